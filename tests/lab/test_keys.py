@@ -131,7 +131,7 @@ def test_a_copy_whose_key_cannot_be_used_fails_as_at_aws(labs, source):
             return copy["error"]
 
         words = "Given key ID is not accessible: "
-        # The store alone has no keys.
+        # The store alone has no key that opens it.
         assert failed(f"file://{folder}/snapshots").startswith(f"{words}{snapshot}")
         first.disable_key(key["id"])
         assert failed(f"lab://{folder}") == f"{words}{key['id']}: is a key that is disabled"
@@ -151,6 +151,92 @@ def test_a_copy_whose_key_cannot_be_used_fails_as_at_aws(labs, source):
     assert copy["state"] == "error" and copy["error"].startswith("Given key ID is not accessible: ")
 
 
+def test_snapshots_of_a_lost_lab_are_opened_by_who_has_the_key(labs, tmp_path):
+    """The wrapped data key lies with the snapshot: store and KMS key are enough, and both are needed."""
+    store, file = tmp_path / "store", tmp_path / "db.key"
+    lost = labs.folder()
+    with labs.up(lost, snapshot_store=f"file://{store}") as lab:
+        run = Command(lost)
+        key = lab.create_key(description="of the lost lab")
+        lab.create("gp3:1", name="db", encrypted=True, kms_key=key["id"])
+        write_mark(device_of(lab, "db"))
+        of_volume = lab.create_snapshot("db")["id"]
+        assert ended(lab, of_volume)["state"] == "completed"
+        # Under another key, which nobody takes along: that of EBS.
+        copy = lab.copy_snapshot(of_volume)["id"]
+        assert ended(lab, copy)["state"] == "completed"
+        said = run("lab", "key", "export", key["id"], str(file)).stderr
+        material = json.loads(file.read_text())["material"]
+        assert (file.stat().st_mode & 0o777, material in said) == (0o600, False)
+        log = "".join(path.read_text(errors="replace") for path in lost.glob("*.log"))
+        assert material not in log
+        lab_down(lab, force=True)
+    shutil.rmtree(lost)
+    wrapped = json.loads((store / "keys" / of_volume).read_text())
+    assert (wrapped["kms_key"], wrapped["algorithm"]) == (key["arn"], "AES_256_GCM")
+    with labs.up() as lab:
+        run = Command(lab.place.data_dir)
+
+        def copied(snapshot: str) -> dict[str, Any]:
+            return ended(lab, lab.copy_snapshot(snapshot, store=f"file://{store}")["id"])
+
+        missing = copied(of_volume)
+        assert missing["state"] == "error"
+        assert f"is encrypted under the key {key['arn']}, which this lab does not have" in missing["error"]
+        shown = printed(run, "lab", "key", "import", str(file), "--alias", "back")
+        assert (shown["id"], shown["description"], shown["aliases"]) == (key["id"], "of the lost lab", ["alias/back"])
+        made = copied(of_volume)
+        assert made["state"] == "completed" and made["kms_key"] != lab.describe_key(key["id"])["arn"]
+        lab.create(volume_type="gp3", size_gib=1, name="back", snapshot=made["id"])
+        assert read_mark(device_of(lab, "back")) == SECTOR
+        assert "which this lab does not have" in copied(copy)["error"], "another key opens nothing"
+        # A key that is disabled here opens nothing, as at AWS.
+        lab.disable_key(key["id"])
+        assert "disabled" in copied(of_volume)["error"]
+        lab.enable_key(key["id"])
+        copied_again = copied(of_volume)
+        # Damage is told from a missing key.
+        (store / "keys" / of_volume).write_text("{")
+        with pytest.raises(HeadraceError, match=f"keys/{of_volume}"):
+            copied(of_volume)
+        # A snapshot that is deleted leaves no key behind.
+        gone = copied_again["id"]
+        assert (lab.place.data_dir / "snapshots" / "keys" / gone).exists()
+        lab.delete_snapshot(gone)
+        until(lambda: not (lab.place.data_dir / "snapshots" / "keys" / gone).exists())
+
+
+def test_mistakes_with_the_file_of_a_key(labs, tmp_path):
+    file = tmp_path / "a.key"
+    with labs.up() as lab:
+        run = Command(lab.place.data_dir)
+        key = lab.create_key(description="one")["id"]
+        run("lab", "key", "export", key, str(file))
+        assert "exists already" in run("lab", "key", "export", key, str(file), code=2).stderr
+        assert "folder" in run("lab", "key", "export", key, str(tmp_path / "no" / "a.key"), code=2).stderr
+        assert "is a key of this lab already" in run("lab", "key", "import", str(file), code=2).stderr
+        lab.disable_key(key)
+        assert "disabled" in run("lab", "key", "export", key, str(tmp_path / "b.key"), code=2).stderr
+        assert not (tmp_path / "b.key").exists()
+    text = file.read_text()
+    with labs.up() as lab:
+        run = Command(lab.place.data_dir)
+        damaged = tmp_path / "damaged.key"
+        other = text.replace('"description": "one"', '"description": "two"')
+        for content in (text[:-20], "", "[]", "\0" * 100, other, text.replace('"version": 1', '"version": 2')):
+            damaged.write_text(content)
+            said = run("lab", "key", "import", str(damaged), code=2).stderr
+            assert json.loads(text)["material"] not in said
+        assert lab.keys()["keys"] == [], "nothing half-made"
+        lab.create_key()
+        lab.set_key_alias("alias/taken", lab.keys()["keys"][0]["id"])
+        assert "alias" in run("lab", "key", "import", str(file), "--alias", "taken", code=2).stderr
+        assert len(lab.keys()["keys"]) == 1
+        file.chmod(0o644)
+        assert "chmod 600" in run("lab", "key", "import", str(file)).stderr
+        lab.schedule_key_deletion(key, 7)
+
+
 def test_events_of_snapshots_and_keys(lab, headrace):
     """Shapes: EBS user guide, "Amazon EventBridge events for Amazon EBS"; KMS developer guide,
     "Monitor KMS keys with Amazon EventBridge".
@@ -159,7 +245,7 @@ def test_events_of_snapshots_and_keys(lab, headrace):
     volume = lab.create("gp3:1", name="db", encrypted=True, kms_key=key["id"])["id"]
     taken = lab.create_snapshot("db")["id"]
     ended(lab, taken)
-    copy = lab.copy_snapshot(taken)["id"]
+    copy = lab.copy_snapshot(taken, kms_key=key["id"])["id"]
     ended(lab, copy)
     zone = lab.set_fast_restore([copy], True)["fast_restores"][0]["zone"]
     until(lambda: lab.fast_restores()[0]["state"] == "enabled")
@@ -167,7 +253,7 @@ def test_events_of_snapshots_and_keys(lab, headrace):
     broken = lab.copy_snapshot(taken)["id"]
     ended(lab, broken)
     lab.schedule_key_deletion(key["id"], 7)
-    until(lambda: lab.keys()["keys"] == [])
+    until(lambda: all(one["id"] != key["id"] for one in lab.keys()["keys"]))
     lines = headrace("lab", "events", "--json").stdout.splitlines()
     events = [json.loads(line) for line in lines]
     region = events[0]["region"]

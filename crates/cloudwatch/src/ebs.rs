@@ -8,6 +8,7 @@
 //! A volume that is not attached has no minutes, so nothing is published.
 
 use crate::metric::Unit;
+use serde::{Deserialize, Serialize};
 
 /// Namespace of a volume's metrics; their dimension is `VolumeId`.
 pub const EBS: &str = "AWS/EBS";
@@ -51,7 +52,8 @@ pub struct Minute {
 }
 
 /// What decides which metrics a volume has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VolumeFacts {
     /// Provisioned IOPS, of io1 and io2 only.
     pub provisioned_iops: Option<u64>,

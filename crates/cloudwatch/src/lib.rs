@@ -30,6 +30,6 @@ mod statistic;
 
 pub use error::{Code, Refusal};
 pub use metric::{check_name, Dimension, MetricId, Unit, MAX_DIMENSIONS, MAX_NAME_CHARS, UNITS};
-pub use query::{check as check_queries, evaluate, Label, MetricSpec, MetricStat, Query, QueryResult, MAX_DATAPOINTS, MAX_QUERIES};
+pub use query::{check as check_queries, evaluate, wrong_times, Label, MetricSpec, MetricStat, Query, QueryResult, MAX_DATAPOINTS, MAX_QUERIES};
 pub use series::{aggregate, check_period, has_points, rounded_start, Points, Window, HOUR_S, MINUTE_S};
 pub use statistic::{Distribution, Statistic};

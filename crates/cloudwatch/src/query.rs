@@ -243,6 +243,16 @@ pub fn check(queries: &[Query]) -> Result<(), Refusal> {
     plan(queries).map(drop)
 }
 
+/// Why a range of time is refused whose end is not after its start. The first sentence is what
+/// CloudWatch was seen to answer (logs in issues of influxdata/telegraf, 2017, and elastic/beats,
+/// 2022); the second is that of moto's tests.
+pub fn wrong_times(start_s: i64, end_s: i64) -> &'static str {
+    match start_s == end_s {
+        true => "The parameter StartTime must not equal parameter EndTime.",
+        false => "The parameter StartTime must be less than the parameter EndTime.",
+    }
+}
+
 /// The results of the queries that are returned, in their order. `points` gives those of a metric
 /// in the periods of a window.
 ///
@@ -256,7 +266,7 @@ pub fn evaluate(
 ) -> Result<Vec<QueryResult>, Refusal> {
     let plan = plan(queries)?;
     if end_s <= start_s {
-        return Err(Refusal::new(Code::ValidationError, end_s.to_string(), "The parameter EndTime must be later than StartTime."));
+        return Err(Refusal::new(Code::ValidationError, end_s.to_string(), wrong_times(start_s, end_s)));
     }
     let window = |period_s: u32| Window { start_s: rounded_start(start_s, now_s, period_s), end_s, period_s };
     let shortest = queries.iter().filter_map(|query| query.metric_stat.as_ref().map(|stat| stat.period).or(query.period)).min().unwrap_or(plan.period_s);

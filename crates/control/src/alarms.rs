@@ -22,6 +22,8 @@ const MAX_REASON_CHARS: usize = 1_023;
 const MAX_REASON_DATA_CHARS: usize = 4_000;
 /// Where an action must begin, and what its kinds are. Region and account are those of the lab.
 const ACTION_PREFIX: &str = "arn:aws:headrace:";
+/// Services whose ARNs CloudWatch takes as actions of alarms (CloudWatch API, PutMetricAlarm).
+const RECORDED: [&str; 7] = ["sns", "lambda", "autoscaling", "automate", "swf", "ssm", "ssm-incidents"];
 
 /// A command about alarms, and the wall time it came at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -219,6 +221,15 @@ pub fn refused(refusal: Refusal) -> ControlError {
     ControlError::new(kind, refusal.value, rule, "CloudWatch API text, PyPI botocore 1.43.11", hint).says(refusal.code.as_str(), refusal.message)
 }
 
+/// The service of an action of AWS, which CloudWatch takes and the lab only records: it has none of
+/// these services (CloudWatch API, PutMetricAlarm, AlarmActions).
+pub fn recorded_action(action: &str) -> Option<&str> {
+    let mut parts = action.splitn(6, ':');
+    let (arn, partition, service) = (parts.next()?, parts.next()?, parts.next()?);
+    let (_region, _account, resource) = (parts.next()?, parts.next()?, parts.next()?);
+    (arn == "arn" && partition.starts_with("aws") && RECORDED.contains(&service) && !resource.is_empty()).then_some(service)
+}
+
 /// Kind and name of an action: `("command", NAME)` or `("webhook", NAME)`.
 pub fn action_parts(action: &str) -> Option<(&str, &str)> {
     let mut parts = action.strip_prefix(ACTION_PREFIX)?.splitn(3, ':');
@@ -281,8 +292,11 @@ impl Alarms {
     fn put(&self, spec: &AlarmSpec, tags: &BTreeMap<String, String>, wall_ms: u64) -> Result<Vec<AlarmChange>, ControlError> {
         spec.check().map_err(refused)?;
         for action in [&spec.ok_actions, &spec.alarm_actions, &spec.insufficient_data_actions].into_iter().flatten() {
-            if action_parts(action).is_none() {
-                let rule = format!("the lab's actions are {ACTION_PREFIX}REGION:ACCOUNT:command/NAME and {ACTION_PREFIX}REGION:ACCOUNT:webhook/NAME");
+            if action_parts(action).is_none() && recorded_action(action).is_none() {
+                let rule = format!(
+                    "the lab's actions are {ACTION_PREFIX}REGION:ACCOUNT:command/NAME and {ACTION_PREFIX}REGION:ACCOUNT:webhook/NAME; ARNs of {} are recorded",
+                    RECORDED.join(", ")
+                );
                 return Err(refused(Refusal::value("AlarmActions", action, rule)));
             }
         }

@@ -102,8 +102,15 @@ fn aliases() {
     let mut kms = Kms::new();
     kms.done(create(TWO));
     let set = |alias: &str, key: &str, exists| KeyCommand::SetAlias { alias: alias.to_string(), key: key.to_string(), exists };
-    for wrong in ["mysql", "alias/", "alias/a b", "alias/ä", &format!("alias/{}", "a".repeat(251))] {
-        kms.says(set(wrong, ONE, false), "InvalidAliasNameException", "Alias is not valid.");
+    for wrong in ["mysql", "alias/"] {
+        kms.says(set(wrong, ONE, false), "ValidationException", "Invalid identifier");
+    }
+    kms.says(set("alias/a:b", ONE, false), "ValidationException", "alias/a:b contains invalid characters for an alias");
+    for wrong in ["alias/a b", "alias/ä", &format!("alias/{}", "a".repeat(251))] {
+        let words = format!(
+            "1 validation error detected: Value '{wrong}' at 'aliasName' failed to satisfy constraint: Member must satisfy regular expression pattern: ^[a-zA-Z0-9:/_-]+$"
+        );
+        kms.says(set(wrong, ONE, false), "ValidationException", &words);
     }
     kms.says(set("alias/aws/mine", ONE, false), "NotAuthorizedException", "The alias prefix alias/aws/ is reserved for AWS managed keys.");
     kms.says(set("alias/mysql", ONE, true), "NotFoundException", &format!("Alias {} is not found.", arn("alias/mysql")));

@@ -35,7 +35,8 @@ const ID_BYTES: usize = 16;
 const NONCE_BYTES: usize = 12;
 const HEADER_BYTES: usize = 1 + ID_BYTES + NONCE_BYTES;
 const REMOTE_HEADER_BYTES: usize = 1 + ID_BYTES;
-const KEY_BYTES: usize = 32;
+/// Bytes of a key: AES-256.
+pub(crate) const KEY_BYTES: usize = 32;
 /// Longest file of a key that is elsewhere, bytes. A guess: an address and some names.
 const MOST_REMOTE_BYTES: u64 = 8 << 10;
 
@@ -82,6 +83,11 @@ fn bytes_of(id: &str) -> Option<[u8; ID_BYTES]> {
     let byte = |index: usize| hex.get(2 * index..2 * index + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
     let bytes: Option<Vec<u8>> = (0..ID_BYTES).map(byte).collect();
     <[u8; ID_BYTES]>::try_from(bytes?).ok().filter(|bytes| id_of(bytes) == id)
+}
+
+/// Whether a text is the id of a key.
+pub(crate) fn is_id(text: &str) -> bool {
+    bytes_of(text).is_some()
 }
 
 fn invalid_ciphertext(rule: &str) -> Problem {
@@ -137,6 +143,40 @@ impl Keyring {
     /// It cannot be written.
     pub fn make_remote(&self, id: &str, remote: &RemoteKey) -> io::Result<()> {
         self.keep(id, &serde_json::to_vec(remote)?)
+    }
+
+    /// Keeps material that another lab exported.
+    ///
+    /// # Errors
+    /// It cannot be written, or there is a key of that id.
+    pub(crate) fn keep_imported(&self, id: &str, material: &[u8; KEY_BYTES]) -> io::Result<()> {
+        if !is_id(id) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the id of a key is a UUID"));
+        }
+        self.keep(id, material)
+    }
+
+    /// The material of a key that is kept here; none: it is in KMS elsewhere.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn export(&self, id: &str) -> Outcome<Option<Arc<Zeroizing<[u8; KEY_BYTES]>>>> {
+        match self.found(id)? {
+            Material::Here(material) => Ok(Some(material)),
+            Material::Elsewhere(_) => Ok(None),
+        }
+    }
+
+    /// Decrypts what another lab encrypted under a key elsewhere that is also `id` of this lab.
+    ///
+    /// # Errors
+    /// It is not that key, or may not be used.
+    pub(crate) fn decrypt_under(&self, id: &str, sealed: &[u8], context: &Context) -> Outcome<Zeroizing<Vec<u8>>> {
+        let own = bytes_of(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?;
+        Keyring::key_of(sealed)?;
+        let mut renamed = sealed.to_vec();
+        renamed[1..1 + ID_BYTES].copy_from_slice(&own);
+        self.decrypt(&renamed, context)
     }
 
     fn keep(&self, id: &str, content: &[u8]) -> io::Result<()> {

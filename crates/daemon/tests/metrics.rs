@@ -1,7 +1,7 @@
 //! The store of metrics against a list in memory: rows over wraps of the rings, reopened in the
 //! middle, torn, on jumping clocks and full disks; its writer killed.
 
-use headrace_daemon::metrics::{CreditUnit, ErrorFactor, Extra, Resolution, Row, Store, CLASSES, COLUMNS};
+use headrace_daemon::metrics::{CreditUnit, ErrorFactor, Extra, Resolution, Retired, Row, Store, CLASSES, COLUMNS};
 use headrace_device::meter::{bounds_of, bucket_of, class_of, Sample};
 use headrace_model::{Cap, Op};
 use proptest::prelude::*;
@@ -415,6 +415,70 @@ fn forgotten_is_gone_and_only_that() {
         assert!(store.rows(name, None, Resolution::Second, None, None).is_err());
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Parts of seconds, as volumes are attached and detached within one, against whole seconds.
+#[test]
+fn parts_of_a_second_are_one_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let seed = rand_seed();
+    println!("seed {seed}");
+    let (mut dice, mut reference, mut t_s) = (Dice(seed), Reference::default(), 1_700_000_000);
+    for _ in 0..500 {
+        t_s += 1 + dice.below(3);
+        let mut whole = Sample::empty();
+        let parts = dice.below(4);
+        for _ in 0..parts {
+            let requests = dice.below(5);
+            let part = if requests == 0 { idle(dice.below(100_000_000)) } else { busy(&mut dice, requests) };
+            store.record_part(VOLUME, None, t_s, &part, &Extra::default()).unwrap();
+            whole.add(&part);
+        }
+        // A second that ends detached has parts alone.
+        if parts == 0 || dice.below(2) == 0 {
+            let rest = busy(&mut dice, 3);
+            store.record(VOLUME, None, t_s, &rest, &Extra::default()).unwrap();
+            whole.add(&rest);
+        }
+        reference.record(t_s, &whole, &Extra::default());
+    }
+    reference.compare(&store, None);
+    reference.compare(&Store::open(folder.path()).unwrap(), None);
+}
+
+fn rand_seed() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |passed| passed.as_nanos() as u64)
+}
+
+#[test]
+fn rows_outlive_their_volume_for_15_days_and_within_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let day_s = 86_400;
+    let gone = |day: u64| Retired { deleted_s: day * day_s, facts: vec![Default::default(); 3] };
+    for day in 1..=3u64 {
+        let volume = format!("vol-{day}");
+        for member in [None, Some(0), Some(1)] {
+            store.record(&volume, member, day * day_s - 1, &busy(&mut Dice(day), 4), &Extra::default()).unwrap();
+        }
+        store.retire(&volume, gone(day)).unwrap();
+    }
+    store.retire("vol-unused", gone(3)).unwrap();
+    assert_eq!(store.all_retired().len(), 3, "what was never attached has no rows");
+    let again = Store::open(folder.path()).unwrap();
+    assert_eq!(again.retired("vol-2"), Some(gone(2)));
+    assert_eq!(again.minutes("vol-2", Some(1), 0, u64::MAX).unwrap().len(), 1);
+    again.expire(16 * day_s);
+    assert_eq!(again.all_retired().len(), 3, "the first is 15 days old, and no older");
+    again.expire(17 * day_s);
+    let names = |store: &Store| store.all_retired().into_iter().map(|(volume, _)| volume).collect::<Vec<_>>();
+    assert_eq!(names(&again), ["vol-2", "vol-3"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6, "of members, too");
+    // Sparse, of the 256 MiB that all may have together.
+    fs::OpenOptions::new().write(true).open(folder.path().join("vol-3/seconds")).unwrap().set_len(256 << 20).unwrap();
+    again.expire(17 * day_s);
+    assert_eq!(names(&again), Vec::<String>::new(), "the oldest goes first, then what is too large by itself");
 }
 
 /// A tmpfs, unmounted when dropped. None without the right to mount.

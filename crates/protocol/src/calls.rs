@@ -265,6 +265,11 @@ calls! {
     KeyEndGrant(OneGrant) -> Done = "key.end_grant" in "Keys" as end_key_grant;
     /// Encrypts up to 4 KiB.
     KeyEncrypt(Encrypt) -> Ciphertext = "key.encrypt" in "Keys" as encrypt;
+    /// The material of an enabled key that this lab keeps, for `key.import` of another lab.
+    KeyExport(OneKey) -> ExportedKey = "key.export" in "Keys" as export_key;
+    /// Takes in a key that another lab exported: what that lab encrypted under it can be opened
+    /// here.
+    KeyImport(ImportKey) -> KeyView = "key.import" in "Keys" as import_key;
     /// Decrypts.
     KeyDecrypt(Decrypt) -> Plaintext = "key.decrypt" in "Keys" as decrypt;
     /// Decrypts and encrypts under another key or context.

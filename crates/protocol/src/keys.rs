@@ -35,6 +35,19 @@ message! {
 }
 
 message! {
+    /// A key that another lab exported.
+    #[serde(deny_unknown_fields)]
+    pub struct ImportKey {
+        /// The id that it had there, a UUID: what it encrypted names it.
+        pub id: String;
+        /// Its 32 bytes, in base64.
+        pub material: String;
+        /// Description.
+        pub description: Option<String> = "none";
+    }
+}
+
+message! {
     /// When a key is deleted.
     #[serde(deny_unknown_fields)]
     pub struct KeyDeletion {
@@ -205,7 +218,7 @@ message! {
 }
 
 message! {
-    /// A key. Its material is never told.
+    /// A key, without its material.
     pub struct KeyView with KeyGrant {
         /// Id: a UUID.
         pub id: String;
@@ -231,6 +244,20 @@ message! {
         pub aliases: Vec<String>;
         /// Its grants.
         pub grants: Vec<KeyGrant>;
+    }
+}
+
+message! {
+    /// A key with its material, for another lab. Who has it can read whatever the key protects.
+    pub struct ExportedKey {
+        /// Id: a UUID.
+        pub id: String;
+        /// Amazon Resource Name in this lab.
+        pub arn: String;
+        /// Description.
+        pub description: String;
+        /// Its 32 bytes, in base64.
+        pub material: String;
     }
 }
 

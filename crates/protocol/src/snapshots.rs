@@ -244,6 +244,10 @@ message! {
         pub description: Option<String> = "none";
         /// Tags.
         pub tags: Option<BTreeMap<String, String>> = "none";
+        /// Whether it is encrypted. Refused with a parent: it is encrypted as its parent is.
+        pub encrypted: Option<bool> = "as encryption by default says";
+        /// Id, ARN or alias of the key.
+        pub kms_key: Option<String> = "the default key";
     }
 }
 

@@ -459,7 +459,7 @@ class KeyGrant(TypedDict):
 
 
 class Key(TypedDict):
-    """A key. Its material is never told."""
+    """A key, without its material."""
 
     id: str  # Id: a UUID.
     arn: str  # Amazon Resource Name.
@@ -497,6 +497,15 @@ class Ciphertext(TypedDict):
 
     ciphertext: str  # In base64.
     key: str  # ARN of the key.
+
+
+class ExportedKey(TypedDict):
+    """A key with its material, for another lab. Who has it can read whatever the key protects."""
+
+    id: str  # Id: a UUID.
+    arn: str  # Amazon Resource Name in this lab.
+    description: str  # Description.
+    material: str  # Its 32 bytes, in base64.
 
 
 class Plaintext(TypedDict):
@@ -1322,6 +1331,8 @@ class Calls(ABC):
         parent: str | None = None,
         description: str | None = None,
         tags: dict[str, str] | None = None,
+        encrypted: bool | None = None,
+        kms_key: str | None = None,
     ) -> Snapshot:
         """Begins a snapshot that is put block by block.
 
@@ -1330,6 +1341,9 @@ class Calls(ABC):
             zeros.
         description: At most 255 characters. Default: none.
         tags: Tags. Default: none.
+        encrypted: Whether it is encrypted. Refused with a parent: it is encrypted as its parent
+            is. Default: as encryption by default says.
+        kms_key: Id, ARN or alias of the key. Default: the default key.
         """
         return self.call(
             "snapshot.start",
@@ -1337,6 +1351,8 @@ class Calls(ABC):
             parent=parent,
             description=description,
             tags=tags,
+            encrypted=encrypted,
+            kms_key=kms_key,
         )
 
     def put_block(self, snapshot: str, block: int, data: str, checksum: str) -> dict[str, Any]:
@@ -1713,6 +1729,23 @@ class Calls(ABC):
         context: Encryption context: must be the same to decrypt. Default: none.
         """
         return self.call("key.encrypt", key=key, plaintext=plaintext, context=context)
+
+    def export_key(self, key: str) -> ExportedKey:
+        """The material of an enabled key that this lab keeps, for `key.import` of another lab.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.export", key=key)
+
+    def import_key(self, id: str, material: str, description: str | None = None) -> Key:
+        """Takes in a key that another lab exported: what that lab encrypted under it can be
+        opened here.
+
+        id: The id that it had there, a UUID: what it encrypted names it.
+        material: Its 32 bytes, in base64.
+        description: Description. Default: none.
+        """
+        return self.call("key.import", id=id, material=material, description=description)
 
     def decrypt(
         self,

@@ -42,7 +42,8 @@ class Settings:
     """How a lab is started; what is None stays as it was in this data directory.
 
     `metrics_port`: where Prometheus finds the metrics, on 127.0.0.1; `api_port`: where the AWS
-    tools find the endpoint; 0: nowhere.
+    tools find the endpoint; 0: nowhere. `snapshot_store`: URL of the object store of snapshots,
+    file:// or s3://.
     """
 
     instance_type: str | None = None
@@ -51,6 +52,7 @@ class Settings:
     metrics_port: int = METRICS_PORT
     group: str | None = None
     api_port: int = API_PORT
+    snapshot_store: str | None = None
 
 
 def find_headraced() -> Path:
@@ -84,6 +86,7 @@ def command_line(where: Place, settings: Settings) -> list[str]:
         "--time-scale": settings.time_scale,
         "--metrics-port": settings.metrics_port,
         "--group": group,
+        "--snapshot-store": settings.snapshot_store,
     }
     for option, value in given.items():
         words += [] if value is None else [option, str(value)]

@@ -122,9 +122,13 @@ impl Snapshots {
         }
         let Some(record) = self.records.get_mut(snapshot) else { return };
         match change {
-            SnapshotChange::Progress { percent, .. } => record.progress_percent = *percent,
+            SnapshotChange::Progress { percent, waits, .. } => {
+                record.progress_percent = *percent;
+                record.error.clone_from(waits);
+            }
             SnapshotChange::Completed { parent, stored_bytes, full_bytes, .. } => {
                 record.state = SnapshotState::Completed;
+                record.error = None;
                 record.progress_percent = 100;
                 record.completed_ms = Some(at_ms);
                 record.parent.clone_from(parent);

@@ -194,12 +194,12 @@ fn pending<'a>(all: &'a Snapshots, snapshot: &SnapshotId) -> Result<&'a Snapshot
     Err(ControlError::new(ErrorKind::IncorrectState, snapshot.as_str(), rule, "EC2 snapshot states", "See `headrace snapshot show`."))
 }
 
-pub(crate) fn progress(all: &Snapshots, snapshot: &SnapshotId, percent: u8) -> Result<Vec<SnapshotChange>, ControlError> {
+pub(crate) fn progress(all: &Snapshots, snapshot: &SnapshotId, percent: u8, waits: Option<&str>) -> Result<Vec<SnapshotChange>, ControlError> {
     let record = pending(all, snapshot)?;
     // 100 is for completed alone.
     let percent = percent.min(99);
-    let changed = record.progress_percent != percent;
-    Ok(changed.then(|| SnapshotChange::Progress { snapshot: snapshot.clone(), percent }).into_iter().collect())
+    let changed = record.progress_percent != percent || record.error.as_deref() != waits;
+    Ok(changed.then(|| SnapshotChange::Progress { snapshot: snapshot.clone(), percent, waits: waits.map(str::to_string) }).into_iter().collect())
 }
 
 pub(crate) fn completed(

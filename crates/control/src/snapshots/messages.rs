@@ -97,7 +97,7 @@ pub enum SnapshotCommand {
     /// A snapshot that is put block by block.
     Start(DirectRequest),
     /// *Daemon*: how much is stored.
-    Progress { snapshot: SnapshotId, percent: u8 },
+    Progress { snapshot: SnapshotId, percent: u8, waits: Option<String> },
     /// *Daemon*: everything is stored.
     Completed { snapshot: SnapshotId, parent: Option<SnapshotId>, stored_bytes: u64, full_bytes: u64 },
     /// *Daemon*: it cannot be stored.
@@ -143,7 +143,12 @@ pub enum SnapshotChange {
     /// A snapshot begins to exist.
     Started { snapshot: SnapshotId, new: NewSnapshot },
     /// How much is stored; not forced to disk.
-    Progress { snapshot: SnapshotId, percent: u8 },
+    Progress {
+        snapshot: SnapshotId,
+        percent: u8,
+        #[serde(default)]
+        waits: Option<String>,
+    },
     /// It can be used.
     Completed {
         snapshot: SnapshotId,

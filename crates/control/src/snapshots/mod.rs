@@ -45,7 +45,7 @@ pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mu
         SnapshotCommand::Create(request) => lifecycle::create(lab, request, at_ms, ids),
         SnapshotCommand::Copy(request) => lifecycle::copy(all, request, ids),
         SnapshotCommand::Start(request) => lifecycle::start(all, request, ids),
-        SnapshotCommand::Progress { snapshot, percent } => lifecycle::progress(all, snapshot, *percent),
+        SnapshotCommand::Progress { snapshot, percent, waits } => lifecycle::progress(all, snapshot, *percent, waits.as_deref()),
         SnapshotCommand::Completed { snapshot, parent, stored_bytes, full_bytes } => {
             lifecycle::completed(all, snapshot, parent.as_ref(), *stored_bytes, *full_bytes)
         }

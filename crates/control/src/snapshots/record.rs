@@ -162,7 +162,7 @@ pub struct SnapshotRecord {
     /// When it was completed.
     #[serde(default)]
     pub completed_ms: Option<u64>,
-    /// Why it is in `error`.
+    /// Why it is in `error`; of a pending one, what it waits for, if anything.
     #[serde(default)]
     pub error: Option<String>,
     /// The earlier snapshot whose stored blocks it uses.

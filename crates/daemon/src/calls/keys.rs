@@ -2,7 +2,7 @@
 
 use crate::calls::answer::{json, Answer};
 use crate::engine::Engine;
-use crate::keyring;
+use crate::keyring::{self, KEY_BYTES};
 use crate::problem::{bad_input, of_io, refused, Outcome};
 use crate::view::lab_time;
 use base64::prelude::{Engine as _, BASE64_STANDARD};
@@ -10,7 +10,7 @@ use headrace_control::keys::{self, key_arn, Alias, Grant, EBS_ALIAS};
 use headrace_control::{Command, ErrorKind, KeyCommand, KeyRecord, Settings, TagRequest};
 use headrace_protocol::answers::Done;
 use headrace_protocol::keys::{
-    Ciphertext, DataKey, DataKeyRequest, Decrypt, Encrypt, EncryptionDefaults, KeyAlias, KeyDeletion, KeyGrant, KeyList, KeyUpdate, KeyView, NewGrant, NewKey,
+    Ciphertext, DataKey, DataKeyRequest, Decrypt, Encrypt, EncryptionDefaults, ExportedKey, ImportKey, KeyAlias, KeyDeletion, KeyGrant, KeyList, KeyUpdate, KeyView, NewGrant, NewKey,
     OneAlias, OneGrant, OneKey, Plaintext, ReEncrypt, ReEncrypted, SetAlias, SetEncryption,
 };
 use headrace_protocol::Call;
@@ -25,11 +25,12 @@ const MOST_DATA_KEY: usize = 1_024;
 pub(crate) fn are_about(call: &Call) -> bool {
     use Call::{EncryptionDefaults, EncryptionSet, KeyDecrypt, KeyEncrypt, KeyGenerateDataKey, KeyReEncrypt};
     use Call::{KeyCancelDeletion, KeyDeleteAlias, KeyEndGrant, KeyGrant, KeySetAlias, KeyUpdate};
+    use Call::{KeyExport, KeyImport};
     use Call::{KeyCreate, KeyDescribe, KeyDisable, KeyEnable, KeyList, KeyScheduleDeletion};
     let of_keys = matches!(call, KeyCreate(_) | KeyDescribe(_) | KeyDisable(_) | KeyEnable(_) | KeyList(_) | KeyScheduleDeletion(_));
     let of_names = matches!(call, KeyCancelDeletion(_) | KeyDeleteAlias(_) | KeyEndGrant(_) | KeyGrant(_) | KeySetAlias(_) | KeyUpdate(_));
     let of_bytes = matches!(call, KeyDecrypt(_) | KeyEncrypt(_) | KeyGenerateDataKey(_) | KeyReEncrypt(_));
-    of_keys || of_names || of_bytes || matches!(call, EncryptionDefaults(_) | EncryptionSet(_))
+    of_keys || of_names || of_bytes || matches!(call, KeyExport(_) | KeyImport(_)) || matches!(call, EncryptionDefaults(_) | EncryptionSet(_))
 }
 
 /// Answers a call about keys.
@@ -55,6 +56,8 @@ pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
         Call::KeyDecrypt(args) => engine.decrypt_call(args).and_then(json),
         Call::KeyReEncrypt(args) => engine.re_encrypt_call(args).and_then(json),
         Call::KeyGenerateDataKey(args) => engine.data_key_call(args).and_then(json),
+        Call::KeyExport(args) => engine.export_call(&args.key).and_then(json),
+        Call::KeyImport(args) => engine.import_call(args).and_then(json),
         Call::EncryptionDefaults(_) => json(engine.encryption_defaults()),
         Call::EncryptionSet(args) => engine.set_encryption(args).and_then(json),
         _ => Err(bad_input("call", "is not about keys", "Report it.")),
@@ -211,6 +214,29 @@ impl Engine {
         let sealed = self.keyring.encrypt(&key.id, &data_key, &args.context.unwrap_or_default())?;
         let plaintext = args.plaintext.unwrap_or(true).then(|| BASE64_STANDARD.encode(data_key.as_slice()));
         Ok(DataKey { ciphertext: BASE64_STANDARD.encode(sealed), plaintext, key: self.arn(&key.id) })
+    }
+
+    pub(crate) fn export_call(&self, key: &str) -> Outcome<ExportedKey> {
+        let record = self.usable_key(key)?;
+        let Some(material) = self.keyring.export(&record.id)? else {
+            let there = record.new.elsewhere.unwrap_or_default();
+            let hint = "Name it in the other lab: `headrace lab key create --kms-endpoint URL --kms-key KEY`.";
+            return Err(refused(ErrorKind::Unsupported, key, format!("is {there}: this lab does not have its material"), hint));
+        };
+        let (id, arn, description) = (record.id.clone(), self.arn(&record.id), record.new.description);
+        Ok(ExportedKey { id, arn, description, material: BASE64_STANDARD.encode(material.as_slice()) })
+    }
+
+    pub(crate) fn import_call(&self, args: ImportKey) -> Outcome<KeyView> {
+        let text = Zeroizing::new(args.material);
+        let decoded = bytes_of(&text, "material")?;
+        let hint = "Give a file that `headrace lab key export` wrote.";
+        let material: &[u8; KEY_BYTES] = decoded.as_slice().try_into().map_err(|_| bad_input("material", format!("does not have {KEY_BYTES} bytes"), hint))?;
+        if !keyring::is_id(&args.id) {
+            return Err(bad_input(args.id, "is not the id of a key: that is a UUID", hint));
+        }
+        let record = self.import_key(&args.id, args.description.unwrap_or_default(), material)?;
+        Ok(self.key_view(&record))
     }
 
     pub(crate) fn encryption_defaults(&self) -> EncryptionDefaults {

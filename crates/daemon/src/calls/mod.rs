@@ -352,13 +352,18 @@ fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Answe
 }
 
 fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
-    let record = engine.find(&args.volume)?;
+    // The rows of a deleted volume are found by its id.
+    let volume = match engine.find(&args.volume) {
+        Ok(record) => record.id.to_string(),
+        Err(_) if engine.metrics.retired(&args.volume).is_some() => args.volume.clone(),
+        Err(problem) => return Err(problem),
+    };
     let resolution = match args.resolution.as_deref() {
         None | Some("second") => Resolution::Second,
         Some("minute") => Resolution::Minute,
         Some(other) => return Err(bad_input(other, "is not a resolution: second or minute", "Name one of them.")),
     };
-    let rows = engine.metrics.rows(record.id.as_str(), args.member, resolution, args.since, args.last).map_err(|error| of_io("reading metrics", &error))?;
+    let rows = engine.metrics.rows(&volume, args.member, resolution, args.since, args.last).map_err(|error| of_io("reading metrics", &error))?;
     json(MetricsRows { columns: COLUMNS.iter().map(ToString::to_string).collect(), rows: rows.iter().map(|row| row.to_json()).collect() })
 }
 

@@ -102,9 +102,9 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
             engine.snapshot_blocks(&args.snapshot, args.since.as_deref(), args.start.unwrap_or(0), limit).and_then(json)
         }
         Call::SnapshotGetBlock(args) => engine.snapshot_block(&args.snapshot, args.block, args.block_token.as_deref()).and_then(json),
-        Call::SnapshotStart(StartSnapshot { size_gib, parent, description, tags }) => {
+        Call::SnapshotStart(StartSnapshot { size_gib, parent, description, tags, encrypted, kms_key }) => {
             let request = DirectRequest { size_gib, parent, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), key: None };
-            engine.start_snapshot(request).and_then(|id| shown(engine, &id))
+            engine.start_snapshot(request, encrypted, kms_key).and_then(|id| shown(engine, &id))
         }
         Call::SnapshotPutBlock(args) => engine.put_block(&args).and_then(|()| json(Done {})),
         Call::SnapshotFinish(args) => engine.finish_snapshot(&args).and_then(|id| shown(engine, &id)),

@@ -15,7 +15,7 @@
 //! The file is read when an action is taken. It must belong to root or to the daemon's user, and
 //! nobody else may be able to write it: what stands in it is run.
 
-use headrace_control::action_parts;
+use headrace_control::{action_parts, recorded_action};
 use rustix::process::{kill_process_group, Pid, Signal};
 use serde::Deserialize;
 use serde_json::Value;
@@ -93,12 +93,15 @@ impl Actions {
         Actions { file: folder.join("actions.toml"), waiting: Mutex::default(), added: Condvar::new(), dropped: Mutex::default() }
     }
 
-    /// Checks that an action stands in the file.
+    /// Checks that an action stands in the file. One of AWS is recorded only: it stands nowhere.
     ///
     /// # Errors
     /// It does not, or the file is wrong: in words.
     pub fn check(&self, action: &str) -> Result<(), String> {
-        self.find(action).map(drop)
+        match recorded_action(action) {
+            Some(_) => Ok(()),
+            None => self.find(action).map(drop),
+        }
     }
 
     /// Puts an action in the queue; it is taken by another thread.
@@ -145,6 +148,9 @@ impl Actions {
     }
 
     fn find(&self, action: &str) -> Result<Action, String> {
+        if let Some(service) = recorded_action(action) {
+            return Err(format!("is recorded and not delivered: the lab has no {service}"));
+        }
         let (kind, name) = action_parts(action).ok_or_else(|| format!("{action} is not an action of the lab"))?;
         let file = self.read()?;
         let missing = || format!("{} has no [{kind}.{name}]", self.file.display());

@@ -113,8 +113,7 @@ pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcom
     refuse(check_period(args.period_s))?;
     let (now_s, start_s, end_s) = (now_s(), time("StartTime", args.start_s)?, time("EndTime", args.end_s)?);
     if end_s <= start_s {
-        let words = "The parameter StartTime must be less than the parameter EndTime.";
-        return Err(of_refusal(Refusal::new(Code::InvalidParameterCombination, "StartTime", words)));
+        return Err(of_refusal(Refusal::new(Code::InvalidParameterValue, "StartTime", headrace_cloudwatch::wrong_times(start_s, end_s))));
     }
     let window = Window { start_s: rounded_start(start_s, now_s, args.period_s), end_s, period_s: args.period_s };
     if window.len() > MOST_DATAPOINTS {

@@ -1,7 +1,7 @@
 //! The values of a metric: of AWS/EBS and AWS/EC2 from the rows of volumes, else what was put.
 
-use crate::engine::{held, Engine};
-use crate::metrics::{facts_of, minute_of};
+use crate::engine::{held, unix_ms, Engine};
+use crate::metrics::{facts_of, minute_of, Retired};
 use headrace_catalog::VolumeLimits;
 use headrace_cloudwatch::ebs::{Minute, VolumeFacts, BALANCE_STEP_S, EBS, EC2, INSTANCE_METRICS, VOLUME_METRICS};
 use headrace_cloudwatch::{aggregate, Distribution, MetricId, MetricStat, Points, Unit, Window, HOUR_S, MINUTE_S};
@@ -27,14 +27,26 @@ pub struct Reader<'a> {
 /// Values with their time and unit.
 type Values = Vec<(i64, Unit, Distribution)>;
 
-fn facts_of_record(record: &VolumeRecord, limits: &[VolumeLimits], member: Option<u32>) -> VolumeFacts {
-    match member {
-        Some(member) => limits.get(member as usize).map(facts_of).unwrap_or_default(),
-        None => {
-            // An array publishes what its first member has, provisioned for all of them.
-            let first = limits.first().map(facts_of).unwrap_or_default();
-            let all: u64 = limits.iter().map(|limits| limits.iops).sum();
-            VolumeFacts { provisioned_iops: first.provisioned_iops.map(|iops| if record.members.len() > 1 { all } else { iops }), ..first }
+/// What the metrics of a volume depend on: its own, then those of the members of an array.
+fn facts_of_record(record: &VolumeRecord, limits: &[VolumeLimits]) -> Vec<VolumeFacts> {
+    let members: Vec<VolumeFacts> = limits.iter().map(facts_of).collect();
+    // An array publishes what its first member has, provisioned for all of them.
+    let first = members.first().copied().unwrap_or_default();
+    if record.members.len() < 2 {
+        return vec![first];
+    }
+    let all: u64 = limits.iter().map(|limits| limits.iops).sum();
+    let whole = VolumeFacts { provisioned_iops: first.provisioned_iops.map(|_| all), ..first };
+    std::iter::once(whole).chain(members).collect()
+}
+
+impl Engine {
+    /// Keeps the metrics of a volume that is deleted now, as CloudWatch does.
+    pub(crate) fn retire_metrics(&self, record: &VolumeRecord) {
+        let limits = self.lab(|lab| record.limits(&lab.settings)).unwrap_or_default();
+        let retired = Retired { deleted_s: unix_ms() / 1_000, facts: facts_of_record(record, &limits) };
+        if let Err(error) = self.metrics.retire(record.id.as_str(), retired) {
+            tracing::warn!(volume = record.id.as_str(), "keeping its metrics: {error}");
         }
     }
 }
@@ -69,7 +81,10 @@ impl<'a> Reader<'a> {
 
     /// The place of a dimension's value: `vol-...`, or `vol-...-m0` for a member.
     fn place(&self, text: &str) -> Option<Place> {
-        let known = |volume: &str| self.engine.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
+        let known = |volume: &str| {
+            let here = self.engine.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
+            here.or_else(|| self.engine.metrics.retired(volume).map(|retired| retired.members() as usize))
+        };
         if known(text).is_some() {
             return Some(Place { volume: text.to_string(), member: None });
         }
@@ -95,12 +110,29 @@ impl<'a> Reader<'a> {
     fn facts(&mut self, place: &Place) -> VolumeFacts {
         let engine = self.engine;
         *self.facts.entry(place.clone()).or_insert_with(|| {
-            engine.lab(|lab| {
-                let record = lab.volumes.values().find(|record| record.id.as_str() == place.volume);
-                let limits = record.and_then(|record| Some((record, record.limits(&lab.settings).ok()?)));
-                limits.map(|(record, limits)| facts_of_record(record, &limits, place.member)).unwrap_or_default()
-            })
+            let here = engine.lab(|lab| {
+                let record = lab.volumes.values().find(|record| record.id.as_str() == place.volume)?;
+                let facts = facts_of_record(record, &record.limits(&lab.settings).ok()?);
+                facts.get(place.member.map_or(0, |member| member as usize + 1)).copied()
+            });
+            here.or_else(|| engine.metrics.retired(&place.volume)?.facts_of(place.member)).unwrap_or_default()
         })
+    }
+
+    /// The volumes whose metrics there are, with the members of arrays: those of the lab, and those
+    /// that were deleted at `since_s` or later.
+    fn places(&self, since_s: i64) -> Vec<Place> {
+        let mut volumes: BTreeMap<String, u32> = self.engine.metrics.all_retired().into_iter().filter_map(|(volume, retired)| {
+            (retired.deleted_s as i64 >= since_s).then(|| (volume, retired.members()))
+        }).collect();
+        volumes.extend(self.engine.lab(|lab| {
+            let members = |record: &VolumeRecord| if record.members.len() > 1 { record.members.len() as u32 } else { 0 };
+            lab.volumes.values().map(|record| (record.id.to_string(), members(record))).collect::<Vec<_>>()
+        }));
+        let all = volumes.into_iter().flat_map(|(volume, members)| {
+            std::iter::once(None).chain((0..members).map(Some)).map(move |member| Place { volume: volume.clone(), member })
+        });
+        all.collect()
     }
 
     fn of_volume(&mut self, place: &Place, name: &str, start_s: i64, end_s: i64) -> Values {
@@ -112,10 +144,10 @@ impl<'a> Reader<'a> {
 
     fn of_instance(&mut self, name: &str, start_s: i64, end_s: i64) -> Values {
         let Some(metric) = INSTANCE_METRICS.iter().find(|metric| metric.name == name) else { return Vec::new() };
-        let volumes: Vec<String> = self.engine.lab(|lab| lab.volumes.keys().map(ToString::to_string).collect());
+        let volumes = self.places(start_s).into_iter().filter(|place| place.member.is_none());
         let mut by_time: BTreeMap<i64, Vec<Minute>> = BTreeMap::new();
-        for volume in volumes {
-            for minute in self.minutes(&Place { volume, member: None }, start_s, end_s) {
+        for place in volumes {
+            for minute in self.minutes(&place, start_s, end_s) {
                 by_time.entry(minute.t_s).or_default().push(minute);
             }
         }
@@ -127,19 +159,9 @@ impl<'a> Reader<'a> {
 
     /// Every metric that has points, each with the time of its newest.
     pub fn metrics(&mut self) -> Vec<(MetricId, i64)> {
-        let places: Vec<Place> = self.engine.lab(|lab| {
-            let records = lab.volumes.values();
-            records
-                .flat_map(|record| {
-                    let members = if record.members.len() > 1 { record.members.len() as u32 } else { 0 };
-                    let volume = record.id.to_string();
-                    std::iter::once(None).chain((0..members).map(Some)).map(move |member| Place { volume: volume.clone(), member })
-                })
-                .collect()
-        });
         let mut found = Vec::new();
         let mut newest_of_all = None;
-        for place in places {
+        for place in self.places(0) {
             let newest = self.engine.metrics.rows(&place.volume, place.member, crate::metrics::Resolution::Minute, None, Some(2)).unwrap_or_default();
             let Some(minute) = newest.iter().rev().map(minute_of).find(|minute| minute.t_s + MINUTE_S <= self.now_s) else { continue };
             let facts = self.facts(&place);

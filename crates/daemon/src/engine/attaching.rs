@@ -238,6 +238,7 @@ impl Engine {
                 tracing::error!(volume = record.id.as_str(), "flushing: {error}");
             }
             self.devices.close(attached.device_number);
+            self.note_detached(&record.id, attached);
         }
         self.unlink(record);
     }

@@ -97,7 +97,8 @@ impl Engine {
     }
 
     /// Begins a snapshot that is put block by block.
-    pub(crate) fn start_snapshot(&self, request: DirectRequest) -> Outcome<SnapshotId> {
+    pub(crate) fn start_snapshot(&self, request: DirectRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<SnapshotId> {
+        let request = DirectRequest { key: self.key_of_direct(request.parent.as_deref(), encrypted, kms_key)?, ..request };
         let events = self.command(&Command::Snapshot(SnapshotCommand::Start(request)))?;
         let id = started(&events).pop().map(|(id, _)| id);
         let record = id.and_then(|id| self.lab(|lab| lab.snapshots.records.get(&id).cloned()));
@@ -187,7 +188,8 @@ impl Engine {
             SnapshotSource::Direct { parent } => parent.clone(),
             _ => None,
         };
-        let done = put.builder.complete().and_then(|manifest| self.complete_snapshot(&record, &manifest, parent));
+        let kept = self.keep_wrapped_key(&record);
+        let done = kept.and_then(|()| put.builder.complete()).and_then(|manifest| self.complete_snapshot(&record, &manifest, parent));
         if let Err(error) = done {
             self.resume_builder(&record);
             return Err(of_io("completing the snapshot", &error));

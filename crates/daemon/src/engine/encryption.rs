@@ -9,13 +9,15 @@
 
 use crate::engine::{held, random, Engine};
 use crate::envelope;
-use crate::keyring::{self, Context, Keyring};
-use crate::problem::{could_not, of_control, of_io, Outcome};
+use crate::keyring::{self, Context, Keyring, KEY_BYTES};
+use crate::other_lab::OpenKey;
+use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
-use headrace_control::keys::{of_ec2, NewKey};
-use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, SnapshotKey, VolumeRecord};
+use headrace_control::keys::{key_arn, of_ec2, NewKey};
+use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, Problem, SnapshotKey, VolumeRecord};
 use headrace_store::encrypted::{SnapshotCipher, DATA_KEY_BYTES};
 use headrace_store::kms::RemoteKey;
+use headrace_store::snapshots::WrappedKey;
 use headrace_store::SectorCipher;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -150,17 +152,115 @@ impl Engine {
         Ok(SnapshotKey { key: kms_key.to_string(), wrapped: BASE64_STANDARD.encode(sealed), context })
     }
 
-    /// The key of a copy: that of its source where nothing else is asked for, else a new data key.
-    pub(crate) fn key_of_copy(&self, source: Option<&SnapshotKey>, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
-        if let Some(source) = source.filter(|_| kms_key.is_none()) {
-            return Ok(Some(source.clone()));
+    /// The key of a copy: the one it names, else the default key of the lab, whichever key its
+    /// source has (EC2 API, CopySnapshot).
+    pub(crate) fn key_of_copy(&self, is_source_encrypted: bool, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
+        if encrypted == Some(false) {
+            let problem = bad_input("encrypted", "cannot be false for a copy (EC2 API, CopySnapshot)", "Leave it out: the copy is encrypted as its source is.");
+            return Err(problem.says("InvalidParameterValue", "Invalid value 'false' for encrypted: it cannot be set to false for a copy."));
         }
-        let encrypted = encrypted.or(source.map(|_| true));
+        self.new_snapshot_key(encrypted.or(is_source_encrypted.then_some(true)), kms_key, "copy")
+    }
+
+    /// The key of a snapshot that is put block by block: that of its parent, or as that of a new
+    /// volume. What is asked for with a parent, and what encryption by default does to one that is
+    /// not encrypted, are refused (EBS API, StartSnapshot, for the first; the second is the lab's
+    /// choice: the blocks of the parent are not encrypted, and the setting forbids that).
+    pub(crate) fn key_of_direct(&self, parent: Option<&str>, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
+        let invalid = |value: &str, rule: &str, hint: &str| Err(bad_input(value, rule, hint).says("ValidationException", format!("{value} {rule}.")));
+        let Some(parent) = parent else { return self.new_snapshot_key(encrypted, kms_key, "direct") };
+        let record = self.completed(parent)?;
+        if encrypted.is_some() || kms_key.is_some() {
+            let value = if encrypted.is_some() { "Encrypted" } else { "KmsKeyArn" };
+            return invalid(value, "cannot be given with a parent: the snapshot is encrypted as its parent is", "Leave it out.");
+        }
+        match record.of.encryption {
+            Some(key) => {
+                self.snapshot_cipher(&key)?;
+                Ok(Some(key))
+            }
+            None if self.lab(|lab| lab.keys.encrypt_by_default) => {
+                let rule = "is not encrypted and cannot be a parent while encryption by default is on";
+                invalid(parent, rule, "Make a snapshot without a parent, or copy the parent: the copy is encrypted.")
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn new_snapshot_key(&self, encrypted: Option<bool>, kms_key: Option<String>, made_for: &str) -> Outcome<Option<SnapshotKey>> {
         let mut wanted = CreateRequest { encrypted, kms_key, ..CreateRequest::default() };
         self.key_for_new_volume(&mut wanted)?;
         let key = self.lab(|lab| lab.keys.for_volume(&lab.settings, wanted.encrypted, wanted.kms_key.as_deref())).map_err(of_control)?;
-        let context = format!("copy-{:016x}", random());
+        let context = format!("{made_for}-{:016x}", random());
         key.map(|key| Ok(SnapshotKey { wrapped: self.wrapped_data_key(&key, &context)?, key, context })).transpose()
+    }
+
+    /// The wrapped data key of a snapshot, as it lies next to it in the store.
+    pub(crate) fn wrapped_key(&self, snapshot: &str, key: &SnapshotKey) -> WrappedKey {
+        let elsewhere = self.lab(|lab| lab.keys.keys.get(&key.key).and_then(|record| record.new.elsewhere.clone()));
+        WrappedKey {
+            version: WrappedKey::VERSION,
+            snapshot: snapshot.to_string(),
+            kms_key: self.lab(|lab| key_arn(&lab.settings, &key.key)),
+            algorithm: if elsewhere.is_some() { "KMS" } else { "AES_256_GCM" }.to_string(),
+            elsewhere,
+            context: context_of(&key.context),
+            ciphertext: key.wrapped.clone(),
+            data_key: id_of_data_key(&key.wrapped),
+        }
+    }
+
+    /// The data key that a wrapped one is, where a key of this lab opens it: the same key, which was
+    /// imported, or, for one in a KMS elsewhere, any key of this lab that is that one.
+    ///
+    /// # Errors
+    /// This lab does not have the key, or may not use it.
+    pub(crate) fn open_wrapped(&self, wrapped: &WrappedKey) -> Outcome<OpenKey> {
+        let damaged = || could_not(&wrapped.snapshot, "its wrapped data key is damaged", "Restore the object keys/ of the store from a backup.");
+        let sealed = BASE64_STANDARD.decode(&wrapped.ciphertext).map_err(|_| damaged())?;
+        let named = Keyring::key_of(&sealed).map_err(|_| damaged())?;
+        let data_key = match (self.key(&named), wrapped.elsewhere.is_some()) {
+            (Ok(_), _) => {
+                self.usable_key(&named)?;
+                self.keyring.decrypt(&sealed, &wrapped.context)?
+            }
+            (Err(_), false) => return Err(foreign_key(wrapped)),
+            (Err(_), true) => {
+                let here = self.lab(|lab| {
+                    let usable = lab.keys.keys.values().filter(|key| key.new.elsewhere.is_some() && lab.keys.usable(&lab.settings, &key.id).is_ok());
+                    usable.map(|key| key.id.clone()).collect::<Vec<_>>()
+                });
+                let opened = here.iter().find_map(|key| self.keyring.decrypt_under(key, &sealed, &wrapped.context).ok());
+                opened.ok_or_else(|| foreign_key(wrapped))?
+            }
+        };
+        let mut open: OpenKey = Zeroizing::new([0; DATA_KEY_BYTES]);
+        if data_key.len() != DATA_KEY_BYTES {
+            return Err(damaged());
+        }
+        open.copy_from_slice(&data_key);
+        Ok(open)
+    }
+
+    /// Takes in a key that another lab exported, under the id it had there.
+    ///
+    /// # Errors
+    /// This lab has the key already.
+    pub(crate) fn import_key(&self, id: &str, description: String, material: &[u8; KEY_BYTES]) -> Outcome<KeyRecord> {
+        let _work = held(&self.work);
+        if self.key(id).is_ok() {
+            let problem = refused(ErrorKind::InvalidParameter, id, "is a key of this lab already", "There is nothing to import.");
+            return Err(problem.says("AlreadyExistsException", ""));
+        }
+        if envelope::is_dry_run() {
+            return Err(envelope::dry_run_passed());
+        }
+        self.keyring.keep_imported(id, material).map_err(|error| of_io("keeping an imported key", &error))?;
+        if let Err(problem) = self.command(&Command::Key(KeyCommand::Create { id: id.to_string(), new: NewKey { description, ..NewKey::default() } })) {
+            self.keyring.destroy(id);
+            return Err(problem);
+        }
+        self.key(id)
     }
 
     /// Decrypts what a key of the lab encrypted; the id of the key comes with it. `wanted`: only
@@ -176,6 +276,18 @@ impl Engine {
         let plaintext = self.keyring.decrypt(sealed, context)?;
         Ok((key, plaintext))
     }
+}
+
+/// A wrapped data key whose KMS key this lab does not have.
+fn foreign_key(wrapped: &WrappedKey) -> Problem {
+    let (what, hint) = match &wrapped.elsewhere {
+        Some(there) => (format!("{there}, which no key of this lab is"), "Name it: `headrace lab key create --kms-endpoint URL --kms-key KEY`."),
+        None => {
+            let hint = "Import it: `headrace lab key import FILE`, of a file that `headrace lab key export` wrote; or name the lab that has it: --lab DIR.";
+            (format!("{}, which this lab does not have", wrapped.kms_key), hint)
+        }
+    };
+    refused(ErrorKind::NotFound, &wrapped.snapshot, format!("is encrypted under the key {what}"), hint)
 }
 
 /// What tells a data key from others, in the manifests of snapshots.

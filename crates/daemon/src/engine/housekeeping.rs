@@ -5,13 +5,27 @@ use crate::metrics::{CreditUnit, Extra, Gauges, VolumeGauges};
 use crate::problem::{refused, Outcome};
 use headrace_catalog::VolumeType;
 use headrace_control::{ErrorKind, VolumeId, VolumeRecord};
-use headrace_model::Nanos;
+use headrace_device::meter::Sample;
+use headrace_device::AttachedVolume;
+use headrace_model::{Nanos, SavedDevice};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often the engine looks for what is due: lab time may run much faster than the wall clock.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How often rows of deleted volumes are looked at, whether they are too old: an hour, s.
+const EXPIRE_EVERY_S: u64 = 3_600;
+
+/// What is noted of every second.
+#[derive(Default)]
+pub(crate) struct Noting {
+    /// The second that rows are counted for now, Unix seconds.
+    second: u64,
+    /// Detached with requests that are not answered yet.
+    parting: Vec<(VolumeId, Arc<AttachedVolume>)>,
+}
 
 /// Starts the thread; it ends with the lab.
 pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()>> {
@@ -22,6 +36,7 @@ pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()
 impl Engine {
     fn keep(&self) {
         let mut second = unix_s();
+        held(&self.noting).second = second;
         while !self.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
             if let Err(problem) = self.pass_due() {
@@ -37,7 +52,10 @@ impl Engine {
             if now != second {
                 self.note_loaded();
                 // The row belongs to the second that ended.
-                self.note_second(second);
+                self.note_second(now);
+                if now / EXPIRE_EVERY_S != second / EXPIRE_EVERY_S {
+                    self.metrics.expire(now);
+                }
                 second = now;
                 if let Err(problem) = self.detach_what_waited() {
                     tracing::error!("detaching what was busy: {}: {}", problem.value, problem.rule);
@@ -49,35 +67,84 @@ impl Engine {
         }
     }
 
-    /// Rows of what every attached volume did, and the credits of those that did something.
-    fn note_second(&self, second: u64) {
-        let attached: Vec<_> = held(&self.volumes).iter().filter_map(|(id, files)| Some((id.clone(), files.device_number, files.attached.clone()?))).collect();
+    /// Rows of what every attached volume did in the second that ends, and the credits of those
+    /// that did something. `next`: the second that begins.
+    fn note_second(&self, next: u64) {
+        let mut noting = held(&self.noting);
+        let second = std::mem::replace(&mut noting.second, next);
+        let attached: Vec<_> = held(&self.volumes).iter().filter_map(|(id, files)| Some((id.clone(), files.attached.clone()?))).collect();
+        for (id, parting) in std::mem::take(&mut noting.parting) {
+            self.note_parting(second, &id, &parting, attached.iter().any(|(other, _)| *other == id));
+            if parting.meter.in_flight() > 0 {
+                noting.parting.push((id, parting));
+            }
+        }
         let mut used: Vec<(VolumeId, Nanos, _)> = Vec::new();
-        for (id, device_number, attached) in attached {
-            let sample = attached.meter.take(self.devices.clock.now());
-            let credits = self.lab(|lab| lab.volumes.get(&id).map_or(CreditUnit::Ios, credit_unit));
-            let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();
-            let extra = Extra { balance_percent: self.lowest_balance(device_number), instance_ios_percent, instance_bytes_percent, credits };
-            if self.metrics.record(id.as_str(), None, second, &sample, &extra).is_err() {
-                self.rows_lost.fetch_add(1, Ordering::Relaxed);
-            }
-            let members = self.devices.balances(device_number);
-            for (member, sample) in self.devices.member_samples(device_number).iter().enumerate() {
-                let balance_percent = members.get(member).copied().flatten().map(|balance| balance.percent());
-                let extra = Extra { balance_percent, ..extra };
-                if self.metrics.record(id.as_str(), Some(member as u32), second, sample, &extra).is_err() {
-                    self.rows_lost.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            if sample.ops != [0, 0] {
-                used.extend(self.devices.saved_device(device_number).map(|(now, device)| (id, now, device)));
+        for (id, attached) in attached {
+            if self.note_volume(second, &id, &attached, false) {
+                used.extend(self.devices.saved_device(attached.device_number).map(|(now, device)| (id, now, device)));
             }
         }
-        if !used.is_empty() {
-            if let Err(problem) = self.note_balances(used, self.devices.saved_instance()) {
-                tracing::error!("noting balances: {}", problem.rule);
-            }
+        self.note_used(used);
+    }
+
+    fn note_used(&self, used: Vec<(VolumeId, Nanos, SavedDevice)>) {
+        if used.is_empty() {
+            return;
         }
+        if let Err(problem) = self.note_balances(used, self.devices.saved_instance()) {
+            tracing::error!("noting balances: {}", problem.rule);
+        }
+    }
+
+    /// The rows of a volume and its members in a second, or in a part of it. Says whether the volume
+    /// was used.
+    fn note_volume(&self, second: u64, id: &VolumeId, attached: &AttachedVolume, is_part: bool) -> bool {
+        let sample = attached.meter.take(self.devices.clock.now());
+        let credits = self.lab(|lab| lab.volumes.get(id).map_or(CreditUnit::Ios, credit_unit));
+        let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();
+        let extra = Extra { balance_percent: self.lowest_balance(attached.device_number), instance_ios_percent, instance_bytes_percent, credits };
+        self.note_row(second, id, None, &sample, &extra, is_part);
+        let members = self.devices.balances(attached.device_number);
+        for (member, sample) in self.devices.member_samples(attached.device_number).iter().enumerate() {
+            let balance_percent = members.get(member).copied().flatten().map(|balance| balance.percent());
+            self.note_row(second, id, Some(member as u32), sample, &Extra { balance_percent, ..extra }, is_part);
+        }
+        sample.ops != [0, 0]
+    }
+
+    fn note_row(&self, second: u64, id: &VolumeId, member: Option<u32>, sample: &Sample, extra: &Extra, is_part: bool) {
+        let noted = match is_part {
+            true => self.metrics.record_part(id.as_str(), member, second, sample, extra),
+            false => self.metrics.record(id.as_str(), member, second, sample, extra),
+        };
+        if noted.is_err() {
+            self.rows_lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes what a volume did that is being detached into the second under way, and its credits.
+    /// Requests that are not answered yet are counted as they are.
+    pub(crate) fn note_detached(&self, id: &VolumeId, attached: Arc<AttachedVolume>) {
+        let mut noting = held(&self.noting);
+        if self.note_volume(noting.second, id, &attached, true) {
+            self.note_used(self.devices.saved_device(attached.device_number).map(|(now, device)| (id.clone(), now, device)).into_iter().collect());
+        }
+        if attached.meter.in_flight() > 0 {
+            noting.parting.push((id.clone(), attached));
+        }
+    }
+
+    /// What was answered in this second to the users of a volume that was detached under them. No
+    /// time of an attachment is counted for it.
+    fn note_parting(&self, second: u64, id: &VolumeId, parting: &AttachedVolume, is_part: bool) {
+        let sample = Sample { span_ns: 0, idle_ns: 0, ..parting.meter.take(self.devices.clock.now()) };
+        let Some(record) = self.lab(|lab| lab.volumes.get(id).cloned()).filter(|_| sample.ops != [0, 0]) else { return };
+        let balances = self.balances_of(&record).into_iter().flatten();
+        let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();
+        let balance_percent = balances.map(|balance| balance.percent()).min_by(f64::total_cmp);
+        let extra = Extra { balance_percent, instance_ios_percent, instance_bytes_percent, credits: credit_unit(&record) };
+        self.note_row(second, id, None, &sample, &extra, is_part);
     }
 
     /// The lowest credit balance of a volume's members, percent.

@@ -10,12 +10,14 @@
 //! 4. `mount`: the FUSE mount; held for a look at it, while the path is measured, and while it is
 //!    taken down.
 //! 5. `opening`: one thread at a time opens a volume's files or puts it to rest.
-//! 6. `volumes`: the open volumes; held for a look or a change, never while files are read or
+//! 6. `noting`: which second rows are written for; held while the rows of a second are, or those of
+//!    a volume that is being detached.
+//! 7. `volumes`: the open volumes; held for a look or a change, never while files are read or
 //!    written.
-//! 7. `resting`: what is known of the volumes that are not open.
-//! 8. `state`: the lab, the journal, the clock; held while an event is written down and applied.
-//! 9. `custom`: metrics of users; held while they are read or put, and logged.
-//! 10. locks inside [`Devices`], of the metrics, of waiting actions, of an array, of a meter: each
+//! 8. `resting`: what is known of the volumes that are not open.
+//! 9. `state`: the lab, the journal, the clock; held while an event is written down and applied.
+//! 10. `custom`: metrics of users; held while they are read or put, and logged.
+//! 11. locks inside [`Devices`], of the metrics, of waiting actions, of an array, of a meter: each
 //!     knows no other.
 
 pub mod attaching;
@@ -35,6 +37,7 @@ pub(crate) use parts::{held, random, unix_ms};
 
 use crate::cloudwatch::actions::Actions;
 use crate::cloudwatch::custom::Custom;
+use crate::engine::housekeeping::Noting;
 use crate::engine::parts::{KnownLimits, Resting, SnapshotWork};
 use crate::engine::state::{commit, write_waiting, State};
 use crate::engine::volume_files::{DataKey, VolumeFiles};
@@ -158,6 +161,7 @@ pub struct Engine {
     pub(crate) stopping: AtomicBool,
     pub(crate) down: AtomicBool,
     pub(crate) rows_lost: AtomicU64,
+    pub(crate) noting: Mutex<Noting>,
     pub(crate) snapshots: SnapshotWork,
     /// One at a time loads a volume of fast snapshot restore, as fast as the store gives.
     pub(crate) fast_loading: Mutex<()>,
@@ -220,6 +224,7 @@ impl Engine {
             stopping: AtomicBool::new(false),
             down: AtomicBool::new(false),
             rows_lost: AtomicU64::new(0),
+            noting: Mutex::default(),
             snapshots,
             fast_loading: Mutex::new(()),
             state: Mutex::new(State::new(lab, journal, clock, balances, events)),
@@ -266,6 +271,7 @@ impl Engine {
                 VolumeStatus::Deleting if self.is_being_stored(&record.id) => {}
                 VolumeStatus::Deleting => {
                     volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+                    self.retire_metrics(&record);
                     self.command(&Command::Deleted { volume })?;
                 }
                 // When all volumes are known, and the workers start.
@@ -387,8 +393,8 @@ impl Engine {
         }
         held(&self.resting).remove(&record.id);
         volume_files::remove_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("removing {}", record.id), &error))?;
+        self.retire_metrics(record);
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
-        self.metrics.forget(record.id.as_str());
         if record.origin.is_some() {
             self.retry_removals();
         }

@@ -18,6 +18,7 @@ use headrace_control::{
 use headrace_protocol::snapshots::SnapshotOffer;
 use headrace_store::snapshots::{
     begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Foreground, Instant, Manifest, Progress, Stored,
+    WrappedKey,
 };
 use headrace_store::Objects;
 use std::collections::{BTreeSet, HashSet};
@@ -184,29 +185,35 @@ impl Engine {
 
     fn copy_of_own(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<CopyRequest> {
         let own = self.lab(|lab| lab.snapshots.find(&request.snapshot).cloned()).map_err(of_control)?;
-        Ok(CopyRequest { key: self.key_of_copy(own.of.encryption.as_ref(), encrypted, kms_key)?, ..request })
+        Ok(CopyRequest { key: self.key_of_copy(own.of.encryption.is_some(), encrypted, kms_key)?, ..request })
     }
 
     /// A copy from another object store, and why its source's key cannot be had. Its data key comes
-    /// from the lab that has it, and is kept here wrapped under the key of the copy.
+    /// from the lab that has it, or lies wrapped in the store under a key that this lab has too; it
+    /// is kept here wrapped under the key of the copy.
     fn copy_of_another(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<(CopyRequest, Option<Problem>)> {
         let id: SnapshotId = request.snapshot.parse().map_err(of_control)?;
         let named = request.store.clone().unwrap_or_default();
         let other = OtherLab::of(&named);
         let offer = other.as_ref().map(|other| other.offer(id.as_str())).transpose()?;
         let url = offer.as_ref().map_or(named, |offer| offer.store.clone());
-        let found = Objects::open(&url).and_then(|objects| Manifest::load(&objects, id.as_str()));
-        let manifest = found.map_err(|error| of_io(format!("{id} in {url}"), &error))?;
+        let failed = |error: io::Error| of_io(format!("{id} in {url}"), &error);
+        let objects = Objects::open(&url).map_err(failed)?;
+        let manifest = Manifest::load(&objects, id.as_str()).map_err(failed)?;
         let is_sealed = !manifest.key().is_empty();
-        let key = self.key_of_copy(None, encrypted.or(is_sealed.then_some(true)), kms_key)?;
-        let request = CopyRequest { store: Some(url), size_gib: Some(manifest.bytes().div_ceil(1 << 30)), key, ..request };
+        let key = self.key_of_copy(is_sealed, encrypted, kms_key)?;
+        let request = CopyRequest { store: Some(url.clone()), size_gib: Some(manifest.bytes().div_ceil(1 << 30)), key, ..request };
         if !is_sealed {
             return Ok((request, None));
         }
         let fits = |offer: &&SnapshotOffer| offer.wrapped.as_deref().map(id_of_data_key).as_deref() == Some(manifest.key());
         let opened = match (other, offer.as_ref().filter(fits)) {
             (Some(other), Some(offer)) => other.data_key(offer),
-            _ => Ok(None),
+            (Some(_), None) => Ok(None),
+            (None, _) => match WrappedKey::load(&objects, id.as_str()).map_err(failed)?.filter(|wrapped| wrapped.data_key == manifest.key()) {
+                Some(wrapped) => self.open_wrapped(&wrapped).map(Some),
+                None => Ok(None),
+            },
         };
         match (opened, &request.key) {
             (Ok(Some(data_key)), Some(key)) => {
@@ -269,8 +276,13 @@ impl Engine {
     fn retry(&self, chain: &str, job: Job, tries: u32, error: &io::Error) {
         tracing::warn!("{job:?}, try {tries}: {error}");
         let hopeless = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
+        let waits_for_key = matches!(&job, Job::Store(snapshot) if self.waits_for_key(snapshot));
+        let tries = if waits_for_key { 0 } else { tries };
+        if let Job::Store(snapshot) = &job {
+            self.note_waiting(snapshot, error);
+        }
         match &job {
-            Job::Store(snapshot) if tries >= MOST_TRIES || hopeless => {
+            Job::Store(snapshot) if tries >= MOST_TRIES || (hopeless && !waits_for_key) => {
                 self.fail_snapshot(snapshot, &error.to_string());
                 self.finish_deletions();
             }
@@ -282,6 +294,27 @@ impl Engine {
                 std::thread::sleep(RETRY_AFTER);
                 held(&self.snapshots.jobs).queue.push_back((chain.to_string(), job, tries));
             }
+        }
+    }
+
+    /// Whether a snapshot cannot be stored because its key is disabled, or will be deleted: that can
+    /// be taken back, so it is not given up.
+    fn waits_for_key(&self, snapshot: &SnapshotId) -> bool {
+        self.lab(|lab| {
+            // A copy fails as on AWS.
+            let record = lab.snapshots.records.get(snapshot).filter(|record| record.of.source == SnapshotSource::Volume);
+            let key = record.and_then(|record| record.of.encryption.as_ref());
+            key.is_some_and(|key| lab.keys.keys.contains_key(&key.key) && lab.keys.usable(&lab.settings, &key.key).is_err())
+        })
+    }
+
+    /// Says at the snapshot why it is not stored yet.
+    fn note_waiting(&self, snapshot: &SnapshotId, error: &io::Error) {
+        let percent = self.lab(|lab| lab.snapshots.records.get(snapshot).map(|record| record.progress_percent));
+        let waits = Some(error.to_string());
+        if let Some(percent) = percent {
+            // It may be deleted by now.
+            let _ = self.command(&Command::Snapshot(SnapshotCommand::Progress { snapshot: snapshot.clone(), percent, waits }));
         }
     }
 
@@ -325,24 +358,33 @@ impl Engine {
     }
 
     fn store_instant(&self, record: &SnapshotRecord) -> io::Result<Option<(Manifest, Option<SnapshotId>)>> {
-        // Taken out while it is read, put back where the upload must be tried again.
+        let cipher = self.cipher_of(record)?;
+        // Taken out while it is read, put back where the upload must be tried again: nothing may
+        // return between the two.
         let Some(instant) = held(&self.snapshots.instants).remove(&record.id) else { return Ok(None) };
         let parent = self.parent_of(record, &instant);
-        let cipher = self.cipher_of(record)?;
         let stored = self.upload(record, &instant, parent.as_deref(), cipher.as_deref());
         held(&self.snapshots.instants).insert(record.id.clone(), instant);
         stored.map(|manifest| Some((manifest, parent.and_then(|parent| parent.name().parse().ok()))))
     }
 
     fn upload(&self, record: &SnapshotRecord, source: &dyn BlockSource, parent: Option<&Manifest>, cipher: Option<&dyn BlockCipher>) -> io::Result<Manifest> {
+        // Before the manifest: an encrypted snapshot that exists can be opened by its key.
+        self.keep_wrapped_key(record)?;
         let cancel = self.snapshots.cancel_of(&record.id);
         let id = record.id.clone();
         let progress = |progress: Progress| {
             let percent = progress.percent().min(99) as u8;
-            let _ = self.command(&Command::Snapshot(SnapshotCommand::Progress { snapshot: id.clone(), percent }));
+            let _ = self.command(&Command::Snapshot(SnapshotCommand::Progress { snapshot: id.clone(), percent, waits: None }));
         };
         let source = UntilTheEnd { source, stopping: &self.stopping };
         upload(&source, &self.snapshots.objects, record.id.as_str(), parent, cipher, &progress, &cancel)
+    }
+
+    /// Puts the wrapped data key of an encrypted snapshot next to its blocks.
+    pub(crate) fn keep_wrapped_key(&self, record: &SnapshotRecord) -> io::Result<()> {
+        let key = record.of.encryption.as_ref();
+        key.map_or(Ok(()), |key| self.wrapped_key(record.id.as_str(), key).store(&self.snapshots.objects))
     }
 
     /// The snapshot whose stored blocks this one uses: that since which it is known what changed,
@@ -407,6 +449,7 @@ impl Engine {
             records.chain(waiting).map(ToString::to_string).filter(|id| stored.contains(&format!("manifests/{id}"))).collect()
         });
         delete_snapshot(objects, snapshot.as_str(), &others)?;
+        WrappedKey::remove(objects, snapshot.as_str())?;
         let own: Vec<String> = objects.list(&format!("segments/{snapshot}/"))?.into_iter().map(|listed| listed.name).collect();
         if own.is_empty() {
             return Ok(());
@@ -436,6 +479,10 @@ impl Engine {
         let deleted: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.status == VolumeStatus::Deleting).cloned().collect());
         for record in deleted.into_iter().filter(|record| !self.is_being_stored(&record.id)) {
             let _work = held(&self.work);
+            // Another worker may have done it while this one waited.
+            if self.lab(|lab| !lab.volumes.contains_key(&record.id)) {
+                continue;
+            }
             if let Err(problem) = self.finish_deletion(&record) {
                 tracing::error!(volume = record.id.as_str(), "{}: {}", problem.value, problem.rule);
             }

@@ -7,17 +7,21 @@ use super::row::Row;
 use headrace_catalog::{VolumeLimits, VolumeType};
 use headrace_cloudwatch::ebs::{Minute, VolumeFacts};
 
+/// A minute, us.
+const MINUTE_US: u64 = 60_000_000;
+
 /// What a row says of its minute.
 pub fn minute_of(row: &Row) -> Minute {
-    let span_us = row.span_us as f64;
+    // Rows end some milliseconds after their second, so sixty of them may span more than a minute.
+    let span_us = row.span_us.min(MINUTE_US);
     Minute {
         t_s: row.t_s as i64,
-        span_us: row.span_us,
+        span_us,
         ops: [row.reads, row.writes],
         bytes: [row.read_bytes, row.write_bytes],
         time_us: [row.read_time_us, row.write_time_us],
         consumed_ops: row.consumed_ops,
-        idle_us: row.idle_percent.unwrap_or(0.0) / 100.0 * span_us,
+        idle_us: row.idle_percent.unwrap_or(0.0) / 100.0 * span_us as f64,
         queue_mean: row.queue_mean.unwrap_or(0.0),
         queue_max: row.queue_max,
         balance_percent: row.balance_percent,

@@ -10,6 +10,7 @@
 //! | `series` | seconds and minutes of one volume or member |
 //! | `totals` | counters since the daemon's start |
 //! | `prometheus` | the text format |
+//! | `retired` | the rows of volumes that were deleted |
 //! | `minutes` | rows of minutes as CloudWatch's metrics see them |
 //! | `nvme` | the NVMe statistics page |
 //!
@@ -27,6 +28,7 @@ mod latencies;
 mod minutes;
 mod nvme;
 mod prometheus;
+mod retired;
 mod ring;
 mod row;
 mod series;
@@ -36,6 +38,7 @@ mod totals;
 pub use latencies::{Latencies, CLASSES};
 pub use minutes::{facts_of, minute_of};
 pub use prometheus::{Gauges, VolumeGauges};
+pub use retired::Retired;
 pub use row::{CreditUnit, ErrorFactor, Extra, Row, COLUMNS};
 
 use headrace_device::meter::Sample;
@@ -92,6 +95,8 @@ type Shared = Arc<Mutex<Known>>;
 pub struct Store {
     folder: PathBuf,
     series: Mutex<BTreeMap<Key, Shared>>,
+    /// Volumes that were deleted and whose rows are kept.
+    retired: Mutex<BTreeMap<String, Retired>>,
     /// Of volumes that were forgotten.
     dropped: AtomicU64,
 }
@@ -104,7 +109,8 @@ impl Store {
     /// The folder cannot be made.
     pub fn open(folder: &Path) -> io::Result<Store> {
         fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
-        Ok(Store { folder: folder.to_path_buf(), series: Mutex::new(BTreeMap::new()), dropped: AtomicU64::new(0) })
+        let retired = retired::read(folder).map_err(|error| named(folder, error))?;
+        Ok(Store { folder: folder.to_path_buf(), series: Mutex::new(BTreeMap::new()), retired: Mutex::new(retired), dropped: AtomicU64::new(0) })
     }
 
     /// Records what a volume, or a member of an array, did in the second `unix_s`.
@@ -114,6 +120,19 @@ impl Store {
     /// is tried again. Counters and the minute under way contain it all the same. A volume's id
     /// that is not well-formed ([`ErrorKind::InvalidInput`]): nothing was recorded.
     pub fn record(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra) -> io::Result<()> {
+        self.take(volume, member, unix_s, sample, extra, false)
+    }
+
+    /// Records what a volume did in a part of the second `unix_s`, which is not over: what follows
+    /// in that second is added to the same row.
+    ///
+    /// # Errors
+    /// As [`Store::record`].
+    pub fn record_part(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra) -> io::Result<()> {
+        self.take(volume, member, unix_s, sample, extra, true)
+    }
+
+    fn take(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra, is_part: bool) -> io::Result<()> {
         let folder = self.folder_of(volume, member)?;
         let shared = Arc::clone(held(&self.series).entry((volume.to_string(), member)).or_default());
         let mut known = held(&shared);
@@ -123,7 +142,7 @@ impl Store {
         let stretch = Stretch::new(sample, extra);
         known.totals.get_or_insert_with(Totals::new).add(&stretch);
         let written = match known.series(&folder) {
-            Ok(series) => series.record(unix_s, &stretch),
+            Ok(series) => series.record(unix_s, &stretch, is_part),
             Err(error) => {
                 known.dropped += 1;
                 Err(error)
@@ -172,7 +191,16 @@ impl Store {
     /// Deletes the rows and counters of a volume and its members. Says whether nothing of it is
     /// left on disk; what could not be deleted does no harm.
     pub fn forget(&self, volume: &str) -> bool {
-        let Ok(whole) = self.folder_of(volume, None) else { return true };
+        held(&self.retired).remove(volume);
+        self.close(volume);
+        self.folders_of(volume).into_iter().map(fs::remove_dir_all).fold(true, |all_gone, removed| match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => false,
+            _ => all_gone,
+        })
+    }
+
+    /// Ends the counters of a volume that is deleted, and takes no row of it any more.
+    fn close(&self, volume: &str) {
         let mut all = held(&self.series);
         let gone: Vec<Shared> = {
             let keys: Vec<Key> = all.keys().filter(|(name, _)| name == volume).cloned().collect();
@@ -183,14 +211,16 @@ impl Store {
             self.dropped.fetch_add(known.dropped(), Ordering::Relaxed);
             *known = Known { forgotten: true, ..Known::default() };
         }
+    }
+
+    /// The folders of a volume's members and its own, which comes last.
+    fn folders_of(&self, volume: &str) -> Vec<PathBuf> {
+        let Ok(whole) = self.folder_of(volume, None) else { return Vec::new() };
         let members = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| {
             let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(volume)?.strip_prefix("-m"));
             name.is_some_and(|number| number.parse::<u32>().is_ok())
         });
-        members.chain([whole]).map(fs::remove_dir_all).fold(true, |all_gone, removed| match removed {
-            Err(error) if error.kind() != ErrorKind::NotFound => false,
-            _ => all_gone,
-        })
+        members.chain([whole]).collect()
     }
 
     /// Rows that could not be written since the daemon's start.

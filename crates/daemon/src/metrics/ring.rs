@@ -47,12 +47,14 @@ pub(crate) struct Ring {
     next: u64,
     /// The last slot, when it is idle.
     idle: Option<Slot>,
+    /// The last slot, when its time is not over.
+    part: Option<Slot>,
 }
 
 impl Ring {
     /// Finds the newest row. A file that is not there has none.
     pub fn open(file: PathBuf, shape: Shape) -> io::Result<Ring> {
-        let mut ring = Ring { file, shape, next: 0, idle: None };
+        let mut ring = Ring { file, shape, next: 0, idle: None, part: None };
         if let Some(open) = ring.reader()? {
             for chunk in 0..shape.slots / CHUNK_SLOTS {
                 let bytes = ring.chunk(&open, chunk * CHUNK_SLOTS)?;
@@ -80,8 +82,13 @@ impl Ring {
         self.next = self.next.max(next);
     }
 
-    /// Writes a row. After an error it is as if it had not been asked.
+    /// Writes a row, or what is still missing of one that [`Ring::push_part`] began. After an error
+    /// it is as if it had not been asked.
     pub fn push(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<()> {
+        if self.join(t_s, stretch)? {
+            self.part = None;
+            return Ok(());
+        }
         let idle = stretch.is_idle();
         if let Some(run) = self.idle.as_mut().filter(|run| idle && run.continues(t_s, stretch, &self.shape)) {
             let mut longer = run.clone();
@@ -92,11 +99,34 @@ impl Ring {
             *run = longer;
             return Ok(());
         }
+        let slot = self.append(t_s, through, stretch)?;
+        (self.idle, self.part) = (idle.then_some(slot), None);
+        Ok(())
+    }
+
+    /// Writes a row whose time is not over: what follows in the same time is added to it.
+    pub fn push_part(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<()> {
+        if !self.join(t_s, stretch)? {
+            let slot = self.append(t_s, through, stretch)?;
+            (self.idle, self.part) = (None, Some(slot));
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<Slot> {
         let slot = Slot { sequence: self.next, t_s, rows: 1, through, stretch: stretch.clone() };
         write(&self.file, &self.shape, &slot)?;
         self.next += 1;
-        self.idle = idle.then_some(slot);
-        Ok(())
+        Ok(slot)
+    }
+
+    fn join(&mut self, t_s: u64, stretch: &Stretch) -> io::Result<bool> {
+        let Some(part) = self.part.as_mut().filter(|part| part.t_s == t_s) else { return Ok(false) };
+        let mut longer = part.clone();
+        longer.stretch.add(stretch);
+        write(&self.file, &self.shape, &longer)?;
+        *part = longer;
+        Ok(true)
     }
 
     /// Calls `see` with every slot from the newest to the oldest until it breaks off.

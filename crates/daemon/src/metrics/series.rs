@@ -64,11 +64,15 @@ impl Series {
         }
     }
 
-    /// Takes the row of a second. An error says that a row was dropped; the minute still contains
-    /// it.
-    pub fn record(&mut self, unix_s: u64, stretch: &Stretch) -> io::Result<()> {
+    /// Takes the row of a second, or, where the second is not over, of a part of it. An error says
+    /// that a row was dropped; the minute still contains it.
+    pub fn record(&mut self, unix_s: u64, stretch: &Stretch, is_part: bool) -> io::Result<()> {
         let minute = self.close_minute(unix_s, self.seconds.next());
-        let second = self.seconds.push(unix_s, 0, stretch).inspect_err(|_| self.dropped += 1);
+        let pushed = match is_part {
+            true => self.seconds.push_part(unix_s, 0, stretch),
+            false => self.seconds.push(unix_s, 0, stretch),
+        };
+        let second = pushed.inspect_err(|_| self.dropped += 1);
         self.count(unix_s, 1, stretch);
         minute.and(second)
     }

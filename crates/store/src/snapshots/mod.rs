@@ -11,9 +11,11 @@
 //! | `restored` | a volume that fetches each block when it is first touched |
 //! | `direct` | a snapshot made and read block by block |
 //! | `sweep` | deletes a snapshot of a chain, and what nothing refers to |
+//! | `wrapped` | the wrapped data key of an encrypted snapshot |
 //!
-//! In the object store: `manifests/NAME` and `segments/NAME/NUMBER`. The manifest is written last:
-//! without it a snapshot does not exist, and its segments are found by a sweep.
+//! In the object store: `manifests/NAME`, `segments/NAME/NUMBER`, and `keys/NAME` of an encrypted
+//! snapshot. The manifest is written last: without it a snapshot does not exist, and its segments
+//! are found by a sweep.
 
 mod bytes;
 mod capture;
@@ -26,6 +28,7 @@ mod segment;
 mod side;
 mod sweep;
 mod upload;
+mod wrapped;
 
 pub use crate::foreground::Foreground;
 pub use capture::{begin_all, Capture, Instant};
@@ -38,6 +41,7 @@ pub use segment::SEGMENT_BLOCKS;
 pub use side::AsideKey;
 pub use sweep::{delete_snapshot, forget_upload, sweep, unreferenced};
 pub use upload::{upload, BlockSource, Progress};
+pub use wrapped::WrappedKey;
 
 use std::sync::OnceLock;
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from headrace.cli.lab.common import tags
+from headrace.cli.lab.key_files import PIPE, check_free, read_key, text_of_key, write_key
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
 from headrace.cli.output import pairs, print_answer, say, table
 from headrace.errors import HeadraceError, InputError
+from headrace.lab import Lab, calls
 
 EPILOG = """\b
 Examples:
@@ -20,6 +23,8 @@ Examples:
   headrace lab key default alias/mysql --encrypt-all     new volumes are encrypted, whether they ask for it or not
   headrace lab key disable alias/mysql                   volumes that are attached go on; others cannot be attached
   headrace lab key schedule-deletion alias/mysql --days 7
+  headrace lab key export alias/mysql mysql.key          for a lab that takes over the snapshots of this one
+  headrace lab key import mysql.key --alias mysql
   headrace lab key create --alias aws --kms-endpoint https://kms.eu-west-1.amazonaws.com --kms-key arn:aws:kms:...
 
 A key is named by its id, its ARN or an alias. What a deleted key encrypted is lost. Keys lie in the folder `keys` of
@@ -74,6 +79,23 @@ def _print(key: Any, output: str) -> None:
     print_answer(key, output, [_row(key)], COLUMNS, lambda: (pairs(_facts(key)),))
 
 
+def _check_free_alias(lab: Lab, name: str | None) -> None:
+    """Refuses a name that is taken before there is a key: nothing is half-made."""
+    if name is not None and any(name == one["alias"] for one in lab.keys()["aliases"]):
+        raise InputError(name, "is the alias of another key", "", "See `headrace lab key list`.")
+
+
+def _named(lab: Lab, name: str | None, made: calls.Key) -> calls.Key:
+    """Gives a new key its alias, if it gets one."""
+    if name is None:
+        return made
+    try:
+        return lab.set_key_alias(name, made["id"])
+    except HeadraceError:
+        say(f"{made['id']}: made, but without an alias")
+        raise
+
+
 @commands.command()
 def create(
     place: LabPlace,
@@ -97,17 +119,60 @@ def create(
         raise InputError(str(kms_key or kms_profile or kms_region), "is of a key elsewhere", "", "Name --kms-endpoint.")
     with place.open() as lab:
         name = None if alias is None else _alias(alias)
-        # Nothing half-made: a name that is taken is refused before there is a key.
-        if name is not None and any(name == one["alias"] for one in lab.keys()["aliases"]):
-            raise InputError(name, "is the alias of another key", "", "See `headrace lab key list`.")
+        _check_free_alias(lab, name)
         made = lab.create_key(description, tags=wanted or None, kms_endpoint=kms_endpoint, **there)
-        if name is not None:
-            try:
-                made = lab.set_key_alias(name, made["id"])
-            except HeadraceError:
-                say(f"{made['id']}: made, but without an alias")
-                raise
+        made = _named(lab, name, made)
     _print(made, output)
+
+
+@commands.command()
+def export(
+    key: Key,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file, readable by its owner alone; - to a pipe.")],
+    place: LabPlace,
+) -> None:
+    """Write a key to a file, for another lab.
+
+    Who has the file can read whatever the key protects: keep it where backups of secrets lie, and
+    not with the snapshots.
+    """
+    check_free(file)
+    with place.open() as lab:
+        text = text_of_key(lab.export_key(key))
+    write_key(file, text)
+    if file != PIPE:
+        say(f"{file}: who has it can read what {key} protects")
+
+
+@commands.command("import")
+def import_key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of `headrace lab key export`; - from a pipe.")],
+    place: LabPlace,
+    alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Take in a key that another lab exported: what that lab encrypted under it can be read here."""
+    material = read_key(file)
+    with place.open() as lab:
+        name = None if alias is None else _alias(alias)
+        _check_free_alias(lab, name)
+        made = lab.import_key(material.id, material.material, material.description or None)
+        made = _named(lab, name, made)
+    _print(made, output)
+
+
+def _protected(lab: Lab, arn: str) -> str:
+    """The volumes and snapshots under a key, in words; "" for none."""
+    volumes = sum(one["kms_key"] == arn for one in lab.volumes())
+    snapshots, after = 0, None
+    while True:
+        page = lab.snapshots(after=after)
+        snapshots += sum(one["kms_key"] == arn for one in page["snapshots"])
+        after = page["next"]
+        if after is None:
+            break
+    counts = ((volumes, "volume"), (snapshots, "snapshot"))
+    return " and ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count)
 
 
 @commands.command("list")
@@ -151,7 +216,10 @@ def disable(key: Key, place: LabPlace) -> None:
     """Let a key be used no more. Volumes that are attached go on until they are detached."""
     with place.open() as lab:
         found = lab.disable_key(key)
+        protects = _protected(lab, found["arn"])
     say(f"{found['id']}: {found['state']}")
+    if protects:
+        say(f"until it is enabled, nothing opens {protects}")
 
 
 @commands.command("schedule-deletion")
@@ -166,11 +234,15 @@ def schedule_deletion(
         found = lab.describe_key(key)
         if not yes and not sys.stdin.isatty():
             raise InputError(key, "will be deleted, and nobody can be asked here", "", "Say --yes.")
-        if not yes and not typer.confirm(f"Delete {found['id']} ({found['description'] or key})?", err=True):
+        protects = _protected(lab, found["arn"])
+        also = f" Nobody can read {protects} then." if protects else ""
+        if not yes and not typer.confirm(f"Delete {found['id']} ({found['description'] or key})?{also}", err=True):
             say("nothing was changed")
             raise typer.Exit(1)
         found = lab.schedule_key_deletion(key, days)
     say(f"{found['id']}: {found['state']}, deleted at {found['deletion_at']}")
+    if protects:
+        say(f"nobody can read {protects} then; headrace lab key cancel-deletion {key} keeps it")
 
 
 @commands.command("cancel-deletion")

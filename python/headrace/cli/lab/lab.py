@@ -77,6 +77,13 @@ def up(
     api_port: Annotated[
         int, option("PORT", "Endpoint of the AWS tools on 127.0.0.1; 0: none.", min=0, max=65535)
     ] = API_PORT,
+    snapshot_store: Annotated[
+        str | None,
+        option(
+            "URL",
+            "Where snapshots lie: file:///FOLDER or s3://BUCKET/PREFIX. Default: as before; at first, the lab's folder.",
+        ),
+    ] = None,
     group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
@@ -86,7 +93,7 @@ def up(
     """
     from headrace import lab
 
-    settings = lab.Settings(instance, as_of, time_scale, metrics_port, group, api_port)
+    settings = lab.Settings(instance, as_of, time_scale, metrics_port, group, api_port, snapshot_store)
     if foreground:
         return lab.foreground(place.data_dir, place.socket, settings)
     try:

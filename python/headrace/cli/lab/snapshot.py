@@ -166,7 +166,11 @@ def delete(snapshot: Snapshot, place: LabPlace, yes: YesOption = False) -> None:
         found = lab.describe_snapshot(snapshot)
         if not yes and not sys.stdin.isatty():
             raise InputError(snapshot, "is deleted, and nobody can be asked here", "", "Say --yes.")
-        if not yes and not typer.confirm(f"Delete {snapshot} of {found['started_at']}?", err=True):
+        from headrace.operate.snapshots.sets import SET
+
+        chosen = (found["tags"] or {}).get(SET)
+        also = "" if chosen is None else f" The snapshot set {chosen} is not whole without it."
+        if not yes and not typer.confirm(f"Delete {snapshot} of {found['started_at']}?{also}", err=True):
             say("nothing was deleted")
             raise typer.Exit(1)
         lab.delete_snapshot(snapshot)

@@ -36,6 +36,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import InputError
+from headrace.lab import Lab
 
 EPILOG = """\b
 Examples:
@@ -174,6 +175,7 @@ def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> N
     """Delete a volume and its data."""
     with place.open() as lab:
         found = lab.describe(volume)
+        _refuse_servers_volume(lab, found)
         if not yes and not sys.stdin.isatty():
             raise InputError(volume, "is deleted with all its data, and nobody can be asked here", "", "Say --yes.")
         used = f"{found.get('used_gib') or 0:,.2f} GiB of data"
@@ -183,6 +185,17 @@ def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> N
             raise typer.Exit(1)
         lab.delete(found["id"])
     say(f"{volume}: deleted")
+
+
+def _refuse_servers_volume(lab: Lab, volume: Mapping[str, Any]) -> None:
+    """Refuses the volume of a database server that there is, running or not. Raises InputError."""
+    from headrace.servers.record import data_dir_of, names
+    from headrace.servers.volumes import TAG
+
+    server = (volume.get("tags") or {}).get(TAG)
+    if server is not None and server in names(data_dir_of(lab)):
+        hint = f"Remove the server with its data: headrace mysql destroy {server}."
+        raise InputError(volume["id"], f"is a volume of the server {server}, which would lose its data", "", hint)
 
 
 @app.command()

@@ -19,7 +19,6 @@ from lab_folders import Command, Labs
 
 from headrace.lab import Lab
 from headrace.lab import down as lab_down
-from headrace.lab.launch import find_headraced
 
 PROFILE = "headrace"
 # A lab's modifications, pending snapshots and the like take lab time; at this scale an hour is a blink.
@@ -45,9 +44,9 @@ class AwsLab:
 
     def __init__(self, labs: Labs, store: str | None = None, **settings: Any) -> None:
         self.labs, self.settings = labs, {"time_scale": FAST, "api_port": free_port()} | settings
-        self.folder = labs.folder()
         if store is not None:
-            set_store(self.folder, store)
+            self.settings["snapshot_store"] = store
+        self.folder = labs.folder()
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")} | {
             "AWS_CONFIG_FILE": str(self.folder / "aws-config"),
             "AWS_SHARED_CREDENTIALS_FILE": str(self.folder / "aws-credentials"),
@@ -134,17 +133,6 @@ class AwsLab:
         attachment = self.lab.describe(volume)["attachment"]
         assert attachment is not None
         return attachment["device"]
-
-
-def set_store(folder: Path, url: str) -> None:
-    """Gives a lab an object store: it stays with the one it was first started with."""
-    words = [find_headraced(), "--data-dir", str(folder), "--snapshot-store", url]
-    daemon = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert daemon.stdout is not None and daemon.stderr is not None
-    assert daemon.stdout.readline().strip() == "ready", daemon.stderr.read()
-    with Lab(folder) as lab:
-        lab.down()
-    daemon.communicate(timeout=PATIENCE_S)
 
 
 def until(look, wanted, what: str = "") -> Any:

@@ -124,12 +124,11 @@ def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
     needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))]),
 )
 def start_snapshot(request: ApiRequest) -> dict[str, Any]:
-    """Begins a snapshot whose blocks are put one by one. It waits for them without an end: the
-    timeout is AWS's own to free what was forgotten.
+    """Begins a snapshot whose blocks are put one by one. It is encrypted as its parent is, else as a
+    new volume would be. It waits for blocks without an end: the timeout is AWS's own to free what
+    was forgotten.
     """
     params = request.params
-    if params.get("Encrypted") or params.get("KmsKeyArn"):
-        raise AwsError("ValidationException", "Encrypted snapshots are made of encrypted volumes, or by CopySnapshot.")
     if not all(one.get("Key") for one in params.get("Tags") or ()):
         raise AwsError("ValidationException", "A tag has a Key")
     tags = {one["Key"]: one.get("Value", "") for one in params.get("Tags") or ()}
@@ -141,6 +140,8 @@ def start_snapshot(request: ApiRequest) -> dict[str, Any]:
         parent=params.get("ParentSnapshotId"),
         description=params.get("Description"),
         tags=tags or None,
+        encrypted=params.get("Encrypted"),
+        kms_key=params.get("KmsKeyArn"),
     )
     return {
         "SnapshotId": made["id"],
@@ -152,6 +153,8 @@ def start_snapshot(request: ApiRequest) -> dict[str, Any]:
         "BlockSize": BLOCK_BYTES,
         "Tags": params.get("Tags"),
         "ParentSnapshotId": params.get("ParentSnapshotId"),
+        "KmsKeyArn": made["kms_key"],
+        "SseType": "sse-kms" if made["encrypted"] else "none",
     }
 
 

@@ -74,12 +74,12 @@ def page_of_table(
     return found[:size], token_after(call, found[size - 1]["id"]) if len(found) > size else None
 
 
-def size(params: Mapping[str, Any], least: int, most: int) -> int | None:
-    """How many a page has by MaxResults: at least `least`, and never more than `most`. Raises
-    AwsError.
+def size(params: Mapping[str, Any], least: int, most: int, *, zero_is_all: bool = False) -> int | None:
+    """How many a page has by MaxResults: at least `least`, and never more than `most`; None for all.
+    `zero_is_all`: this call takes 0 for a number that is not given. Raises AwsError.
     """
     wanted = params.get("MaxResults")
-    if wanted is None:
+    if wanted is None or (wanted == 0 and zero_is_all):
         return None
     if wanted < least:
         raise AwsError(

@@ -229,13 +229,20 @@ class Driver:
         return found[0]["State"] == "completed"
 
     def snapshots_of(self, volume: str) -> list[str]:
-        """As ListSnapshots of the driver: by volume, in pages of at least five."""
-        given: dict[str, Any] = {"Filters": [{"Name": "volume-id", "Values": [volume]}], "MaxResults": 5}
+        """As ListSnapshots of the driver: by volume, first all of them, as it asks when its caller
+        names no number (it sends 0 then), and then in pages of five, its least.
+        """
+        chosen = [{"Name": "volume-id", "Values": [volume]}]
+        answer = self.ec2.describe_snapshots(Filters=chosen, MaxResults=0)
+        assert not answer.get("NextToken")
+        at_once = [one["SnapshotId"] for one in answer["Snapshots"]]
+        given: dict[str, Any] = {"Filters": chosen, "MaxResults": 5}
         found: list[str] = []
         while True:
             answer = self.ec2.describe_snapshots(**given)
             found += [one["SnapshotId"] for one in answer["Snapshots"]]
             if not answer.get("NextToken"):
+                assert found == at_once
                 return found
             given["NextToken"] = answer["NextToken"]
 

@@ -379,7 +379,8 @@ def test_alarms_are_refused_with_the_reason(lab: AwsLab, cloudwatch):
     alarm |= {"EvaluationPeriods": 1, "Threshold": 1.0, "ComparisonOperator": "LessThanThreshold"}
     put = cloudwatch.put_metric_alarm
     for changes, code, words in (
-        ({"AlarmActions": ["arn:aws:sns:us-east-1:1:topic"]}, "InvalidParameterValue", "arn:aws:sns"),
+        ({"AlarmActions": ["arn:aws:s3:::bucket"]}, "InvalidParameterValue", "arn:aws:s3"),
+        ({"AlarmActions": ["page-me"]}, "InvalidParameterValue", "page-me"),
         ({"AlarmActions": [f"{ACTION}command/not-there"]}, "InvalidParameterValue", "command.not-there"),
         ({"Period": 45}, "InvalidParameterValue", "45"),
         ({"DatapointsToAlarm": 2}, "InvalidParameterValue", "DatapointsToAlarm"),
@@ -393,6 +394,36 @@ def test_alarms_are_refused_with_the_reason(lab: AwsLab, cloudwatch):
     (lab.folder / "actions.toml").chmod(0o666)
     assert "writable for its owner only" in refused(put, **(alarm | {"AlarmActions": [f"{ACTION}command/note"]}))[1]
     assert cloudwatch.describe_alarms(AlarmNames=["wrong"])["MetricAlarms"] == [], "nothing half-made"
+
+
+def test_actions_of_aws_are_recorded_and_not_delivered(lab: AwsLab, cloudwatch):
+    topic = "arn:aws:sns:us-east-1:000000000000:pages"
+    alarm = {"AlarmName": "topic", "Namespace": SPACE, "MetricName": "none", "Statistic": "Sum", "Period": 60}
+    alarm |= {"EvaluationPeriods": 1, "Threshold": 1.0, "ComparisonOperator": "LessThanThreshold"}
+    cloudwatch.put_metric_alarm(**alarm, AlarmActions=[topic], OKActions=[topic])
+    (shown,) = cloudwatch.describe_alarms(AlarmNames=["topic"])["MetricAlarms"]
+    assert shown["AlarmActions"] == shown["OKActions"] == [topic]
+    cloudwatch.set_alarm_state(AlarmName="topic", StateValue="ALARM", StateReason="a test")
+
+    def said() -> list[str]:
+        items = cloudwatch.describe_alarm_history(AlarmName="topic", HistoryItemType="Action")["AlarmHistoryItems"]
+        return [one["HistorySummary"] + one["HistoryData"] for one in items]
+
+    (words,) = until(said, bool)
+    assert topic in words and "not delivered: the lab has no sns" in words
+    cloudwatch.delete_alarms(AlarmNames=["topic"])
+
+
+def test_times_that_do_not_follow_each_other_are_refused(cloudwatch):
+    now = datetime.now(UTC)
+    query = {"Id": "m", "MetricStat": {"Metric": {"Namespace": SPACE, "MetricName": "x"}, "Period": 60, "Stat": "Sum"}}
+    for end, words in ((now, "must not equal"), (now - timedelta(hours=1), "must be less than")):
+        times = {"StartTime": now, "EndTime": end}
+        more = {"Namespace": SPACE, "MetricName": "x", "Period": 60, "Statistics": ["Sum"]}
+        code, message = refused(cloudwatch.get_metric_statistics, **times, **more)
+        assert (code, words in message) == ("InvalidParameterValue", True)
+        code, message = refused(cloudwatch.get_metric_data, MetricDataQueries=[query], **times)
+        assert (code, words in message) == ("ValidationError", True)
 
 
 def test_a_volume_tells_events_and_has_a_statistics_page(lab: AwsLab):

@@ -502,3 +502,27 @@ def test_requests_that_are_not_signed_well_are_refused(lab):
     refused(lab.client("ec2", (root, "wrong")).describe_volumes, "SignatureDoesNotMatch")
     refused(lab.client("sts", (root, "wrong")).get_caller_identity, "SignatureDoesNotMatch")
     refused(lab.client("kms", (root, "wrong")).list_keys, "InvalidSignatureException")
+
+
+def test_what_a_lab_has_none_of(ec2):
+    assert ec2.describe_images(Owners=["self"], MaxResults=5)["Images"] == []
+    by_tag = [{"Name": "tag:Name", "Values": ["*"]}, {"Name": "block-device-mapping.snapshot-id", "Values": ["snap-*"]}]
+    assert ec2.describe_images(Filters=by_tag)["Images"] == []
+    refused(ec2.describe_images, "InvalidParameterValue", Filters=[{"Name": "nonsense", "Values": ["1"]}])
+    refused(ec2.describe_images, "InvalidParameterValue", MaxResults=5, NextToken="bm90IG91cnM=")
+    refused(ec2.describe_images, "InvalidAMIID.NotFound", ImageIds=["ami-0123456789abcdef0"])
+    refused(ec2.describe_images, "InvalidAMIID.Malformed", ImageIds=["image"])
+    refused(ec2.describe_images, "DryRunOperation", DryRun=True)
+    (found,) = ec2.describe_account_attributes(AttributeNames=["max-instances"])["AccountAttributes"]
+    assert found["AttributeValues"] == [{"AttributeValue": "1"}]
+    assert len(ec2.describe_account_attributes()["AccountAttributes"]) == 6
+    refused(ec2.describe_account_attributes, "InvalidParameterValue", AttributeNames=["max-wishes"])
+    refused(ec2.describe_account_attributes, "DryRunOperation", DryRun=True)
+
+
+def test_a_tag_specification_without_tags_is_refused(ec2, lab: AwsLab):
+    empty = [{"ResourceType": "volume", "Tags": []}]
+    words = "at least one tag"
+    refused(
+        ec2.create_volume, "InvalidParameterValue", words, Size=1, AvailabilityZone=lab.zone, TagSpecifications=empty
+    )

@@ -230,12 +230,82 @@ def test_blocks_by_pages_and_what_blocks_are_refused(ec2, aws_lab):
     assert refused(lambda: ebs.list_changed_blocks(SecondSnapshotId="snap-0123456789abcdef0"))[0] == "ResourceNotFoundException"  # fmt: skip
     short = {"SnapshotId": one, "BlockIndex": 1, "BlockData": b"x", "DataLength": 2, "Checksum": wrong}
     assert refused(lambda: ebs.put_snapshot_block(**short, ChecksumAlgorithm="SHA256"))[0] == "ValidationException"
-    # Blocks that are put are not encrypted: what would be is refused, and nothing is begun.
-    before = len(ec2.describe_snapshots()["Snapshots"])
-    assert refused(lambda: ebs.start_snapshot(VolumeSize=1, Encrypted=True))[0] == "ValidationException"
-    arn = "arn:aws:kms:us-east-1:000000000000:key/0"
-    assert refused(lambda: ebs.start_snapshot(VolumeSize=1, KmsKeyArn=arn))[0] == "ValidationException"
-    assert len(ec2.describe_snapshots()["Snapshots"]) == before
+
+
+def test_snapshots_that_are_put_are_encrypted_as_asked(ec2, aws_lab):
+    """StartSnapshot with every combination of parent, Encrypted, KmsKeyArn and encryption by default:
+    what is made, or that it is refused and nothing is begun.
+    """
+    ebs, kms = aws_lab.client("ebs"), aws_lab.client("kms")
+    key = kms.create_key()["KeyMetadata"]["Arn"]
+    plain, sealed = snapshot(ec2, volume(ec2)), snapshot(ec2, volume(ec2, Encrypted=True, KmsKeyId=key))
+    # The key that EBS makes for itself when it is first needed.
+    own = ec2.describe_volumes(VolumeIds=[volume(ec2, Encrypted=True)])["Volumes"][0]["KmsKeyId"]
+
+    def start(**more) -> str | None:
+        """The key of what is begun; "plain" for none, None where it is refused."""
+        before = len(ec2.describe_snapshots()["Snapshots"])
+        try:
+            made = ebs.start_snapshot(VolumeSize=1, **more)
+        except ClientError as error:
+            assert error.response["Error"]["Code"] == "ValidationException"
+            assert len(ec2.describe_snapshots()["Snapshots"]) == before
+            return None
+        (shown,) = ec2.describe_snapshots(SnapshotIds=[made["SnapshotId"]])["Snapshots"]
+        assert shown.get("KmsKeyId") == made.get("KmsKeyArn")
+        assert made["SseType"] == ("sse-kms" if shown["Encrypted"] else "none")
+        return made.get("KmsKeyArn", "plain")
+
+    both = {"Encrypted": True, "KmsKeyArn": key}
+    for by_default, outcomes in (
+        (False, {"none": "plain", "encrypted": own, "both": key, "key": None, "plain": "plain", "sealed": key}),
+        (True, {"none": own, "encrypted": own, "both": key, "key": key, "plain": None, "sealed": key}),
+    ):
+        if by_default:
+            ec2.enable_ebs_encryption_by_default()
+        found = {
+            "none": start(),
+            "encrypted": start(Encrypted=True),
+            "both": start(**both),
+            "key": start(KmsKeyArn=key),
+            "plain": start(ParentSnapshotId=plain),
+            "sealed": start(ParentSnapshotId=sealed),
+        }
+        assert found == outcomes
+        for parent in (plain, sealed):
+            for more in ({"Encrypted": True}, {"Encrypted": False}, {"KmsKeyArn": key}):
+                assert start(ParentSnapshotId=parent, **more) is None
+    kms.disable_key(KeyId=key)
+    assert start(ParentSnapshotId=sealed) is None and start(**both) is None
+
+
+def test_an_increment_on_an_encrypted_snapshot_reads_as_it_was_put(ec2, aws_lab):
+    ebs = aws_lab.client("ebs")
+    parent = ebs.start_snapshot(VolumeSize=1, Encrypted=True)["SnapshotId"]
+    blocks = {0: b"a" * BLOCK, 7: b"b" * BLOCK}
+
+    def put(into: str, index: int, data: bytes) -> None:
+        checksum = base64.b64encode(hashlib.sha256(data).digest()).decode()
+        more = {"DataLength": BLOCK, "Checksum": checksum, "ChecksumAlgorithm": "SHA256"}
+        ebs.put_snapshot_block(SnapshotId=into, BlockIndex=index, BlockData=data, **more)
+
+    for index, data in blocks.items():
+        put(parent, index, data)
+    ebs.complete_snapshot(SnapshotId=parent, ChangedBlocksCount=2)
+    child = ebs.start_snapshot(VolumeSize=1, ParentSnapshotId=parent)["SnapshotId"]
+    put(child, 7, b"c" * BLOCK)
+    ebs.complete_snapshot(SnapshotId=child, ChangedBlocksCount=1)
+    stored = aws_lab.folder / "snapshots"
+    assert not any(b"a" * 4096 in path.read_bytes() for path in stored.rglob("*") if path.is_file())
+    made = volume(ec2, SnapshotId=child)
+    (shown,) = ec2.describe_volumes(VolumeIds=[made])["Volumes"]
+    assert shown["Encrypted"]
+    ec2.get_waiter("volume_available").wait(VolumeIds=[made], WaiterConfig=PACE)
+    ec2.attach_volume(VolumeId=made, InstanceId=aws_lab.instance, Device="/dev/sdf")
+    with open(aws_lab.device(made), "rb", buffering=0) as device:
+        assert device.read(BLOCK) == blocks[0]
+        device.seek(7 * BLOCK)
+        assert device.read(BLOCK) == b"c" * BLOCK
 
 
 def test_snapshots_of_all_volumes_of_the_instance(ec2, aws_lab):
@@ -273,6 +343,55 @@ def test_copies_may_be_encrypted_and_tagged(ec2, aws_lab):
     assert (shown["Encrypted"], shown["KmsKeyId"], shown["Tags"]) == (True, key, copy["Tags"])
     wrong = here | {"Encrypted": False, "KmsKeyId": key}
     assert refused(lambda: ec2.copy_snapshot(**wrong))[0] == "InvalidParameterDependency"
+    assert refused(lambda: ec2.copy_snapshot(**here, Encrypted=False))[0] == "InvalidParameterValue"
+
+
+def test_a_copy_gets_the_default_key_and_not_that_of_its_source(ec2, aws_lab):
+    """EC2 API reference, CopySnapshot: without KmsKeyId, the key for EBS is used."""
+    key = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
+    source = snapshot(ec2, volume(ec2, Encrypted=True, KmsKeyId=key))
+    own = ec2.describe_volumes(VolumeIds=[volume(ec2, Encrypted=True)])["Volumes"][0]["KmsKeyId"]
+    here = {"SourceSnapshotId": source, "SourceRegion": aws_lab.region}
+
+    def key_of(**more) -> str:
+        made = ec2.copy_snapshot(**here, **more)["SnapshotId"]
+        ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made], WaiterConfig=PACE)
+        return ec2.describe_snapshots(SnapshotIds=[made])["Snapshots"][0]["KmsKeyId"]
+
+    assert (key_of(), key_of(Encrypted=True), key_of(KmsKeyId=key)) == (own, own, key)
+    other = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
+    ec2.modify_ebs_default_kms_key_id(KmsKeyId=other)
+    assert key_of() == other
+    assert refused(lambda: ec2.copy_snapshot(**here, Encrypted=False))[0] == "InvalidParameterValue"
+
+
+def test_what_a_pending_snapshot_waits_for_is_said(ec2, aws_lab):
+    kms = aws_lab.client("kms")
+    key = kms.create_key()["KeyMetadata"]["Arn"]
+    of = volume(ec2, Encrypted=True, KmsKeyId=key)
+    kms.disable_key(KeyId=key)
+    made = ec2.create_snapshot(VolumeId=of)["SnapshotId"]
+
+    def shown() -> dict:
+        return ec2.describe_snapshots(SnapshotIds=[made])["Snapshots"][0]
+
+    until(lambda: "disabled" in shown().get("StateMessage", ""))
+    assert shown()["State"] == "pending"
+    assert "disabled" in aws_lab.headrace("snapshot", "show", made).stdout
+    kms.enable_key(KeyId=key)
+    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made], WaiterConfig=PACE)
+    assert "StateMessage" not in shown() or not shown()["StateMessage"]
+
+
+def test_owners_that_are_no_accounts_are_refused(ec2):
+    for named in ({"OwnerIds": ["banana"]}, {"RestorableByUserIds": ["self", "banana"]}, {"OwnerIds": ["12345678901"]}):
+        assert refused(lambda named=named: ec2.describe_snapshots(**named))[0] == "InvalidUserID.Malformed"
+    assert ec2.describe_snapshots(OwnerIds=["amazon", "111122223333"])["Snapshots"] == []
+    assert ec2.describe_snapshots(OwnerIds=["self"], RestorableByUserIds=["all", "self"])["Snapshots"] == []
+    assert ec2.describe_snapshots(MaxResults=0)["Snapshots"] == []
+    assert refused(lambda: ec2.describe_snapshots(MaxResults=4))[0] == "InvalidParameterValue"
+    assert ec2.get_snapshot_block_public_access_state()["State"] == "block-all-sharing"
+    assert refused(lambda: ec2.get_snapshot_block_public_access_state(DryRun=True))[0] == "DryRunOperation"
 
 
 def by_pages(call, items: str, **more) -> list[str]:

@@ -61,6 +61,19 @@ def _types(as_of: str) -> dict[str, dict[str, Any]]:
     return {facts["instance_type"]: _shown(facts) for facts in core.instances(as_of)}
 
 
+@cache
+def widest_type(as_of: str) -> str:
+    """The x86 instance type of the Nitro System, no bare metal, with the highest EBS limits of a day:
+    IOPS, then bytes a second, then the first by name. Of a day before the Nitro System, of any kind.
+    """
+    every = core.instances(as_of)
+    usual = [one for one in every if one["nitro"] and one["arch"] == "x86_64" and ".metal" not in one["instance_type"]]
+    known = [one for one in usual if one["baseline_iops"] and one["baseline_bytes_s"]] or every
+    return min(
+        known, key=lambda one: (-(one["baseline_iops"] or 0), -(one["baseline_bytes_s"] or 0), one["instance_type"])
+    )["instance_type"]
+
+
 def _ebs_filter(member: str) -> Any:
     return lambda row: row["EbsInfo"].get("EbsOptimizedInfo", {}).get(member)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
+from headrace.api.ec2.instance_types import widest_type
 from headrace.api.ec2.shown import MANAGED, device_name, moment, tag_list
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, serves
@@ -55,8 +56,9 @@ def instance(request: ApiRequest) -> dict[str, Any]:
     status: Mapping[str, Any] = request.lab.status()
     return {
         "InstanceId": status["instance_id"],
-        # A lab without an instance type has none to show: its volumes stand alone.
-        "InstanceType": status["instance_type"],
+        # Every instance has a type, and clients rely on it. Of a lab that imposes no instance's limits
+        # it is the one whose limits bind least.
+        "InstanceType": status["instance_type"] or widest_type(status["as_of"]),
         "State": RUNNING,
         "LaunchTime": _booted(),
         "Placement": {

@@ -233,7 +233,8 @@ def attach_volume(request: ApiRequest) -> dict[str, Any]:
         device_name=params["Device"],
         instance=params["InstanceId"],
     )
-    return attachment_of(volume, volume["attachment"])
+    # It is attached already, and was attaching when EC2 would have answered.
+    return {**attachment_of(volume, volume["attachment"]), "State": "attaching"}
 
 
 @serves("ec2", "DetachVolume", handled="Device Force InstanceId VolumeId DryRun", needs=volume_and_instance)

@@ -16,6 +16,7 @@ from headrace.api.access.signature import WRONG, BadSignature, Claim, claim_of, 
 from headrace.api.errors import AwsError, dry_run, from_lab
 from headrace.api.handling import ApiRequest, Caller, load
 from headrace.api.kept import Known
+from headrace.api.protocol import unserved
 from headrace.api.protocol.shapes import Operation
 from headrace.api.protocol.wire import Answer, Format, Incoming, identify
 from headrace.api.server.labs import LabPool
@@ -70,6 +71,10 @@ class Endpoint:
             if claim is None:
                 spoken = identify(incoming.head(), "")
                 raise refused.as_aws(spoken.service.name)
+            if not unserved.is_served(claim.service):
+                answer = unserved.refusal(incoming, claim.service, request_id)
+                answer.headers.append(("x-amzn-RequestId", request_id))
+                return answer
             # The signature first: a body is read for callers who are known.
             spoken = identify(incoming.head(), claim.service)
             keys = self.keys

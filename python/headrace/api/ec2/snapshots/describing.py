@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +19,10 @@ from headrace.errors import HeadraceError
 PAGE = (5, 1000)
 # Snapshots that the daemon is asked for at once.
 BATCH = 1000
+# Names that stand for accounts, and the number of one (EC2 API reference, DescribeSnapshots).
+OWNERS = ("self", "amazon", "aws-marketplace", "aws-backup-vault")
+USERS = ("self", "all")
+ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 # What EC2 names as the volume of a copy and of a snapshot that was put block by block.
 NO_VOLUME = "vol-ffffffff"
 
@@ -116,10 +121,16 @@ def _narrowed(request: ApiRequest) -> dict[str, Any]:
 
 
 def _owned(request: ApiRequest) -> bool:
-    """Whether the owners and users that a request names include the lab's account."""
+    """Whether the owners and users that a request names include the lab's account. Raises AwsError
+    for what is neither an account nor a name of one.
+    """
     own = ("self", request.account)
     owners = request.params.get("OwnerIds")
     users = request.params.get("RestorableByUserIds")
+    for named, names in ((owners, OWNERS), (users, USERS)):
+        for one in named or ():
+            if one not in names and not ACCOUNT.fullmatch(one):
+                raise AwsError("InvalidUserID.Malformed", f'Invalid user id: "{one[:100]}"')
     return (not owners or any(one in own for one in owners)) and (not users or any(one in own for one in users))
 
 
@@ -130,11 +141,14 @@ def _owned(request: ApiRequest) -> bool:
 )
 def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
     """All snapshots, those named, or those that filters match. The recycle bin is left out."""
-    ids, size = request.params.get("SnapshotIds"), paging.size(request.params, *PAGE)
+    # The EBS CSI driver sends 0 where its caller names no number, and AWS answers it: its
+    # ListSnapshots works there. Of the other calls nobody is known who sends 0.
+    ids, size = request.params.get("SnapshotIds"), paging.size(request.params, *PAGE, zero_is_all=True)
     if ids and (size is not None or request.params.get("NextToken")):
         raise AwsError(
             "InvalidParameterCombination", "The parameter snapshotSet cannot be used with the parameter maxResults"
         )
+    owned = _owned(request)
     if ids:
         found, token = _filtered(request, _named(request, [snapshot_id(one) for one in dict.fromkeys(ids)])), None
     elif not request.params.get("Filters"):
@@ -148,7 +162,7 @@ def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
         )
     else:
         found, token = batches(request, size)
-    if not _owned(request):
+    if not owned:
         found, token = [], None
     show = partial(snapshot_of, request)
     return {"Snapshots": [shown_once(one, show) for one in found], "NextToken": token}

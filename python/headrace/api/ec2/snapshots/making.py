@@ -149,5 +149,5 @@ def _encryption(request: ApiRequest) -> dict[str, Any]:
         raise AwsError(
             "InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set."
         )
-    named = {"encrypted": encrypted or None, "kms_key": key}
+    named = {"encrypted": encrypted, "kms_key": key}
     return {name: value for name, value in named.items() if value is not None}

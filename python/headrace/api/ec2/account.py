@@ -1,0 +1,76 @@
+"""What a lab has none of and is asked for all the same, and what holds for its whole account."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.ec2.filters import filtered
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, serves
+
+# The page of DescribeImages (EC2 API reference: 1 to 1,000).
+IMAGES_PAGE = (1, 1000)
+_NO_IMAGES = "the lab has no images"
+
+
+@serves(
+    "ec2",
+    "DescribeImages",
+    handled="ImageIds MaxResults NextToken DryRun Filters",
+    without_effect={
+        "ExecutableUsers": _NO_IMAGES,
+        "Owners": _NO_IMAGES,
+        "IncludeDeprecated": _NO_IMAGES,
+        "IncludeDisabled": _NO_IMAGES,
+    },
+)
+def describe_images(request: ApiRequest) -> dict[str, Any]:
+    """No image: the lab's instance is this machine, and no snapshot belongs to an AMI."""
+    ids = list(dict.fromkeys(request.params.get("ImageIds") or ()))
+    for one in ids:
+        if not re.fullmatch(r"ami-[0-9a-f]{8}([0-9a-f]{9})?", one, re.ASCII):
+            raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{one[:100]}" (expecting "ami-...")')
+    if ids:
+        plural, verb = ("s", "do") if len(ids) > 1 else ("", "does")
+        raise AwsError("InvalidAMIID.NotFound", f"The image id{plural} '[{', '.join(ids)}]' {verb} not exist")
+    size = paging.size(request.params, *IMAGES_PAGE)
+    none: list[dict[str, Any]] = filtered(request, [], {}, lambda one: one["Tags"])
+    images, token = paging.page(
+        request.operation, none, lambda one: one["ImageId"], size, request.params.get("NextToken")
+    )
+    return {"Images": images, "NextToken": token}
+
+
+# Attributes of an account (EC2 API reference, DescribeAccountAttributes), as they are of a lab: one
+# instance, and no network of its own.
+_ATTRIBUTES = {
+    "default-vpc": "none",
+    "max-elastic-ips": "0",
+    "max-instances": "1",
+    "supported-platforms": "VPC",
+    "vpc-max-elastic-ips": "0",
+    "vpc-max-security-groups-per-interface": "0",
+}
+
+
+@serves("ec2", "DescribeAccountAttributes", handled="DryRun AttributeNames")
+def describe_account_attributes(request: ApiRequest) -> dict[str, Any]:
+    """What the lab's account may have."""
+    wanted = request.params.get("AttributeNames") or list(_ATTRIBUTES)
+    for one in wanted:
+        if one not in _ATTRIBUTES:
+            raise AwsError("InvalidParameterValue", f"Value ( {one[:100]} ) for parameter attributeName is invalid.")
+    return {
+        "AccountAttributes": [
+            {"AttributeName": one, "AttributeValues": [{"AttributeValue": _ATTRIBUTES[one]}]}
+            for one in dict.fromkeys(wanted)
+        ]
+    }
+
+
+@serves("ec2", "GetSnapshotBlockPublicAccessState", handled="DryRun")
+def get_snapshot_block_public_access_state(request: ApiRequest) -> dict[str, Any]:
+    """That no snapshot is public: the lab refuses to make one so."""
+    return {"State": "block-all-sharing", "ManagedBy": "account"}

@@ -1,0 +1,63 @@
+"""Answers to requests for services of AWS that a lab does not have, in the protocols of those
+services: their clients read what is said."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape
+
+import cbor2
+import msgspec
+
+from headrace.api.protocol.shapes import SERVICES, service
+from headrace.api.protocol.wire import FORM, Answer, Incoming
+
+# Never 5xx: clients would try again.
+STATUS = 400
+CODE = "UnsupportedOperation"
+# Services whose protocol is rest-xml, by the names in signatures (models of botocore 1.44). The
+# others that are not told by a header or a form speak rest-json.
+REST_XML = frozenset({"s3", "s3express", "s3-object-lambda", "s3-outposts", "route53", "cloudfront"})
+XML = [("Content-Type", "text/xml;charset=UTF-8")]
+# What CloudWatch is called in signatures.
+ALSO_CALLED = {"monitoring": "monitoring (CloudWatch)", "ebs": "ebs (EBS direct)"}
+
+
+def is_served(signing_name: str) -> bool:
+    """Whether a lab has the service that a signature names."""
+    return any(service(name).signing_name == signing_name for name in SERVICES)
+
+
+def sentence(signing_name: str) -> str:
+    """What is said to a client of another service."""
+    names = [service(name).signing_name for name in SERVICES]
+    served = [ALSO_CALLED.get(name, name) for name in names]
+    return (
+        f"The lab serves {', '.join(served[:-1])} and {served[-1]}, not {signing_name}. "
+        "Send its requests elsewhere: take this profile or AWS_ENDPOINT_URL away from that client, "
+        "or set AWS_ENDPOINT_URL_EC2 and the like for the lab's services alone."
+    )
+
+
+def refusal(incoming: Incoming, signing_name: str, request_id: str) -> Answer:
+    """The refusal of a request for another service. Its signature is not looked at: nothing is
+    done, and nothing is said that is a secret.
+    """
+    words = sentence(signing_name)
+    kind = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
+    json = msgspec.json.encode({"__type": CODE, "message": words, "Message": words})
+    if kind.startswith("application/x-amz-json-1."):
+        return Answer(STATUS, json, [("Content-Type", kind)])
+    if incoming.headers.get("smithy-protocol") == "rpc-v2-cbor":
+        body = cbor2.dumps({"__type": CODE, "message": words})
+        return Answer(STATUS, body, [("Content-Type", "application/cbor"), ("smithy-protocol", "rpc-v2-cbor")])
+    error = f"<Code>{CODE}</Code><Message>{escape(words)}</Message>"
+    if kind == FORM or "Action=" in incoming.query:
+        body = (
+            f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error><RequestId>{request_id}</RequestId>"
+            "</ErrorResponse>"
+        )
+        return Answer(STATUS, body.encode(), list(XML))
+    if signing_name in REST_XML:
+        head = '<?xml version="1.0" encoding="UTF-8"?>\n'
+        return Answer(STATUS, f"{head}<Error>{error}<RequestId>{request_id}</RequestId></Error>".encode(), list(XML))
+    return Answer(STATUS, json, [("Content-Type", "application/json"), ("x-amzn-ErrorType", CODE)])

@@ -58,10 +58,15 @@ class RunMark:
     seen_unix: float = 0.0
 
     @property
+    def here(self) -> bool:
+        """Whether it is of this machine, and of this container of it."""
+        return self.host == where_numbers_hold()
+
+    @property
     def alive(self) -> bool:
         """Whether that process runs. One of another machine, or container, counts as running for a
         day after it was last seen."""
-        if self.host != where_numbers_hold():
+        if not self.here:
             return time.time() - max(self.began_unix, self.seen_unix) < SWEEP_S
         found = look_up(self.pid)
         return found is not None and found.started == self.started
@@ -73,17 +78,23 @@ def _place_of(lab: Lab) -> str:
 
 def mark(target: BackupTarget, backup: str, source: str, lab: Lab | None) -> None:
     """Says that this process writes a backup, and which lab has its snapshots."""
-    _write_mark(target, backup, _own_mark(source, lab))
+    write_mark(target, _mark_name(backup), own_mark(source, lab))
 
 
-def _own_mark(source: str, lab: Lab | None) -> RunMark:
+def _mark_name(backup: str) -> str:
+    return f"{folder_of(backup)}/{RUNNING}"
+
+
+def own_mark(source: str, lab: Lab | None) -> RunMark:
+    """The mark of this process."""
     own = look_up(os.getpid())
     place = _place_of(lab) if lab is not None else ""
     return RunMark(where_numbers_hold(), os.getpid(), own and own.started, time.time(), source, place)
 
 
-def _write_mark(target: BackupTarget, backup: str, made: RunMark) -> None:
-    target.replace(f"{folder_of(backup)}/{RUNNING}", json.dumps(asdict(made)).encode())
+def write_mark(target: BackupTarget, name: str, made: RunMark) -> None:
+    """Writes a mark, over an older one."""
+    target.replace(name, json.dumps(asdict(made)).encode())
 
 
 @contextlib.contextmanager
@@ -91,13 +102,13 @@ def marked(
     target: BackupTarget, backup: str, source: str, lab: Lab | None, every_s: float = SEEN_EVERY_S
 ) -> Iterator[None]:
     """While it lasts, a mark that is renewed: a copy may take days. The mark itself stays."""
-    made, ended = _own_mark(source, lab), threading.Event()
-    _write_mark(target, backup, made)
+    made, ended = own_mark(source, lab), threading.Event()
+    write_mark(target, _mark_name(backup), made)
 
     def renew() -> None:
         while not ended.wait(every_s):
             with contextlib.suppress(HeadraceError, OSError):  # the copy itself meets it too, and says so
-                _write_mark(target, backup, replace(made, seen_unix=time.time()))
+                write_mark(target, _mark_name(backup), replace(made, seen_unix=time.time()))
 
     renewing = threading.Thread(target=renew, name="backup-mark", daemon=True)
     renewing.start()
@@ -114,10 +125,15 @@ def unmark(target: BackupTarget, backup: str) -> None:
         target.remove(f"{folder_of(backup)}/{name}")
 
 
-def mark_of(target: BackupTarget, backup: str) -> RunMark | None:
+def mark_of_run(target: BackupTarget, backup: str) -> RunMark | None:
     """Who writes a backup, as far as that was said."""
+    return mark_of(target, _mark_name(backup))
+
+
+def mark_of(target: BackupTarget, name: str) -> RunMark | None:
+    """Who has set a mark, as far as it can be read."""
     try:
-        found = RunMark(**json.loads(target.document(f"{folder_of(backup)}/{RUNNING}")))
+        found = RunMark(**json.loads(target.document(name)))
         return found if isinstance(found.pid, int) and isinstance(found.began_unix, float) else None
     except (InputError, ValueError, TypeError):
         return None
@@ -148,7 +164,7 @@ def clear(
     for backup, files in sorted(by_id.items()):
         if backup == keep or not documents.ID.fullmatch(backup) or (MANIFEST in files and RUNNING not in files):
             continue
-        left = mark_of(target, backup)
+        left = mark_of_run(target, backup)
         if left is not None and left.alive:
             continue
         if MANIFEST in files:  # killed behind its last step
@@ -230,7 +246,7 @@ def spooled(spool: BackupTarget, source: BackupSource, key: bytes | None) -> lis
     """Whole copies of a server that no living run is sending, the newest first."""
     found = [one.manifest for one in documents.backups(spool, key)[0]]
     mine = [one for one in found if (one.source, one.source_id) == (source.name, source.id)]
-    left = [(one, mark_of(spool, one.id)) for one in mine]
+    left = [(one, mark_of_run(spool, one.id)) for one in mine]
     return [one for one, by in reversed(left) if by is None or not by.alive]
 
 
@@ -241,7 +257,7 @@ def stored_snapshots(target: BackupTarget, source: BackupSource, lab: Lab, key: 
         _, backup, file = name.split("/", 2)
         if file != BEGUN or not documents.ID.fullmatch(backup):
             continue
-        left = mark_of(target, backup)
+        left = mark_of_run(target, backup)
         if left is None or left.alive or left.lab != _place_of(lab):
             continue
         with contextlib.suppress(InputError):

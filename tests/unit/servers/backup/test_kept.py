@@ -186,7 +186,7 @@ def test_a_mark_is_renewed_while_a_run_lasts_and_not_behind_it(tmp_path):
     target, backup = FolderTarget(tmp_path), base_of("db", OLD, "mysql", "").id
 
     def seen() -> float:
-        found = unfinished.mark_of(target, backup)
+        found = unfinished.mark_of_run(target, backup)
         assert found is not None
         return found.seen_unix
 

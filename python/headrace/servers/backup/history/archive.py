@@ -2,6 +2,7 @@
 
     binlogs/TIMELINE/timeline.json                whose history it is, where it begins, how far it goes
     binlogs/TIMELINE/pruned.json                  where it begins since older files were deleted
+    binlogs/TIMELINE/streaming                    the process that streams it now
     binlogs/TIMELINE/binlog.000007/live-0..0      a piece as it came, by its first byte; two streams
                                                   that cut otherwise meet at a name that is taken
     binlogs/TIMELINE/binlog.000007/joined-0..0-0..9   several of them in one, by first and last byte
@@ -29,7 +30,7 @@ from headrace.servers.topology.gtid import GtidSet
 FORMAT = "headrace-binlog/1"
 TIMELINE = re.compile(r"[a-z0-9][a-z0-9-]{0,59}-(?P<number>[0-9]{1,4})", re.ASCII)
 PIECE = re.compile(r"(?:live-(?P<at>[0-9]{20})|joined-(?P<begin>[0-9]{20})-(?P<end>[0-9]{20}))", re.ASCII)
-INDEX, PRUNED = "timeline.json", "pruned.json"
+INDEX, PRUNED, STREAMING = "timeline.json", "pruned.json", "streaming"
 LENGTH_BYTES = 21  # the first line of a piece: how long its index is, 20 digits and a line feed
 MOST_HEAD_BYTES = 64 << 20  # a guess: an entry takes some 150 bytes, a file some thousand of them
 # How often a timeline is listed again because a stream joined pieces meanwhile. A guess: a stream
@@ -420,7 +421,7 @@ def _listed(target: BackupTarget, name: str, names: list[str], key: bytes | None
         parts = one.split("/")
         if len(parts) == 4 and PIECE.fullmatch(parts[3]):
             by_file.setdefault(parts[2], []).append(one)
-        elif one not in (index, f"binlogs/{name}/{PRUNED}"):
+        elif parts[2:] not in ([INDEX], [PRUNED], [STREAMING]):
             damages.append(Damage("", f"{one} is not of Headrace", one, harmless=True))
     files: list[ArchivedFile] = []
     for file in sorted(by_file, key=number_of):

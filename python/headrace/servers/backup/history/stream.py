@@ -29,7 +29,7 @@ from typing import Any
 from headrace.base.machine import ends_with_us
 from headrace.base.processes import telling_lines
 from headrace.base.units import MIB
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
@@ -49,7 +49,7 @@ from headrace.servers.backup.history.joining import JOIN_AFTER, FilePieces, Join
 from headrace.servers.backup.pipeline import END_S, best_pack
 from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget
-from headrace.servers.backup.unfinished import owned
+from headrace.servers.backup.unfinished import RunMark, mark_of, own_mark, owned, write_mark
 from headrace.servers.topology.gtid import GtidSet
 
 # A piece is stored at least this often while something is written, s: a quarter of the second that
@@ -121,6 +121,7 @@ class Stream:
         self._first, self._begun = False, False
         self._child: subprocess.Popen[bytes] | None = None
         self._held = False
+        self._marked: tuple[str, RunMark] | None = None
 
     def run(self, begin: str | None = None) -> StreamState:
         """Streams until `stop` is set. `begin`: the file to begin a new archive with.
@@ -135,6 +136,7 @@ class Stream:
             self.account = account
             self._resume(begin)
             try:
+                self._mark()
                 while not self.stop.is_set():
                     self._receive()
                     self._follow()
@@ -143,7 +145,22 @@ class Stream:
             finally:
                 self._end_child()
                 self._joiner.close()
+                self._unmark()
         return self.state
+
+    def _mark(self) -> None:
+        """Says that this process streams the timeline."""
+        name, mark = f"binlogs/{self.state.timeline}/{archive.STREAMING}", own_mark(self.source.name, None)
+        self._kept(lambda: write_mark(self.target, name, mark))
+        self._marked = name, mark
+
+    def _unmark(self) -> None:
+        """Takes its mark away, where it is still its own."""
+        if self._marked is not None:
+            name, mark = self._marked
+            with contextlib.suppress(HeadraceError, OSError):
+                if mark_of(self.target, name) == mark:
+                    self.target.remove(name)
 
     # --- where to go on ---------------------------------------------------------------------------
 
@@ -162,6 +179,7 @@ class Stream:
             return
         last = mine[-1]
         self.state.timeline = last.id
+        self._refuse_second(last.id)
         if why := _unusable(last):
             self._break(f"the archive of timeline {last.id} is damaged at its end ({why})", there[0])
             return
@@ -183,6 +201,14 @@ class Stream:
             self._open(file, stored=file.ends)
             return
         self._break(f"{self.source.name} no longer has what follows {file.name} of timeline {last.id}", there[0])
+
+    def _refuse_second(self, timeline: str) -> None:
+        """Raises InputError where another process of this machine streams a timeline. One of another
+        machine is met at its first piece: the one that is behind ends."""
+        by = mark_of(self.target, f"binlogs/{timeline}/{archive.STREAMING}")
+        if by is not None and by.here and by.alive and by.pid != os.getpid():
+            rule = f"is being streamed by process {by.pid}, since {_shown(by.began_unix)}"
+            raise InputError(f"timeline {timeline}", rule, DOC, ONE_STREAM)
 
     def _logs(self) -> list[str]:
         with self.source.connect() as connection:
@@ -523,8 +549,10 @@ class Stream:
             return
 
         def write() -> None:
-            # Another stream that is behind this one would store where nobody looks.
-            if archive.read_end(self.target, state.timeline, self.key) not in (self._indexed, end):
+            there = archive.read_end(self.target, state.timeline, self.key)
+            beyond = (number_of(there.file), there.offset) > (number_of(end.file), end.offset)
+            # This one is behind another stream, and would store where nobody looks.
+            if there != self._indexed and beyond:
                 rule = "says something else than this stream wrote: does another stream write to it?"
                 place = f"{self.target.label}/binlogs/{state.timeline}/{archive.INDEX}"
                 raise InputError(place, rule, DOC, ONE_STREAM, kind=DAMAGED)
@@ -587,6 +615,10 @@ def _unusable(last: Timeline) -> str:
     end = number_of(last.files[-1].name)
     at_end = [one for one in last.damages if one.name and not one.harmless and number_of(one.file) >= end]
     return at_end[0].words if at_end else ""
+
+
+def _shown(unix: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))
 
 
 def _check_source(source: BackupSource) -> None:

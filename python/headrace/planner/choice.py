@@ -449,6 +449,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             "cost_usd_month": common["cost_usd_month"],
             "durability_afr_percent": common["durability_afr_percent"],
             "consistency_percent": figures_of(self.directory, candidate, host.service)[1],
+            **{name: _value(value) for name, value in judge.survival(candidate).items()},
         }
         tps = metrics["tps"] or 0.0
         misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, doubt)

@@ -28,6 +28,7 @@ from headrace.planner.demand import Counts
 from headrace.planner.goals import Goal, headroom_of
 from headrace.planner.market.durability import figures_of
 from headrace.planner.market.services import managed_items
+from headrace.planner.market.survival import SURVIVAL, survival_of
 from headrace.simulation.services import SECONDS_A_MONTH, near_published, unseen
 from headrace.workload.transactions import TransactionWorkload
 
@@ -225,10 +226,17 @@ class DatabaseJudge:
         return (fine & np.array(likely, dtype=bool)).tolist()
 
     def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
-        """Durability and promised consistency, which follow from type, layout and service alone."""
+        """Durability, promised consistency, failover and the loss of a zone, which follow from
+        type, layout and service alone."""
         figures = [figures_of(self.directory, one, self.hosts[one[2]].service) for one in candidates]
         afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
-        return {"durability_afr_percent": afr, "consistency_percent": promised}
+        survived = [self.survival(one) for one in candidates]
+        more = {name: np.array([one[name] for one in survived], dtype=float) for name in SURVIVAL}
+        return {"durability_afr_percent": afr, "consistency_percent": promised} | more
+
+    def survival(self, candidate: Candidate) -> dict[str, float]:
+        """Failover and what is lost with a zone, by metric; NaN: not known, or without a bound."""
+        return survival_of(self.hosts[candidate[2]].service, self.prices.as_of, self.conditions.readers)
 
     def meets_static(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """Which candidates meet the goals on these."""

@@ -24,6 +24,7 @@ from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host, vo
 from headrace.planner.goals import Goal, headroom_of
 from headrace.planner.market.durability import figures_of
 from headrace.planner.market.services import managed_items
+from headrace.planner.market.survival import SURVIVAL, survival_of
 from headrace.workload import OpenWorkload
 
 RATES = ("reads_per_s", "writes_per_s")
@@ -188,6 +189,8 @@ class DemandJudge:
         static = [figures_of(self.directory, one, self.hosts[one[2]].service) for one in candidates]
         metrics["durability_afr_percent"] = np.array([afr for afr, _ in static], dtype=float)
         metrics["consistency_percent"] = np.array([promised for _, promised in static], dtype=float)
+        survived = [survival_of(self.hosts[one[2]].service, self.prices.as_of, 0) for one in candidates]
+        metrics |= {name: np.array([one[name] for one in survived], dtype=float) for name in SURVIVAL}
         return columns | metrics
 
     def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:

@@ -105,6 +105,16 @@ CONSISTENCY = Metric(
     "consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency",
 )  # fmt: skip
 
+FAILOVER = Metric(
+    "failover_s", "<=", "s", "until the database is back after its server is lost, at the most", 60.0, "static", "failover",
+)  # fmt: skip
+ZONE_LOSS = Metric(
+    "lost_with_zone_s", "<=", "s", "seconds of commits that are lost with an availability zone; a single server of EC2 has no bound", 60.0,
+    "static", "lost with a zone",
+)  # fmt: skip
+# Goals that have a name.
+NAMED = {"zone-loss": "lost_with_zone_s<=0"}
+
 DEMAND = _table(
     *_latencies(),
     Metric("throttled_min", "<=", "min", "time in which requests wait for a limit", 10.0, words="throttled"),
@@ -115,14 +125,14 @@ DEMAND = _table(
     Metric("peak_queue", "<=", "requests", "most requests waiting at once", 100.0, words="most waiting at once"),
     Metric("queue_at_end", "<=", "requests", "requests still waiting at the end", 100.0, words="waiting at the end"),
     Metric("unserved_percent", "<=", "%", "share of the requests not answered by the end", 1.0, words="not answered by the end"),
-    COST, HEADROOM, DURABILITY, CONSISTENCY,
+    COST, HEADROOM, DURABILITY, CONSISTENCY, FAILOVER, ZONE_LOSS,
 )  # fmt: skip
 DATABASE = _table(
     Metric("tps", ">=", "tps", "transactions a second that are sustained: the lowest mean over an hour", 1.0, words="tps"),
     Metric("p95_ms", "<=", "ms", "95th percentile of response times in the worst hour", 1.0, words="response time p95"),
     Metric("tps_p5", ">=", "tps", "5th percentile of one-second tps in the worst hour", 1.0, words="tps of the worst seconds"),
     Metric("backlog_s", "<=", "s", "longest wait of an arriving transaction for its turn (with --arrivals-tps)", 1.0, words="backlog"),
-    COST, DATABASE_HEADROOM, DURABILITY, CONSISTENCY,
+    COST, DATABASE_HEADROOM, DURABILITY, CONSISTENCY, FAILOVER, ZONE_LOSS,
 )  # fmt: skip
 SUBJECTS: dict[str, dict[str, Metric]] = {"demand": DEMAND, "database": DATABASE}
 DEFAULTS = {
@@ -178,6 +188,7 @@ class Goal:
         """Reads `METRIC<=NUMBER` or `METRIC>=NUMBER`. Raises InputError."""
         if isinstance(text, Goal):
             return text if text.subject == subject else cls(text.metric, text.sign, text.limit, subject)
+        text = NAMED.get(text.strip().lower(), text) if isinstance(text, str) else text
         match = GOAL.match(text) if isinstance(text, str) and len(text) <= 200 else None
         if match is None:
             raise InputError(

@@ -476,7 +476,7 @@ class PlanEngine:
             caveats=self._caveats(out),
             explain=explain(self.chooser, candidates),
             instances=len({host.name for host in asked.hosts if host.instance is not None}),
-            services=services_part(self, out.searched) if asked.on != ("ec2",) else None,
+            services=services_part(self, out.searched, out.recommended) if asked.on != ("ec2",) else None,
             **self._of_database(out, moved),
         )
 
@@ -598,5 +598,5 @@ class PlanEngine:
 
 
 def _verdict_order(one: FamilyVerdict) -> tuple:
-    place = ("wins", "costs the same", "costs more", "fails", "impossible", "excluded").index(one.outcome)
+    place = ("wins", "costs the same", "costs more", "fails", "no price", "impossible", "excluded").index(one.outcome)
     return (place, one.best.cost_usd_month if one.best else math.inf, one.family)

@@ -152,7 +152,7 @@ class Choice(Shown, Document):
 class FamilyVerdict(Document):
     """What became of one family of data volumes.
 
-    `outcome`: "wins", "costs the same", "costs more", "fails", "impossible" or "excluded". `why`:
+    `outcome`: "wins", "costs the same", "costs more", "fails", "no price", "impossible" or "excluded". `why`:
     in words, with numbers. `best`: its cheapest choice that meets the goals, or what comes closest;
     None where there is none. `cost_ratio`: over the cheapest choice's cost. `overload`: demand over
     what it can sustain, where that bound alone decided.
@@ -187,7 +187,7 @@ class ServiceAnswer(Document):
     failover, and what is lost with the instance and with its zone, each with `value`, `source`,
     `as_of`, `confirmed`, `note`. `cannot`: what it cannot do. `rules`: what its storage lives by,
     in words with sources. `growth`: what becomes of it as data come, in words; None: not asked.
-    `confidence`: what stands behind the answer."""
+    `confidence`: what stands behind the answer. `readers`: of an Aurora cluster, in its bill."""
 
     deployment: str
     best: Choice | None
@@ -198,6 +198,7 @@ class ServiceAnswer(Document):
     rules: tuple[str, ...]
     growth: str | None
     confidence: str
+    readers: int = 0
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from headrace.planner.database import DatabaseJudge
 from headrace.planner.market.growth import storage_growth
 from headrace.planner.market.rules import NO_AUTOSCALING, storage_rules
 from headrace.planner.market.services import managed_items
+from headrace.planner.market.survival import option_of
 from headrace.planner.result import Choice, ServiceAnswer, ServicesPart
 from headrace.planner.search import FamilyResult, rank
 from headrace.simulation.services import BreakEven, break_even_of, confidence
@@ -21,26 +22,32 @@ from headrace.simulation.services import BreakEven, break_even_of, confidence
 Planning = Any
 
 
-def services_part(engine: Planning, searched: Sequence[FamilyResult]) -> ServicesPart:
-    """What each deployment that was asked about comes to."""
-    answers = tuple(_answer(engine, service, searched) for service in engine.asked.on)
+def services_part(
+    engine: Planning, searched: Sequence[FamilyResult], recommended: Choice | None = None
+) -> ServicesPart:
+    """What each deployment that was asked about comes to: the `recommended` choice on its own, the
+    cheapest on the others."""
+    answers = tuple(_answer(engine, service, searched, recommended) for service in engine.asked.on)
     even, million, tps = _io_optimized(engine, answers)
     return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
 
 
-def _answer(engine: Planning, service: str, searched: Sequence[FamilyResult]) -> ServiceAnswer:
+def _answer(
+    engine: Planning, service: str, searched: Sequence[FamilyResult], recommended: Choice | None
+) -> ServiceAnswer:
     own = [one for one in searched if one.family.service == service]
     passing = sorted((found for one in own for found in one.passing), key=rank)
     near = [] if passing else [choice for one in own if (choice := engine.nearest(one)) is not None]
     best = engine.chooser.choose([passing[0].candidate])[0] if passing else min(near, key=_missing_least, default=None)
+    if recommended is not None and recommended.service == service:
+        best = recommended
     if best is None:
         why = next((one.why for one in engine.verdicts if one.family == service), "nothing holds these data")
     else:
         why = "meets every goal" if best.meets_goals else "; ".join(best.misses)
-    as_of, option = engine.asked.prices.as_of, None
-    about = engine.asked.conditions
-    if service.startswith(AURORA) and about is not None:
-        option = "reader" if about.readers else "no-reader"
+    as_of, about = engine.asked.prices.as_of, engine.asked.conditions
+    readers = 0 if about is None or not service.startswith(AURORA) else about.readers
+    option = None if about is None else option_of(service, readers)
 
     def fact(key: str, of: str | None = None) -> dict | None:
         return _fact(core.managed_rule(service, key, as_of, of))
@@ -58,6 +65,7 @@ def _answer(engine: Planning, service: str, searched: Sequence[FamilyResult]) ->
         storage_rules(service, as_of),
         _growth(engine, service, best),
         confidence(service, near_runs),
+        readers,
     )
 
 

@@ -75,7 +75,7 @@ def managed_families(
             verdicts.append(FamilyVerdict(service, "impossible", "does not run MyRocks"))
             continue
         if all(host.service != service for host in hosts):
-            verdicts.append(FamilyVerdict(service, "impossible", NO_CLASS))
+            verdicts.append(FamilyVerdict(service, "no price", NO_CLASS))
             continue
         if service.startswith(AURORA):
             families.append(Family(AURORA, "single", NO_ERA, (1,), service))

@@ -37,15 +37,14 @@ def rows(part) -> list[tuple[str, ...]]:
     for one in part.answers:
         best = one.best
         if best is None:
-            found.append(
-                (one.deployment, "none", "no price", "-", "-", "-", _pair(one.failover_s), _lost(one), "-", one.why)
-            )
+            found.append((one.deployment, "none", "-", "-", "-", "-", _pair(one.failover_s), _lost(one), "-", one.why))
             continue
         tps, p95, interval = "-", latency(best.metrics.get("p99_ms")), "-"
         if best.tps_low is not None:
             tps, p95 = number(best.metrics["tps"], 3), latency(best.metrics["p95_ms"])
             interval = f"{number(best.tps_low, 3)} to {number(best.tps_high, 3)}"
-        cells = (best.place, usd(best.cost_usd_month), tps, interval, p95)
+        readers = f" with {one.readers} {'reader' if one.readers == 1 else 'readers'}" if one.readers else ""
+        cells = (f"{best.place}{readers}", usd(best.cost_usd_month), tps, interval, p95)
         afr = best.durability_afr_percent
         kept = "lost on stop" if not best.persistent else "-" if afr is None else small_percent(afr)
         found.append((one.deployment, *cells, _pair(one.failover_s), _lost(one), kept, one.why))

@@ -50,6 +50,17 @@ class RecordingOptions:
 
         check_times(recording, self.told(SourceOptions()))
 
+    def check_any(self, recordings: list[str]) -> None:
+        """Refuses options that are for none of these. Raises InputError."""
+        refused = None
+        for one in recordings:
+            try:
+                return self.check(one)
+            except InputError as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
     def told(self, options: SourceOptions) -> SourceOptions:
         """The options of a target, with these. Raises InputError."""
         return replace(options, interval_s=self.interval, clock_start=self.clock_start, span=self.span())

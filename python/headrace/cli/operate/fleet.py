@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.cli.inputs import RecordingOptions
 from headrace.cli.operate.fleet_report import FleetPriceOptions, fleet_prices, report
 from headrace.cli.options import (
     AsOfOption,
@@ -44,11 +45,17 @@ app = CommandGroup("Right-size a fleet of volumes: import its metrics, plan, rep
 ENDINGS = (".parquet",)  # of what `import` and `plan` write
 
 
-FILES = "get-metric-data pages, CSV, or a metric stream: JSON lines, OpenTelemetry or Parquet, with or without gzip."
+FILES = (
+    "get-metric-data pages, CSV, or a metric stream (JSON lines, OpenTelemetry, Parquet), with or without gzip; a host's "
+    "recording (iostat, sar, Prometheus); - is standard input; or aws:vol-..., aws:db-NAME, prometheus:URL."
+)
 IMPORT_EPILOG = """\b
 Examples:
   headrace fleet import page-*.json --to points.parquet               pages of get-metric-data, every one of them
-  headrace fleet import 2026/11/*/*.gz --to points.parquet --period 300    a metric stream of minutes as 5 minutes"""
+  headrace fleet import 2026/11/*/*.gz --to points.parquet --period 300    a metric stream of minutes as 5 minutes
+  headrace fleet import aws:vol-0123456789abcdef0,vol-0123456789abcdef1 --to points.parquet    their last 14 days
+  headrace fleet import prometheus:http://prom:9090 --to points.parquet    all hosts of it, by their disks' serial numbers
+  headrace fleet import db1.txt --device nvme1n1=vol-0123456789abcdef0 --to points.parquet     what iostat -xt wrote"""
 PLAN_EPILOG = """\b
 Examples:
   headrace fleet plan points.parquet --inventory volumes.json --inventory instances.json --to answers.parquet
@@ -63,10 +70,15 @@ Examples:
 
 @app.command("import", epilog=IMPORT_EPILOG)
 def import_metrics(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=FILES)],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help=FILES)],
     to: Annotated[Path, option("FILE", "Parquet file to write.", "--to", "-o"), WRITES_FILE],
+    recorded: RecordingOptions,
     period: Annotated[
         float | None, option("S", "Sums and means over this many seconds, 60 to 86,400. Default: as they are.")
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        option("NAME=VOLUME", "The volume behind a device of a host's recording; no other is imported. Repeatable."),
     ] = None,
     force: ForceOption = False,
 ) -> None:
@@ -75,12 +87,16 @@ def import_metrics(
     from headrace.base.files import check_output
     from headrace.base.units import DAY_S
     from headrace.operate.fleet.importing import import_points
+    from headrace.operate.fleet.recordings import RecordingsTold, parse_devices
 
     if period is not None:
         check_number("--period", period, 60, DAY_S, "s")
-    check_output("--to", to, files, endings=ENDINGS, force=force)
+    check_output("--to", to, [Path(file) for file in files], endings=ENDINGS, force=force)
+    recorded.check_any(files)
+    span, volumes_of = recorded.span(), parse_devices(device or [])
+    told = RecordingsTold(recorded.interval, recorded.clock_start, span, volumes_of)
     with progress("importing") as tick:
-        volumes, rows, notes = import_points(files, to, period_s=period, progress=tick)
+        volumes, rows, notes = import_points(files, to, period_s=period, told=told, progress=tick)
     say(f"{rows:,} points of {volumes:,} volumes written to {to}")
     for note in notes:
         say(f"note: {note}")

@@ -70,7 +70,7 @@ class LoadedRecording:
 
     def workload(self, options: ImportOptions = NOTHING_TOLD) -> OpenWorkload:
         """The demand of one device. Raises InputError."""
-        return build(*self._apart(), options)
+        return build(*self.apart(), options)
 
     def each(self, most: int, options: ImportOptions = NOTHING_TOLD) -> dict[str, OpenWorkload | None]:
         """The demand of each device by its name, those with the most I/Os first; None behind the
@@ -83,7 +83,7 @@ class LoadedRecording:
                 found[device] = None
         return found
 
-    def _apart(self) -> tuple[Recording, Readings]:
+    def apart(self) -> tuple[Recording, Readings]:
         """Copies: building notes what it saw, and may leave out the last report."""
         recording, readings = copy(self.recording), copy(self.readings)
         recording.notes, readings.reports = [*recording.notes], [*readings.reports]

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import gzip
 import math
+import shutil
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,15 +26,18 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from headrace.base.files import refuse_folder
+from headrace.base.files import detect, refuse_folder
 from headrace.errors import InputError
-from headrace.observe.formats import cloudwatch
+from headrace.observe.formats import cloudwatch, is_service, parse_recording
 from headrace.observe.formats.metric_pages import MetricSeries, read_pages
 from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
-from headrace.observe.recording import MAX_BYTES, clip, recording_of
+from headrace.observe.recording import MAX_BYTES, STDIN, clip, recording_of
 from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SCHEMA, SUMS, write_points
+from headrace.operate.fleet.recordings import RecordingsTold, points_of_recording, points_of_service
 
 NAMESPACE = "AWS/EBS"
+OF_HOSTS = ("iostat", "sar", "vmstat", "prometheus")  # forms of recordings that have devices and no volumes
+NOTHING_TOLD = RecordingsTold()
 STREAMS = "CloudWatch guide, Metric streams, JSON format"
 PARTS = 64  # of volumes, by their ids: a part of 10,000 volumes over 14 days of five minutes is 0.6 million rows
 POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
@@ -77,22 +82,24 @@ LEAST_COVERED = 0.5
 
 
 def import_points(
-    files: Sequence[Path],
+    files: Sequence[str | Path],
     to: Path,
     *,
     period_s: float | None = None,
+    told: RecordingsTold = NOTHING_TOLD,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[int, int, list[str]]:
-    """Writes the points of `files` to `to`; volumes, rows, and notes. `period_s`: means and sums
-    over so long a period; None: as they are. Raises InputError (file, place, value, rule) or
-    CouldNotRun; then nothing is written."""
+    """Writes the points of `files` to `to`; volumes, rows, and notes. A file may be `-` (standard
+    input) or a service that keeps recordings (`prometheus:...`, `aws:...`). `period_s`: means and
+    sums over so long a period; None: as they are. `told`: what recordings of hosts do not say.
+    Raises InputError (file, place, value, rule) or CouldNotRun; then nothing is written."""
     notes: list[str] = []
     with tempfile.TemporaryDirectory(
         prefix=".headrace-import.", dir=to.parent if to.parent.is_dir() else None
     ) as folder:
         spill = _Spill(Path(folder))
         for done, file in enumerate(files):
-            _read(file, spill, notes)
+            _read_any(str(file), spill, notes, told)
             progress(0.6 * (done + 1) / len(files))
         spill.flush()
         volumes, lacking = [0], {}
@@ -106,7 +113,7 @@ def import_points(
                 progress(0.6 + 0.4 * done / PARTS)
 
         more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-        rows = write_points(to, parts(), f"{clip(files[0].name, 80)}{more}")
+        rows = write_points(to, parts(), f"{clip(_name_of(files[0]), 80)}{more}")
     if lacking:
         volume = min(lacking)
         others = f", nor have {len(lacking) - 1:,} others all of the four that are needed" if len(lacking) > 1 else ""
@@ -132,6 +139,7 @@ class _Spill:
         self.rows: dict[str, int] = {}  # of each file
         self.columns: dict[str, list] = {name: [] for name in SPILLED}
         self.known: dict[str, int] = {}
+        self.origins: dict[str, str] = {}  # the file that a device of a host's recording came from
         # Volumes whose points lie further apart for a while: holes, or another period in one file.
         self.sparse: dict[str, str] = {}
 
@@ -190,7 +198,27 @@ class _Spill:
                 files, rows = [], 0
 
 
-def _read(file: Path, spill: _Spill, notes: list[str]) -> None:
+def _name_of(file: str | Path) -> str:
+    """What is said of a file: its name without the folder; a service as it was named."""
+    return str(file) if is_service(str(file)) else Path(file).name
+
+
+def _read_any(target: str, spill: _Spill, notes: list[str], told: RecordingsTold) -> None:
+    """Takes in a file, standard input, or what a service keeps."""
+    if is_service(target):
+        for rows in points_of_service(target, told, notes):
+            spill.add_frame(rows.select(list(SPILLED)))
+        return
+    file = Path(target)
+    if target == STDIN:
+        # Its first bytes say what it is, and some forms are read in parts: it is put into a file.
+        file = spill.folder / "standard input"
+        with file.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+    _read(file, spill, notes, told)
+
+
+def _read(file: Path, spill: _Spill, notes: list[str], told: RecordingsTold) -> None:
     refuse_folder(file)
     try:
         with file.open("rb") as opened:
@@ -203,7 +231,7 @@ def _read(file: Path, spill: _Spill, notes: list[str]) -> None:
         return _read_parquet(file, spill)
     if not head.startswith(GZIP):
         with file.open("rb") as opened:
-            return _read_plain(file, head, opened, spill, notes)
+            return _read_plain(file, head, opened, spill, notes, told)
     with gzip.open(file) as opened:
         try:
             head = opened.read(HEAD)
@@ -211,10 +239,12 @@ def _read(file: Path, spill: _Spill, notes: list[str]) -> None:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise _damaged(f"{file.name}, start", error) from None
         if head:
-            _read_plain(file, head, cast("IO[bytes]", opened), spill, notes)
+            _read_plain(file, head, cast("IO[bytes]", opened), spill, notes, told)
 
 
-def _read_plain(file: Path, head: bytes, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+def _read_plain(
+    file: Path, head: bytes, opened: IO[bytes], spill: _Spill, notes: list[str], told: RecordingsTold
+) -> None:
     """Reads what is not Parquet, after unpacking; its first bytes say what it is."""
     if b'"metric_stream_name"' in head or b'"metric_name"' in head:
         _read_stream(file, opened, spill, notes)
@@ -224,7 +254,7 @@ def _read_plain(file: Path, head: bytes, opened: IO[bytes], spill: _Spill, notes
             raise InputError(clip(file.name, 80), rule, f"{DOC}, Points", "Is it the file you meant, and whole?")
         _read_open_telemetry(file, opened, spill, notes)
     else:
-        _read_export(file, opened, spill, notes)
+        _read_export(file, opened, spill, notes, told)
 
 
 def _may_be_open_telemetry(head: bytes) -> bool:
@@ -234,7 +264,7 @@ def _may_be_open_telemetry(head: bytes) -> bool:
     return int.from_bytes(head[: last + 1], "big") > 0 and head[last + 1 : last + 2] == FIRST_FIELD
 
 
-def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str], told: RecordingsTold) -> None:
     try:
         content = opened.read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -247,9 +277,15 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str])
         notes += pages[1]
         return
     recording = recording_of(clip(file.name, 80), content)
-    series, told = cloudwatch.read_metrics(recording)
-    same = told[0] if len(set(told)) == 1 else None
-    periods = {} if told else _periods_of_page(file, series, spill)
+    if detect(recording.text)[0] in OF_HOSTS:
+        for rows in points_of_recording(parse_recording(recording), told, notes):
+            _check_times(recording.name, rows)
+            _check_origin(recording.name, str(rows["volume"][0]), str(file), spill)
+            spill.add_frame(rows.select(list(SPILLED)))
+        return
+    series, stated = cloudwatch.read_metrics(recording)
+    same = stated[0] if len(set(stated)) == 1 else None
+    periods = {} if stated else _periods_of_page(file, series, spill)
     for (volume, metric), points in series.items():
         if metric not in METRICS:
             continue
@@ -262,6 +298,15 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str])
                 raise _of_no_time(f"{recording.name}, {place}: {metric}", at)
             spill.add(volume, metric, at, value, period_s=periods.get(volume, same))
     notes += recording.notes
+
+
+def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
+    """Raises InputError for a device that another recording of the same name has too: which host is
+    which nobody said."""
+    if "/" in volume and spill.origins.setdefault(volume, file) != file:
+        rule = f"is in {clip(spill.origins[volume])} too: two recordings of one name"
+        hint = "Rename one after its host, or say which volume it is: --device NAME=VOLUME."
+        raise InputError(f"{name}: {volume}", rule, DOC, hint)
 
 
 def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bool:

@@ -1,0 +1,164 @@
+"""Points of a fleet from recordings of single hosts (iostat, sar, vmstat, Prometheus), and from
+services that keep them (`prometheus:URL`, `aws:vol-...`, `aws:db-NAME`).
+
+CloudWatch's own exports have the ids of volumes in them; a host's recording has its devices. A
+device is the volume that `--device NAME=VOLUME` says, or that its serial number tells
+(node_exporter on Nitro), or else it is called RECORDING/DEVICE: such points are kept, and an
+inventory of AWS does not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from headrace.errors import InputError
+from headrace.observe.clock import parse_iso
+from headrace.observe.formats import LoadedRecording, ReadOptions, load_recording
+from headrace.observe.formats.devices import device_series, ranked
+from headrace.observe.recording import clip
+from headrace.observe.remote import aws
+from headrace.observe.remote.prometheus import PREFIX, hosts, parse_target
+from headrace.observe.remote.span import TimeSpan
+from headrace.operate.fleet.points import DOC, METRICS
+
+# Rates of a device, a second, by the metric whose sum over the period they make.
+RATES = {
+    "VolumeReadOps": ("reads_per_s", 1.0),
+    "VolumeWriteOps": ("writes_per_s", 1.0),
+    "VolumeReadBytes": ("read_kib_s", 1_024.0),
+    "VolumeWriteBytes": ("write_kib_s", 1_024.0),
+}
+STATES = {"VolumeQueueLength": "queue", "BurstBalance": "balance_percent"}
+# RDS's names of the same, of which those of rates are a second's (observe.formats.cloudwatch.RDS).
+OF_RDS = {
+    "ReadIOPS": ("VolumeReadOps", True),
+    "WriteIOPS": ("VolumeWriteOps", True),
+    "ReadThroughput": ("VolumeReadBytes", True),
+    "WriteThroughput": ("VolumeWriteBytes", True),
+    "DiskQueueDepth": ("VolumeQueueLength", False),
+    "BurstBalance": ("BurstBalance", False),
+}
+MADE_OF_OTHERS = ("md", "dm-")  # devices that show the I/O of others again (Linux, devices.txt)
+
+
+@dataclass(frozen=True)
+class RecordingsTold:
+    """What is said besides the recordings. `interval_s`, `clock_start`: of those without times.
+    `span`: what services are asked for. `volumes`: by device ("nvme1n1", or "db1/nvme1n1" of one
+    recording among several), the id of the volume; where any is named, no other is imported."""
+
+    interval_s: float | None = None
+    clock_start: str | None = None
+    span: TimeSpan | None = None
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    progress: Callable[[float], None] = lambda share: None
+
+
+def parse_devices(given: list[str]) -> dict[str, str]:
+    """The volumes of devices from NAME=VOLUME. Raises InputError."""
+    found: dict[str, str] = {}
+    for text in given:
+        device, _, volume = text.partition("=")
+        device, volume = device.strip().removeprefix("/dev/"), volume.strip()
+        if not device or not volume:
+            hint = "For example --device nvme1n1=vol-0123456789abcdef0."
+            raise InputError(
+                f"--device {clip(text)}", "must be the name of a device and the id of its volume", DOC, hint
+            )
+        if device in found or volume in found.values():
+            rule = "names a device or a volume that another --device names"
+            raise InputError(f"--device {clip(text)}", rule, DOC, "Name each of them once.")
+        found[device] = volume
+    return found
+
+
+def points_of_service(target: str, told: RecordingsTold, notes: list[str]) -> Iterator[pl.DataFrame]:
+    """Rows (volume, metric, t_unix, value, account, period_s) of what a service keeps: of
+    Prometheus, all hosts that the target selects. Raises InputError, CouldNotRun."""
+    span = told.span or TimeSpan()
+    if target.startswith(PREFIX):
+        for one in hosts(target, span):
+            options = ReadOptions(span=span, step_s=told.interval_s, progress=told.progress)
+            loaded = load_recording(one, options)
+            loaded.recording.title = parse_target(one).labels[0][1]  # with its port: hosts may differ by it alone
+            yield from points_of_recording(loaded, replace(told, interval_s=None), notes)
+        return
+    if told.interval_s is not None:
+        rule = "is for recordings without times, and CloudWatch's points have their own period"
+        raise InputError(f"--interval {told.interval_s:g}", rule, DOC, "Leave it out, or give --period.")
+    fetched = aws.fetch(target, span)
+    notes += fetched.notes
+    for (volume, metric), values in fetched.points.items():
+        name, sum_of_rate = OF_RDS.get(metric, ("", False)) if not volume else (metric, False)
+        if name not in METRICS or not values:
+            continue
+        factor = fetched.period_s if sum_of_rate else 1.0
+        figures = [value * factor for value in values.values()]
+        yield _rows(volume or fetched.name, name, list(values), figures, fetched.period_s)
+
+
+def points_of_recording(loaded: LoadedRecording, told: RecordingsTold, notes: list[str]) -> Iterator[pl.DataFrame]:
+    """The same rows of a host's recording. Raises InputError."""
+    recording, readings = loaded.recording, loaded.readings
+    title = recording.title or recording.name.rsplit(".", 1)[0]
+    devices = ranked(readings)
+    volumes = {device: volume for device in devices if (volume := _volume_of(device, title, loaded, told)) is not None}
+    if not volumes:
+        there = ", ".join(devices[:12]) or "none"
+        value = f"{recording.name}: {', '.join(f'--device {name}' for name in told.volumes) or 'no devices'}"
+        raise InputError(value, "has no device that is to be imported", DOC, f"There are: {there}.")
+    for device, volume in volumes.items():
+        copy, apart = loaded.apart()
+        _, interval_s, series = device_series(copy, apart, device, told.interval_s)
+        notes += copy.notes
+        begin = series.begin_s
+        if told.clock_start is not None:
+            stamp = parse_iso(told.clock_start)
+            if stamp is None:
+                rule = "must be a date and time like 2026-11-21T10:00:00"
+                raise InputError(f"--clock-start {clip(told.clock_start)}", rule, "ISO 8601")
+            begin = stamp.epoch_s
+        if begin is None:
+            hint = "Say when it began: --clock-start 2026-11-21T10:00:00."
+            raise recording.bad("", "no times", "points of a fleet have their times", hint)
+        times = [begin + start for start in series.start_s]
+        for metric, (column, factor) in RATES.items():
+            sums = [(value or 0.0) * factor * interval_s for value in series.columns[column]]
+            yield _rows(volume, metric, times, sums, interval_s)
+        for metric, column in STATES.items():
+            known = [(at, value) for at, value in zip(times, series.columns[column], strict=True) if value is not None]
+            if known:
+                yield _rows(volume, metric, [at for at, _ in known], [value for _, value in known], interval_s)
+    unknown = [volume for volume in volumes.values() if "/" in volume]
+    if unknown:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        notes.append(
+            f"{unknown[0]}{more}: which volume that is, the recording does not say; an inventory has ids. "
+            f"Say it: --device {unknown[0].rpartition('/')[2]}=vol-..."
+        )
+    if readings.zone is None and readings.reports[0].stamp is not None and readings.reports[0].stamp.zone is None:
+        notes.append(f"{recording.name}: its times are of the host's own clock, without a zone, and are taken for UTC.")
+
+
+def _volume_of(device: str, title: str, loaded: LoadedRecording, told: RecordingsTold) -> str | None:
+    """What the volume behind a device is called; None for one that is not imported."""
+    plain = device.rpartition("/")[2]
+    host = device.rpartition("/")[0] or title
+    named = told.volumes.get(f"{host}/{plain}") or told.volumes.get(plain)
+    if told.volumes or named:
+        return named
+    if plain.startswith(MADE_OF_OTHERS):
+        return None
+    described = loaded.readings.described.get(device)
+    return described.id if described is not None else f"{host}/{plain}"
+
+
+def _rows(volume: str, metric: str, times: list[float], values: list[float], period_s: float) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"t_unix": times, "value": values}, schema={"t_unix": pl.Float64, "value": pl.Float64}
+    ).with_columns(
+        volume=pl.lit(volume), metric=pl.lit(metric), account=pl.lit(""), period_s=pl.lit(period_s, dtype=pl.Float64)
+    )

@@ -7,6 +7,7 @@ were, and on one more that follows nobody.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,8 @@ from under_load import Trio
 
 from headrace import servers
 from headrace.cli.app import answer
-from headrace.servers.topology.topology import free_port
+from headrace.errors import InputError
+from headrace.servers.topology.topology import Following, free_port, replica_up
 
 ON = {"log_bin": "ON", "server_id": "55", "innodb_buffer_pool_size": "32M"}
 
@@ -101,6 +103,21 @@ def test_ordinary_mistakes_change_nothing(trio: Trio, lone, tmp_path, monkeypatc
             wrong.append(f"{command} ({mistake}): {got}: {said[:300]}")
         assert picture(trio) == before, f"{command} ({mistake}) changed something: {said}"
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_volume_that_is_too_small_is_refused_before_anything_is_copied(trio: Trio, from_a):  # noqa: F811
+    """Not after minutes of copying, with the source down for it (--seed copy)."""
+    before = picture(trio)
+    filler = trio.server("a").datadir / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 1 << 30)
+    try:
+        for seed in ("copy", "mariabackup" if trio.flavor == "mariadb" else "clone"):
+            with pytest.raises(InputError, match=r"d: --storage gp3:1: has 1 GiB, and the data of a take 1\.[0-9]+ GiB"):
+                replica_up(trio.lab, "d", "a", Following(seed=seed), storage="gp3:1")
+    finally:
+        filler.unlink()
+    assert picture(trio) == before
 
 
 def picture(trio: Trio) -> dict[str, tuple]:

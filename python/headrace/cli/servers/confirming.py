@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import typer
 
+from headrace.cli import INTERRUPTED
 from headrace.cli.output import say
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 
 
 def confirm(yes: bool, question: str, name: str = "this command", what: str = "changes servers") -> None:
@@ -27,3 +29,13 @@ def confirm_end(yes: bool, name: str, verb: str, reasons: Sequence[str]) -> None
         say(f"{name}: {reason}")
     if reasons:
         confirm(yes, f"{verb} {name} all the same?", name, "is needed by others")
+
+
+@contextlib.contextmanager
+def ending(name: str) -> Iterator[None]:
+    """Says what an interrupt leaves while a server is shut down: it goes on with that by itself."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = f"{name} goes on shutting down. headrace mysql down {name} waits for its end and unmounts its volumes."
+        raise CouldNotRun("", f"Interrupted. {words}", exit_code=INTERRUPTED) from None

@@ -29,7 +29,8 @@ EPILOG = """\b
 Examples:
   sudo headrace failover status                       which guarantee holds now, and every trap of semi-sync
   sudo headrace failover watch --clients /run/shop/source.json
-  sudo headrace failover run --dry-run                the source is dead: what would be done
+  sudo headrace failover acknowledge                  you have looked at a failover: watch may act again at once
+  sudo headrace failover run --dry-run                the source is dead: every step, and the end
   sudo headrace failover run
   sudo headrace failover run --rescue                 read what no replica received from the dead source's volume
   sudo headrace failover switchover --to r2           by plan: the writes stop for less than a second

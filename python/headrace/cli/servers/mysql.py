@@ -24,7 +24,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import pairs, print_answer, progress, say, table
-from headrace.cli.servers.confirming import confirm, confirm_end
+from headrace.cli.servers.confirming import confirm, confirm_end, ending
 from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def down(
     with place.open() as lab:
         server = servers.find(lab, name)
         confirm_end(yes, name, "Shut down", consequences(lab, server))
-        with progress("ending") as tick:
+        with ending(name), progress("ending") as tick:
             ended = servers.stop(server, kill, progress=tick)
     if server.state == "stopped":
         say(f"{name}: is stopped already")

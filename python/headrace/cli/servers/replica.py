@@ -25,6 +25,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import data, print_answer, print_json, progress, say, table
 from headrace.cli.servers.confirming import confirm
+from headrace.cli.servers.confirming import ending as interruptible_end
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import InputError
 from headrace.report.output import plain
@@ -202,7 +203,7 @@ def down(
             for reason in reasons:
                 say(f"{name}: {reason}")
             confirm(yes, f"Shut {name} down?", name, "would be shut down")
-        with progress("ending") as tick:
+        with interruptible_end(name), progress("ending") as tick:
             ending.replica_down(lab, name, channel, kill, progress=tick)
     if channel is not None:
         say(f"{name}: follows channel {channel or chr(39) * 2} no longer")

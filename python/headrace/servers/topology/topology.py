@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.storage import Storage
 from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.servers import access, creation, running
+from headrace.servers import access, creation, datadir, running
 from headrace.servers import record as records
 from headrace.servers.config import checked_memory, checked_settings
 from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
@@ -143,6 +144,7 @@ def replica_up(
             record = _record(lab, name, followed, following, given, settings, unpaced)
             kind = following.seed or seeding.DEFAULT_SEED[record.flavor]
             _check_kind(kind, record, followed)
+            _check_room(kind, record, followed)
             seed = seeding.KINDS[kind](followed, name, following.position, following.channel, following.delay_s)
             request = creation.checked_request(running.program_of(record), record, seed)
             _check_before(followed, following)
@@ -209,6 +211,27 @@ def _check_kind(kind: str, record: Record, source: Server) -> None:
         has = "has" if source.log_volume else "has no"
         rule = f"copies volumes one by one, and {source.name} {has} log volume"
         raise InputError("--seed snapshot", rule, GUIDE, "Make it alike: with or without --log-storage.")
+
+
+def _check_room(kind: str, record: Record, source: Server) -> None:
+    """Raises InputError where the source's data would not fit on the new volume: said before it is
+    copied for minutes, or the source is shut down for it. A snapshot's volume is checked by the
+    lab."""
+    if kind not in ("copy", "clone", "mariabackup"):
+        return
+    folders = [source.datadir]
+    if kind == "copy" and record.log_storage is None and source.log_volume is None:
+        folders.append(source.paths.data_mount / "log")
+    try:
+        needs = sum(datadir.size_of(folder) for folder in folders)
+    except OSError:
+        return  # a file that its server has just deleted
+    storage = Storage.parse(record.storage)
+    if needs > storage.usable_gib << 30:
+        rule = f"has {storage.usable_gib} GiB, and the data of {source.name} take {needs / 2**30:.2f} GiB"
+        raise InputError(
+            f"{record.name}: --storage {record.storage}", rule, GUIDE, f"As its source has: {source.storage}."
+        )
 
 
 def _check_before(source: Server, following: Following) -> None:

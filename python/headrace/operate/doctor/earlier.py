@@ -1,6 +1,6 @@
-"""What was wrong before the window that is judged: CloudWatch is asked for 14 days, and a verdict is
-of the newest two minutes. Each stretch before is judged alike, and named with its clock times.
-Stretches in which nothing shows that could make a verdict are passed over.
+"""What was wrong before the window that is judged: CloudWatch is asked for 14 days, and a
+verdict is of the newest two minutes. Each stretch before is judged alike, and named with its
+clock times. Stretches in which nothing shows that could make a verdict are passed over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOLD = ("binds", "touched", "degraded")
 # always 0. A guess on the safe side: such a stretch is judged.
 LOW_BALANCE = 10.0
 BALANCES = ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")
-# Episodes that are told, the latest first: more is no answer. Ours.
+# Episodes that are told, the latest first: nobody reads more. Ours.
 MOST_EPISODES = 20
 # A stretch without it between two with it does not end an episode: a check of CloudWatch says no
 # for a minute in which less than about half was over (docs/guide/doctor.md).
@@ -79,8 +79,9 @@ def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[flo
 
 
 def _moments_with_signs(evidence: Evidence, thresholds: Thresholds, newest_unix: float) -> np.ndarray:
-    """When something was seen without which no verdict of storage holds, in order: time over a limit,
-    a low balance, a latency of so many times the model's median."""
+    """When something was seen without which no verdict of storage holds, in order: time over a
+    limit, a low balance, a latency of three times the model's median (threshold
+    inferred_latency_factor)."""
     signals = signals_of(evidence.between(newest_unix - 1e-6, math.inf), thresholds, whole=True)
     models = {one.facts.name: one.model for one in signals.volumes}
     found = [np.empty(0)]

@@ -23,6 +23,9 @@ SAME_AS_UNNAMED = 0.005
 # A rate that stays within this share is flat: 1 %, and one clock tick (10 ms) at each end of a point
 # (workload/censored.py has the same).
 FLAT_SHARE, TICKS_S = 0.01, 0.01
+# Seconds over which the rate of shorter points is taken together: the scatter of each is that of the
+# tool's clock as well.
+LONG_POINT_S = 10.0
 LEAST_POINTS = 4  # of a stretch, for its scatter to be known; a guess
 # Requests that come by chance scatter by the root of their number, closed clients by a little less.
 # A rate that scatters by less than this share of the root is held by a limit (a guess, tried on

@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from headrace.base.units import in_percent, span_in_words
-from headrace.operate.doctor.levels import in_blocks, instances_at, level_of, names_in_words, rate_in_words
+from headrace.operate.doctor.levels import (
+    LONG_POINT_S,
+    in_blocks,
+    instances_at,
+    level_of,
+    names_in_words,
+    rate_in_words,
+)
 from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
 from headrace.operate.doctor.signals import ModelLatency, model_of_rows
 from headrace.operate.doctor.slowness import (
@@ -28,9 +35,6 @@ from headrace.operate.evidence.model import Evidence, SeenVolume, VolumeEvidence
 
 LEAST_POINTS = 2  # of a stretch that EBS is blamed for: one may be a burst
 FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its ends aside
-# Seconds over which the rate of shorter points is taken together: the scatter of each is that of the
-# tool's clock as well.
-LONG_POINT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -197,27 +201,20 @@ def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding
     in_bytes = known[0].unit == "bytes/s" if known else level.bytes_scatter < 0.9 * level.iops_scatter
     rate = rate_in_words(*((level.bytes_s, "bytes/s") if in_bytes else (level.iops, "I/Os/s")))
     usual = f"{_when_words(part, stretch)} {part.name} was at a flat {rate}, and an I/O took {slowest_ms(stretch):,.1f} ms: as at a limit"
-    where = f"{storage}{f' on {instance}' if instance else ''}" if storage else "volumes of EBS"
+    where = f", but {storage}{f' on {instance}' if instance else ''} has none there" if storage else ""
+    ask = "" if storage else " Say with --storage what it is."
     if known is not None:
         limit, names = known
-        which = "the EBS baseline" if limit.name == "instance-credits" else "the EBS limit"
-        spent = ", which holds once the burst is spent" if limit.name == "instance-credits" else ""
-        ask = (
-            f"Is {instance} the instance it is attached to (--instance)?"
-            if instance
-            else "Say with --instance what it is attached to."
-        )
-        words = (
-            f"{usual}, but {where} {_has(part)} none there. It equals {which} of {names_in_words(names)}{spent}. {ask}"
-        )
-        return _finding(part, "cannot tell", "instance", words, stretch)
-    ask = "" if instance else " Say with --instance what it is attached to: that may be the limit."
-    words = f"{usual}, but {where} {_has(part)} none there{_there(part.limits, in_bytes)}. Is that the storage it was recorded on?{ask}"
+        bursts = limit.name == "instance-credits"
+        equals = f"It equals the EBS {'baseline' if bursts else 'limit'} of {names_in_words(names)}"
+        spent = ", which holds once the burst is spent" if bursts else ""
+        mine = f"Is {instance} what it is attached to?" if instance else "Say with --instance what it is attached to."
+        return _finding(part, "cannot tell", "instance", f"{usual}{where}. {equals}{spent}. {mine}{ask}", stretch)
+    if not storage:
+        return None  # no limit is known that it could not be
+    mine = "" if instance else " Say with --instance what it is attached to: that may be the limit."
+    words = f"{usual}{where}{_there(part.limits, in_bytes)}. Is that the storage it was recorded on?{mine}"
     return _finding(part, "cannot tell", "storage", words, stretch)
-
-
-def _has(part: SlowPart) -> str:
-    return "has" if part.volume.facts.storage else "have"
 
 
 def _there(limits: HoldingLimits | None, in_bytes: bool) -> str:

@@ -10,9 +10,12 @@ import polars as pl
 from headrace.base.units import MIB
 from headrace.operate.doctor.levels import (
     GP2_BURST_IOPS,
+    LEAST_POINTS,
+    LONG_POINT_S,
     Level,
     LimitLevel,
     bytes_per_s,
+    in_blocks,
     instances_at,
     level_of,
     limit_at,
@@ -54,7 +57,7 @@ def bound_windows(
         if not rows.height:
             continue
         level = level_of(rows[1:-1] if rows.height >= EDGES else rows)
-        limit = limit_at(level, limits) if limits else _unnamed(window, level, volume, as_of)
+        limit = limit_at(level, limits) if limits else _unnamed(window, level, volume, as_of, t)
         if limit is not None:
             bound.append(BoundWindow(window, limit))
     return bound + (_held(volume, limits, bound, as_of, t) if limits else [])
@@ -145,7 +148,9 @@ def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
     return rows.filter(~taken)
 
 
-def _unnamed(window: CensoredWindow, level: Level, volume: VolumeEvidence, as_of: str | None) -> LimitLevel | None:
+def _unnamed(
+    window: CensoredWindow, level: Level, volume: VolumeEvidence, as_of: str | None, t: Thresholds
+) -> LimitLevel | None:
     """What the recording says by itself: a known limit of volumes, credits that are gone, or a top
     that it never exceeds. None where it is the baseline of an instance, which is asked for, or where
     the device was idle in between: that is no limit but bursts."""
@@ -157,8 +162,13 @@ def _unnamed(window: CensoredWindow, level: Level, volume: VolumeEvidence, as_of
         )
         if near and level.is_flat(in_bytes) and window.limit != "credits":
             return LimitLevel(name, level.bytes_s if in_bytes else level.iops, "bytes/s" if in_bytes else "I/Os/s")
+    if window.util_percent is None and level.point_s >= t.window_s and window.limit != "credits":
+        return None  # a top that nobody counted the idle time of may be bursts
     if window.util_percent is not None and window.util_percent < NEVER_IDLE_PERCENT:
         return None
+    rows = in_blocks(_rows_of(volume.rows, window)[1:-1], LONG_POINT_S)
+    if rows.height >= LEAST_POINTS and not level_of(rows).is_held:
+        return None  # as flat as clients that wait for answers: a volume in trouble has that too
     most = float(volume.rows["charged_iops"].max() or 0.0)  # type: ignore[arg-type]
     # No gp2 bursts further, so it is the instance's burst that was spent.
     beyond_gp2 = most > 1.05 * GP2_BURST_IOPS * members

@@ -21,6 +21,7 @@ from headrace.observe.remote import aws
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.evidence import SourceOptions, evidence_of
 from headrace.operate.forecast.sources import demand_of
+from headrace.operate.forecast.space import space_from_free
 
 VOLUME = "vol-0123456789abcdef0"
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
@@ -175,8 +176,19 @@ def test_an_rds_instance_with_its_storage_and_class(rds, clouded):
 
 def test_forecast_knows_storage_and_instance_of_rds(rds, clouded):
     clouded(rds=rds(SHOP).client(), cloudwatch=cloudwatch(RDS_FIGURES, RDS_METRICS))
-    load, storage, instance = demand_of("aws:db-shop", SourceOptions(span=SPAN))
-    assert (load.name, storage, instance) == ("db-shop", "4xgp3:125:3000:125", "r6g.large")
+    found = demand_of("aws:db-shop", SourceOptions(span=SPAN))
+    assert (found.load.name, found.storage, found.instance) == ("db-shop", "4xgp3:125:3000:125", "r6g.large")
+    assert found.space is None  # two hours are no week
+
+
+def test_free_space_of_rds_is_used_space_of_days():
+    """Eight days on 500 GiB: 100 GiB free, and 1 GiB less each day; the least of a day counts."""
+    free = {
+        86_400.0 * day + 3_600 * hour: (100 - day - 0.1 * (hour == 5)) * 2.0**30 for day in range(8) for hour in (2, 5)
+    }
+    found = space_from_free("db-shop", free, 500.0)
+    assert found.used_gib.tolist() == pytest.approx([400.1 + day for day in range(8)])
+    assert space_from_free("db-shop", dict(list(free.items())[:12]), 500.0) is None
 
 
 @pytest.mark.parametrize(

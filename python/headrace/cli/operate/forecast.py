@@ -23,6 +23,9 @@ from headrace.errors import InputError
 from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.operate.forecast.sources import RecordedDemand
     from headrace.workload import OpenWorkload
 
 EPILOG = """\b
@@ -61,7 +64,8 @@ def forecast(
         float | None, option("PERCENT", "Credits now. Default: as recorded, else simulated over the recording.")
     ] = None,
     space: Annotated[
-        Path | None, option("FILE", "Used space over time: a CSV with time and used_bytes or used_gib.")
+        Path | None,
+        option("FILE", "Used space over time: a CSV with time and used_bytes or used_gib. Default: as RDS says."),
     ] = None,
     full_at_gib: Annotated[
         float | None, option("GIB", "Used space at which it is full. Default: what the storage holds.")
@@ -84,13 +88,14 @@ def forecast(
     from headrace.report.operate import forecast as words
 
     check_chart_path(report)
-    load, own_storage, own_instance = read_recording(recording, device, recorded)
+    with progress("reading") as tick:
+        load, own_storage, own_instance, own_space = read_recording(recording, device, recorded, tick)
     if storage is None and own_storage is None:
         raise InputError(
             "--storage is missing", "a recording does not say what the volume was", "", "For example gp2:500."
         )
     storage, instance = Storage.parse(storage or str(own_storage)).text, instance or own_instance
-    used = None if space is None else read_space(space)
+    used = own_space if space is None else read_space(space)
     where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     if score:
         if report is not None:
@@ -125,23 +130,23 @@ def forecast(
 
 
 def read_recording(
-    text: str, device: str | None = None, told: RecordingOptions | None = None
-) -> tuple[OpenWorkload, str | None, str | None]:
+    text: str, device: str | None, told: RecordingOptions, tick: Callable[[float], None]
+) -> RecordedDemand:
     """The demand of a workload file, demo:day, a recording as a tool wrote it, or another target;
-    storage and instance where the target knows them. Raises InputError or CouldNotRun."""
+    storage, instance and used space where the target knows them. Raises InputError or
+    CouldNotRun."""
     from headrace.base.files import OWN_FILE, detect
     from headrace.cli.inputs import read_demand
     from headrace.observe.recording import open_recording
     from headrace.operate.evidence import SourceOptions
-    from headrace.operate.forecast.sources import demand_of
+    from headrace.operate.forecast.sources import RecordedDemand, demand_of
     from headrace.workload import OpenWorkload
 
     path = Path(text)
     own = text.startswith(("demo:", "fio:"))
     if not own and path.is_file() and path.suffix not in (".jsonl", ".gz"):
         own = detect(open_recording(path).text)[1] == OWN_FILE
-    options = SourceOptions(devices=(device,) if device else ())
-    options = options if told is None else told.told(options)
+    options = told.told(SourceOptions(devices=(device,) if device else (), progress=tick))
     if not own:
         return demand_of(text, options)
     for name, value in {"--device": device, **options.of_times}.items():
@@ -152,7 +157,7 @@ def read_recording(
     if not isinstance(found, OpenWorkload):
         hint = "Record the server: iostat -xt 60 > iostat.txt"
         raise InputError(text, "is a load without a clock: it cannot be continued", "headrace forecast --help", hint)
-    return found, None, None
+    return RecordedDemand(found)
 
 
 def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], output: str) -> None:

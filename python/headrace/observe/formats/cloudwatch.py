@@ -91,8 +91,8 @@ def parse(recording: Recording) -> Readings:
 
 
 def readings_of(recording: Recording, points: dict[tuple[str, str], dict[float, float]], period_s: float) -> Readings:
-    """The same of points that are known already: by volume ("" of an RDS instance) and metric, value
-    by the beginning of its period, seconds since 1970. Raises InputError."""
+    """The same of points that are known already: by volume ("" of an RDS instance) and metric,
+    value by the beginning of its period, seconds since 1970. Raises InputError."""
     stamps: dict[float, Stamp] = {}
     series: Metrics = {}
     for key, values in points.items():

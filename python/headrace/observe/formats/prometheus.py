@@ -83,7 +83,7 @@ SERIAL = re.compile(r"vol-?(?P<id>[0-9a-f]{8}(?:[0-9a-f]{9})?)\Z")  # of an NVMe
 # Labels of one exporter that tell its series apart; all others tell exporters apart.
 INNER = {"__name__", "device", "cpu", "mode", *(label for label, _ in SPLIT.values())}
 HOST_LABELS = ("node_name", "instance", "hostname", "host")  # PMM names the node; Prometheus the instance
-# Samples further apart than so many usual distances have a gap between them. One scrape that failed
+# Samples that are further apart than this, in usual distances, have a gap between them. One scrape that failed
 # makes two distances, and costs nothing but the grain: the counters tell the mean of both. Ours.
 GAP_DISTANCES = 2.5
 # How far the grid may reach beyond the first and last sample, as a share of the interval: scrapes
@@ -183,7 +183,7 @@ def _counters(recording: Recording) -> list[_Counter]:
     for where, result in _results(recording):
         labels = as_table(recording, f"{where}.metric", result.get("metric"))
         if not all(isinstance(value, str) for value in labels.values()):
-            raise recording.bad(where, "a label that is no text", "labels are text", "The file is damaged.", SOURCE)
+            raise recording.bad(where, "a label that is not text", "labels are text", "The file is damaged.", SOURCE)
         if "__name__" not in labels:
             unnamed = unnamed or where
             continue
@@ -191,11 +191,11 @@ def _counters(recording: Recording) -> list[_Counter]:
         counter = found.setdefault(key, _Counter(labels, where))
         if len(found) > MAX_SERIES:
             hint = "Ask for one instance, and for node_disk_.* and mysql_global_status_.* only."
-            raise recording.bad("", f"more than {MAX_SERIES:,} series", "so many are read at most", hint)
+            raise recording.bad("", "too many series", f"at most {MAX_SERIES:,} are read", hint)
         samples += _take_samples(recording, where, result, counter)
         if samples > MAX_SAMPLES:
             hint = "Ask for a shorter time, or a longer step."
-            raise recording.bad("", f"more than {MAX_SAMPLES:,} samples", "so many are read at most", hint)
+            raise recording.bad("", "too many samples", f"at most {MAX_SAMPLES:,} are read", hint)
     if unnamed is not None and not found:
         hint = 'Query the counters: {__name__=~"node_disk_.+",instance="HOST:9100"}.'
         rule = "has no __name__: rate(), sum() and other functions take it away, and it tells what was counted"
@@ -472,7 +472,7 @@ def _place(moment: float) -> str:
     return f"{EPOCH + timedelta(seconds=round(moment))} UTC"
 
 
-# --- what stands beside the disks -----------------------------------------------------------------
+# --- volumes, processors, server ------------------------------------------------------------------
 
 
 def _described(counters: list[_Counter], named: bool) -> dict[str, VolumeDescription]:

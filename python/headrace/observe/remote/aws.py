@@ -55,9 +55,9 @@ Points = dict[str, dict[float, float]]  # by metric: value by the beginning of i
 
 @dataclass(frozen=True)
 class Fetched:
-    """What CloudWatch has. `points`: by volume ("" of an RDS instance) and metric. `described`: what
-    is known of them, by the device's name in the readings. `gaps`: what a missing period means.
-    `name`: of the target. `beside`: points of metrics that are not of a volume."""
+    """What CloudWatch has. `points`: by volume ("" of an RDS instance) and metric. `described`:
+    what is known of them, by the device's name in the readings. `gaps`: what a missing period
+    means. `name`: of the target. `others`: points of metrics that are not of a volume."""
 
     name: str
     points: dict[tuple[str, str], dict[float, float]]
@@ -65,7 +65,7 @@ class Fetched:
     described: dict[str, VolumeDescription]
     gaps: str
     notes: tuple[str, ...] = ()
-    beside: Points = field(default_factory=dict)
+    others: Points = field(default_factory=dict)
 
     def readings(self) -> tuple[Recording, Readings]:
         """As of a recording. Raises InputError."""
@@ -78,12 +78,12 @@ class Fetched:
             if one.instance is not None:
                 with core_errors():
                     cpus = core.instance(one.instance)["vcpus"]
-        used = self.beside.get("CPUUtilization", {})
+        used = self.others.get("CPUUtilization", {})
         for report in readings.reports:
             percent = None if report.stamp is None else used.get(report.stamp.epoch_s)
             if percent is not None and cpus is not None:
                 report.processors[""] = {"user": percent / 100 * cpus, "idle": (1 - percent / 100) * cpus}
-        free = self.beside.get("FreeStorageSpace", {})
+        free = self.others.get("FreeStorageSpace", {})
         return recording, replace(readings, described=self.described, gaps=self.gaps, free_bytes=free)
 
 
@@ -132,7 +132,7 @@ def names_of(target: str) -> list[str]:
         if not _VOLUME.match(name) and not _DATABASE.match(name):
             raise InputError(clip(name), "is neither vol-... nor db-...", DOC, f"For example {EXAMPLE}.")
     if len(names) > 1 and any(_DATABASE.match(name) for name in names):
-        rule = "one RDS instance is read at a time, without volumes beside it"
+        rule = "one RDS instance is read at a time, alone"
         raise InputError(clip(target), rule, DOC, "Run the command once for each.")
     return names
 
@@ -274,10 +274,10 @@ def _of_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
         raise _nothing(f"db-{identifier}", begin, end)
     notes: list[str] = []
     description = _storage_of(instance, notes)
-    beside = {metric: points.pop(metric) for metric in RDS_BESIDE if metric in points}
+    others = {metric: points.pop(metric) for metric in RDS_BESIDE if metric in points}
     of_storage = {("", metric): values for metric, values in points.items()}
     described = {RDS.only_device: description}
-    return Fetched(f"db-{identifier}", of_storage, float(period), described, "hold", tuple(notes), beside)
+    return Fetched(f"db-{identifier}", of_storage, float(period), described, "hold", tuple(notes), others)
 
 
 def _described_database(rds: Any, name: str) -> dict[str, Any]:

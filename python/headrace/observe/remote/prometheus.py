@@ -41,7 +41,7 @@ LEAST_STEP_S = 1.0
 LOOK_POINTS, LOOK_S, LONG_LOOK_S = 2_000, 600, 7_200
 SHOWN = 12  # hosts of a refusal
 READS = ("node_disk_reads_completed_total", "node_disk_reads_completed")
-# What the evidence of a server is made of (operate/evidence/counters.py), as mysqld_exporter names it.
+# What the evidence of a server is made of (operate/evidence/counters.py), in mysqld_exporter's names.
 SERVER = (
     *INNODB.values(), *SPLIT, *WHOLE, "questions", "uptime", "threads_running", "threads_connected", "innodb_data_fsyncs",
     "innodb_os_log_fsyncs", "innodb_os_log_written", "innodb_buffer_pool_reads", "innodb_buffer_pool_read_requests",
@@ -127,9 +127,9 @@ def fetch(
     device: str | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Recording, float]:
-    """The counters of one host in that time, and the seconds between them. `step_s`: between points; None: as they were scraped,
-    and longer where that makes more than 20,160 points. `device`: of several the one, or members
-    joined by +. Raises InputError, CouldNotRun."""
+    """The counters of one host in that time, and the seconds between them. `step_s`: between
+    points; None: as they were scraped, and longer where that makes more than 20,160 points.
+    `device`: of several the one, or members joined by +. Raises InputError, CouldNotRun."""
     asked = parse_target(target)
     server = _Server(HttpJson(asked.address, DOC))
     begin, end = span.ends()

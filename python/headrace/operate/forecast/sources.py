@@ -4,23 +4,36 @@ it, a captured folder, a doctor's recording."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 
+from headrace.base.storage import Storage
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
 from headrace.operate.evidence import Evidence, SourceOptions, described_by, evidence_of, is_live, load_target, told_of
 from headrace.operate.forecast.history import DOC
+from headrace.operate.forecast.space import SpaceHistory, space_from_free
 from headrace.workload import OpenWorkload
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_IO_KIB, MIN_POINT_S, make_points
 
-KIB_PER_MIB = 1024.0
+KIB_PER_MIB = 1024.0  # IEC 80000-13
 NOTHING_SAID = SourceOptions()
 
 
-def demand_of(target: str, options: SourceOptions = SourceOptions()) -> tuple[OpenWorkload, str | None, str | None]:
-    """The demand on the target's volume, its storage and its instance where the source knows them.
-    `options.devices`: of several volumes the one that is meant.
+class RecordedDemand(NamedTuple):
+    """The demand on a volume; its storage, its instance and its used space where the source knows
+    them."""
+
+    load: OpenWorkload
+    storage: str | None = None
+    instance: str | None = None
+    space: SpaceHistory | None = None
+
+
+def demand_of(target: str, options: SourceOptions = NOTHING_SAID) -> RecordedDemand:
+    """The demand on the target's volume, and what is known of it. `options.devices`: of several
+    volumes the one that is meant.
 
     Raises InputError for a live target, which has no days behind it, and for a target with several
     volumes; else as `evidence_of`.
@@ -31,11 +44,16 @@ def demand_of(target: str, options: SourceOptions = SourceOptions()) -> tuple[Op
         raise InputError(target[:80], rule, DOC, hint)
     loaded = load_target(target, options)
     if loaded is None:
-        return from_evidence(evidence_of(target, options)[0])
+        return RecordedDemand(*from_evidence(evidence_of(target, options)[0]))
     # A volume of EBS that nobody uses publishes nothing; elsewhere a missing point is a hole.
     gaps = "zero" if loaded.readings.gaps == "zero" else "hold"
-    workload = loaded.workload(told_of(target, options, gaps))
-    return (workload, *described_by(loaded, workload))
+    load = loaded.workload(told_of(target, options, gaps))
+    storage, instance = described_by(loaded, load)
+    space = None
+    if loaded.readings.free_bytes and storage is not None:
+        size_gib = Storage.parse(storage).size_gib
+        space = space_from_free(loaded.recording.name, loaded.readings.free_bytes, size_gib)
+    return RecordedDemand(load, storage, instance, space)
 
 
 def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | None]:

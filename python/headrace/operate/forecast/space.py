@@ -7,8 +7,9 @@ inside them is used first (information_schema.tables, data_free), so it can be t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,13 @@ from headrace.observe.series import csv_rows, open_text
 from headrace.operate.forecast.history import DOC
 from headrace.operate.forecast.trend import Trend, trend_of
 
-LEAST_DAYS = 7  # the specification of this forecast: a week, so that a weekly purge is in it
+# The specification of this forecast: a week, so that a weekly purge is in the most that was used; a
+# trend needs two (`trend.LEAST_DAYS`).
+LEAST_DAYS = 7
 # Share of the limit from which a volume is called full: a temporary table takes the rest. A guess.
 FULL_AT = 0.98
+# Days in which the most is looked for: five weeks hold a purge each month, and each week; ours.
+MOST_DAYS_BACK = 35
 MARKS_DAYS = (7, 30)  # days ahead at which the figure is kept, to be scored later
 TIME_COLUMNS = ("time", "timestamp", "date")
 # A column of used space and how many bytes one of its units has.
@@ -34,20 +39,22 @@ UNITS = {"used_gib": float(GIB), "used_bytes": 1.0, "used_kib": 1024.0, "used_mi
 class SpaceForecast:
     """`trend` of the daily maxima in GiB a day. `limit_gib`: where it is full. `days`: the 10th,
     50th and 90th percentile of days until then, infinite where it is not in sight. `last`: the last
-    day of the history; `used_gib`: its maximum, of which `free_inside_gib` is free in files.
-    `history`: what it rests on."""
+    day of the history; `used_gib`: the most of the last five weeks, on the day `used_on`, of which
+    `free_inside_gib` is free in files. `history`: what it rests on."""
 
     trend: Trend
     limit_gib: float
     days: tuple[float, float, float]
     last: datetime
     used_gib: float
+    used_on: datetime
     free_inside_gib: float = 0.0
     history: SpaceHistory | None = field(default=None, repr=False, compare=False)
 
     @property
     def full(self) -> bool:
-        """Whether it is full now: to 98 %, or to the last byte where files have room inside."""
+        """Whether it is full, or was in the last weeks: to 98 %, or to the last byte where files have
+        room inside."""
         taken = self.used_gib - self.free_inside_gib
         return taken >= FULL_AT * self.limit_gib or self.used_gib >= self.limit_gib
 
@@ -92,10 +99,26 @@ def read_space(path: Path) -> SpaceHistory:
         gib = recording.number(line, used, cells[names.index(used)]) * UNITS[used] / GIB
         day = moment.toordinal()
         highest[day] = max(gib, highest.get(day, 0.0))
+    return _history_of(recording.name, highest)
+
+
+def space_from_free(name: str, free_bytes: Mapping[float, float], size_gib: float) -> SpaceHistory | None:
+    """The same of free space by time (seconds since 1970, UTC days) on a volume of that size, as RDS
+    publishes it; None where fewer than seven days were recorded. Raises InputError."""
+    highest: dict[int, float] = {}
+    for at, free in free_bytes.items():
+        day = datetime.fromtimestamp(at, UTC).toordinal()
+        highest[day] = max(size_gib - free / GIB, highest.get(day, 0.0))
+    return None if len(highest) < LEAST_DAYS else _history_of(name, highest)
+
+
+def _history_of(name: str, highest: dict[int, float]) -> SpaceHistory:
+    """The history of the highest used GiB of days by their ordinals. Raises InputError for fewer than
+    seven."""
     known = sorted(highest)
     if len(known) < LEAST_DAYS:
-        rule = f"a trend of space needs at least {LEAST_DAYS} days that were recorded"
-        raise InputError(f"{recording.name}: {len(known)} days with a line", rule, DOC, "Record longer, each day.")
+        rule = f"a forecast of space needs at least {LEAST_DAYS} days that were recorded"
+        raise InputError(f"{name}: {len(known)} days with a line", rule, DOC, "Record longer, each day.")
     days = np.arange(known[0], known[-1] + 1)
     used_gib = np.interp(days, known, [highest[day] for day in known])
     return SpaceHistory(datetime.fromordinal(known[0]), used_gib, np.isin(days, known))
@@ -117,4 +140,18 @@ def space_ahead(
     recorded = np.arange(count) if history.recorded is None else np.flatnonzero(history.recorded)
     trend = trend_of(history.used_gib[recorded], seed, recorded - (count - 1))
     days = trend.days_until(limit_gib + free_inside_gib)
-    return SpaceForecast(trend, limit_gib, days, history.last, float(history.used_gib[-1]), free_inside_gib, history)
+    used_gib, used_at = _most(history.used_gib, trend)
+    used_on = datetime.fromordinal(history.last.toordinal() + used_at)
+    return SpaceForecast(trend, limit_gib, days, history.last, used_gib, used_on, free_inside_gib, history)
+
+
+def _most(used_gib: np.ndarray, trend: Trend) -> tuple[float, int]:
+    """The most used in the last weeks, and the place of that day (0: the last): what is purged each
+    week or month comes again. Days before a sudden change do not count, and what a volume shrinks by
+    each day is taken off those before."""
+    days = np.arange(1 - len(used_gib), 1)
+    seen = days >= max(1 - MOST_DAYS_BACK, trend.since if trend.cut is not None else -np.inf)
+    shrinks = min(0.0, trend.per_day) if trend.claimed else 0.0
+    now = np.where(seen, used_gib - shrinks * days, -np.inf)
+    at = len(now) - 1 - int(np.argmax(now[::-1]))  # the last of equal ones
+    return float(now[at]), int(days[at])

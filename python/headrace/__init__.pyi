@@ -46,6 +46,8 @@ from .workload import OpenWorkload as OpenWorkload
 from .workload import TransactionWorkload as TransactionWorkload
 from .workload import demo_day as demo_day
 from .workload import load as load
+from .workload import load_database as load_database
+from .workload import load_demand as load_demand
 from .workload import make_points as make_points
 from .workload import new_constant as new_constant
 from .workload import new_daily as new_daily

@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.errors import InputError
+from headrace.planner.arguments import PlanAgainstArguments, PlanArguments
 from headrace.planner.goals import DATABASE, DEMAND, Goal, parse_goals
 from headrace.planner.plan import PlanEngine
 from headrace.planner.question import PlanSettings, make_question
@@ -60,7 +61,7 @@ def plan(
     *,
     goals: Sequence[str | Goal] | str = (),
     progress: Callable[[float], None] | None = None,
-    **settings: Any,
+    **settings: Unpack[PlanArguments],
 ) -> Plan:
     """Plans storage for `workload`: over volume types, sizes, IOPS, MiB/s, RAID 0 and 10, instances
     and, of a database, log volumes.
@@ -100,27 +101,30 @@ def plan(
     nearest. IOPS, MiB/s and GiB are found to the unit. The same answer every time. Raises
     InputError for what cannot be planned.
     """
-    return PlanEngine(make_question(workload, _settings(goals, settings)), progress).answer()
+    return PlanEngine(make_question(workload, _settings(goals, dict(settings))), progress).answer()
 
 
-def plan_against(workload: TransactionWorkload, other: TransactionWorkload, **settings: Any) -> EngineComparison:
+def plan_against(
+    workload: TransactionWorkload, other: TransactionWorkload, **settings: Unpack[PlanAgainstArguments]
+) -> EngineComparison:
     """The same goals for two databases, InnoDB against MyRocks as a rule. `settings`: as `plan`.
     Raises InputError."""
-    if settings.get("size_gib") is not None:
-        value = f"size_gib = {settings['size_gib']}"
+    given: dict[str, Any] = dict(settings)
+    if given.get("size_gib") is not None:
+        value = f"size_gib = {given['size_gib']}"
         raise InputError(
             value,
             "one size cannot hold for two databases",
             "headrace plan --against",
             "Write it into both workload files.",
         )
-    progress = settings.pop("progress", None)
+    progress = given.pop("progress", None)
     halves = (
         [None, None]
         if progress is None
         else [lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done)]
     )
-    one, two = (plan(each, **settings, progress=half) for each, half in zip((workload, other), halves, strict=True))
+    one, two = (plan(each, **given, progress=half) for each, half in zip((workload, other), halves, strict=True))
     return compare_engines((one, two))
 
 

@@ -401,8 +401,10 @@ NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-stor
 
 
 def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
-    """Types and layouts the user does not want. Raises InputError for an unknown name."""
-    names = list(exclude) if isinstance(exclude, Sequence) and not isinstance(exclude, str) else [exclude]
+    """Types and layouts the user does not want, as a sequence or as text with commas. Raises
+    InputError for an unknown name."""
+    names = exclude.split(",") if isinstance(exclude, str) else list(exclude) if isinstance(exclude, Sequence) else [exclude]
+    names = [name for name in names if not isinstance(name, str) or name.strip()]
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
             hint = did_you_mean(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."

@@ -27,7 +27,7 @@ from headrace.workload.daily import (
     questions,
 )
 from headrace.workload.demo import demo_day, recorded_hour
-from headrace.workload.files import load, save
+from headrace.workload.files import load, load_database, load_demand, save
 from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload
 from headrace.workload.observed import CensoredWindow
 from headrace.workload.points import make_points
@@ -45,6 +45,8 @@ __all__ = [
     "from_answers",
     "from_constant_answers",
     "load",
+    "load_database",
+    "load_demand",
     "make_points",
     "new_constant",
     "new_daily",

@@ -130,6 +130,29 @@ def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
         raise error.but(value=value) from None
 
 
+def load_demand(path: str | os.PathLike) -> OpenWorkload:
+    """The demand in I/Os over time in a TOML file: what `headrace.plan` and `headrace.simulate`
+    take. Raises InputError for another kind of workload, and as `load`."""
+    found = load(path)
+    if not isinstance(found, OpenWorkload):
+        kind = "a database in transactions" if isinstance(found, TransactionWorkload) else "a closed load"
+        hint = (
+            "headrace.load_database reads it." if isinstance(found, TransactionWorkload) else "headrace.load reads it."
+        )
+        raise InputError(str(path_of(path)), f"is {kind}, not demand in I/Os over time", DOC, hint)
+    return found
+
+
+def load_database(path: str | os.PathLike) -> TransactionWorkload:
+    """The database in transactions in a TOML file, as `headrace calibrate` writes it. Raises
+    InputError for demand in I/Os, and as `load`."""
+    found = load(path)
+    if not isinstance(found, TransactionWorkload):
+        rule = "is demand in I/Os, not a database in transactions"
+        raise InputError(str(path_of(path)), rule, DOC, "`headrace calibrate` makes one from a measured run.")
+    return found
+
+
 def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> None:
     """Write a workload file, whole or not at all. Raises CouldNotRun when it cannot be written.
 

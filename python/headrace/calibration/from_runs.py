@@ -15,7 +15,7 @@ from headrace.errors import InputError
 from headrace.workload.parameters import of_engine, value
 from headrace.workload.points import check_size
 from headrace.workload.replica import ReplicaParameters
-from headrace.workload.server import ServerFacts
+from headrace.workload.server import SourceServer
 from headrace.workload.transactions import Covered, TransactionWorkload
 
 
@@ -71,14 +71,14 @@ def calibrate(
     )
 
 
-def server_of(runs: Sequence[Run]) -> ServerFacts:
+def server_of(runs: Sequence[Run]) -> SourceServer:
     """The server of the longest run, and its processors in the run in which they had most to
     do."""
     longest = max(runs, key=lambda run: run.transactions)
     shares = [(share, run) for run in runs if (share := run.busy_share) is not None]
     share, busiest = max(shares, key=lambda one: one[0], default=(None, None))
     log_bin = longest.settings.get("binlog")
-    return ServerFacts(
+    return SourceServer(
         flavor=longest.flavor,
         version=longest.engine_version,
         log_bin=None if log_bin is None else bool(log_bin),

@@ -34,7 +34,7 @@ class ServerTable(DocumentTable):
 
 
 @dataclass(frozen=True)
-class ServerFacts:
+class SourceServer:
     """What is known of the server, each None where it is not.
 
     `flavor`: mysql, percona or mariadb. `version`: as the server says it. `log_bin`: whether it
@@ -69,7 +69,7 @@ class ServerFacts:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
-    def from_document(cls, table: object) -> ServerFacts:
+    def from_document(cls, table: object) -> SourceServer:
         """The facts in [server]. Raises InputError."""
         if table is None:
             return cls()

@@ -18,7 +18,7 @@ from headrace.errors import InputError
 from headrace.workload.parameters import of_engine
 from headrace.workload.points import check_size
 from headrace.workload.replica.parameters import ReplicaParameters
-from headrace.workload.server import ServerFacts
+from headrace.workload.server import SourceServer
 from headrace.workload.transactions import (
     DOC,
     LEAST_CACHE_GIB,
@@ -158,7 +158,7 @@ def from_document(document: dict) -> TransactionWorkload:
         runs=tuple(read.runs),
         caveats=tuple(read.caveats),
         replica=ReplicaParameters.from_document(read.replica),
-        server=ServerFacts.from_document(read.server),
+        server=SourceServer.from_document(read.server),
         **where,
     )
 

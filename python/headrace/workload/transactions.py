@@ -15,7 +15,7 @@ from headrace.base.checks import Shown, check_number, check_whole
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 from headrace.workload.replica.parameters import ReplicaParameters
-from headrace.workload.server import UNEXPLAINED_WHERE_FULL, ServerFacts
+from headrace.workload.server import UNEXPLAINED_WHERE_FULL, SourceServer
 
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
@@ -80,7 +80,7 @@ class TransactionWorkload(Shown):
     log_storage: str | None = None
     start: str | None = None
     replica: ReplicaParameters | None = None
-    server: ServerFacts = field(default_factory=ServerFacts)
+    server: SourceServer = field(default_factory=SourceServer)
 
     def in_short(self) -> str:
         """Name, engine, cache and clients; see `Shown`."""

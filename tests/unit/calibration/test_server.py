@@ -11,7 +11,7 @@ from calibration_runs import record, truth
 import headrace
 from headrace.calibration.runs import describe, load_run
 from headrace.simulation.replica import Replica, predict_replica
-from headrace.workload.server import FULL_SHARE, UNEXPLAINED_WHERE_FULL, ServerFacts
+from headrace.workload.server import FULL_SHARE, UNEXPLAINED_WHERE_FULL, SourceServer
 
 
 def with_lines(path, top: str = "", settings: str = "", busy: float | None = None):
@@ -52,7 +52,7 @@ def test_full_processors_are_said_and_widen_what_is_predicted(mariadb):
     assert any("97 % busy" in text for text in made.caveats)
     assert not any("is not known" in text and "processors" in text for text in made.caveats)
     assert made.unexplained(made.cache_gib) >= UNEXPLAINED_WHERE_FULL
-    idle = headrace.workload.TransactionWorkload(**(vars(made) | {"server": ServerFacts(busy_share=FULL_SHARE - 0.1)}))
+    idle = headrace.workload.TransactionWorkload(**(vars(made) | {"server": SourceServer(busy_share=FULL_SHARE - 0.1)}))
     wide, narrow = (
         math.log(found.summary["tps_high"] / found.summary["tps_low"])
         for found in (headrace.predict(one, "gp3:2000:6000", seconds=600) for one in (made, idle))
@@ -77,7 +77,7 @@ def test_a_replica_of_it_is_the_one_that_replica_up_makes(mariadb):
 
 def test_an_unknown_server_is_said(tmp_path):
     made = headrace.sysbench_tpcc(warehouses=10, engine="innodb", cache_gib=1, threads=4)
-    assert made.server == ServerFacts() and not made.server.is_full and made.server.release is None
+    assert made.server == SourceServer() and not made.server.is_full and made.server.release is None
     found = predict_replica(made, "gp3:100", Replica("gp3:100"), seconds=60, draws=0)
     assert any("version of the source is not known" in text and "mysql-8.4" in text for text in found.warnings)
     headrace.save(made, tmp_path / "plain.toml")
@@ -95,7 +95,7 @@ def test_an_unknown_server_is_said(tmp_path):
     ],
 )
 def test_releases_as_the_model_knows_them(flavor, version, release):
-    assert ServerFacts(flavor=flavor, version=version).release == release
+    assert SourceServer(flavor=flavor, version=version).release == release
 
 
 @pytest.mark.parametrize(

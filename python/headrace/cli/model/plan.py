@@ -181,7 +181,8 @@ def plan(
             rule = "is not planned together with --replica-lag-s: replicas are planned on EC2"
             hint = "RDS replicas apply the binary log as those on EC2 do: leave --on out, and take the same class and storage."
             raise InputError(f"--on {options.on}", rule, "headrace plan --help", hint)
-        if not plan_for_replica(read_database(workload), replica, options.settings(), output, report):
+        usual = PlanOptions().settings()
+        if not plan_for_replica(read_database(workload), replica, options.settings(), usual, output, report):
             raise typer.Exit(1)
         return
     replica.check()

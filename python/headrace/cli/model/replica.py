@@ -187,13 +187,19 @@ UNHEARD = ("goals", "on", "top", "default_goals", "max_volumes")
 
 
 def plan_for_replica(
-    workload: TransactionWorkload, goal: ReplicaGoal, settings: dict[str, Any], output: Output, report: Path | None
+    workload: TransactionWorkload,
+    goal: ReplicaGoal,
+    settings: dict[str, Any],
+    usual: dict[str, Any],
+    output: Output,
+    report: Path | None,
 ) -> bool:
-    """Plans a replica and prints; whether one holds. Raises InputError."""
+    """Plans a replica and prints; whether one holds. `usual`: the settings where nothing is given.
+    Raises InputError."""
     from headrace.planner.replicas import plan_replica
     from headrace.report.replication import planned, predicted
 
-    _refuse_unheard(settings)
+    _refuse_unheard(settings, usual)
     taken = {ours: settings[name] for name, ours in PLANNED.items() if settings[name] is not None}
     with progress("planning") as tick:
         made = plan_replica(
@@ -219,14 +225,11 @@ def plan_for_replica(
     return made.chosen is not None
 
 
-def _refuse_unheard(settings: dict[str, Any]) -> None:
+def _refuse_unheard(settings: dict[str, Any], usual: dict[str, Any]) -> None:
     """Raises InputError for settings of a plan that a replica's plan would ignore."""
-    from headrace.cli.model.plan import PlanOptions
-
     if settings["goals"]:
         rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
         raise InputError(f"--goal {settings['goals'][0]}", rule, "headrace plan --help", "Leave it out.")
-    usual = PlanOptions().settings()
     for name, value in settings.items():
         if name not in (*PLANNED, *PRICED, *UNHEARD) and value != usual[name]:
             rule = "is not looked at where a replica is planned (--replica-lag-s)"

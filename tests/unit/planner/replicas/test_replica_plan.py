@@ -16,7 +16,7 @@ from headrace.base.storage import Storage, parse_placement
 from headrace.base.units import DAY_S
 from headrace.planner.candidates import Host
 from headrace.simulation.replica import Replica, predict_replica
-from headrace.workload.server import ServerFacts
+from headrace.workload.server import SourceServer
 
 SOURCE = "m6i.large/gp3:50:6000"
 
@@ -174,7 +174,7 @@ def test_hours_free_space_and_logs_are_those_asked_for(database):
 
 
 def test_a_known_source_gives_its_version_and_a_binary_log(database):
-    known = replace(database, server=ServerFacts(flavor="mariadb", version="10.11.19-MariaDB-log"))
+    known = replace(database, server=SourceServer(flavor="mariadb", version="10.11.19-MariaDB-log"))
     asked = {"lag_s": 1.0, "source": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
     made = headrace.plan_replica(known, **asked)
     assert made.release == "mariadb-10.11.19" and made.settings["log_bin"] and made.settings["sync_binlog"] == 1

@@ -1,7 +1,7 @@
 """Optional packages: which extra of `pip install headrace[...]` brings a module that is missing.
 
-A plan and a simulation need none of them; their pages need `charts`. The table is the only place that knows the
-extras; `tests/unit/base/test_extras.py` holds it to pyproject.toml.
+A plan and a simulation need none of them; their pages need `charts`. The table is the only place
+that knows the extras; `tests/unit/base/test_extras.py` holds it to pyproject.toml.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def explain_missing(error: ImportError) -> CouldNotRun | None:
 
 @contextmanager
 def import_optional() -> Iterator[None]:
-    """Raise CouldNotRun with the extra to install, where an import in the `with` block fails for one.
+    """Raise CouldNotRun, with the extra to install, where an import in the block fails for one.
 
     with import_optional():
         from scipy.optimize import least_squares

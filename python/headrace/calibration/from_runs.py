@@ -186,13 +186,13 @@ def _told(run: Run) -> dict:
     }
 
 
-# The database of the demonstration. All rows are alike and the buffer pool holds a quarter of them: that is what a server
-# with too little memory does to its storage, and the storage decides.
+# The database of the demonstration. All rows are alike and the buffer pool holds a quarter of them:
+# that is what a server with too little memory does to its storage, and the storage decides.
 DEMO_TABLES, DEMO_ROWS, DEMO_CACHE_GIB, DEMO_THREADS = 64, 5_000_000, 18.0, 16
 
 
 def demo_database() -> TransactionWorkload:
-    """Return the database that `headrace demo` plans for and proves: sysbench over 72 GiB of InnoDB, 16 clients."""
+    """Return the database of `headrace demo`: sysbench over 72 GiB of InnoDB, 16 clients."""
     return sysbench_oltp(
         cache_gib=DEMO_CACHE_GIB,
         threads=DEMO_THREADS,

@@ -1,4 +1,4 @@
-"""`headrace demo`: the main job from end to end: a database, a plan, its page, and the proof of that plan."""
+"""`headrace demo`: the main job from end to end: a database, a plan, its page and its proof."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def _show_plan(plan: Plan, database: TransactionWorkload, report: Path) -> None:
 
 
 def _prove(plan: Plan, database: TransactionWorkload) -> None:
-    """Run the plan's recommendation, its runner-up and today's volume on the lab; say what is missing where it cannot."""
+    """Run the plan's recommendation, its runner-up and today's volume on the lab; say what the
+    machine lacks where it cannot."""
     from headrace.experiment import from_plan, missing
 
     show("", "4. The proof of this plan: predicted, then measured on a real server", "")

@@ -44,6 +44,7 @@ LAYOUT_NAMES = {
     "raid10": " RAID 10",
     "raid10f2": " RAID 10 f2",
 }
+HDD = ("st1", "sc1")
 MIRRORED = ("raid1", "raid10", "raid10f2")
 AURORA = "aurora"  # its storage: nothing of it is chosen
 
@@ -403,7 +404,13 @@ NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-stor
 def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
     """Types and layouts the user does not want, as a sequence or as text with commas. Raises
     InputError for an unknown name."""
-    names = exclude.split(",") if isinstance(exclude, str) else list(exclude) if isinstance(exclude, Sequence) else [exclude]
+    names = (
+        exclude.split(",")
+        if isinstance(exclude, str)
+        else list(exclude)
+        if isinstance(exclude, Sequence)
+        else [exclude]
+    )
     names = [name for name in names if not isinstance(name, str) or name.strip()]
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:

@@ -63,6 +63,10 @@ class Chooser(ABC, Generic[Judge]):
             self.made.update(zip(wanted, self._make(wanted, regrets or {}), strict=True))
         return [self.made[candidate] for candidate in candidates]
 
+    def forget(self, candidate: Candidate) -> None:
+        """Makes the choice of a candidate anew when it is wanted again."""
+        self.made.pop(candidate, None)
+
     @abstractmethod
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
         """A choice of each candidate; `regrets` of those that have one."""
@@ -210,6 +214,7 @@ class DemandChooser(Chooser[DemandJudge]):
         }
         asks = self._asks(candidate, limits, row)
         misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, asks)
+        misses += self.judge.refuted.get(candidate, ())
         return Choice(
             **common,
             metrics=metrics,

@@ -136,6 +136,8 @@ class DemandJudge:
         self.prune_above = 1.0 if any(goal.metric in NO_BACKLOG and goal.limit == 0 for goal in goals) else math.inf
         self.headroom = headroom_of(goals)
         self._known: dict[Candidate, bool] = {}
+        # Candidates that the per-I/O form refuted, with the goals that they miss there.
+        self.refuted: dict[Candidate, tuple[str, ...]] = {}
         self._usd: dict[str, float] = {}
         self._loads = {1.0: demand.load}
 
@@ -149,6 +151,11 @@ class DemandJudge:
             fine = self.holds_at(new, 1 + self.headroom / 100)
             self._known.update(zip(new, fine, strict=True))
         return [self._known[candidate] for candidate in candidates]
+
+    def refute(self, candidate: Candidate, misses: tuple[str, ...]) -> None:
+        """Takes back that a candidate meets the goals: the per-I/O form says that it does not."""
+        self._known[candidate] = False
+        self.refuted[candidate] = misses
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
         """Whether each candidate meets the goals on performance when `factor` times the demand

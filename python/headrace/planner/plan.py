@@ -39,7 +39,8 @@ from headrace.planner.market.answer import services_part
 from headrace.planner.market.services import managed_families, spaces_on
 from headrace.planner.question import PlanQuestion
 from headrace.planner.reasons import binlog_note, explain, latency_checks, recommend, stay, verdict
-from headrace.planner.result import Choice, FamilyVerdict, Plan
+from headrace.planner.replay import Replay
+from headrace.planner.result import Choice, FamilyVerdict, Plan, Replayed
 from headrace.planner.search import FamilyResult, FamilySearch, Search, SpaceResult, rank
 from headrace.workload import OpenWorkload, TransactionWorkload
 
@@ -49,6 +50,9 @@ CLOSEST_SHOWN = 5  # families; enough to see what is missed
 NEAREST_SHAPES, NEAREST_POINTS = 4, 6
 # Confidences at which the cheapest few are looked at again for their regret.
 SURER, MADE_SURER = (0.9, 0.95, 0.99), 6
+# Times that a recommendation is searched again above one that the replay refuted: a step is a
+# percent or more, and the forms differ by some (docs/semantics.md).
+MOST_STEPS_UP = 20
 CURVES, CURVE_POINTS, CURVE_USD = 6, 10, 3.0
 CURVES_OF_SERVICES = 8  # curves of several services: as many as there are colours
 
@@ -96,6 +100,11 @@ class PlanEngine:
         self.families, self.verdicts = self.families + more, self.verdicts + out
         self.judge = self._judge()
         self.chooser = self._chooser()
+        # Low corners of spaces above what a replay refuted; None: nothing of the space will do.
+        self.raised: dict[tuple, tuple[int, int] | None] = {}
+        # What today's volumes can be modified into, as it was found.
+        self.placed: SpaceResult | None = None
+        self.replay = Replay(self.judge) if isinstance(self.judge, DemandJudge) else None
         # What is the same for every candidate (snapshots), and what a second node costs again, do
         # not change which is cheapest.
         self.fixed_usd = sum(item["usd"] for item in question.extra_items)
@@ -124,18 +133,79 @@ class PlanEngine:
         searched = self.search.run(self.families, self.progress)
         today = self._today_candidate(searched)
         regret, undecided = self._regrets(searched)
+        selected = self._selected(searched, today, regret, undecided)
+        # What the interval form passes and the per-I/O form does not is set aside, and the search
+        # goes on above it.
+        for _ in range(MOST_STEPS_UP):
+            refuted = self._refuted(selected)
+            if not refuted:
+                break
+            for candidate, replayed in refuted.items():
+                self._search_above(searched, candidate, replayed)
+            selected = self._selected(searched, today, regret, undecided)
+        cheapest = selected.winners[0] if selected.winners else None
+        nearest = {} if selected.winners else self._closest(searched)[1]
+        self.verdicts += [self._verdict(one, cheapest, nearest) for one in searched]
+        return self._plan(selected)
+
+    def _selected(
+        self,
+        searched: list[FamilyResult],
+        today: Candidate | None,
+        regret: dict[Candidate, Regret],
+        undecided: float | None,
+    ) -> Selection:
+        """What is chosen of what was found."""
         passing = sorted((found for one in searched for found in one.passing), key=rank)
         winners = self._rows(passing, regret)
         pool = self._pool(passing, regret)
         recommended, why = recommend(pool, self.asked.today_family, self._least_host(), self._random_percent())
-        closest, nearest = self._closest(searched) if not winners else ([], {})
+        closest = self._closest(searched)[0] if not winners else []
         compared = None if today is None else self.chooser.choose([today])[0]
-        cheapest = winners[0] if winners else None
-        self.verdicts += [self._verdict(one, cheapest, nearest) for one in searched]
-        least = self._least_regret(regret, bool(cheapest and cheapest.persistent))
+        least = self._least_regret(regret, bool(winners and winners[0].persistent))
         in_place = self._in_place(today, compared)
         recommended, why = stay(recommended, why, compared, in_place)
-        return self._plan(Selection(searched, winners, closest, recommended, why, compared, in_place, least, undecided))
+        return Selection(searched, winners, closest, recommended, why, compared, in_place, least, undecided)
+
+    def _refuted(self, selected: Selection) -> dict[Candidate, Replayed]:
+        """Of the recommendation and the cheapest, those that miss a goal on latency where every
+        request is simulated; the judge is told."""
+        if self.replay is None or not isinstance(self.judge, DemandJudge):
+            return {}
+        told = [choice for choice in (selected.recommended, *selected.winners[:1]) if choice is not None]
+        found: dict[Candidate, Replayed] = {}
+        for candidate in dict.fromkeys(self.candidate_of(choice) for choice in told):
+            replayed = self.replay.of(candidate)
+            if replayed is not None and replayed.misses:
+                self.judge.refute(candidate, replayed.misses)
+                self.chooser.forget(candidate)
+                found[candidate] = replayed
+        return found
+
+    def _search_above(self, searched: Sequence[FamilyResult], candidate: Candidate, replayed: Replayed) -> None:
+        """Searches the space of a candidate that was refuted again, above it on the axis of the
+        limit that requests waited for; a space in which they waited for none holds nothing
+        better."""
+        if self.placed is not None and self.placed.candidate == candidate:
+            self.raised[_space_key(self.placed.space)] = _above(self.placed, replayed.cap)
+        affordable = self.search.affordable
+        for one in searched:
+            for found in [*one.guessed, *one.sure]:
+                if found.best is None or found.candidate != candidate or not isinstance(self.judge, DemandJudge):
+                    continue
+                self.raised[_space_key(found.space)] = above = _above(found, replayed.cap)
+                start = self._start(found.space)
+                again = start
+                if above is not None:
+                    [again] = Search(self.judge, self.judge.performs, lambda space: affordable).run([start])
+                found.low, found.best, found.usd, found.dear = again.low, again.best, again.usd, again.dear
+                found.fails = above is None or again.fails
+
+    def _start(self, space: Space) -> SpaceResult:
+        """A space from its low corner on, or from where a replay raised that to."""
+        (x, x_high), (y, y_high) = space.shape.x, space.shape.y
+        low = self.raised.get(_space_key(space), (x, y)) or (x_high, y_high)
+        return SpaceResult(space, low, (x_high, y_high))
 
     # --- choosing ---------------------------------------------------------------------------------
 
@@ -372,10 +442,12 @@ class PlanEngine:
             best[0] = min(best[0], found.usd)
 
         judged = self.judge.performs if isinstance(self.judge, DemandJudge) else self.judge.meets_with_confidence
+        starts = [self._start(space) for space in spaces if self.raised.get(_space_key(space), ()) is not None]
         found = [
-            one for one in Search(self.judge, judged, lambda space: best[0], note).run(spaces) if one.best is not None
+            one for one in Search(self.judge, judged, lambda space: best[0], note).run(starts) if one.best is not None
         ]
-        return self.chooser.choose([min(found, key=rank).candidate])[0] if found else None
+        self.placed = min(found, key=rank) if found else None
+        return None if self.placed is None else self.chooser.choose([self.placed.candidate])[0]
 
     # --- doubt ------------------------------------------------------------------------------------
 
@@ -433,11 +505,11 @@ class PlanEngine:
 
         def moved(choice: Choice) -> Choice:
             told = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
-            return replace(choice, **told)
+            return replace(choice, **told, replayed=self._replayed(choice))
 
         recommended = None if out.recommended is None else moved(out.recommended)
         in_place = None if out.in_place is None else moved(out.in_place)
-        candidates = [(self.candidate_of(choice), choice) for choice in out.shown()]
+        candidates = [(self.candidate_of(choice), moved(choice)) for choice in out.shown()]
         day = asked.prices.as_of
         return Plan(
             subject=self.judge.subject,
@@ -476,9 +548,18 @@ class PlanEngine:
             caveats=self._caveats(out),
             explain=explain(self.chooser, candidates),
             instances=len({host.name for host in asked.hosts if host.instance is not None}),
+            stepped_up=self._stepped_up(),
             services=services_part(self, out.searched, out.recommended) if asked.on != ("ec2",) else None,
             **self._of_database(out, moved),
         )
+
+    def _replayed(self, choice: Choice) -> Replayed | None:
+        """What the replay said of a choice, where it was replayed."""
+        return None if self.replay is None else self.replay.known.get(self.candidate_of(choice))
+
+    def _stepped_up(self) -> list[str]:
+        """The storages that the replay refuted, in their order."""
+        return [data for data, *_ in self.judge.refuted] if isinstance(self.judge, DemandJudge) else []
 
     def _in_place_actions(
         self, recommended: Choice | None, in_place: Choice | None, compared: Choice | None
@@ -595,6 +676,22 @@ class PlanEngine:
             points += [] if figures is None else [place | {"cost_usd_month": cost} | figures]
         text: dict[str, Any] = dict.fromkeys(("storage", "log_storage", "instance", "family"), pl.String)
         return pl.DataFrame(points, schema=None if points else text, schema_overrides=text, infer_schema_length=None)
+
+
+def _space_key(space: Space) -> tuple:
+    """What makes two spaces the same one."""
+    return (space.family.name, space.shape.members, space.shape.member_gib, space.shape.y, space.log, space.host)
+
+
+def _above(found: SpaceResult, cap: str | None) -> tuple[int, int] | None:
+    """The low corner above what was found, on the axis of a limit; None where no point of the space
+    lies there, or requests waited for no limit."""
+    shape, low = found.space.shape, found.best or found.low
+    axis = 1 if cap == "volume-throughput" and shape.y[1] > shape.y[0] else 0
+    above = shape.alike(axis, low[axis])[1] + 1
+    if cap is None or above > (shape.x, shape.y)[axis][1]:
+        return None
+    return (above, found.low[1]) if axis == 0 else (found.low[0], above)
 
 
 def _verdict_order(one: FamilyVerdict) -> tuple:

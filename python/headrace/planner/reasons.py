@@ -11,10 +11,10 @@ import polars as pl
 from headrace.base import caps, core
 from headrace.base.units import MIB, span_in_words
 from headrace.planner.actions import migration
-from headrace.planner.candidates import Candidate, Family, Need
+from headrace.planner.candidates import HDD, Candidate, Family, Need
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import Conditions
-from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
+from headrace.planner.goals import DEMAND, MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload
 
@@ -25,7 +25,6 @@ SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
 # test), which is a judgement, not a measurement.
 SAVES_PERCENT, SAVES_USD = 20.0, 20.0
 LEAST_SAVING_USD = 1.0  # a month: below it a modification is not worth its risk (a judgement)
-HDD = ("st1", "sc1")
 # Share of random requests up to which st1 and sc1 are recommended: a judgement. The simulation
 # charges each of them a whole MiB and the latency of a seek; but the share is an estimate, and the
 # first report or backup that reads at random finds the volume at its limit.
@@ -328,12 +327,23 @@ def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) 
         value = choice.metrics[goal.metric]
         shown = "not known" if value is None else f"{value:,.4g}"
         lines.append(f"goal: {goal}: {shown} {'met' if goal.met(value) else 'MISSED'}")
+    lines += _replay_lines(choice)
     if choice.headroom_percent is not None:
         lines.append(
             f"head-room: demand can grow by {choice.headroom_percent:.0f} % before a goal on performance fails or something is throttled "
             f"(1 % steps, up to {MAX_HEADROOM_PERCENT} %; data aside)"
         )
     return lines
+
+
+def _replay_lines(choice: Choice) -> list[str]:
+    """What came of the replay request by request."""
+    if choice.replayed is None:
+        return []
+    told = choice.replayed
+    at = f"with {told.headroom_percent:g} % more demand, " if told.headroom_percent else ""
+    figures = ", ".join(f"{DEMAND[name].words} {number(value)} ms" for name, value in told.metrics.items())
+    return [f"replayed request by request, {at}{told.requests:,} requests of the worst minutes: {figures}"]
 
 
 def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:

@@ -4,7 +4,7 @@ hold."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 
 import polars as pl
 
@@ -21,7 +21,7 @@ def plain(value: object) -> object:
     if isinstance(value, Goal):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, pl.DataFrame):
         return plain(value.to_dicts())
     if isinstance(value, dict):
@@ -41,6 +41,23 @@ class Document:
         made = plain(self)
         assert isinstance(made, dict)
         return made
+
+
+@dataclass(frozen=True)
+class Replayed(Document):
+    """A choice of a plan for demand in the per-I/O form of the simulation: the worst minutes of the
+    recording, request by request, under the demand grown by `headroom_percent`.
+
+    `metrics`: latencies that are goals, ms, the worst of some seeds. `requests`: simulated of each
+    seed. `misses`: goals that are not met there, in words; a candidate with one is not recommended.
+    `cap`: the limit that requests waited for longest, or None.
+    """
+
+    metrics: dict
+    requests: int
+    headroom_percent: float
+    misses: tuple[str, ...]
+    cap: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +84,7 @@ class Choice(Shown, Document):
     `consistency`: the same in words. `persistent`: False when the data is gone with the instance.
     `first_day`: the first day with full credits, where the settled day differs from it.
     `migration`: what it takes to get there from today's storage, in words; None where today is not
-    known. `changes`: settings that differ from today's and that the figures count on, in words.
+    known. `replayed`: of what a plan for demand recommends, and of its cheapest. `changes`: settings that differ from today's and that the figures count on, in words.
 
     `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `engine`; `cache_gib`
     (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of the sustained tps; `probability`: that
@@ -104,6 +121,7 @@ class Choice(Shown, Document):
     first_day: dict | None = None
     migration: str | None = None
     changes: tuple[str, ...] = ()
+    replayed: Replayed | None = None
     engine: str | None = None
     vcpus: int | None = None
     memory_gib: float | None = None
@@ -233,6 +251,9 @@ class Plan(Shown, Document):
     recorded latency and the model's, on today's storage. `warnings`: what must be known before
     the answer is believed: limits the recording met.
 
+    `stepped_up`: candidates that the interval form passed and the replay did not, so that the
+    search went on above them.
+
     `services`: what each deployment of `--on` comes to, with the comparison; None for EC2 alone.
 
     Two plans are equal when they are one object.
@@ -277,6 +298,7 @@ class Plan(Shown, Document):
     warnings: list[str]
     caveats: list[str]
     explain: list[str]
+    stepped_up: list[str] = field(default_factory=list)
     services: ServicesPart | None = None
     engine: str | None = None
     least_regret: Choice | None = None

@@ -82,6 +82,9 @@ def _recommended(plan) -> list[Line]:
         )
     if best.headroom_percent == 0:
         lines.append(("It has no head-room: any growth of the demand breaks a goal.", "warn"))
+    if plan.stepped_up:
+        below = ", ".join(plan.stepped_up)
+        lines.append((f"A step above {below}, which misses a goal where every request is simulated.", ""))
     lines += [(words, "warn") for words in best.far_from_runs]
     if best.runs_dry:
         lines.append((f"Credits: {best.runs_dry['words']}.", "warn"))

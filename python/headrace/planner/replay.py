@@ -1,0 +1,187 @@
+"""What a plan for demand recommends, replayed request by request: the worst minutes of the recording
+in the per-I/O form of the simulation.
+
+The search judges by the interval form, which knows latency as a distribution. The per-I/O form knows
+every request, and decides: a candidate that misses a goal on latency there is set aside, and the
+search goes on above it (`PlanEngine`). A day of requests is too many to replay; the minutes in which
+the interval form waits longest, and those of most I/Os and of most MiB/s, are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.planner.candidates import HDD, Candidate
+from headrace.planner.demand import CORE_NAMES, DemandJudge
+from headrace.planner.goals import Goal, miss_in_words
+from headrace.planner.result import Replayed
+
+# Length of what the goals look at, s: the worst five minutes.
+WINDOW_S = 300.0
+# What comes before a window is replayed too, so that the state it begins in is that of the day:
+# where the interval form sees waits at most an hour, after which a cap near its limit has settled
+# (docs/semantics.md); else a minute, which is sixty times what a volume saves.
+LEAD_S, CALM_LEAD_S = 3_600.0, 60.0
+# Requests of one window at the most, lead included: some 0.2 s of one core.
+MOST_REQUESTS = 2e6
+# Chance differs from seed to seed. Far from a goal one run says enough; nearer than by this factor
+# the worst of several counts.
+SEEDS, NEAR = (1, 2, 3), 2.0
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of the recording: what is replayed from `from_s` to `until_s`."""
+
+    from_s: float
+    until_s: float
+
+
+class Replay:
+    """Replays candidates of one judge under the demand grown by the head-room asked for."""
+
+    def __init__(self, judge: DemandJudge) -> None:
+        self.judge = judge
+        self.factor = 1.0 + judge.headroom / 100.0
+        worst = {name for name in CORE_NAMES if not name.startswith("overall_")}
+        self.goals = [goal for goal in judge.goals if goal.metric in worst]
+        self.points = judge.demand.workload.points
+        self.known: dict[Candidate, Replayed | None] = {}
+
+    def of(self, candidate: Candidate) -> Replayed | None:
+        """What came of a candidate; None where no goal is on latency, or where what it stands on
+        cannot be replayed."""
+        if candidate not in self.known:
+            self.known[candidate] = self._replayed(candidate) if self.goals else None
+        return self.known[candidate]
+
+    def _replayed(self, candidate: Candidate) -> Replayed | None:
+        rows = self._interval_rows(candidate)
+        worst: dict[str, float] = {}
+        waited: dict[str, float] = {}
+        requests = 0.0
+        for window in self._windows(candidate, rows):
+            load = self._load(window)
+            requests += _requests(load)
+            balance = self._balance(rows, window.from_s)
+            for seed in SEEDS:
+                summary = self._events(candidate, load, balance, seed)
+                for cap, seconds in summary["throttled_by_s"]:
+                    waited[cap] = waited.get(cap, 0.0) + seconds
+                values = {goal: summary[CORE_NAMES[goal.metric]] for goal in self.goals}
+                for goal, value in values.items():
+                    if value is not None:
+                        worst[goal.metric] = max(worst.get(goal.metric, 0.0), value)
+                if all(value is None or NEAR * value <= goal.limit for goal, value in values.items()):
+                    break
+        if not worst:
+            return None
+        misses = tuple(_miss(goal, worst[goal.metric]) for goal in self.goals if not goal.met(worst[goal.metric]))
+        cap = max(waited, key=lambda one: waited[one], default=None)
+        return Replayed(worst, round(requests), self.judge.headroom, misses, cap)
+
+    def _events(self, candidate: Candidate, load: dict, balance: float | None, seed: int) -> core.Summary:
+        with core_errors():
+            return core.simulate(
+                self.judge.behind(candidate),
+                load,
+                form="events",
+                interval_s=WINDOW_S,
+                instance=self.judge.hosts[candidate[2]].name,
+                as_of=self.judge.prices.as_of,
+                start_balance_percent=balance,
+                seed=seed,
+            )["summary"]
+
+    def _interval_rows(self, candidate: Candidate) -> dict:
+        judge = self.judge
+        with core_errors():
+            return core.simulate(
+                judge.behind(candidate),
+                judge.demand.times(self.factor),
+                form="interval",
+                interval_s=min(WINDOW_S, judge.demand.longest_point_s),
+                instance=judge.hosts[candidate[2]].name,
+                as_of=judge.prices.as_of,
+                start_balance_percent=judge.start_balance,
+                cycle=judge.cycle,
+            )
+
+    def _windows(self, candidate: Candidate, answer: dict) -> list[Window]:
+        """The minutes to replay: of the longest waits, of most I/Os and of most MiB/s."""
+        behind = self.judge.behind(candidate)
+        on_volumes = self.judge.demand.on_volumes(behind)
+        hdd = self.judge.directory.about(behind).family.volume_type in HDD
+        busiest = {_last_minutes(on_volumes, of) for of in (("hdd_mib_s",) if hdd else ("iops", "mib_s"))}
+        at_s = answer["summary"]["worst_at_s"]
+        lead_s = CALM_LEAD_S if at_s is None else LEAD_S
+        starts = sorted(busiest | ({float(at_s)} if at_s is not None else set()))
+        windows = []
+        for start in starts:
+            # Windows that lie in one another are one.
+            if windows and start < windows[-1].until_s:
+                continue
+            windows.append(self._with_lead(start, lead_s))
+        return windows
+
+    def _with_lead(self, start_s: float, most_lead_s: float) -> Window:
+        """A window of five minutes with as much before it as may be replayed."""
+        until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
+        own = self._requests(start_s, until)
+        lead, step = 0.0, 60.0
+        while lead + step <= min(most_lead_s, start_s) and (
+            own + self._requests(start_s - lead - step, start_s) <= MOST_REQUESTS
+        ):
+            lead += step
+        # Of a window with more requests than may be replayed, as many minutes as may be.
+        if own > MOST_REQUESTS:
+            until = start_s + max(30.0, (until - start_s) * MOST_REQUESTS / own)
+        return Window(start_s - lead, until)
+
+    def _requests(self, from_s: float, until_s: float) -> float:
+        return _requests(self._load(Window(from_s, until_s)))
+
+    def _load(self, window: Window) -> dict:
+        """The grown demand of a window, as the core takes it."""
+        ends = pl.col("t_s") + pl.col("duration_s")
+        inside = self.points.filter((pl.col("t_s") < window.until_s) & (ends > window.from_s))
+        begins = pl.max_horizontal(pl.col("t_s"), pl.lit(window.from_s))
+        cut = inside.with_columns((pl.min_horizontal(ends, pl.lit(window.until_s)) - begins).alias("duration_s"))
+        columns = {
+            "duration_s": cut["duration_s"].to_list(),
+            "reads_per_s": (cut["reads_per_s"] * self.factor).to_list(),
+            "writes_per_s": (cut["writes_per_s"] * self.factor).to_list(),
+            "read_bytes": (cut["read_kib"] * 1024.0).to_list(),
+            "write_bytes": (cut["write_kib"] * 1024.0).to_list(),
+        }
+        return {**self.judge.demand.load, **columns}
+
+    def _balance(self, answer: dict, at_s: float) -> float | None:
+        """Credits of the volumes when a window begins, percent; None: as AWS gives them, or none."""
+        # A row has the balance at its end; the settled day begins as it ends.
+        rows = pl.DataFrame(answer["rows"], strict=False)
+        before = rows.filter(pl.col("t_s") + pl.col("duration_s") <= at_s)
+        if before.is_empty() and self.judge.cycle != "settled":
+            return self.judge.start_balance
+        balance = (rows if before.is_empty() else before)["balance_percent"][-1]
+        return None if balance is None else float(balance)
+
+
+def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
+    """Begin of the last window in the point of the highest demand, s: what came before it in the
+    point has used up what was saved."""
+    at = on_volumes[of].arg_max() or 0
+    return float(on_volumes["t_s"][at]) + max(0.0, float(on_volumes["duration_s"][at]) - WINDOW_S)
+
+
+def _requests(load: dict) -> float:
+    rates = zip(load["duration_s"], load["reads_per_s"], load["writes_per_s"], strict=True)
+    return sum(seconds * (reads + writes) for seconds, reads, writes in rates)
+
+
+def _miss(goal: Goal, value: float) -> str:
+    return f"{miss_in_words(goal, value)} where every request is simulated"

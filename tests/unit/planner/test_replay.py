@@ -1,0 +1,101 @@
+"""Recommendations replayed request by request: none misses its goal on latency where every request is
+simulated. Seeded: a failing day is named by its number.
+
+More of them with HEADRACE_REPLAYS=200 (`make soak`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from planner_cases import NO_ARRAYS, recorded, steady
+
+import headrace
+from headrace.planner import plan
+from headrace.planner.plan import PlanEngine
+from headrace.planner.question import PlanSettings, make_question
+from headrace.planner.result import Replayed
+
+DAYS = range(int(os.environ.get("HEADRACE_REPLAYS", "4")))
+# Seeds of the check, none of them one that the plan looked at.
+SEEDS = (11, 12)
+
+
+def drawn(seed: int):
+    """Half an hour of minutes with a spike, and goals that leave little room: no head-room, a p99 of
+    a few ms, waits allowed or not."""
+    dice = random.Random(seed)
+    peak = 10 ** dice.uniform(2.5, 3.9)
+    minutes = [dice.uniform(0.3, 0.8) for _ in range(30)]
+    start = dice.randrange(5, 22)
+    minutes[start : start + 6] = [1.0] * 6
+    share = dice.random()
+    kib = {"read_kib": dice.choice([4.0, 16.0, 64.0]), "write_kib": dice.choice([8.0, 16.0, 128.0])}
+    day = recorded(
+        [peak * share * minute for minute in minutes],
+        [peak * (1 - share) * minute for minute in minutes],
+        interval_s=60.0,
+        size_gib=round(10 ** dice.uniform(1.0, 3.0)),
+        **kib,
+    )
+    goals = [f"p99_ms<={dice.choice([3, 5, 10, 20, 50])}", f"headroom_percent>={dice.choice([0, 0, 5, 20])}"]
+    if dice.random() < 0.5:
+        goals.append("throttled_min<=1000")
+        goals = [goal for goal in goals if not goal.startswith("headroom")]
+    settings = {"max_volumes": 1, "exclude": ["raid0", "raid10", "standard"], "free_percent": 0}
+    return day, {"goals": goals, **settings}
+
+
+@pytest.mark.parametrize("seed", DAYS)
+def test_no_recommendation_misses_its_goal_request_by_request(seed):
+    day, settings = drawn(seed)
+    best = plan(day, **settings).recommended
+    if best is None:
+        return
+    p99 = float(settings["goals"][0].partition("=")[2])
+    for other in SEEDS:
+        summary = headrace.simulate(day, best.storage, form="events", seed=other).summary
+        # A first day begins with full credits; what the settled day costs more is the plan's affair.
+        # One run's p99 scatters by chance: 10 % is what seeds differ by where requests wait in clumps
+        # (docs/semantics.md, near a cap); elsewhere it is far below the goal.
+        assert summary["worst_p99_ms"] <= 1.1 * p99, (seed, best.storage, settings["goals"])
+
+
+def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
+    engine = PlanEngine(
+        make_question(
+            steady(seconds=600), PlanSettings(goals=["headroom_percent>=0"], exclude=NO_ARRAYS, free_percent=0)
+        )
+    )
+    asked = []
+
+    class Stern:
+        """Says of everything below 3,300 IOPS and of all gp2 that it misses."""
+
+        known = {}
+
+        def of(self, candidate):
+            asked.append(candidate[0])
+            low = "gp2" in candidate[0] or candidate[0] in ("gp3:500", "gp3:500:3100", "gp3:500:3200")
+            words = ("I/O p99 of the worst 5 min 24 ms against 20 ms",) if low else ()
+            made = Replayed({"p99_ms": 1.0}, 1, 0.0, words, "volume-iops")
+            return self.known.setdefault(candidate, made)
+
+    engine.replay = Stern()
+    found = engine.answer()
+    assert asked[:1] == ["gp3:500"] and found.recommended.storage == found.winner.storage == "gp3:500:3300"
+    assert found.stepped_up == ["gp3:500", "gp3:500:3100", "gp3:500:3200"]
+    assert found.recommended.replayed.misses == () and found.recommended.meets_goals
+    assert all(choice.storage not in found.stepped_up for choice in found.winners)
+
+
+def test_the_replay_takes_the_worst_minutes_and_not_the_day():
+    day = recorded([200.0] * 700 + [2_400.0] * 6 + [200.0] * 734, interval_s=60.0, size_gib=100, name="spike")
+    found = plan(day, exclude=NO_ARRAYS, goals=["p99_ms<=20"], max_volumes=1)
+    told = found.recommended.replayed
+    # Six minutes of 2,400 I/Os a second with a fifth more, and a minute before them.
+    assert told.requests <= 2_400 * 1.2 * 7 * 60 and told.requests >= 2_400 * 1.2 * 290
+    assert told.metrics["p99_ms"] <= 20 and told.headroom_percent == 20
+    assert any("replayed request by request, with 20 % more demand" in line for line in found.explain)

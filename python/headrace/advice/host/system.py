@@ -147,7 +147,8 @@ def _open_files(facts: HostFacts) -> Iterator[HostReading]:
             yield _unread("nofile", facts, path)
             continue
         fine = match[1] == "unlimited" or int(match[1]) >= least
-        yield HostReading("nofile", f"process {process}", FINE if fine else FINDING, match[1])
+        name = (facts.tree.read(f"/proc/{process}/comm") or "").strip()
+        yield HostReading("nofile", f"{name} {process}", FINE if fine else FINDING, match[1])
 
 
 def _clock(facts: HostFacts) -> HostReading:

@@ -14,6 +14,10 @@ from headrace.advice.model import RISKS
 INSTALLS = ("sysctl", "udev", "tuned", "kernel", "by hand")
 
 
+# Stands for a source where there is none: what follows from how the parts work.
+OWN = "own judgement"
+
+
 @dataclass(frozen=True)
 class HostCheck:
     """A setting of the host that is looked at.
@@ -41,7 +45,9 @@ class HostCheck:
 
     @property
     def citation(self) -> str:
-        """Source, day and doubt."""
+        """Source, day and doubt; a judgement of our own has neither."""
+        if self.source == OWN:
+            return OWN
         return f"{self.source}, {self.as_of}{'' if self.confirmed else ', not confirmed'}"
 
 

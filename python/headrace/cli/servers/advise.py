@@ -182,7 +182,7 @@ def _host_tables(rows: list[dict]) -> list[object]:
     """What should be otherwise, with reasons; the rest in short; outdated advice."""
     wrong = [row for row in rows if row["state"] == "finding"]
     cells = [(row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _reason(row)) for row in wrong]
-    head = ("setting", "of", "today", "wanted", "risk", "why")
+    head = ("setting", "of", "today", "wanted", "risk today", "why")
     parts: list[object] = (
         [table(head, cells, title="To change", prose=HOST_PROSE), ""] if cells else ["Nothing to change.", ""]
     )

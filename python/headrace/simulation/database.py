@@ -172,7 +172,8 @@ def predict(
     )
 
 
-# Percent of a bucket by which it has to fall in the second half of a run to be told: less is the
+# Percent of a bucket by which it has to fall in the second half of a run, and that must be left, to
+# be told: less is the
 # filling of a cache, not the load.
 LEAST_FALL_PERCENT = 1.0
 
@@ -190,7 +191,7 @@ def _bursts_left(rows: pl.DataFrame) -> list[str]:
         if len(levels) < rows.height or rows.height < 2:
             continue
         fell, last = levels[half] - levels[-1], levels[-1]
-        if fell < LEAST_FALL_PERCENT or last <= 0.0:
+        if fell < LEAST_FALL_PERCENT or last < LEAST_FALL_PERCENT:
             continue
         lasts_s = last / (fell / (rows.height - 1 - half))
         said.append(

@@ -173,8 +173,7 @@ def predict(
 
 
 # Percent of a bucket by which it has to fall in the second half of a run, and that must be left, to
-# be told: less is the
-# filling of a cache, not the load.
+# be told: less is the filling of a cache, not the load.
 LEAST_FALL_PERCENT = 1.0
 
 

@@ -30,8 +30,9 @@ ANSWER_S = 10.0
 # A longer error log is set aside when the server is started.
 LOG_BYTES = 16 << 20
 
-# Lines by which a server tells of its replication: of a source or a client that is gone, of retries.
-# They are no reason for its own end. MariaDB 10.11 and MySQL 9.7, read in their logs 2026-11-24.
+# Lines by which a server tells of its replication: of a source or a client that is gone, of
+# retries. They do not say why it ended itself. MariaDB 10.11.19 as read in error logs 2026-11-24;
+# MySQL marks them with the subsystem Repl (MySQL manual, Error Log Event Fields).
 REPLICATION_NOISE = re.compile(
     r"\[Repl\]|\b(?:Slave|Replica) (?:I/O|SQL|worker)|[Ss]emi-?[Ss]ync|reconnecting to (?:the )?(?:master|source)"
     r"|reading packet from server|Aborted connection|[Bb]inlog dump"

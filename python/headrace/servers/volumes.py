@@ -204,8 +204,8 @@ NO_ROOM = re.compile(r"[Ee]rror (?:number )?28\b|Errcode: 28\b|errno: 28\b|No sp
 
 
 def no_room_hint(text: str, server: str = "") -> str:
-    """What to do about a volume that is full; "" where that is not what the text says. `server`: one
-    that is made, so that its data are to be kept."""
+    """What to do about a volume that is full; "" where that is not what the text says. `server`:
+    one that is made, so that its data are to be kept."""
     if not NO_ROOM.search(text):
         return ""
     if not server:
@@ -302,12 +302,13 @@ def free_bytes(place: Path) -> int:
     return room.f_bavail * room.f_frsize
 
 
-# What xfs holds back on a mounted filesystem for its own changes, and statfs leaves out: a twentieth
-# of the blocks, 8,192 at most (xfs_mount.c, xfs_default_resblks); and blocks for the largest trees of
-# reference counts and of free inodes that its groups may come to need, in blocks that are half full:
-# a record of 12 bytes a block, and one of 16 a chunk of inodes, which has 8 blocks (Linux,
-# xfs_refcount_btree.c and xfs_ialloc_btree.c, calc_reserves). Of the blocks of 4,096 bytes that
-# mkfs.xfs makes. Measured 2026-11-24 on full volumes of 1 and 40 GiB: within 0.5 % of that.
+# What xfs holds back on a mounted filesystem for its own changes, and statfs leaves out: a
+# twentieth of the blocks, 8,192 at most (xfs_mount.c, xfs_default_resblks); and blocks for the
+# largest trees of reference counts and of free inodes that its groups may come to need, in blocks
+# that are half full: a record of 12 bytes a block, and one of 16 a chunk of inodes, which has 8
+# blocks (Linux, xfs_refcount_btree.c and xfs_ialloc_btree.c, calc_reserves). Of the blocks of 4,096
+# bytes that mkfs.xfs makes. Measured 2026-11-24 on full volumes of 1 and 40 GiB: within 0.5 % of
+# that.
 HELD_BACK_SHARE, HELD_BACK_BLOCKS = 20, 8_192
 TREES_SHARE = 1 / 168 + 1 / (8 * 126)
 SUPERBLOCK_S = 20.0  # of reading it: some I/Os of a volume whose credits may be used up, a guess

@@ -42,7 +42,7 @@ MISTAKES = [
     ("replica up d", "the source forgotten", 2, "d: is not a server of this lab"),
     ("replica down a", "the wrong server: a source", 2, r"a: is a source \(b, c follow it\).*Use headrace mysql down a"),
     ("replica down a --yes", "the wrong server, not to be asked", 2, r"a: is a source \(b, c follow it\)"),
-    ("replica down lone --yes", "the wrong role", 2, "lone: follows nobody, so it is no replica.*headrace mysql down lone"),
+    ("replica down lone --yes", "the wrong role", 2, "lone: follows nobody, so it is not a replica.*headrace mysql down lone"),
     ("replica down b", "asked", 2, "b: would be shut down, and nobody can be asked"),
     ("replica down b --channel x --yes", "a channel that is not there", 2, "follows no such channel; there are: ''"),
     ("replica down b --channel=", "asked", 2, "b: would end a channel for good, and nobody can be asked"),

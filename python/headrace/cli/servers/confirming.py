@@ -1,4 +1,5 @@
-"""Questions before servers are stopped, replaced or deleted, and what an interrupted change leaves."""
+"""Questions before servers are stopped, replaced or deleted, and what an interrupted change
+leaves."""
 
 from __future__ import annotations
 

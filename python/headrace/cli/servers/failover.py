@@ -22,7 +22,7 @@ from headrace.errors import CouldNotRun, InputError
 if TYPE_CHECKING:
     from headrace.servers.failover.cluster import FailoverCluster
     from headrace.servers.failover.journal import Unfinished
-    from headrace.servers.failover.planning.forecast import Forecast
+    from headrace.servers.failover.planning.dry_run import DryRun
     from headrace.servers.failover.planning.members import FailoverWish, Members
 
 EPILOG = """\b
@@ -431,7 +431,7 @@ def _interruption(words: str) -> CouldNotRun:
     return CouldNotRun("", f"Interrupted. {words}", exit_code=INTERRUPTED)
 
 
-def _show_plan(foreseen: Forecast, output: Any) -> None:
+def _show_plan(foreseen: DryRun, output: Any) -> None:
     """Every step that a run would take, and the end."""
     plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
     rows = [one.as_dict() for one in plan.steps]

@@ -173,8 +173,8 @@ def down(
     kill: Annotated[bool, flag("--kill", "End it at once, as a crash would: the next start recovers.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Shut a server down; its volumes and data stay. Asks first where replicas follow it, or where a
-    source waits for it."""
+    """Shut a server down; its volumes and data stay. Asks first where replicas follow it, or where
+    a source waits for it."""
     from headrace import servers
     from headrace.servers.topology.ending import consequences
 
@@ -191,8 +191,8 @@ def down(
 
 @app.command()
 def mount(place: LabPlace, name: ServerArgument = "db", output: OutputOption = "table") -> None:
-    """Mount the volumes of a server that is down, to delete files where one is full. `headrace mysql
-    down` unmounts them, and so does the next start."""
+    """Mount the volumes of a server that is down, to delete files where one is full. `headrace
+    mysql down` unmounts them, and so does the next start."""
     from headrace import servers
 
     with place.open() as lab:
@@ -209,7 +209,7 @@ def mount(place: LabPlace, name: ServerArgument = "db", output: OutputOption = "
     )
 
 
-GIB = 1 << 30
+GIB = 1 << 30  # bytes
 MOUNTED = ("volume", "role", "place", "size_bytes", "free_bytes")
 
 

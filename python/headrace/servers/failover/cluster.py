@@ -123,9 +123,9 @@ def _host(name: str, lab: Lab | None) -> AddressHost:
 
 
 def source_in(seen: Members, named: str | None = None, left: Unfinished | None = None) -> str:
-    """Which one is the source: the named one; of a change that was cut off (`left`), who was elected
-    and takes writes; else the one that the others follow, or the only one that takes writes. Raises
-    InputError, CouldNotRun where that is not one."""
+    """Which one is the source: the named one; of a change that was cut off (`left`), who was
+    elected and takes writes; else the one that the others follow, or the only one that takes
+    writes. Raises InputError, CouldNotRun where that is not one."""
     if named is not None:
         if named not in seen:
             raise InputError(named, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
@@ -151,8 +151,8 @@ def source_in(seen: Members, named: str | None = None, left: Unfinished | None =
 
 
 def _check_answers(seen: Members) -> None:
-    """Raises where servers do not answer, with the cause: InputError for an account that is refused,
-    CouldNotRun for others."""
+    """Raises where servers do not answer, with the cause: InputError for an account that is
+    refused, CouldNotRun for others."""
     silent = [seen[name] for name in sorted(seen) if seen[name].state is None]
     for one in silent:
         if one.error.startswith(LOGIN):

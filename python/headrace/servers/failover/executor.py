@@ -35,8 +35,8 @@ from headrace.servers.failover.interruption import words_after_change
 from headrace.servers.failover.journal import Journal, Lease, events_out
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.outage import FirstClient
+from headrace.servers.failover.planning.dry_run import DryRun, dry_run
 from headrace.servers.failover.planning.election import follows, has
-from headrace.servers.failover.planning.forecast import Forecast, forecast
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
     GUIDE,
@@ -139,16 +139,16 @@ class Executor:
         self._hands.warm(others)
         self.lease.warm(others)
 
-    def dry_run(self, wish: FailoverWish) -> Forecast:
+    def dry_run(self, wish: FailoverWish) -> DryRun:
         """Every step that `run` would take as things are now, and the end. Nothing is changed, but
-        that a source which answers is asked to write a row of Headrace's own table: whether it takes
-        writes decides whether there is anything to fail over."""
+        that a source which answers is asked to write a row of Headrace's own table: whether it
+        takes writes decides whether there is anything to fail over."""
         seen = self._look(wish)
         left = self.journal.unfinished()
         if left is not None and not left.is_over(wish, seen) and left.is_same(wish):
             wish = left.joined(wish)
         wish = self._with_handed(wish, seen)
-        return forecast(seen, replace(wish, now_s=time.monotonic()))
+        return dry_run(seen, replace(wish, now_s=time.monotonic()))
 
     def run(self, wish: FailoverWish, by: str = "user", seen: Members | None = None) -> Outcome:
         """To the end, or an error that says why not; then what was done is in the journal, and the

@@ -38,8 +38,8 @@ class FirstClient:
         self._thread.start()
 
     def outage_s(self) -> float | None:
-        """From the last write of the old source to the first answered commit of the new one, s. None
-        where none was answered in time."""
+        """From the last write of the old source to the first answered commit of the new one, s.
+        None where none was answered in time."""
         if self._thread is not None:
             self._thread.join(LONGEST_S)
         self._end.set()

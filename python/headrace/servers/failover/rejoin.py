@@ -49,8 +49,8 @@ def rejoin(
     diverged: Diverged = "refuse",
     say: Say = silent,
 ) -> dict[str, Any]:
-    """Brings `name` back as a replica. The answer has `state` (rejoined, diverged, rewound, seeded),
-    and `extra`: the transactions that only it had. Raises InputError, CouldNotRun."""
+    """Brings `name` back as a replica. The answer has `state` (rejoined, diverged, rewound,
+    seeded), and `extra`: the transactions that only it had. Raises InputError, CouldNotRun."""
     host = _host(cluster, name)
     with contextlib.closing(cluster.observer()) as observer:
         seen = observer.look()

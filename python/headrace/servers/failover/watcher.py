@@ -193,8 +193,8 @@ class Watcher:
         return outcome
 
     def _tell_reason(self, why: str, seen: Members) -> None:
-        """A source that is dead or useless, where this watch does not act: said when it begins, from
-        time to time while it lasts, and when it is over."""
+        """A source that is dead or useless, where this watch does not act: said when it begins,
+        from time to time while it lasts, and when it is over."""
         if why:
             if self._repeated is None:
                 self._hand_over(seen)
@@ -232,8 +232,8 @@ class Watcher:
         self._pause_until = until
 
     def _pause(self) -> float | None:
-        """Until when it does not act by itself, Unix seconds; None where it does. One that was begun
-        is gone on with."""
+        """Until when it does not act by itself, Unix seconds; None where it does. One that was
+        begun is gone on with."""
         last = self.executor.journal.last_failover_at()
         if last is None or time.time() - last >= FLAP_S or self.executor.journal.unfinished() is not None:
             return None
@@ -294,8 +294,8 @@ class Watcher:
         )
 
     def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
-        """Says each trap when it appears and when it has gone. Of a server that does not answer, and
-        of none while the source does not, nobody knows whether it has gone."""
+        """Says each trap when it appears and when it has gone. Of a server that does not answer,
+        and of none while the source does not, nobody knows whether it has gone."""
         found = traps(seen, seen[self.source], before)
         now = {(one.server, one.name) for one in found}
         silent = {name for name, one in seen.items() if one.state is None}

@@ -86,7 +86,7 @@ def check_replica(lab: Lab, server: Server) -> None:
         raise InputError(server.name, f"is a source ({', '.join(below)} {verb} it)", GUIDE, hint)
     with accounts.connected(server) as connection:
         if not observe(connection, server.name, position=False).channels:
-            raise InputError(server.name, "follows nobody, so it is no replica", GUIDE, hint)
+            raise InputError(server.name, "follows nobody, so it is not a replica", GUIDE, hint)
 
 
 def replica_down(

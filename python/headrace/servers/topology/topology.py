@@ -115,8 +115,8 @@ def replica_up(
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> TopologyMember:
-    """Makes a replica of a server of the lab and starts it. A replica that is there is started again,
-    or follows one source more, by another channel.
+    """Makes a replica of a server of the lab and starts it. A replica that is there is started
+    again, or follows one source more, by another channel.
 
     What is not said is as the source has it. Raises InputError, CouldNotRun, LabRefused; then
     nothing is left of a new replica. A server that follows nobody is refused: its own transactions

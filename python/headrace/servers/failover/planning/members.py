@@ -329,10 +329,11 @@ def refused(made: FailoverPlan, source: str) -> CouldNotRun:
 @dataclass
 class Outcome:
     """How it ended. `closed_s`: how long no server took writes at a switchover, from the statement
-    that stops them to the address file; `closed`: its parts, each in s, by step; "between": journal,
-    lease, and what is left. `outage_s`: what a client saw, from the last write that the old source
-    took to the first commit of a new connection to the new source; None where nobody watched the
-    source when it died, or where no commit was answered in time. `gives_up`: which guarantee the new source has not any more, "" for none.
+    that stops them to the address file; `closed`: its parts, each in s, by step; "between":
+    journal, lease, and what is left. `outage_s`: what a client saw, from the last write that the
+    old source took to the first commit of a new connection to the new source; None where nobody
+    watched the source when it died, or where no commit was answered in time. `gives_up`: which
+    guarantee the new source has not any more, "" for none.
 
     `lost`: how many transactions of the dead source's binary log the new source has not; None,
     where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`

@@ -66,8 +66,8 @@ def _wrong_target(members: Members, wish: FailoverWish) -> str:
 
 
 def _follows_somebody(members: Members, source: Seen) -> str:
-    """Whom a source that is read-only follows itself, in words; "" for nobody. One that takes writes
-    may have a channel of another time, which is stopped."""
+    """Whom a source that is read-only follows itself, in words; "" for nobody. One that takes
+    writes may have a channel of another time, which is stopped."""
     if source.state is None or not source.state.read_only:
         return ""
     names = {(one.host, one.port): one.name for one in members.values()}

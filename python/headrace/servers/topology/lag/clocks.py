@@ -136,8 +136,9 @@ def backlog(source: Trace, replica: Trace) -> int | None:
 
 
 def age_by_rate(lacks: int | None, written_tps: float | None, applied_tps: float | None) -> float | None:
-    """How old a backlog is, s, if it was written at the source's present rate. None where the source
-    writes nothing, or less than the replica applies: then the backlog comes from another time."""
+    """How old a backlog is, s, if it was written at the source's present rate. None where the
+    source writes nothing, or less than the replica applies: then the backlog comes from another
+    time."""
     if not lacks or not written_tps or written_tps < (applied_tps or 0.0):
         return None
     return lacks / written_tps

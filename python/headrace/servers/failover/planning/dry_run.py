@@ -1,5 +1,5 @@
-"""The whole course of a plan, foreseen: every step that a real run would take if nothing happened in
-between, and who takes writes and follows whom in the end. Dry runs show it.
+"""The whole course of a plan, foreseen: every step that a real run would take if nothing happened
+in between, and who takes writes and follows whom in the end. Dry runs show it.
 
 A plan is made stage by stage, because the servers are looked at again after each. Here each step's
 effect is put into what was seen, and the next stage is planned from that by the same planner.
@@ -20,7 +20,7 @@ MOST_STAGES = 24  # as the executor has it; a plan has four, and more is a plan 
 
 
 @dataclass(frozen=True)
-class Forecast:
+class DryRun:
     """`plan`: with the steps of all stages; `members`: the servers as they would be in the end."""
 
     plan: FailoverPlan
@@ -46,7 +46,7 @@ class Forecast:
         return found
 
 
-def forecast(members: Members, wish: FailoverWish) -> Forecast:
+def dry_run(members: Members, wish: FailoverWish) -> DryRun:
     """What a run would do from here on. A plan that is refused at a later stage has the steps until
     then and the refusal, as the run would have."""
     seen, steps = dict(members), list[FailoverStep]()
@@ -57,17 +57,17 @@ def forecast(members: Members, wish: FailoverWish) -> Forecast:
             wish = replace(wish, events=old.events)
         made = plan(seen, wish)
         if made.refusal:
-            return Forecast(replace(made, steps=tuple(steps)), seen)
+            return DryRun(replace(made, steps=tuple(steps)), seen)
         if not made.steps:
             last = decided if decided.elected else made
-            return Forecast(replace(last, steps=tuple(steps), left_out={**last.left_out, **made.left_out}), seen)
+            return DryRun(replace(last, steps=tuple(steps), left_out={**last.left_out, **made.left_out}), seen)
         if any(step.action == "writable" for step in made.stage):
             decided = made
         for step in made.stage:
             steps.append(replace(step, stage=stage))
             wish = _wish_after(step, wish, made, seen)
             seen = _seen_after(step, wish, seen)
-    return Forecast(replace(decided, steps=tuple(steps)), seen)
+    return DryRun(replace(decided, steps=tuple(steps)), seen)
 
 
 def _wish_after(step: FailoverStep, wish: FailoverWish, made: FailoverPlan, seen: Members) -> FailoverWish:

@@ -1,7 +1,7 @@
 """Dry runs show what a run does: on the naive model of relay logs, where nothing happens in between,
 every step is foreseen, in its order, and so is the end.
 
-The same seed gives the same run. FORECAST_SEEDS=20000 for the soak.
+The same seed gives the same run. DRY_RUN_SEEDS=20000 for the soak.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import replace
 import pytest
 from relay_logs import Cluster
 
+from headrace.servers.failover.planning.dry_run import dry_run
 from headrace.servers.failover.planning.election import required
-from headrace.servers.failover.planning.forecast import forecast
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish
 from headrace.servers.failover.planning.planner import plan
 
-SEEDS = int(os.environ.get("FORECAST_SEEDS", "300"))
+SEEDS = int(os.environ.get("DRY_RUN_SEEDS", "300"))
 MOST_STAGES = 30  # more than a plan has, so that one that never ends shows
 
 
@@ -71,7 +71,7 @@ def test_every_step_is_foreseen(kind):
         if kind == "failover":
             cluster.kill_source()
         wish = FailoverWish("s0", kind=kind, proof=cluster.proof, now_s=cluster.now, accept_loss=accept)
-        shown = forecast(cluster.seen(), wish)
+        shown = dry_run(cluster.seen(), wish)
         steps, last = carried_out(cluster, wish)
         foreseen = [(step.action, step.server, step.to) for step in shown.plan.steps]
         assert foreseen == steps, f"{kind}, seed {seed}"
@@ -103,7 +103,7 @@ def test_a_rescue_is_shown_whole():
     cluster.kill_source()
     seen = cluster.seen()
     seen["s0"] = replace(seen["s0"], volume=True)
-    shown = forecast(seen, FailoverWish("s0", rescue=True, now_s=1.0))
+    shown = dry_run(seen, FailoverWish("s0", rescue=True, now_s=1.0))
     actions = [f"{step.action} {step.server}" for step in shown.plan.steps]
     assert actions == [
         "fence s0", "stop-receive s1", "stop-receive s2", "rescue s1", "leave-source s1", "semi-sync-replica-off s1",
@@ -115,5 +115,5 @@ def test_a_rescue_is_shown_whole():
 def test_what_a_run_refuses_is_refused():
     cluster = Cluster(2, "mariadb", 1, 1e9, fence=True)
     alive = cluster.look()
-    shown = forecast(alive, FailoverWish("s0", rescue=True, now_s=1.0))
+    shown = dry_run(alive, FailoverWish("s0", rescue=True, now_s=1.0))
     assert "alive and takes writes: there is nothing to fail over" in shown.plan.refusal and not shown.plan.steps

@@ -53,15 +53,24 @@ def _demand_lines(figures: dict) -> list[str]:
         f"On average {figures['mean_iops']:,.0f} IOPS and {figures['mean_mib_s']:,.1f} MiB/s; "
         f"95 % of the time at most {figures['p95_iops']:,.0f} IOPS and {figures['p95_mib_s']:,.1f} MiB/s; "
         f"peak {figures['peak_iops']:,.0f} IOPS, {figures['peak_mib_s']:,.1f} MiB/s.",
-        f"{in_percent(read)} of the I/Os are reads (mean {figures['mean_read_kib']:.1f} KiB), "
-        f"the rest writes (mean {figures['mean_write_kib']:.1f} KiB); "
-        f"all together {figures['mean_io_kib']:.1f} KiB an I/O.",
+        _mix(figures, read),
     ]
     if figures["span_s"] > HOUR_S:
         lines.append(
             f"Busiest hour: {when}, {figures['busiest_hour_iops']:,.0f} IOPS and {figures['busiest_hour_mib_s']:,.1f} MiB/s on average."
         )
     return lines
+
+
+def _mix(figures: dict, read_share: float) -> str:
+    """Reads and writes with their sizes; of one kind alone nothing is said of the other."""
+    if read_share in (0.0, 1.0):
+        return f"All I/Os are {'reads' if read_share else 'writes'} ({figures['mean_io_kib']:.1f} KiB on the mean)."
+    return (
+        f"{in_percent(read_share)} of the I/Os are reads (mean {figures['mean_read_kib']:.1f} KiB), "
+        f"the rest writes (mean {figures['mean_write_kib']:.1f} KiB); "
+        f"all together {figures['mean_io_kib']:.1f} KiB an I/O."
+    )
 
 
 def closed_in_words(summary: dict, sequential: bool, caveats: tuple[str, ...]) -> str:

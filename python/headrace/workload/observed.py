@@ -74,7 +74,7 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
         total_s = sum(window.to_s - window.from_s for window in windows)
         when += f" and {len(windows) - len(shown)} times more ({span_in_words(total_s)} in all)"
     signs = [
-        f"{when[0].upper()}{when[1:]} the device was at a flat {first.recorded:,.4g} {first.unit}".replace(",.", ",")
+        f"{when[0].upper()}{when[1:]} the device was at a flat {_rate(first.recorded)} {first.unit}"
     ]
     if first.util_percent is not None:
         signs.append(f"utilised {first.util_percent:.0f} %")
@@ -95,6 +95,11 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
         f"{', '.join(signs)}: {reason} is what the volume gave, not what was asked. Demand was {least}; "
         "plan with --demand-growth 1.5 to 3, or record on a larger volume."
     )
+
+
+def _rate(value: float) -> str:
+    """Four figures, and no power of ten."""
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:,.4g}"
 
 
 def _iops_of(window: CensoredWindow) -> float:

@@ -564,3 +564,40 @@ def test_redo_and_log_buffer_never_become_smaller():
     assert first.subject == "log-buffer" and str(512 << 20) in first.remedies[0].lines[0]
     # A log that holds months of the load is large enough, however full it is.
     assert headline(evidence(None, full | {"log_bytes_per_s": 1_000.0}))[1] != "redo"
+
+
+# --- what EBS is not blamed for -------------------------------------------------------------------
+
+
+def test_reads_that_may_be_of_cold_blocks_are_no_fault_of_ebs():
+    """Slow reads beside quick writes: a volume made from a snapshot has them. The lab says when blocks
+    are still loaded; nobody says it of EBS."""
+    reads = {"read_ms": 18.0, "read_p50_ms": 18.0, "read_mean_ms": 18.0, "queue": 7.3}
+    assert headline(evidence(reads)) == ("degraded", "degraded")
+    first = findings(evidence(reads, loading_known=False))[0]
+    assert (first.verdict, first.subject) == ("cannot tell", "first-touch")
+    assert "snapshot" in first.words and "EBS's fault" not in first.words
+    both = reads | {"write_ms": 25.0, "write_p50_ms": 25.0}
+    assert headline(evidence(both, loading_known=False)) == ("degraded", "degraded")
+
+
+def test_a_device_that_rests_may_have_had_bursts():
+    """500 IOPS of 0.5 and 0.7 ms keep a device busy for a quarter of the time: busy for that long and
+    slow, it had bursts; busy all the time, it had none. Where time over limits is not counted."""
+    slow = {"read_ms": 18.0, "read_p50_ms": 18.0, "write_ms": 25.0, "write_p50_ms": 25.0}
+    slow |= {
+        name: None
+        for name in ("over_volume_iops", "over_volume_throughput", "over_instance_iops", "over_instance_throughput")
+    }
+    for idle, verdict in ((0.75, "cannot tell"), (0.0, "degraded")):
+        first = findings(evidence(slow | {"idle_share": idle}, exact=False, with_server=False))[0]
+        assert first.verdict == verdict
+    unknown = findings(evidence(slow, exact=False, with_server=False))[0]
+    assert (unknown.verdict, unknown.subject) == ("cannot tell", "bursts") and "shorter interval" in unknown.words
+
+
+def test_a_limit_far_above_the_mean_is_met_in_bursts():
+    """2,819 of 8,600 IOPS, over the limit for 62 % of the time: told as bursts, of what there is more."""
+    figures = {"read_iops": 500.0, "write_iops": 2_319.0, "charged_iops": 2_819.0, "over_volume_iops": 0.62}
+    first = findings(evidence(figures, storage="gp3:18:8600:175", with_server=False))[0]
+    assert first.subject == "volume-iops" and "in bursts of writes (33 % of the limit on the mean)" in first.words

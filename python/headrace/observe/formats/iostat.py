@@ -23,9 +23,7 @@ PROMPT = re.compile(r".*[#$%>]\s*\Z")
 READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rsec/s": 0.5}
 WRITE_COLUMNS = {"wkB/s": 1.0, "wMB/s": 1024.0, "wsec/s": 0.5}
 SIZE_COLUMNS = {"rareq-sz": 1.0, "wareq-sz": 1.0, "areq-sz": 1.0, "avgrq-sz": 0.5}
-SINCE_BOOT_NOTE = (
-    "The first report was left out: iostat's first is the mean since boot (with -y one good report is lost)."
-)
+SINCE_BOOT_NOTE = "First report skipped (mean since boot; use iostat -y)."
 OTHER_IO_NOTE = "Discards were left out: they move no data, though EBS may count them."
 
 

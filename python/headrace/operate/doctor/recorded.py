@@ -24,6 +24,7 @@ from headrace.operate.doctor.windows import BoundWindow, bound_windows, without
 from headrace.operate.evidence.model import Evidence
 from headrace.simulation.demand import Simulation, simulate
 from headrace.workload import ClosedWorkload, OpenWorkload
+from headrace.workload.observed import limits_met
 
 WORDS = {
     "volume-iops": "the volume's IOPS",
@@ -60,7 +61,18 @@ def diagnose_recording(
     if not findings:
         findings = [_calm(workload, volume.facts.name)]
     grain = grain_words(evidence.facts.grain_s, False)
+    evidence = replace(evidence, notes=_notes(evidence, workload, bound))
     return assembled(evidence, [replace(one, grain=grain) for one in findings], windows=tuple(windows))
+
+
+def _notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow]) -> tuple[str, ...]:
+    """The recording's notes; of its flat stretches only on those that are at a limit."""
+    start = workload.source.get("clock_start")
+    at_limits = limits_met(
+        tuple(window for window in workload.censored if window in {one.window for one in bound}), start
+    )
+    of_stretches = limits_met(workload.censored, start)
+    return (*[note for note in evidence.notes if note not in of_stretches], *at_limits)
 
 
 def _calm(workload: OpenWorkload, device: str) -> Finding:

@@ -341,14 +341,15 @@ UNNAMED = "gp3:500"
 
 def model_of_rows(facts: SeenVolume, rows: pl.DataFrame, as_of: str | None) -> ModelLatency | None:
     """The latency of a volume's type at the sizes of these rows."""
-    sizes = []
-    for way in ("read", "write"):
-        names = {f"{way}_iops", f"{way}_mib_s"}
-        ios, mib = (
-            (float(rows[name].sum() or 0.0) for name in sorted(names)) if names <= set(rows.columns) else (0.0, 0.0)
-        )
-        sizes.append(MIB / KIB * mib / ios if ios else DEFAULT_IO_KIB)
-    return model_latency(facts if facts.storage else replace(facts, storage=UNNAMED), *sizes, as_of)
+    read_kib, write_kib = (_kib_of_an_io(rows, way) for way in ("read", "write"))
+    return model_latency(facts if facts.storage else replace(facts, storage=UNNAMED), read_kib, write_kib, as_of)
+
+
+def _kib_of_an_io(rows: pl.DataFrame, way: str) -> float:
+    if not {f"{way}_iops", f"{way}_mib_s"} <= set(rows.columns):
+        return DEFAULT_IO_KIB
+    ios, mib = float(rows[f"{way}_iops"].sum() or 0.0), float(rows[f"{way}_mib_s"].sum() or 0.0)
+    return MIB / KIB * mib / ios if ios and mib else DEFAULT_IO_KIB
 
 
 def _members(evidence: Evidence, name: str) -> dict[str, float]:

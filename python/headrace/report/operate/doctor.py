@@ -71,7 +71,7 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
     def ms(value: float | None) -> str:
         return "-" if value is None else f"{value:,.2f}"
 
-    rate = f"{one['rate']:,.4g} {one['unit']}"
+    rate = f"{one['rate']:,.0f} {one['unit']}" if one["rate"] >= 1_000 else f"{one['rate']:,.4g} {one['unit']}"
     return (
         one["begins"],
         one["ends"],

@@ -1,5 +1,5 @@
-"""doctor, watch and forecast of aws:vol-... by boto3 against a lab's endpoint: what a user of AWS types, from EC2's words
-on the volume to CloudWatch's minutes. It waits for a minute to end: AWS_MINUTES=1 (make soak).
+"""doctor, watch, forecast and both imports of aws:vol-... by boto3 against a lab's endpoint: what a user of AWS types, from EC2's
+words on the volume to CloudWatch's minutes. What has minutes waits for one to end: AWS_MINUTES=1 (make soak).
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import os
 import subprocess
 import time
 
+import polars as pl
 import pytest
 from aws_labs import AwsLab
 
 from headrace.observe.live.nvme import read_page
+from headrace.workload import load
 
 LOAD_S = 6  # at the burst of gp2:10: 18,000 I/Os
 # The load begins in these seconds of a minute, so that its minute ends soon and has all of it.
@@ -66,6 +68,34 @@ def test_doctor_watch_and_forecast_of_a_volume_of_ec2(gp2):
     shown = next(json.loads(line) for line in lines if json.loads(line)["t_unix"] == minute)["volumes"][0]
     assert shown["spec"] == "gp2:10" and shown["balance"] == pytest.approx(row["balance_percent"] / 100)
     assert "gp2:10" in lab.headrace("watch", f"aws:{volume}", "--once").stdout
-    # Fifteen days are asked for; there are minutes.
+    made = lab.folder / "volume.toml"
+    said = lab.headrace("workload", "import", f"aws:{volume}", "--last", "10m", "--to", str(made)).stdout
+    assert "Source: CloudWatch" in said and volume in said
+    points = load(made).points
+    assert set(points["duration_s"]) == {60.0}
+    assert max(points["reads_per_s"]) * 60 == pytest.approx(count, abs=1) and points["writes_per_s"].sum() < 1
+    lab.headrace("fleet", "import", f"aws:{volume}", "--last", "10m", "--to", str(lab.folder / "fleet.parquet"))
+    [row] = pl.read_parquet(lab.folder / "fleet.parquet").filter(pl.col("t_unix") == minute).to_dicts()
+    assert row["volume"] == volume and row["read_ops"] == pytest.approx(count, abs=1) and row["balance_percent"] < 100
+    # Fourteen days are asked for; there are minutes.
     assert "at least an hour" in lab.headrace("forecast", f"aws:{volume}", code=2).stderr
     assert "does not exist" in lab.headrace("doctor", "aws:vol-0123456789abcdef0", code=2).stderr
+
+
+def test_every_command_says_what_is_missing_of_a_volume_of_ec2(gp2):
+    """It was attached a moment ago: EC2 knows it, CloudWatch has no minute of it yet."""
+    lab, volume = gp2
+    points, made = str(lab.folder / "x.parquet"), str(lab.folder / "x.toml")
+    commands = {
+        ("doctor",): (),
+        ("forecast",): (),
+        ("workload", "import"): ("--to", made),
+        ("fleet", "import"): ("--to", points),
+    }
+    for words, more in commands.items():
+        until = ("--last", "1h", "--until", "2026-01-01T00:00:00Z")  # before the lab was
+        said = lab.headrace(*words, f"aws:{volume}", *more, *until, code=3).stderr
+        assert "CloudWatch has no point" in said and "--last" in said, words
+        said = lab.headrace(*words, "aws:vol-0123456789abcdef0", *more, code=2).stderr
+        assert "does not exist" in said, words
+    assert not (lab.folder / "x.parquet").exists() and not (lab.folder / "x.toml").exists()

@@ -223,8 +223,8 @@ def _finding(setting: Setting, current: CurrentSettings) -> ConfigFinding | None
     return ConfigFinding(setting.name, f"{does}{instead} {place}", sources()[row["source"]], fails)
 
 
-# Below this share of dirty pages (innodb_max_dirty_pages_pct; 90 by default) the page cleaner writes
-# pages that would have been changed again (a guess: a third of what MySQL starts with).
+# Below this share of dirty pages (innodb_max_dirty_pages_pct; 90 by default) the page cleaner
+# writes pages that would have been changed again (a guess: a third of what MySQL starts with).
 LEAST_DIRTY_PERCENT = 30.0
 # innodb_page_size of which the model and the rules are, bytes.
 USUAL_PAGE = 16_384.0

@@ -82,7 +82,8 @@ def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
 
     Values are changed where they stand, missing ones are added to the last section of the server,
     and what the server refuses, ignores or does not know becomes a comment; so does what it has
-    deprecated, where the advice sets the successor. "" when nothing changes. Raises InputError without an option file.
+    deprecated, where the advice sets the successor. "" when nothing changes. Raises InputError
+    without an option file.
     """
     file = current.file
     if file is None:

@@ -114,7 +114,7 @@ class Situation:
     `current`: today's values by parameter; `compared`: whether they were given at all. `demand`:
     None without a workload. `default_redo_bytes`: the redo log of a server when nobody sets it.
     `chosen`: the values of the rules that ran before, by parameter. `most_memory`: what today's
-    settings let the server take beside its pool; None where they are not known.
+    settings let the server take next to its pool; None where they are not known.
     """
 
     server: ServerVersion

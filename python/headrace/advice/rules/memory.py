@@ -56,9 +56,11 @@ def _room(s: Situation) -> tuple[float, str]:
         return usual, why
     room = pool_room_gib(s.most_memory, s.memory_gib)
     today = min((as_bytes(s.current.get("innodb_buffer_pool_size")) or 0.0) / GIB, usual)
-    if room >= usual or room < usual / 2.0 or room <= today:
-        return (usual, why) if room >= usual or room < usual / 2.0 else (today, f"as today: {s.most_memory.words}")
-    return room, f"what {s.memory_gib:,.4g} GiB of memory leave beside {s.most_memory.words}"
+    if room >= usual or room < usual / 2.0:
+        return usual, why
+    if room <= today:
+        return today, f"as today: {s.most_memory.words}"
+    return room, f"what {s.memory_gib:,.4g} GiB of memory leave with {s.most_memory.words}"
 
 
 def _hot(demand: WorkloadDemand, size_gib: float) -> str:

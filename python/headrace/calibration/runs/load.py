@@ -217,7 +217,7 @@ def _with_disks(
         pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS
     )
     # Processors are in every file but the counters of disks: the first that has them tells, where
-    # they do not stand beside the transactions.
+    # they do not stand with the transactions.
     busy = next((columns["busy_share"] for columns in measured.values() if "busy_share" in columns), None)
     if busy is not None and not series["busy_share"].count():
         series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))

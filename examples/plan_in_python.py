@@ -9,7 +9,7 @@ import polars as pl
 
 import headrace
 
-day = headrace.load(Path(__file__).with_name("innodb-tpcc-day.toml"))
+day = headrace.load_demand(Path(__file__).with_name("innodb-tpcc-day.toml"))
 print(day.describe())
 
 plan = headrace.plan(day, goals=["p99_ms<=20", "throttled_min<=0", "headroom_percent>=30"], compare="gp2:500")

@@ -174,12 +174,12 @@ def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], o
     except InputError:
         growth = ()
     notes: list[str] = []
-    found = ledger.scores(load.name, storage, ledger.kept(path, notes), load, history, growth, used, **where)
+    found = ledger.scores(ledger.known_as(load), storage, ledger.kept(path, notes), load, history, growth, used, **where)
     for note in notes:
         say(f"note: {note}")
     if output == "json":
         return print_json(found)
     if not found:
-        show(f"None of the forecasts in {path} about {load.name} on {storage} is due in this recording.")
+        show(f"None of the forecasts in {path} about {ledger.known_as(load)} on {storage} is due in this recording.")
         return
     show("Shares of earlier forecasts whose 80 % interval held:", table(words.SCORE_COLUMNS, words.score_rows(found)))

@@ -12,7 +12,7 @@ from headrace.errors import InputError
 from headrace.operate.forecast.credits import MOST_HOURS, RUNS, CreditForecast, credits_ahead, has_credits
 from headrace.operate.forecast.growth import GrowthForecast, growth_ahead
 from headrace.operate.forecast.history import DOC, DemandHistory, history_of
-from headrace.operate.forecast.ledger import Promise, promises
+from headrace.operate.forecast.ledger import Promise, known_as, promises
 from headrace.operate.forecast.space import SpaceForecast, SpaceHistory, space_ahead
 from headrace.workload import OpenWorkload
 
@@ -125,7 +125,7 @@ def forecast(
         raise refused
     notes = _notes(workload, history)
     return Forecast(
-        workload.name, storage, instance, history.end, history.dated, credits, growth, full, tuple(missing), notes
+        known_as(workload), storage, instance, history.end, history.dated, credits, growth, full, tuple(missing), notes
     )
 
 

@@ -36,12 +36,14 @@ class Balances:
     """Credits in percent: of the `volume`s, and of the `instance` (the lower of its buckets for
     I/Os and for bytes); None where it has none. `source` is that of the volumes' (the instance's is
     simulated): recorded, given, or simulated. `age_s`: how long before the end of the recording the
-    last balance was recorded; from there on it is simulated."""
+    last balance was recorded; from there on it is simulated. `backlog`: I/Os that were asked before
+    the end and wait then, where that is simulated."""
 
     volume: float | None
     instance: float | None
     source: str
     age_s: float = 0.0
+    backlog: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,10 @@ def balances_now(
     known = _last_known(workload) if own and given is None else None
     if given is None and known is None:
         run = simulate(workload.uncensored(1.0), storage, form="interval", instance=instance, as_of=as_of)
-        return Balances(_at_end(run.rows, VOLUME) if own else None, _at_end(run.rows, *INSTANCE), "simulated")
+        volume = _at_end(run.rows, VOLUME) if own else None
+        return Balances(
+            volume, _at_end(run.rows, *INSTANCE), "simulated", backlog=float(run.summary["queue_at_end"] or 0.0)
+        )
     burst = None
     if bursts:
         # What was recorded has passed the volumes: theirs do not hold it back a second time.
@@ -86,7 +91,7 @@ def balances_now(
         return Balances(given, burst, "given")
     percent, index = known
     rest = workload.uncensored(1.0).points[index + 1 :]
-    age_s = float(rest["duration_s"].sum())
+    age_s, backlog = float(rest["duration_s"].sum()), 0.0
     if rest.height:
         since = replace(workload, points=rest.with_columns(pl.col("t_s") - rest["t_s"][0]))
         run = simulate(
@@ -97,8 +102,8 @@ def balances_now(
             instance=None if bursts else instance,
             as_of=as_of,
         )
-        percent = _at_end(run.rows, VOLUME)
-    return Balances(percent, burst, "recorded", age_s)
+        percent, backlog = _at_end(run.rows, VOLUME), float(run.summary["queue_at_end"] or 0.0)
+    return Balances(percent, burst, "recorded", age_s, backlog)
 
 
 def followed(

@@ -140,7 +140,9 @@ def credits_ahead(
     made = futures(history, hours, runs, seed)
     empty_h, outage_h, own, lowest, waits = [], [], [], [], np.zeros(24)
     hourly = slice(SLOTS_PER_HOUR - 1, None, SLOTS_PER_HOUR)
+    waiting = _backlog(history, now.backlog)
     for index, rates in enumerate(made):
+        rates[0] += waiting
         future = workload_of(history, rates, "future")
         run = followed(future, storage, now, interval_s=float(SLOT_S), **where)
         empty_h.append(run.empty_at_s / 3_600)
@@ -161,6 +163,17 @@ def credits_ahead(
         len(days),
         soon_empty(workload, storage, now.volume, instance_balance=now.instance, **where),
     )
+
+
+def _backlog(history: DemandHistory, ios: float) -> np.ndarray:
+    """I/Os that wait at the end of the recording, as demand of the first slot that follows: the
+    simulation that a forecast is scored by carries them on too. Their mix is that of the last slot
+    with demand."""
+    busy = np.flatnonzero(history.iops > 0)
+    if not len(busy) or ios <= 0.0:
+        return np.zeros(history.rates.shape[1])
+    last = history.rates[busy[-1]]
+    return last / iops_of(last) * (ios / SLOT_S)
 
 
 def soon_empty(
@@ -281,7 +294,7 @@ def _growth(days: np.ndarray, seed: int) -> float:
     asked = with_demand(totals)  # the others keep their place in time
     if len(asked) < TREND_DAYS:
         return 1.0
-    trend = trend_of(np.log(totals[asked]), seed, asked - (len(totals) - 1))
+    trend = trend_of(np.log(totals[asked]), seed, asked - (len(totals) - 1), logarithms=True)
     return math.exp(trend.per_day) if trend.claimed else 1.0
 
 

@@ -18,9 +18,8 @@ from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.operate.evidence.limits import holding
 from headrace.operate.forecast.history import DOC, SLOTS_PER_DAY, DemandHistory, workload_of
-from headrace.operate.forecast.trend import Trend, trend_of, with_demand
+from headrace.operate.forecast.trend import LEAST_DAYS, Trend, trend_of, with_demand
 
-LEAST_DAYS = 14  # with demand; the specification of this forecast: two whole weeks
 BUSY_PERCENTILE = 99.0  # of the five-minute rates of a day: its third busiest slot of 288
 MET_AT = 0.9  # share of the limit
 
@@ -100,7 +99,7 @@ def _busy(rates: Sequence[float]) -> np.ndarray:
 def _one(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast:
     busy = _busy(rates)
     asked = with_demand(busy)
-    trend = trend_of(np.log(busy[asked]), seed, asked - (len(busy) - 1))
+    trend = trend_of(np.log(busy[asked]), seed, asked - (len(busy) - 1), logarithms=True)
     never = (math.inf, math.inf, math.inf)
     growing = trend.claimed and trend.per_day > 0
     days = trend.days_until(math.log(MET_AT * limit)) if growing else never

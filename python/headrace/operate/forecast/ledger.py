@@ -20,6 +20,7 @@ import numpy as np
 from headrace.base import settings
 from headrace.base.files import reason_of
 from headrace.errors import CouldNotRun, InputError
+from headrace.observe.formats.cloudwatch import VOLUME_ID
 from headrace.operate.evidence.limits import holding
 from headrace.operate.forecast.balances import own_balances
 from headrace.operate.forecast.credits import CreditForecast
@@ -73,7 +74,7 @@ def promises(
     growth: Sequence[GrowthForecast],
     space: SpaceForecast | None,
 ) -> list[Promise]:
-    """What a forecast promises."""
+    """What a forecast promises; nothing of a growth that rests on too few days."""
     found = []
 
     def add(quantity: str, from_moment: datetime, ahead: timedelta, figures: Iterable[float]) -> None:
@@ -88,13 +89,20 @@ def promises(
         add(BALANCE, made, timedelta(hours=mark.hours), (mark.low, mark.middle, mark.high))
     today = made.replace(hour=0, minute=0, second=0)
     for one in growth:
-        for days in MARKS_DAYS:
+        for days in MARKS_DAYS if one.trend.enough else ():
             figures = [math.exp(value) / one.limit for value in one.trend.figure_in(days)]
             add(f"{BUSY}: {one.cap}", today - timedelta(days=1), timedelta(days=days), figures)
-    if space is not None:
+    if space is not None and space.trend.enough:
         for days in MARKS_DAYS:
             add(SPACE, space.last, timedelta(days=days), space.trend.figure_in(days))
     return found
+
+
+def known_as(workload: OpenWorkload) -> str:
+    """What a forecast is kept under: the volume's id where the recording tells it, whatever its file
+    is called; else the recording's name."""
+    device = workload.source.get("device")
+    return device if isinstance(device, str) and VOLUME_ID.fullmatch(device) else workload.name
 
 
 def default_ledger() -> Path:

@@ -1,19 +1,25 @@
-"""A robust trend of daily figures, with its interval; or none.
+"""A robust trend of daily figures, straight or curved, with its interval; or none.
 
 Theil-Sen: the median of the slopes between all pairs of days, which a quarter of odd days cannot
 move (Theil 1950, Sen 1968; scipy.stats.theilslopes). Its interval comes from resampling the
 residuals in blocks of days, which keeps weeks and saw teeth together (moving-block bootstrap,
-Kuensch 1989).
+Kuensch 1989). Whether it is straight is asked of the days (`curves`); where they cannot tell, the
+interval holds both.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.stats import theilslopes
 
+from headrace.operate.forecast.curves import FACTOR, LEAST_FIGURE, LINE, Shape, chances_of, fitted
+
+# Days that a trend rests on: two whole weeks (the specification of this forecast). Where a sudden
+# change leaves fewer behind it, there is none.
+LEAST_DAYS = 14
 WEEK = 7  # days: loads of businesses repeat by it
 # Blocks are a quarter of the history, so that saw teeth longer than a week stay whole: a guess, as
 # good as the usual rules on the seeded histories of the tests.
@@ -38,10 +44,12 @@ LEAST_STEP_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Trend:
-    """`per_day`: the slope; `low`, `high`: its 80 % interval. `claimed`: whether it is more than
-    chance. `now`: the line at the last day. `days`: how many the line rests on. `cut`: index of
-    the day at which a step cut the history, None without one. `lines`: resampled (level at the
-    last day, slope); `noise`: for each, what the next days differ from the line."""
+    """`per_day`: the slope at the last day; `low`, `high`: its 80 % interval. `claimed`: whether it
+    is more than chance. `now`: the line at the last day. `days`: how many the line rests on. `cut`:
+    index of the day at which a step cut the history, None without one; `since`: its place in days
+    from the last day, or that of the first day. `kinds`: the shapes that the
+    days speak for, the best first (`curves`). `shapes`: resampled; `noise`: for each, what the next
+    days differ from it."""
 
     per_day: float
     low: float
@@ -50,14 +58,26 @@ class Trend:
     now: float
     days: int
     cut: int | None
-    lines: np.ndarray = field(repr=False)
+    since: float
+    kinds: tuple[str, ...]
+    shapes: tuple[Shape, ...] = field(repr=False)
     noise: np.ndarray = field(repr=False)
+
+    @property
+    def enough(self) -> bool:
+        """Whether it rests on enough days to say anything of the days to come."""
+        return self.days >= LEAST_DAYS
+
+    @property
+    def curved(self) -> bool:
+        """Whether it is known not to be straight."""
+        return self.kinds[0] != LINE
 
     def days_until(self, target: float) -> tuple[float, float, float]:
         """Days from the last day until a day's figure first reaches `target` from below: the 10th,
         50th and 90th percentile of the paths; infinite where it is not reached in three years."""
-        ahead = np.arange(1, HORIZON_DAYS + 1)
-        paths = self.lines[:, :1] + self.lines[:, 1:] * ahead + self.noise
+        ahead = np.arange(1.0, HORIZON_DAYS + 1.0)
+        paths = np.array([shape.at(ahead) for shape in self.shapes]) + self.noise
         reached = paths >= target
         days = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1.0, np.inf)
         # The order statistics themselves: between a number and infinity nothing can be drawn.
@@ -67,7 +87,8 @@ class Trend:
     def figure_in(self, days: float) -> tuple[float, float, float]:
         """The figure of a single day, `days` ahead: 10th, 50th and 90th percentile, a day's
         own noise included."""
-        ahead = self.lines[:, :1] + self.lines[:, 1:] * days + self.noise[:, :WEEK]
+        at = np.array([days])
+        ahead = np.array([shape.at(at) for shape in self.shapes]) + self.noise[:, :WEEK]
         low, middle, high = np.percentile(ahead, SHOWN)
         return float(low), float(middle), float(high)
 
@@ -86,11 +107,12 @@ def with_demand(figures: np.ndarray) -> np.ndarray:
     return np.flatnonzero((figures > 0) & ~idle)
 
 
-def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None) -> Trend:
+def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logarithms: bool = False) -> Trend:
     """The trend of a figure a day, oldest first, at least 3 of them.
 
     `at`: where days are left out, the place of each figure in days from the last day of the history
-    (0; earlier days are negative). None: a figure for each day.
+    (0; earlier days are negative). None: a figure for each day. `logarithms`: whether the figures
+    are logarithms.
     """
     values = np.asarray(values, dtype=float)
     days = np.asarray(np.arange(1 - len(values), 1) if at is None else at, dtype=float)
@@ -100,23 +122,54 @@ def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None) -> Tre
     if step is not None and len(values) - step < 3:
         step = None  # two days make no line: the step may be the noise of a day
     kept, days = values[step or 0 :], days[step or 0 :]
-    if len(kept) >= 2 * WEEK:
-        # A part of a week more at one end would tilt the line.
-        whole = days > -((1.0 - days[0]) // WEEK * WEEK)
-        kept, days = kept[whole], days[whole]
-    slope, level = _line(days, kept)
-    residuals = kept - level - slope * days
+    cut, since = None if step is None else step + dropped, float(days[0])
     draw = np.random.default_rng(seed)
+    if len(kept) < LEAST_DAYS:
+        return _level(kept, days, cut, draw)
+    # A part of a week more at one end would tilt the line.
+    whole = days > -((1.0 - days[0]) // WEEK * WEEK)
+    kept, days = kept[whole], days[whole]
+    chances = chances_of(days, kept, logarithms)
+    kinds = tuple(chances)
+    shape = fitted(kinds[0], days, kept)
+    line = shape.at(days)
+    residuals = kept - line
     resampled = _blocks(residuals, len(kept), draw)
-    lines = np.array([_line(days, level + slope * days + noise) for noise in resampled])[:, ::-1]
-    low, _, high = np.percentile(lines[:, 1], SHOWN)
-    least, most = np.percentile(lines[:, 1], CLAIM)
-    cut = None if step is None else step + dropped
+    # Kinds that the days cannot tell apart take turns, by their chances.
+    shapes = tuple(
+        fitted(kind, days, _possible(kind, line + noise))
+        for noise, kind in zip(resampled, _turns(chances), strict=True)
+    )
+    # How growth that slows down goes on is not in the days: between its rest and no more slowing.
+    shapes = tuple(replace(one, rests=number % 2 == 0) for number, one in enumerate(shapes))
+    slopes = np.array([one.per_day for one in shapes])
+    low, _, high = np.percentile(slopes, SHOWN)
+    least, most = np.percentile(slopes, CLAIM)
     surest = _interval_within_weeks(days, kept)
     claimed = bool((least > 0 and surest[0] > 0) or (most < 0 and surest[1] < 0))
-    return Trend(
-        slope, float(low), float(high), claimed, level, len(kept), cut, lines, _blocks(residuals, HORIZON_DAYS, draw)
-    )
+    now = float(shape.at(np.zeros(1))[0])
+    ahead = _blocks(residuals, HORIZON_DAYS, draw)
+    return Trend(shape.per_day, float(low), float(high), claimed, now, len(kept), cut, since, kinds, shapes, ahead)
+
+
+def _level(kept: np.ndarray, days: np.ndarray, cut: int | None, draw: np.random.Generator) -> Trend:
+    """Figures that are too few for a trend: their level and how much they differ from it."""
+    level = float(np.median(kept))
+    noise = draw.choice(kept - level, size=(RESAMPLES, HORIZON_DAYS))
+    shapes = (Shape(LINE, level, 0.0),) * RESAMPLES
+    return Trend(0.0, 0.0, 0.0, False, level, len(kept), cut, float(days[0]), (LINE,), shapes, noise)
+
+
+def _turns(chances: dict[str, float]) -> list[str]:
+    """Which kind each resampled history is fitted with: of each as many as its chance says."""
+    ends = np.cumsum(list(chances.values())) / sum(chances.values())
+    kinds = list(chances)
+    return [kinds[int(np.searchsorted(ends, (number + 0.5) / RESAMPLES))] for number in range(RESAMPLES)]
+
+
+def _possible(kind: str, values: np.ndarray) -> np.ndarray:
+    """Figures of which that kind can take the logarithm."""
+    return np.maximum(values, LEAST_FIGURE) if kind == FACTOR else values
 
 
 def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
@@ -146,22 +199,37 @@ def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
         for up in (True, False)
         if 0 < (alike := odd & ((apart > 0) == up)).sum() < RECURRING
         for index in np.flatnonzero(alike)
-        if _stays(level, int(index) + 1, far if up else -far)
+        if _stays(level, days, int(index) + 1, far if up else -far, usual)
     ]
     return max(found) + 1 if found else None
 
 
-def _stays(level: np.ndarray, first: int, far: float) -> bool:
+def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: float) -> bool:
     """Whether the level from the figure `first` on is another than before it, by `far` or more:
     most figures of the week after it lie so far from the median of the week before, and the other
-    way round."""
+    way round. A weekend is no step: most days behind it must differ from the same day of the week
+    before it. `slope`: a day's usual change, which is taken off the level."""
     before, after = level[max(0, first - WEEK) : first], level[first : first + WEEK]
     up = np.sign(far)
     beyond = (
         (up * (after - np.median(before)) >= abs(far)).mean(),
         (up * (np.median(after) - before) >= abs(far)).mean(),
     )
-    return min(beyond) > 0.5
+    if min(beyond) <= 0.5:
+        return False
+    place = {round(day): index for index, day in enumerate(days)}
+    weeks = [(index, place[round(day) + WEEK]) for index, day in enumerate(days) if round(day) + WEEK in place]
+    if not weeks:
+        return True
+    # What a week changes anyway: the level is without the usual change of a day, which the days of a
+    # short history tell badly where weekends are in it.
+    usual = float(np.median([level[later] - level[index] for index, later in weeks]))
+    drift = float(np.clip(usual, -abs(WEEK * slope), abs(WEEK * slope)))
+    # Half of the change: what is left of it where each day has its own noise.
+    apart = [
+        up * (level[later] - level[index] - drift) >= abs(far) / 2 for index, later in weeks if index < first <= later
+    ]
+    return not apart or float(np.mean(apart)) > 0.5
 
 
 def _line(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
@@ -177,7 +245,7 @@ def _interval_within_weeks(days: np.ndarray, values: np.ndarray) -> tuple[float,
     residuals = values - level - slope * days
     levelled = values.copy()
     weekday = days.astype(int) % WEEK
-    if len(values) >= 2 * WEEK:
+    if len(values) >= LEAST_DAYS:
         for day in np.unique(weekday):
             levelled[weekday == day] -= np.median(residuals[weekday == day])
     middle, _, least, most = (float(value) for value in np.array(theilslopes(levelled, days, alpha=CLAIM_CONFIDENCE)))

@@ -95,25 +95,48 @@ def _growth(made, one) -> str:
     now = f"the busiest five minutes of a day take {percent(one.share_now)} of {cap} ({number(one.limit)} {one.unit})"
     now += ": it is at the limit now" if one.at_limit else ""
     if not one.trend.claimed:
-        return f"Growth: {now}; no trend in {one.trend.days} days."
+        return f"Growth: {now}; {_no_trend(one.trend, made.made - timedelta(days=1) if made.dated else None)}."
     low, middle, high = (percent(value) for value in one.growth_per_month)
-    text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {one.trend.days} days"
+    text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {one.trend.days} days{_bent(one.trend)}"
     if one.trend.per_day <= 0 or one.at_limit:
         return f"{text}."
     return f"{text}; 90 % of the limit is met {_on(made.made, one.days)}."
 
 
 def _space(full) -> str:
-    now = f"Space: {number(full.trend.now, 4)} GiB used at the most, full at {number(full.limit_gib, 4)} GiB"
+    limit = f"{number(full.limit_gib, 4)} GiB"
+    when = "" if full.used_on == full.last else f" (on {full.used_on:%Y-%m-%d})"
+    now = f"Space: {number(full.used_gib, 4)} GiB used at the most{when}, full at {limit}"
     if full.full:
-        used, share = number(full.used_gib, 4), percent(full.used_gib / full.limit_gib)
-        now = f"Space: the volume is full: {used} GiB used, {share} of {number(full.limit_gib, 4)} GiB"
+        share = percent(full.used_gib / full.limit_gib)
+        now = f"Space: the volume is full: {number(full.used_gib, 4)} GiB used{when}, {share} of {limit}"
     if not full.trend.claimed:
-        return f"{now}; no trend in {full.trend.days} days."
-    month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days"
+        return f"{now}; {_no_trend(full.trend, full.last)}."
+    month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days{_bent(full.trend)}"
     cut = "" if full.trend.cut is None else " (what was before a sudden change is left out)"
     text = f"{now}; {month}{cut}"
     return f"{text}." if full.full else f"{text}: full {_on(full.last, full.days)}."
+
+
+def _bent(trend) -> str:
+    """How growth changes, where it is no straight line."""
+    if not trend.curved:
+        return ""
+    return (
+        " (at today's rate, which changes)"
+        if trend.kinds[0] != "factor"
+        else " (at today's rate; it grows by a factor)"
+    )
+
+
+def _no_trend(trend, last: datetime | None) -> str:
+    """Why nothing is said of the days to come."""
+    if trend.enough:
+        return f"no trend in {trend.days} days"
+    if trend.cut is None:
+        return f"no trend: {trend.days} days are too few, 14 are needed"
+    at = f"on {last + timedelta(days=trend.since):%Y-%m-%d}" if last is not None else f"{-trend.since:.0f} days ago"
+    return f"no trend: it changed suddenly {at}, and {trend.days} days behind that are too few (14 are needed)"
 
 
 def _on(today: datetime, days: Sequence[float]) -> str:
@@ -177,7 +200,7 @@ def document(made) -> dict:
                 "share_now": one.share_now,
                 "at_limit_now": one.at_limit,
                 "trend": one.trend.claimed,
-                "growth_per_30_days": one.growth_per_month,
+                "growth_per_30_days": one.growth_per_month if one.trend.claimed else None,
                 "days_until_90_percent": _finite(one.days),
                 "from_days": one.trend.days,
             }
@@ -187,10 +210,13 @@ def document(made) -> dict:
         if made.space is None
         else {
             "limit_gib": made.space.limit_gib,
-            "used_gib": made.space.trend.now,
+            "used_gib": made.space.used_gib,
+            "used_on": made.space.used_on.date().isoformat(),
             "full_now": made.space.full,
             "trend": made.space.trend.claimed,
-            "gib_per_day": [made.space.trend.low, made.space.trend.per_day, made.space.trend.high],
+            "gib_per_day": [made.space.trend.low, made.space.trend.per_day, made.space.trend.high]
+            if made.space.trend.claimed
+            else None,
             "days_until_full": _finite(made.space.days),
             "from_days": made.space.trend.days,
         },

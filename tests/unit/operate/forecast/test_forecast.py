@@ -485,13 +485,13 @@ def test_bad_space_files_are_refused(tmp_path, text, said):
 
 
 def test_missing_days_of_space_lie_between_their_neighbours(tmp_path):
-    days = [f"2026-03-{day:02},{day + 11}" for day in (1, 2, 3, 6, 7, 8, 12)]
+    days = [f"2026-03-{day:02},{day + 11}" for day in (1, 2, 3, 6, 7, 8, 12, 15, *range(16, 22))]
     lines = ["time,used_gib", "2026-03-01T18:00:00,11", *days]
     (tmp_path / "space.csv").write_text("\n".join(lines) + "\n")
     found = read_space(tmp_path / "space.csv")
-    np.testing.assert_allclose(found.used_gib, np.arange(12, 24))
-    trend = space_ahead(found, 40.0).trend
-    assert trend.per_day == pytest.approx(1.0) and trend.days == 7  # the days between count as none
+    np.testing.assert_allclose(found.used_gib, np.arange(12, 33))
+    trend = space_ahead(found, 60.0).trend
+    assert trend.per_day == pytest.approx(1.0) and trend.days == 14  # the days between count as none
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_topology(lab, sources, flavor, kind):
             same_data(source, *replicas)
             if kind == "own-seed":
                 check_start(lab, source, replicas[0])
-                check_stopped_source(lab, source)
+                check_stopped_source(lab, source, servers.find(lab, "r1"))
             if kind == "semi-sync":
                 assert state_of(source).semi_sync.source_status and state_of(replicas[0]).semi_sync.replica_status
         else:
@@ -119,12 +119,15 @@ def check_start(lab, source, replica):
     same_data(source, replica_start(lab, replica.name).server)
 
 
-def check_stopped_source(lab, source):
+def check_stopped_source(lab, source, replica):
     """A source that is down is a problem of its own, where somebody follows it."""
     servers.stop(source)
     found = {one.server.name: one.problems for one in status(lab)}
     servers.start(servers.find(lab, source.name))
     assert any("is stopped, and r1 follows it" in words for words in found[source.name]), found
+    dialect = state_of(replica).dialect
+    sql(replica, *dialect.stop(), *dialect.start())  # it would try again a minute later
+    until(lambda: state_of(replica).channels[0].receive == "on", "the replica does not connect again")
 
 
 def check_star(lab, source, up):

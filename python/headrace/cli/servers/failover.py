@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -150,7 +150,7 @@ def status(
     for one in wrong:
         say(f"{one.kind}: {one.server}: {one.what}. {one.do}")
     if left is not None:
-        say(f"problem: a {left.wish.kind} from {left.wish.source} was cut off: give the same command again to finish")
+        say(_cut_off(left))
     if left is not None or guarantee.level != "kept" or any(one.kind != "note" for one in wrong):
         raise typer.Exit(1)
 
@@ -211,13 +211,18 @@ def watch(
     with _opened(place, cluster, servers) as found, _ended_by_signals():
         executor = found.executor(clients, _say_with_time, choices.drain_s)
         try:
-            wish = _wish("failover", executor.observer.look(), choices, source, None, found.unfinished())
+            wish = _wish("failover", executor.observer.look(), choices, source, None)
+            if (left := found.unfinished()) is not None:
+                _say_with_time(_cut_off(left))
             words = "" if failovers else "; it names what is wrong, and does not fail over (--failovers 0)"
             _say_with_time(f"watching {wish.source}{words}")
             if choices.alone == "serve" and failovers:
                 _say_with_time(ALONE)
             watcher = Watcher(executor, wish, say=_say_with_time, acts=failovers > 0)
-            outcomes = watcher.watch(threading.Event(), max(failovers, 1))
+            try:
+                outcomes = watcher.watch(threading.Event(), max(failovers, 1))
+            except KeyboardInterrupt:
+                raise _interruption(executor.interrupted(replace(wish, source=watcher.source))) from None
         finally:
             executor.close()
     for one in outcomes:
@@ -355,19 +360,12 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def _wish(
-    kind: Any,
-    seen: Members,
-    choices: ChoiceOptions,
-    source: str | None,
-    to: str | None,
-    left: Unfinished | None = None,
-) -> FailoverWish:
+def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:
     from headrace.servers.failover.cluster import source_in
     from headrace.servers.failover.planning.members import FailoverWish
 
     return FailoverWish(
-        source=source_in(seen, source, left),
+        source=source_in(seen, source),
         kind=kind,
         target=to,
         by_hand=choices.fenced,
@@ -424,6 +422,13 @@ def _change(
         say(f"given up: {outcome.gives_up}")
     if not outcome.kept or outcome.left_out or outcome.gives_up or outcome.clients:
         raise typer.Exit(1)
+
+
+def _cut_off(left: Unfinished) -> str:
+    """A change that was begun and not ended, and what finishes it, in words."""
+    command = "switchover" if left.wish.kind == "switchover" else "run"
+    again = f"headrace failover {command} --from {left.wish.source} finishes it"
+    return f"problem: a {left.wish.kind} from {left.wish.source} was cut off: {again}"
 
 
 def _interruption(words: str) -> CouldNotRun:

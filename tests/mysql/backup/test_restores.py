@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "unit/servers/backup"))
 
 from backup_chains import Chain, build, gone_after, rows_of
 from damaged_archives import damage, damages

@@ -54,7 +54,7 @@ InOption = Annotated[str, option("TARGET", "Where backups lie: file:///FOLDER, o
 KeyOption = Annotated[
     Path | None, option("FILE", "Key of 64 hexadecimal digits: data are encrypted, documents sealed.", "--key-file")
 ]
-BackupArgument = Annotated[str, typer.Argument(metavar="ID", help="A backup's id; `latest` is the newest.")]
+BackupArgument = Annotated[str, typer.Argument(metavar="ID", help="A backup's id; `latest` is the newest whole one.")]
 SourceArgument = Annotated[
     str, typer.Argument(metavar="SERVER", help="A server of the lab by its name, or any by mysql://USER@HOST/.")
 ]
@@ -404,7 +404,7 @@ class RestoreOptions:
 
 
 def _named(target: Any, text: str, key: bytes | None) -> str:
-    """The id that is meant."""
+    """The id that is meant; `latest` is a part of a server only where there is nothing else."""
     from headrace.servers.backup.manifest import backups
 
     if text != "latest":
@@ -414,7 +414,7 @@ def _named(target: Any, text: str, key: bytes | None) -> str:
         raise InputError(
             target.label, "holds no whole backup", "headrace backup list", "Take one: headrace backup run."
         )
-    return found[-1].id
+    return ([one for one in found if not one.manifest.only] or found)[-1].id
 
 
 @app.command()

@@ -96,7 +96,7 @@ class Unpaced:
 class Wanted:
     """How a backup is taken. `pack`: zstd, none, or None for the best there is. `staging`: where
     CLONE copies to. `spool`: a folder where the copy is finished before it is sent. `anew`: goes on
-    with no run that was killed. `only`: databases of a logical copy that is a part of its server."""
+    with no run that was killed. `only`: the databases of a logical copy of a part of its server."""
 
     method: str = "physical"
     pack: str | None = None
@@ -342,7 +342,7 @@ def _made(
 
 
 def _about(connection: pymysql.Connection, names: list[str] | None = None) -> dict[str, Any]:
-    """What a manifest says of a server beside its copy: databases, tables, settings."""
+    """Asks what a manifest says of its server: databases, tables, settings."""
     names = sources.databases(connection) if names is None else names
     return {
         "databases": tuple(names),

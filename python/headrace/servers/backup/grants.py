@@ -1,7 +1,7 @@
 """What the account of a logical backup may see: what it may not, a dump leaves out without a word.
 
-Servers hide databases, tables, triggers and routines from accounts without rights to them, so the
-dump alone cannot tell. SHOW GRANTS can: with the roles that are active, and MySQL's partial revokes.
+Servers hide databases, tables, triggers and routines from accounts without rights to them, so a
+dump alone cannot tell. SHOW GRANTS can, with the active roles and MySQL's partial revokes.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Rights:
             return pattern == database
         parts = re.findall(r"\\.|.", pattern, re.DOTALL)
         words = {"%": ".*", "_": "."}
-        text = "".join(words.get(one, re.escape(one[-1])) for one in parts)
+        text = "".join(words[one] if one in words else re.escape(one[-1]) for one in parts)
         return re.fullmatch(text, database, re.DOTALL) is not None
 
 
@@ -262,7 +262,7 @@ def refuse_blind_reader(source: BackupSource, rights: Rights) -> None:
 def _refuse_blind_to(source: BackupSource, rights: Rights, database: str, there: Sequence[str]) -> None:
     if database not in there:
         seen = ", ".join(there[:5]) or "none"
-        rule = f"is no database of {source.name} that {source.address.user} may see; it sees {seen}"
+        rule = f"is not a database of {source.name} that {source.address.user} may see; it sees {seen}"
         raise InputError(f"--only {database[:64]}", rule, DOC, "Names count as SHOW DATABASES writes them.")
     without = rights.lacking(database)
     if not without:

@@ -83,9 +83,9 @@ def prove(
     that server.
 
     With `source` up to now, and compared with it; else as far as the archive goes, without. A part
-    of a server is restored as it is. A backup that is damaged, or leads elsewhere, is a proof that failed. What says nothing about the
-    backup is raised, and the proof before it stays: InputError for a wrong `storage` or key,
-    CouldNotRun for a machine that cannot.
+    of a server is restored as it is. A backup that is damaged, or leads elsewhere, is a proof that
+    failed. What says nothing about the backup is raised, and the proof before it stays: InputError
+    for a wrong `storage` or key, CouldNotRun for a machine that cannot.
     """
     began, manifest = time.monotonic(), read_manifest(target, backup, key)
     if manifest.only and source is not None:

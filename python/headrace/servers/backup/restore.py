@@ -90,8 +90,8 @@ class RestoreRequest:
 
 @dataclass(frozen=True)
 class Restored:
-    """A restored server. `copy_s`, `replay_s`: what they took. `otherwise`: settings that it has not
-    as its source had them."""
+    """A restored server. `copy_s`, `replay_s`: what they took. `otherwise`: its settings that are
+    not those of its source."""
 
     server: Server
     manifest: Manifest
@@ -106,7 +106,7 @@ def restore(
     lab: Lab, target: BackupTarget, wanted: RestoreRequest, key: bytes | None = None, progress: Progress = quiet
 ) -> Restored:
     """Restores. Raises InputError, CouldNotRun; then nothing is left of the new server. Where the
-    backup itself is at fault that is kept beside it: no older proof counts any more."""
+    backup itself is at fault that is kept as its proof: no older one counts any more."""
     try:
         return _restore(lab, target, wanted, key, progress)
     except HeadraceError as error:
@@ -249,7 +249,7 @@ class CopyReader:
     def __iter__(self) -> Iterator[bytes]:
         for part in self.manifest.parts:
             self._rest = self._file(part)
-            # No `yield from`: a reader that leaves would close the file, and `finish_file` reads on.
+            # No `yield from`: a reader that leaves would close the file, which `finish_file` reads.
             for piece in self._rest:  # noqa: UP028
                 yield piece
 

@@ -47,7 +47,7 @@ def plan(
 ) -> RetentionPlan:
     """For each source: the newest `count`, those younger than `days`, and the newest chain that is
     proved, or where none is, the newest that is whole. One whose last proof or restore failed takes
-    no good one's place: it is kept only beside them. `unread`: backups whose manifest cannot be
+    no good one's place: it is kept only in addition. `unread`: backups whose manifest cannot be
     read; which binary logs they need is not known, so all stay. Raises InputError without a
     rule."""
     if count is None and days is None:

@@ -124,7 +124,7 @@ class Joiner:
             self.target.remove(piece_name(one))
 
     def _clean(self, pieces: list[Piece]) -> None:
-        """Removes what streams that were killed have left beside a joined piece of the same bytes."""
+        """Removes pieces that killed streams have left, and that a joined piece holds."""
         if not pieces:
             return
         names = {piece_name(one) for one in pieces}
@@ -162,8 +162,8 @@ def groups(pieces: Sequence[Piece], ended: bool) -> list[list[Piece]]:
 
 
 def join(group: list[Piece], data: bytes, pack: str) -> Piece:
-    """The piece of these neighbours, whose bytes are `data`; `stored` is not known yet. Raises InputError where the bytes are
-    not those that were stored."""
+    """Makes the piece of these neighbours, whose bytes are `data`; its `stored` is not known yet.
+    Raises InputError where the bytes are not those that were stored."""
     first, last = group[0], group[-1]
     for piece in group:
         for entry in piece.entries:

@@ -238,7 +238,7 @@ def _joins(timeline: Timeline, base: GtidSet) -> bool:
 
 
 def is_lost(timeline: Timeline, manifest: Manifest) -> bool:
-    """Whether a timeline is of a backup's source, and its index or all of its files cannot be read."""
+    """Whether a timeline is of a backup's source, and its index or all its files are unreadable."""
     own = timeline.id.rpartition("-")[0] == stem_of(manifest.source, manifest.source_id) or (
         timeline.flavor == manifest.flavor and _is_own(timeline, manifest)
     )

@@ -56,9 +56,9 @@ from headrace.servers.topology.gtid import GtidSet
 # a crash may cost (docs/guide/backups.md, "How much a crash may cost").
 EVERY_S = 0.25
 LOOK_EVERY_S = 0.02
-# How often the index says how far the archive goes, s, and at most once for so many pieces: what a
-# damage behind the last index can hide is no more than what a crash may cost.
-INDEX_S, INDEX_PIECES = 1.0, 4
+# How often the index says how far the archive goes, s, and no more often than pieces are stored:
+# damage behind the last index can hide no more than a crash may cost.
+INDEX_S = 1.0
 LIVE_BYTES = 8 * MIB  # a guess: what is held in memory
 READ_BYTES = 4 * MIB
 # What may lie on this machine before the receiver is stopped until the target has caught up.
@@ -203,8 +203,8 @@ class Stream:
         self._break(f"{self.source.name} no longer has what follows {file.name} of timeline {last.id}", there[0])
 
     def _refuse_second(self, timeline: str) -> None:
-        """Raises InputError where another process of this machine streams a timeline. One of another
-        machine is met at its first piece: the one that is behind ends."""
+        """Raises InputError where another process of this machine streams a timeline. One of
+        another machine is met at a piece or at the index: the one that is behind ends."""
         by = mark_of(self.target, f"binlogs/{timeline}/{archive.STREAMING}")
         if by is not None and by.here and by.alive and by.pid != os.getpid():
             rule = f"is being streamed by process {by.pid}, since {_shown(by.began_unix)}"
@@ -540,7 +540,7 @@ class Stream:
         """Says in the index how far the archive goes: now and then, and `now` at each end. What an
         older index claims, and was lost, it goes on to claim until it is there again."""
         state = self.state
-        wait = max(INDEX_S, INDEX_PIECES * self.every_s)
+        wait = max(INDEX_S, self.every_s)
         if not state.stored_to or not now and time.monotonic() - self._indexed_s < wait:
             return
         known = as_position(self.known)

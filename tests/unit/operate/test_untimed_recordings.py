@@ -74,7 +74,9 @@ def test_doctor_tells_times_from_the_start_or_by_the_clock_that_is_given(call, t
     (tmp_path / "posted.txt").write_text(text)
     asked = ("doctor", str(tmp_path / "posted.txt"), "--storage", "gp3:100", "--interval", "10")
     code, out, _ = call(*asked)
-    assert code == 1 and "Clock: none: seconds from the start." in out and "2 min after the start" in " ".join(out.split())
+    assert (
+        code == 1 and "Clock: none: seconds from the start." in out and "2 min after the start" in " ".join(out.split())
+    )
     code, out, _ = call(*asked, "--clock-start", "2026-11-20T10:00:00")
     assert code == 1 and "From 2026-11-20 10:02:00 to 2026-11-20 10:04:00" in " ".join(out.split())
 
@@ -142,9 +144,16 @@ def test_a_workload_file_is_no_recording(call, tmp_path, command):
     path = tmp_path / "shop.toml"
     path.write_text('format = "headrace-workload"\n')
     code, out, err = call(command, str(path), *(("--once",) if command == "watch" else ()))
-    assert code == 2 and not out and "read recordings, not workload files" in err and "forecast, plan and simulate" in err
+    assert (
+        code == 2 and not out and "read recordings, not workload files" in err and "forecast, plan and simulate" in err
+    )
     code, _, err = call("workload", "import", str(path))
     assert code == 2 and "It needs no import: headrace plan" in err
+
+
+def test_what_record_keeps_is_read_from_a_file(call, stdin):
+    code, out, err = call("doctor", stdin('{"schema":"headrace-evidence/1","facts":{}}\n'))
+    assert code == 2 and not out and "Name the file instead of -" in err
 
 
 @pytest.mark.parametrize(

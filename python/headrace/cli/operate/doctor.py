@@ -22,7 +22,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import say, show, table
+from headrace.cli.output import progress, say, show, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
 
@@ -119,7 +119,8 @@ def doctor(
         members=True,
     )
     database = None if workload is None else read_database(str(workload))
-    evidence, demand = evidence_of(target, options, seconds)
+    with progress("reading") as tick:
+        evidence, demand = evidence_of(target, replace(options, progress=tick), seconds, tick)
     kept_well = record is None or _wrote(record, lambda: kept.save(evidence, record))
     if record is not None and kept_well:
         say(f"kept in {record}: headrace doctor {record}")

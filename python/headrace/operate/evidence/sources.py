@@ -36,7 +36,11 @@ from headrace.servers import servers
 from headrace.workload import OpenWorkload
 
 DOC = "docs/guide/doctor.md"
-FORMS = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record (- is standard input)"
+FORMS = (
+    "lab:VOLUME, mysql://USER@HOST, aws:vol-..., aws:db-NAME, prometheus:URL, a captured folder, a file of iostat, sar, vmstat, "
+    "CloudWatch, Prometheus or --record, or - for standard input"
+)
+HEAD_CHARACTERS = 200  # enough for the first words of any form; ours
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 TIMES = ("--interval", "--clock-start", "--last", "--until")
 LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
@@ -154,6 +158,9 @@ def load_target(target: str, options: SourceOptions = SourceOptions()) -> Loaded
     if is_live(target) or (target != STDIN and (path.is_dir() or (path.exists() and kept.is_kept(path)))):
         return None
     recording = open_recording(target)
+    if target == STDIN and kept.looks_kept(recording.text[:HEAD_CHARACTERS].encode()):
+        rule = "is what --record keeps, which is read from a file"
+        raise InputError(recording.name, rule, DOC, "Name the file instead of -.")
     _check_is_no_workload(target, recording.text)
     return parse_recording(recording)
 

@@ -16,7 +16,7 @@ from headrace.calibration import cycle, popularity, scatter
 from headrace.calibration.fit import Fit, fit
 from headrace.calibration.observations import Observation, observe
 from headrace.calibration.prior import prior
-from headrace.calibration.processor_time import ProcessorTime, processor_time
+from headrace.calibration.processor_time import ProcessorTime, foreign, processor_time
 from headrace.calibration.runs import Run
 from headrace.calibration.runs.model import LEAST_SECONDS
 from headrace.errors import InputError
@@ -209,8 +209,14 @@ def _notes(
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]
+        others = next((run.busy_before for run in runs if run.busy_share is not None and foreign(run)), None)
+        why = (
+            "How busy the processors were is not known"
+            if others is None
+            else f"{in_percent(others)} of the processors were busy before the run, so what it took of them is not known"
+        )
         notes.append(
-            f"How busy the processors were is not known: {ms:.3g} ms of a virtual CPU "
+            f"{why}: {ms:.3g} ms of a virtual CPU "
             f"a transaction are the standard benchmark's, known to {in_percent(CPU_SPREAD)}; "
             "vmstat or iostat during a run on a known instance would tell."
         )

@@ -51,10 +51,16 @@ def processor_time(runs: list[Run]) -> ProcessorTime | None:
     )
 
 
+def foreign(run: Run) -> bool:
+    """Whether something else had so much of the processors that what the run took is not known: a
+    larger part than what is systematic anyway."""
+    return (run.busy_before or 0.0) > SYSTEMATIC * (run.busy_share or 1.0)
+
+
 def _of_run(run: Run) -> tuple[float, float] | None:
     """Processor time and the relative standard deviation of its mean, by the scatter of parts of
     the run."""
-    if run.vcpus is None:
+    if run.vcpus is None or foreign(run):
         return None
     busy, tps = (run.series[name].cast(float).to_numpy() for name in ("busy_share", "tps"))
     good = np.isfinite(busy) & np.isfinite(tps)

@@ -238,6 +238,15 @@ def test_the_processors_are_the_machines_or_the_instances(tmp_path, instance, us
     assert run.vcpus == vcpus and run.busy_share == pytest.approx(share, abs=1e-4)
 
 
+def test_processors_of_another_machine_are_not_the_servers(tmp_path):
+    where = target(devices=())
+    assert (
+        run_files.write(tmp_path, SysbenchOltp(), where, run_document(), series(500.0, seconds=60), empty_samples(), [])
+        is None
+    )
+    assert load_run(tmp_path / "RUN.toml").busy_share is None
+
+
 def test_the_log_device_of_a_run_is_named(tmp_path):
     rows = [
         {"t_unix": 1.8e9 + second, "device": device, "reads": 0.0, "read_bytes": 0.0, "writes": rate * second,

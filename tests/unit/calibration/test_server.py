@@ -84,6 +84,21 @@ def test_an_unknown_server_is_said(tmp_path):
     assert "[server]" not in (tmp_path / "plain.toml").read_text()
 
 
+def test_processors_that_others_used_say_nothing_of_a_transaction(tmp_path):
+    """A machine that was busy before the run: its share during the run is not the server's."""
+    path = with_lines(record(tmp_path, truth("innodb"), seconds=300), "busy_before = 0.9", "vcpus = 2", busy=0.97)
+    made = headrace.calibrate([path])
+    assert made.server.is_full
+    assert any("90 % of the processors were busy before the run" in text for text in made.caveats)
+    cpu = next(row for row in made.parameters if row["name"] == "cpu_ms")
+    assert "processors at work" not in cpu["from"]
+    quiet = with_lines(
+        record(tmp_path / "q", truth("innodb"), seconds=300), "busy_before = 0.01", "vcpus = 2", busy=0.97
+    )
+    cpu = next(row for row in headrace.calibrate([quiet]).parameters if row["name"] == "cpu_ms")
+    assert "processors at work" in cpu["from"]
+
+
 @pytest.mark.parametrize(
     ("flavor", "version", "release"),
     [

@@ -59,7 +59,10 @@ def write(
     files: dict = {"sysbench": SYSBENCH_CSV}
     vcpus = _vcpus(target, run["environment"])
     of = vcpus or (core.instance(target.instance, target.as_of)["vcpus"] if target.instance else None)
-    _write_transactions(folder / SYSBENCH_CSV, series, run["environment"].get("cpus") or 1, of)
+    # The processors that were counted are the server's only where it runs on this machine.
+    is_here = bool(target.devices) or target.lab is not None
+    counted = series if is_here else series.drop("idle_cpus", strict=False)
+    _write_transactions(folder / SYSBENCH_CSV, counted, run["environment"].get("cpus") or 1, of)
     if samples.status.height >= 2:
         columns = [column for column in samples.status.columns if column == "t_unix" or column in WANTED]
         write_status_csv(Samples(samples.status.select(columns), samples.disk, samples.host), folder / STATUS_CSV)
@@ -87,6 +90,7 @@ def write(
         "threads": run["load"]["threads"],
         "start": run["start"],
         "seconds": float(series.height),
+        "busy_before": run["environment"].get("before", {}).get("busy_share") if is_here else None,
         "caveats": caveats,
         "benchmark": table | ({} if size_gib is None else {"data_gib": round(size_gib, 6)}),
         "settings": settings_of(target.config, target.engine, vcpus),

@@ -125,6 +125,7 @@ class RunFile(DocumentTable, kw_only=True):
     start_balance_percent: Annotated[float, between(0.0, 100.0, "%")] | None = None
     seconds: Annotated[float, between(1.0, MAX_SPAN_S, "s")] | None = None
     p95_ms: Annotated[float, between(1e-6, 1e7, "ms")] | None = None
+    busy_before: Annotated[float, between(0.0, 1.0)] | None = None
     caveats: Annotated[list[str], said_as("must be a list of sentences")] = []
     benchmark: dict
     settings: dict = {}
@@ -202,6 +203,7 @@ def check_description(document: dict, folder: Path) -> Description:
         files=_files(read.files, folder),
         p95_ms=read.p95_ms,
         start_balance_percent=read.start_balance_percent,
+        busy_before=read.busy_before,
     )
 
 

@@ -75,6 +75,7 @@ class RunFacts:
     caps: Caps
     p95_ms: float | None = None
     start_balance_percent: float | None = None
+    busy_before: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ class Run(RunFacts):
     `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands
     in sysbench's summary. `start_balance_percent`: burst credits of the volumes at the beginning,
     None: full, as AWS starts them. `log_rates`: of a log volume of its own, which `series` leaves
-    out; None where there is none or it was not counted.
+    out; None where there is none or it was not counted. `busy_before`: share of the virtual CPUs
+    that something else had at work before the run.
     """
 
     files: dict[str, tuple[str, str]]

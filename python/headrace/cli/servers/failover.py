@@ -443,7 +443,7 @@ def _show_plan(foreseen: DryRun, output: Any) -> None:
     _show_steps(rows, PLAN_COLUMNS, plan.as_dict(), end, output)
     if plan.elected and not plan.refusal and not plan.kept:
         say("acknowledged commits may be missing:")
-    for text in plan.uncertain:
+    for text in () if plan.kept else plan.uncertain:
         say(f"  - {text}")
     for name, reason in sorted(plan.left_out.items()):
         say(f"{name} would be left out: it {reason}")

@@ -501,7 +501,7 @@ class Executor:
         outcome = Outcome(
             elected=decided.elected,
             kept=decided.kept,
-            uncertain=decided.uncertain,
+            uncertain=() if decided.kept else decided.uncertain,
             missing=decided.missing,
             left_out={**decided.left_out, **last.left_out},
             seconds=time.monotonic() - self._began,

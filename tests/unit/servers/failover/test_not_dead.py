@@ -530,6 +530,16 @@ def test_only_the_last_binary_log_may_be_cut_off(tmp_path, program):
     assert "not read within 0.1 s" in rescue.read_out([str(slow)], subprocess.DEVNULL, 0.1)
 
 
+def test_a_log_with_nothing_beyond_is_read():
+    """A source whose replicas had everything: mariadb-binlog ends with 1, and there is no tail."""
+    nothing = "ERROR: Binary logs never reached expected GTID state of 0-102-15"
+    rescue._check_reader(1, nothing, "db1")
+    with pytest.raises(CouldNotRun, match="could not be read"):
+        rescue._check_reader(1, "ERROR: unknown option", "db1")
+    assert rescue.read_out(["sh", "-c", f"echo '{nothing}' >&2; exit 1"], subprocess.DEVNULL, 10.0) == ""
+    assert "another" in rescue.read_out(["sh", "-c", "echo another >&2; exit 1"], subprocess.DEVNULL, 10.0)
+
+
 def test_a_list_that_could_not_be_read_is_no_list(tmp_path, program):
     log, listed = tmp_path / "binlog.000001", tmp_path / "list"
     log.write_text("row\n")

@@ -8,6 +8,7 @@ import random
 import time
 
 import pytest
+from lab_folders import device_of
 
 from headrace.lab import Lab, LabRefused, metrics
 from headrace.lab import down as lab_down
@@ -63,8 +64,7 @@ def test_metrics_outlive_their_volume(labs):
     folder = labs.folder()
     with labs.up(folder) as lab:
         volume = lab.create("gp3:1", name="db")["id"]
-        device = lab.attach(volume, probe=False, unpaced=True)["attachment"]["device"]
-        write(device, 300)
+        write(device_of(lab, volume), 300)
         lab.detach(volume)
         unused = lab.create("gp3:1")["id"]
         for name in (volume, unused):

@@ -39,5 +39,9 @@ pub fn of_journal(error: JournalError) -> Problem {
 
 /// An I/O error while doing `what`.
 pub fn of_io(what: impl Into<String>, error: &io::Error) -> Problem {
-    could_not(what, error.to_string(), "Look at the daemon's log and the disk of the data directory.")
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull => "Free space on the disk of the lab's folder, or of its object store, then try again.",
+        _ => "Look at the daemon's log and the disk of the data directory.",
+    };
+    could_not(what, error.to_string(), hint)
 }

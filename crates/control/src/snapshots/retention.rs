@@ -80,6 +80,9 @@ pub(crate) fn set_region(lab: &Lab, region: &str, store: Option<&str>) -> Result
         let hint = "Write file:///FOLDER, s3://BUCKET/PREFIX, or lab:///FOLDER for a lab of this machine.";
         return Err(ControlError::invalid(url, "is not the URL of an object store or of a lab", LAB_RULE, hint));
     }
+    if store.is_none() && !lab.snapshots.regions.contains_key(region) {
+        return Err(ControlError::new(ErrorKind::NotFound, region, "is not a region that this lab was told", LAB_RULE, "There is nothing to forget."));
+    }
     let changed = lab.snapshots.regions.get(region).map(String::as_str) != store;
     Ok(changed.then(|| SnapshotChange::RegionSet { region: region.to_string(), store: store.map(str::to_string) }).into_iter().collect())
 }

@@ -9,7 +9,7 @@ use crate::engine::encryption::id_of_data_key;
 use crate::engine::parts::{held, started, Job, SnapshotWork};
 use crate::engine::Engine;
 use crate::other_lab::{unknown_key, OtherLab};
-use crate::problem::{could_not, of_control, of_io, refused, Outcome};
+use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
 use headrace_control::keys::key_arn;
 use headrace_control::{
     Change, Command, CopyRequest, ErrorKind, Event, Lab, Problem, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest,
@@ -198,8 +198,15 @@ impl Engine {
         let offer = other.as_ref().map(|other| other.offer(id.as_str())).transpose()?;
         let url = offer.as_ref().map_or(named, |offer| offer.store.clone());
         let failed = |error: io::Error| of_io(format!("{id} in {url}"), &error);
-        let objects = Objects::open(&url).map_err(failed)?;
-        let manifest = Manifest::load(&objects, id.as_str()).map_err(failed)?;
+        let objects = Objects::open_existing(&url).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => refused(ErrorKind::NotFound, &url, "is no object store: there is no such folder", "Name the folder of its snapshots."),
+            io::ErrorKind::InvalidInput => bad_input(&url, error.to_string(), "Name file:///FOLDER, s3://BUCKET/PREFIX or lab:///FOLDER."),
+            _ => failed(error),
+        })?;
+        let manifest = Manifest::load(&objects, id.as_str()).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => not_in_store(&objects, id.as_str()),
+            _ => failed(error),
+        })?;
         let is_sealed = !manifest.key().is_empty();
         let key = self.key_of_copy(is_sealed, encrypted, kms_key)?;
         let request = CopyRequest { store: Some(url.clone()), size_gib: Some(manifest.bytes().div_ceil(1 << 30)), key, ..request };
@@ -357,8 +364,27 @@ impl Engine {
         Ok(())
     }
 
+    /// Opens the files of a snapshot's volume anew where they were opened without their key, and the
+    /// key can be used by now. Its instants lie on disk, and are found again.
+    fn open_with_key(&self, volume: &VolumeId) -> Outcome<()> {
+        let _work = held(&self.work);
+        let is_locked = held(&self.volumes).get(volume).is_some_and(|files| files.locked);
+        let Some(record) = self.lab(|lab| lab.volumes.get(volume).cloned()).filter(|_| is_locked) else { return Ok(()) };
+        self.data_key_of(&record)?;
+        let of_volume = |snapshot: &SnapshotId| self.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|one| one.of.volume.as_ref() == Some(volume)));
+        let waiting: Vec<SnapshotId> = held(&self.snapshots.instants).keys().cloned().collect();
+        for snapshot in waiting.iter().filter(|snapshot| of_volume(snapshot)) {
+            held(&self.snapshots.instants).remove(snapshot);
+        }
+        self.rest(volume, |files| files.locked)?;
+        self.device_number(&record).map(drop)
+    }
+
     fn store_instant(&self, record: &SnapshotRecord) -> io::Result<Option<(Manifest, Option<SnapshotId>)>> {
         let cipher = self.cipher_of(record)?;
+        if let Some(volume) = &record.of.volume {
+            self.open_with_key(volume).map_err(|problem| io::Error::other(format!("{}: {}", problem.value, problem.rule)))?;
+        }
         // Taken out while it is read, put back where the upload must be tried again: nothing may
         // return between the two.
         let Some(instant) = held(&self.snapshots.instants).remove(&record.id) else { return Ok(None) };
@@ -406,7 +432,7 @@ impl Engine {
 
     fn store_copy(&self, record: &SnapshotRecord, store: Option<&str>, source: &SnapshotId, key: Option<&SnapshotKey>) -> io::Result<Manifest> {
         let objects = match store {
-            Some(url) => Objects::open(url)?,
+            Some(url) => Objects::open_existing(url)?,
             None => self.snapshots.objects.clone(),
         };
         let manifest = Manifest::load(&objects, source.as_str())?;
@@ -543,6 +569,19 @@ impl Engine {
             Err(problem) => Err(io::Error::other(format!("{}: {}", problem.value, problem.rule))),
         }
     }
+}
+
+/// A snapshot that a store does not have, and some that it has.
+fn not_in_store(objects: &Objects, snapshot: &str) -> Problem {
+    const SHOWN: usize = 5;
+    let names: Vec<String> = objects.list("manifests/").unwrap_or_default().into_iter().map(|listed| listed.name.replace("manifests/", "")).collect();
+    let some = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    let hint = match names.len() {
+        0 => "It has no snapshots: is it the store of a lab?".to_string(),
+        count if count > SHOWN => format!("It has {count}, such as {some}."),
+        _ => format!("It has {some}."),
+    };
+    refused(ErrorKind::NotFound, objects.url(), format!("has no snapshot {snapshot}"), hint).says("InvalidSnapshot.NotFound", format!("The snapshot '{snapshot}' does not exist"))
 }
 
 /// Why a copy fails whose source cannot be opened: AWS's words (EBS user guide, copies of encrypted

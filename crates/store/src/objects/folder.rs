@@ -26,12 +26,27 @@ pub(super) struct Folder {
     serial: AtomicU64,
 }
 
+/// The path of a URL.
+fn checked(path: &str) -> io::Result<PathBuf> {
+    let root = PathBuf::from(path);
+    if !root.is_absolute() || path.contains(['?', '#', '%']) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path of a file:// URL begins with / and has no '?', '#' or '%'"));
+    }
+    Ok(root)
+}
+
 impl Folder {
-    pub(super) fn open(path: &str) -> io::Result<Folder> {
-        let root = PathBuf::from(path);
-        if !root.is_absolute() || path.contains(['?', '#', '%']) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path of a file:// URL begins with / and has no '?', '#' or '%'"));
+    /// A folder that is there, to be read: nothing is made.
+    pub(super) fn open_existing(path: &str) -> io::Result<Folder> {
+        let root = checked(path)?;
+        match root.is_dir() {
+            true => Ok(Folder { root, serial: AtomicU64::new(0) }),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "there is no such folder")),
         }
+    }
+
+    pub(super) fn open(path: &str) -> io::Result<Folder> {
+        let root = checked(path)?;
         make_folder(&root.join(INCOMING))?;
         let folder = Folder { root, serial: AtomicU64::new(0) };
         folder.drop_left_behind()?;

@@ -73,8 +73,17 @@ impl std::fmt::Debug for Objects {
 impl Objects {
     /// Opens `file://` or `s3://`. Nothing is asked of an S3 server yet.
     pub fn open(url: &str) -> io::Result<Objects> {
+        Objects::open_by(url, folder::Folder::open)
+    }
+
+    /// Opens the store of another lab, to read it: a folder must be there.
+    pub fn open_existing(url: &str) -> io::Result<Objects> {
+        Objects::open_by(url, folder::Folder::open_existing)
+    }
+
+    fn open_by(url: &str, folder: impl FnOnce(&str) -> io::Result<folder::Folder>) -> io::Result<Objects> {
         let bucket: Arc<dyn Bucket> = match url.split_once("://") {
-            Some(("file", path)) => Arc::new(folder::Folder::open(path).map_err(|error| explain(url, "open", "", &error))?),
+            Some(("file", path)) => Arc::new(folder(path).map_err(|error| explain(url, "open", "", &error))?),
             #[cfg(feature = "aws")]
             Some(("s3", rest)) => Arc::new(s3::S3::open(rest).map_err(|error| explain(url, "open", "", &error))?),
             #[cfg(not(feature = "aws"))]

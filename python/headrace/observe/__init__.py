@@ -5,7 +5,8 @@ clock        times as the tools print them
 series       a measured file as a series of means
 settings     settings and versions of servers by name
 run_storage  what the storage of a run could give on its day
-formats      recordings of iostat, vmstat, sar and CloudWatch, as workloads
+formats      recordings of iostat, vmstat, sar, CloudWatch and Prometheus, as workloads
+remote       recordings that a Prometheus server or CloudWatch keeps
 run_files    the measured files of a benchmark run
 live         samplers of a running server
 """

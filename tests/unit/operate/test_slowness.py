@@ -90,8 +90,8 @@ def test_thresholds():
     for share, expected in ((0.5, "first-touch"), (0.7, "degraded")):
         fall = lambda index, share=share: 20.0 if index < 10 else 20.0 * share  # noqa: E731
         assert cause(rows(read_ms=fall, write_ms=fall), calm, calm) == expected
-    # slow_mean_factor: the mean of a minute counts from 1.25 times the p99 on, that of a second from 2.
-    for every, factor, slow in ((60.0, 1.3, True), (60.0, 1.2, False), (1.0, 1.9, False), (1.0, 2.1, True)):
+    # slow_mean_factor: the mean of a minute counts from the p99 on, that of a second from 2.
+    for every, factor, slow in ((60.0, 1.1, True), (60.0, 0.95, False), (1.0, 1.9, False), (1.0, 2.1, True)):
         part = rows(read_ms=factor * MODEL.write_p99, write_ms=0.8, every=every)
         assert slow_points(part, MODEL, T).any() == slow
     assert not clearly_slow_points(rows(read_ms=1.5 * MODEL.write_p99, write_ms=0.8), MODEL, T).any()

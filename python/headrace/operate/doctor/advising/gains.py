@@ -81,7 +81,11 @@ def _counselled(
     except HeadraceError as error:
         change, unknown = None, f" What to change is not known: {why(error)}."
     gain = Gain(None, None, None, factor, next_limit, factor, "rates of the window over the other limits")
-    if change is not None and volume.limits is not None:
+    spent = processors_spent(signals.host, t)
+    if spent:
+        at_work = in_percent((signals.host.busy or 0.0) + (signals.host.steal or 0.0))
+        unknown += f" What lifting it would bring is not said: {at_work} of the processors are at work or taken, and may bind instead."
+    elif change is not None and volume.limits is not None:
         storage, instance = change.storage or volume.limits.storage, change.instance or volume.limits.instance
         try:
             simulated = _simulated(volume, storage, instance, signals, own, counsel, _balance(volume, one.subject))
@@ -91,7 +95,7 @@ def _counselled(
         if simulated is not None:
             gain = replace(simulated, factor=factor, next_limit=next_limit, at_factor=factor)
     words = one.words + _gain_words(gain, t) + unknown
-    spend = gain.transactions is None or gain.transactions >= t.advice_gain
+    spend = not spent and (gain.transactions is None or gain.transactions >= t.advice_gain)
     remedies = one.remedies
     if change is not None and spend and one.verdict != "touched":
         remedies = (*remedies, change.remedy)
@@ -106,9 +110,9 @@ def _balance(volume: VolumeSignals, subject: str) -> float | None:
 
 def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Counsel) -> Gain | None:
     """Transactions on another storage for the data, with an interval; None where too little is
-    known."""
+    known, or the processors are nearly spent."""
     volume = next((one for one in signals.volumes if one.facts.role == "data" and one.limits is not None), None)
-    if volume is None:
+    if volume is None or processors_spent(signals.host, Thresholds()):
         return None
     with suppress(HeadraceError):
         gain = _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.balance)
@@ -173,6 +177,11 @@ def processor_room(host: HostSignals) -> ProcessorRoom | None:
     idle = max(0.0, 1.0 - busy - (host.steal or 0.0))
     related = min(busy, RELATED * host.server)
     return ProcessorRoom((related + idle) / related, (host.server + idle) / host.server)
+
+
+def processors_spent(host: HostSignals, t: Thresholds) -> bool:
+    """Whether so little of the processors is left that they decide what a lifted limit brings."""
+    return (host.busy or 0.0) + (host.steal or 0.0) >= t.processor_share
 
 
 def _within(gain: Gain, signals: Signals) -> Gain:

@@ -33,7 +33,9 @@ SIMULATED_S = 300.0  # a period of CloudWatch
 # The best of the periods at a limit gives the limit: in the others it was met for a part of the time.
 BEST_PERCENTILE = 90.0
 SIZES = 8  # I/O sizes and shares of reads are rounded to this many steps an octave and a whole, to be asked for once
-MOST_DEPTH = 65_536  # requests outstanding that a closed load may have here; ours
+# More than this many outstanding are no clients that wait: a queue of them grows without end, and
+# growth tells what was asked. No server has so many threads, and no device of Linux such a queue; ours.
+MOST_CLIENTS = 4_096
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ class WaitingClients:
 def waiting_clients(
     history: DeviceHistory, today: Storage, instance: str | None, as_of: str | None
 ) -> WaitingClients | None:
-    """The requests that waited at a limit; None where none did, for less than an hour of points, or
-    where no queue was recorded."""
+    """The requests that waited at a limit; None where none did, for less than an hour of points,
+    where no queue was recorded, or where it is too long to be one of clients."""
     with np.errstate(invalid="ignore"):
         seen = history.censored & (history.queue >= LEAST_QUEUE) & (history.given_iops > 0)
     if seen.sum() < LEAST_PERIODS:
@@ -79,6 +81,8 @@ def waiting_clients(
     if waits.sum() < LEAST_PERIODS:
         return None
     queue = float(np.median(history.queue[waits]))
+    if queue > MOST_CLIENTS:
+        return None
     spent, full = (_closed(today.text, instance, as_of, queue, io_kib, share, balance) for balance in (0.0, 100.0))
     if spent is None or full is None:
         return None
@@ -101,8 +105,7 @@ def _closed(
     """IOPS and ms of an I/O of a closed load, from a balance in percent; None where the core
     refuses it. Size and mix are rounded to some per cent."""
     rounded = 2.0 ** (round(SIZES * np.log2(max(io_kib, 0.5))) / SIZES)
-    depth = min(MOST_DEPTH, max(1, round(queue)))
-    return _simulated(storage, instance, as_of, depth, max(0.5, rounded), round(100 * share), balance)
+    return _simulated(storage, instance, as_of, max(1, round(queue)), max(0.5, rounded), round(100 * share), balance)
 
 
 @lru_cache(maxsize=4_096)  # of a fleet's volumes at a limit; a guess

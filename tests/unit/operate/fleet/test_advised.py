@@ -221,7 +221,7 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
         "The instance binds",
         "i-1 (m5.large)",
         "makes the data less sure",
-        "0 %, durability",
+        ", durability",
         "0.57 ms -&gt; 1.5 ms",
         "Advice withheld",
         "The first 500 of 700",

@@ -184,6 +184,10 @@ def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet,
             if not _is_before(goal, one, later.begins):
                 rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({_few(again)})"
                 hint = f"Say which history is meant: --timeline {one.id}, or --timeline {later.id}."
+                if one.damage_behind(base):
+                    rule = f"cannot be read to its end, and {later.id} has transactions of the same numbers"
+                    hint = f"It was begun when the damage was seen. If the server was not reset: --timeline {later.id}."
+                    raise InputError(f"timeline {one.id}", f"{rule} ({_few(again)})", DOC, hint)
                 raise InputError(f"the server of timeline {one.id}", rule, DOC, hint)
 
 

@@ -513,8 +513,8 @@ def test_what_a_lab_has_none_of(ec2):
     refused(ec2.describe_images, "InvalidAMIID.NotFound", ImageIds=["ami-0123456789abcdef0"])
     refused(ec2.describe_images, "InvalidAMIID.Malformed", ImageIds=["image"])
     refused(ec2.describe_images, "DryRunOperation", DryRun=True)
-    (found,) = ec2.describe_account_attributes(AttributeNames=["max-instances"])["AccountAttributes"]
-    assert found["AttributeValues"] == [{"AttributeValue": "1"}]
+    (found,) = ec2.describe_account_attributes(AttributeNames=["default-vpc"])["AccountAttributes"]
+    assert found["AttributeValues"] == [{"AttributeValue": "none"}]
     assert len(ec2.describe_account_attributes()["AccountAttributes"]) == 6
     refused(ec2.describe_account_attributes, "InvalidParameterValue", AttributeNames=["max-wishes"])
     refused(ec2.describe_account_attributes, "DryRunOperation", DryRun=True)

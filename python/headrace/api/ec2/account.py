@@ -58,10 +58,8 @@ _ATTRIBUTES = {
 @serves("ec2", "DescribeAccountAttributes", handled="DryRun AttributeNames")
 def describe_account_attributes(request: ApiRequest) -> dict[str, Any]:
     """What the lab's account may have."""
+    # The model has two names that can be asked for.
     wanted = request.params.get("AttributeNames") or list(_ATTRIBUTES)
-    for one in wanted:
-        if one not in _ATTRIBUTES:
-            raise AwsError("InvalidParameterValue", f"Value ( {one[:100]} ) for parameter attributeName is invalid.")
     return {
         "AccountAttributes": [
             {"AttributeName": one, "AttributeValues": [{"AttributeValue": _ATTRIBUTES[one]}]}

@@ -16,7 +16,7 @@ from botocore.stub import Stubber
 
 from headrace.cli import main as cli
 from headrace.errors import CouldNotRun, InputError
-from headrace.observe.formats import LoadedRecording
+from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.remote import aws
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.evidence import SourceOptions, evidence_of
@@ -285,6 +285,25 @@ def test_a_volume_that_only_writes_has_no_reads_rather_than_no_recording():
     assert workload.points["write_await_ms"].to_list() == pytest.approx([1.0] * MINUTES)
     assert fetched.described[VOLUME].storage == "gp3:200:4000:250"
     assert fetched.described[VOLUME].instance == "m5.large"
+
+
+def test_points_of_five_minutes_are_not_taken_for_minutes():
+    """A volume that is monitored every five minutes answers each minute's question with the sum of five: the rate would be five
+    times as high. Points that are missing here and there are holes."""
+    every = [number for number in range(MINUTES) if (NOW - timedelta(minutes=MINUTES - number)).minute % 5 == 0]
+    ragged = [number for number in range(MINUTES) if number % 7 < 3]
+    for chosen, period, rate in ((every, 300.0, 20.0), (ragged, 60.0, 100.0)):
+        answer = metric_data(EBS_FIGURES, EBS_METRICS)
+        for one in answer["MetricDataResults"]:
+            for key in ("Timestamps", "Values"):
+                one[key] = [value for number, value in enumerate(one[key]) if number in chosen]
+        clients = {
+            "ec2": ec2(),
+            "cloudwatch": answers(boto3.client("cloudwatch", **SETTINGS), "get_metric_data", answer),
+        }
+        fetched = aws.fetch(f"aws:{VOLUME}", SPAN, clients.get)
+        points = LoadedRecording(*fetched.readings()).workload(ImportOptions(gaps="zero")).points
+        assert fetched.period_s == period and points["writes_per_s"].max() == rate
 
 
 def test_import_of_a_volume(clouded, tmp_path, capsys):

@@ -62,7 +62,8 @@ def doctor(
     ] = None,
     instance: InstanceOption = None,
     device: Annotated[
-        list[str] | None, option("NAME", "Block device of this machine; several times for several.")
+        list[str] | None,
+        option("NAME", "Block device of this machine, several times for several; or the device of a recording."),
     ] = None,
     workload: Annotated[
         Path | None, option("FILE", "A database of `headrace calibrate`, for what lifting a limit brings.")

@@ -103,7 +103,7 @@ def readings_of(recording: Recording, points: dict[tuple[str, str], dict[float, 
                 stamp = stamps[at] = Stamp(at, EPOCH + timedelta(seconds=at), "UTC")
             place = f"{key[1]} at {stamp.local} UTC"
             found[at] = (place, stamp, recording.number(place, key[1], value))
-    return _join(recording, series, [period_s])
+    return _join(recording, series, [], period_s)
 
 
 def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:
@@ -374,7 +374,9 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
 # --- the four metrics together --------------------------------------------------------------------
 
 
-def _join(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
+def _join(recording: Recording, series: Metrics, periods: list[float], period_s: float | None = None) -> Readings:
+    """The needed metrics of each volume together. `period_s`: of the points, where it is known;
+    None: as `periods` (those that an export states) or the times tell."""
     service = _service(recording, series)
     volumes = sorted({volume for volume, metric in series if metric in service.needed})
     for volume in volumes or [UNNAMED]:
@@ -384,7 +386,9 @@ def _join(recording: Recording, series: Metrics, periods: list[float]) -> Readin
             rule = "missing: all four metrics are needed"
             hint = f"Export {', '.join(service.needed)} as {service.statistic}."
             raise recording.bad("", value, rule, hint, service.source)
-    period_s = _period(recording, {key: points for key, points in series.items() if key[1] in service.needed}, periods)
+    if period_s is None:
+        needed = {key: points for key, points in series.items() if key[1] in service.needed}
+        period_s = _period(recording, needed, periods)
     by_time: dict[float, DeviceReport] = {}
     uneven, sums = 0, service.statistic == "Sum"
     for volume in volumes:

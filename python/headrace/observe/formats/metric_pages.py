@@ -1,9 +1,9 @@
 """Pages of get-metric-data read at once: typed JSON, a series as two arrays.
 
-A page of a fleet has a million figures. Read point by point, as `cloudwatch` does, it takes a minute;
-here the JSON goes into arrays, and times that many series share are parsed once. Nothing is refused
-here: where anything is not as CloudWatch writes it, there is no answer, and the reader that says what
-is wrong, and where, reads it again.
+A page of a fleet has a million figures. Read point by point, as `cloudwatch` does, it takes a
+minute; here the JSON goes into arrays, and times that many series share are parsed once. Nothing is
+refused here: where anything is not as CloudWatch writes it, there is no answer, and the reader that
+says what is wrong, and where, reads it again.
 """
 
 from __future__ import annotations

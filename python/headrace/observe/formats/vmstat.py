@@ -51,7 +51,7 @@ def parse(
         raise recording.bad("", f"{len(reader.reports)} reports", rule, hint)
     if reader.most_memory < LEAST_MEMORY_KIB and not any_unit:
         rule = "looks like -S m or -S M, and the file does not name the unit"
-        hint = "Record without -S, or say that bi and bo are KiB (--any-unit)."
+        hint = "Record without -S; or say that bi and bo are KiB: headrace workload import --any-unit."
         raise recording.bad("", f"{reader.most_memory:,.0f} of memory in all", rule, hint, "vmstat(8)")
     if reader.stamps[0]:
         for report, stamp in zip(reports, parse_stamps(recording, [stamp for stamp in stamps if stamp]), strict=True):

@@ -11,7 +11,16 @@ from typing import Any
 
 from headrace.base.units import MIB, MINUTE_S, span_in_words
 from headrace.errors import CouldNotRun, InputError
-from headrace.observe.remote.aws import MOST_LATE, Clients, bounds, client, described_volumes, instance_types, points_of
+from headrace.observe.remote.aws import (
+    MOST_LATE,
+    Clients,
+    bounds,
+    client,
+    described_volumes,
+    instance_types,
+    points_of,
+    published_every,
+)
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.evidence.model import OVER, Evidence, Row, SeenVolume, SourceFacts, Tick, gathered
@@ -56,6 +65,7 @@ def evidence_of_aws(
             by_time.setdefault(at, {}).setdefault(owner, {})[metric] = value
     for name in volumes:
         _drop_unfinished(by_time, name)
+    period = published_every([at for at, figures in by_time.items() if set(figures) & set(volumes)], period)
     ticks, seen = [], set()
     for at, figures in sorted(by_time.items()):
         rows = {}

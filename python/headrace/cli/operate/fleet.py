@@ -134,8 +134,8 @@ def plan(
     ] = "table",
     force: ForceOption = False,
 ) -> None:
-    """Answer each volume: unused, change, grow, keep, or no advice, with savings and risk. Continues
-    a run that was stopped."""
+    """Answer each volume: unused, change, grow, keep, or no advice, with savings and risk.
+    Continues a run that was stopped."""
     from headrace.base.files import check_output
     from headrace.cli.model.plan import listed
     from headrace.operate.fleet.answer import FleetSettings

@@ -174,7 +174,9 @@ def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], o
     except InputError:
         growth = ()
     notes: list[str] = []
-    found = ledger.scores(ledger.known_as(load), storage, ledger.kept(path, notes), load, history, growth, used, **where)
+    found = ledger.scores(
+        ledger.known_as(load), storage, ledger.kept(path, notes), load, history, growth, used, **where
+    )
     for note in notes:
         say(f"note: {note}")
     if output == "json":

@@ -97,7 +97,8 @@ def advised_changes(
     """The changes of what saves, and with `grow` of what needs more, largest saving first.
 
     `most_risk`: no change whose share of failing fortnights is above this, or not known where it is
-    below 1. `lower_durability`: those too that make the data less sure. `now`: when the inventory's modifications are looked back from (None: now).
+    below 1. `lower_durability`: those too that make the data less sure. `now`: when the
+    inventory's modifications are looked back from (None: now).
     """
     devices = {device.key: device for device in inventory.devices()}
     volumes = {volume.id: volume for volume in inventory.volumes}

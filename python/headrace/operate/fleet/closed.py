@@ -30,11 +30,12 @@ LEAST_PERIODS = 12
 # at a limit (`OpenWorkload.uncensored`), a guess there as here.
 MARGIN = 1.25
 SIMULATED_S = 300.0  # a period of CloudWatch
-# The best of the periods at a limit gives the limit: in the others it was met for a part of the time.
+# The best of the periods at a limit gives the limit: the others met it for a part of the time.
 BEST_PERCENTILE = 90.0
-SIZES = 8  # I/O sizes and shares of reads are rounded to this many steps an octave and a whole, to be asked for once
-# More than this many outstanding are no clients that wait: a queue of them grows without end, and
-# growth tells what was asked. No server has so many threads, and no device of Linux such a queue; ours.
+# I/O sizes are rounded to this many steps an octave, so that like volumes are asked for once; ours.
+SIZES = 8
+# More requests than this in the queue are not those of waiting clients. Such a queue grows without
+# end, and its growth tells what was asked. Servers have fewer threads than that; ours.
 MOST_CLIENTS = 4_096
 
 

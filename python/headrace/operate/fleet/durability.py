@@ -49,7 +49,7 @@ def _era(volume_type: str, as_of: str | None) -> core.Era:
 
 
 def _survive(afr: tuple[float, float]) -> str:
-    """The share of volumes whose data survive a year, of the highest and the lowest failure rate."""
+    """The share of volumes whose data survive a year, lowest to highest."""
     least, most = (_share(rate) for rate in (afr[1], afr[0]))
     return f"{least} %" if least == most else f"{least} to {most} %"
 

@@ -41,7 +41,7 @@ NOTHING_TOLD = RecordingsTold()
 STREAMS = "CloudWatch guide, Metric streams, JSON format"
 PARTS = 64  # of volumes, by their ids: a part of 10,000 volumes over 14 days of five minutes is 0.6 million rows
 POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
-# Small parts are put in order together, up to so many points: each call costs some ms; ours.
+# Small parts are put in order together, up to this many points: each call costs some ms; ours.
 ROWS_TOGETHER = 1_000_000
 MOST_VALUE = 1e15  # no sum of a period comes near it; keeps sums finite
 MS_PER_S = 1_000.0
@@ -584,8 +584,8 @@ def _numbered(part: pl.DataFrame) -> pl.DataFrame:
 
 def _in_order(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
     """Which rows are kept: a period without one of the four tells no demand, since CloudWatch
-    publishes them together. A volume of which one was never there keeps its rows without it, so that
-    it can be said what is missing."""
+    publishes them together. A volume of which one was never there keeps its rows without it, so
+    that it can be said what is missing."""
     there = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
     metrics = {column: metric for metric, (column, _) in METRICS.items()}
     never = {
@@ -641,7 +641,7 @@ def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
 
 def _keys(rows: pl.DataFrame, index: list[str]) -> np.ndarray | None:
     """Volume, time and period of each row as one number that sorts as they do; None where their
-    range is too large for it, or times are no whole seconds."""
+    range is too large for it, or a time is not a whole second."""
     at = rows["t_unix"].to_numpy()
     if not len(at) or (at != np.floor(at)).any():
         return None

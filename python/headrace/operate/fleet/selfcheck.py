@@ -5,8 +5,8 @@ disagrees with the recording, the inventory, the points or the model are wrong f
 no advice is given. Bounds of the balance: the specification of this check; the others are ours.
 
 Where clients waited at a limit, the recording is compared with a closed load of as many (`closed`):
-the queue of an open simulation grows without end there. What was not published is no evidence, for
-or against.
+the queue of an open simulation grows without end there. What was not published says nothing,
+for or against.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def _balance_apart(error: float | None) -> str:
 
 
 def _throttling_apart(history: DeviceHistory, waited: np.ndarray, f1: float | None) -> str:
-    """Where simulation and recording disagree on when it was throttled. Silent metrics are no
-    evidence: where neither checks nor balance nor queue were published, that is said."""
+    """Where simulation and recording disagree on when it was throttled. Silent metrics say
+    nothing: where neither checks nor balance nor queue were published, that is said."""
     if f1 is not None:
         told = f"their F1 is {f1:.2f}, and {LEAST_F1:g} is the least"
         return f"simulation and CloudWatch disagree on when it was throttled: {told}" if f1 < LEAST_F1 else ""
-    # A limit of the instance is no limit of the volume, of which the checks tell.
+    # The checks tell of the limits of the volume, and not of those of the instance.
     open_waits = waited if history.at_instance is None else waited & ~history.at_instance
     checked = ~np.isnan(history.exceeded)
     contradicted = open_waits & checked

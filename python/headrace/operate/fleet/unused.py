@@ -1,4 +1,4 @@
-"""Volumes that nobody uses: attached to nothing, or without an I/O in all the days of the points."""
+"""Volumes that nobody uses: attached to nothing, or without an I/O in all days of the points."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ def promises(
 
 
 def known_as(workload: OpenWorkload) -> str:
-    """What a forecast is kept under: the volume's id where the recording tells it, whatever its file
-    is called; else the recording's name."""
+    """The name that a forecast is kept under: the volume's id where the recording tells it,
+    whatever its file is called; else the recording's name."""
     device = workload.source.get("device")
     return device if isinstance(device, str) and VOLUME_ID.fullmatch(device) else workload.name
 

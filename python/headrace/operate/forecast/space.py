@@ -53,8 +53,8 @@ class SpaceForecast:
 
     @property
     def full(self) -> bool:
-        """Whether it is full, or was in the last weeks: to 98 %, or to the last byte where files have
-        room inside."""
+        """Whether it is full, or was in the last weeks: to 98 %, or to the last byte where files
+        have room inside."""
         taken = self.used_gib - self.free_inside_gib
         return taken >= FULL_AT * self.limit_gib or self.used_gib >= self.limit_gib
 
@@ -103,8 +103,8 @@ def read_space(path: Path) -> SpaceHistory:
 
 
 def space_from_free(name: str, free_bytes: Mapping[float, float], size_gib: float) -> SpaceHistory | None:
-    """The same of free space by time (seconds since 1970, UTC days) on a volume of that size, as RDS
-    publishes it; None where fewer than seven days were recorded. Raises InputError."""
+    """The same of free space by time (seconds since 1970, UTC days) on a volume of that size, as
+    RDS publishes it; None where fewer than seven days were recorded. Raises InputError."""
     highest: dict[int, float] = {}
     for at, free in free_bytes.items():
         day = datetime.fromtimestamp(at, UTC).toordinal()
@@ -113,8 +113,8 @@ def space_from_free(name: str, free_bytes: Mapping[float, float], size_gib: floa
 
 
 def _history_of(name: str, highest: dict[int, float]) -> SpaceHistory:
-    """The history of the highest used GiB of days by their ordinals. Raises InputError for fewer than
-    seven."""
+    """The history of the highest used GiB of days by their ordinals. Raises InputError for fewer
+    than seven."""
     known = sorted(highest)
     if len(known) < LEAST_DAYS:
         rule = f"a forecast of space needs at least {LEAST_DAYS} days that were recorded"
@@ -147,8 +147,8 @@ def space_ahead(
 
 def _most(used_gib: np.ndarray, trend: Trend) -> tuple[float, int]:
     """The most used in the last weeks, and the place of that day (0: the last): what is purged each
-    week or month comes again. Days before a sudden change do not count, and what a volume shrinks by
-    each day is taken off those before."""
+    week or month comes again. Days before a sudden change do not count, and what a volume shrinks
+    by each day is taken off those before."""
     days = np.arange(1 - len(used_gib), 1)
     seen = days >= max(1 - MOST_DAYS_BACK, trend.since if trend.cut is not None else -np.inf)
     shrinks = min(0.0, trend.per_day) if trend.claimed else 0.0

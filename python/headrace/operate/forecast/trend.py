@@ -207,8 +207,8 @@ def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
 def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: float) -> bool:
     """Whether the level from the figure `first` on is another than before it, by `far` or more:
     most figures of the week after it lie so far from the median of the week before, and the other
-    way round. A weekend is no step: most days behind it must differ from the same day of the week
-    before it. `slope`: a day's usual change, which is taken off the level."""
+    way round. A weekend is not a step: most days behind it must differ from the same day of the
+    week before it. `slope`: a day's usual change, which is taken off the level."""
     before, after = level[max(0, first - WEEK) : first], level[first : first + WEEK]
     up = np.sign(far)
     beyond = (
@@ -221,8 +221,8 @@ def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: f
     weeks = [(index, place[round(day) + WEEK]) for index, day in enumerate(days) if round(day) + WEEK in place]
     if not weeks:
         return True
-    # What a week changes anyway: the level is without the usual change of a day, which the days of a
-    # short history tell badly where weekends are in it.
+    # A week changes this much anyway: the level is without the usual change of a day, which a short
+    # history with weekends in it tells badly.
     usual = float(np.median([level[later] - level[index] for index, later in weeks]))
     drift = float(np.clip(usual, -abs(WEEK * slope), abs(WEEK * slope)))
     # Half of the change: what is left of it where each day has its own noise.

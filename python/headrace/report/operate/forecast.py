@@ -119,7 +119,7 @@ def _space(full) -> str:
 
 
 def _bent(trend) -> str:
-    """How growth changes, where it is no straight line."""
+    """How growth changes, where it is not a straight line."""
     if not trend.curved:
         return ""
     return (

@@ -14,6 +14,7 @@ from test_faults import fill, kill
 from under_load import Trio
 
 from headrace import servers
+from headrace.base.storage import Storage
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.watching import wait_for_modification
 from headrace.servers.failover.cluster import source_in
@@ -154,7 +155,7 @@ def enlarged(trio: Trio, name: str) -> None:
         trio.rejoin(name)
     assert "headrace volume modify" in refused.value.hint, refused.value
     assert server.data_volume is not None
-    changed = trio.lab.modify(server.data_volume, size_gib=5)
+    changed = trio.lab.modify(server.data_volume, size_gib=Storage.parse(server.storage).size_gib + 1)
     wait_for_modification(trio.lab, server.data_volume, changed["id"])
     answer = trio.rejoin(name, "rewind" if trio.flavor == "mariadb" else "seed")
     assert answer["state"] in ("rejoined", "rewound", "seeded"), answer

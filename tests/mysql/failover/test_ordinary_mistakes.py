@@ -31,7 +31,7 @@ MISTAKES = [
     ("replica up b --of a", "twice", 0, "b: follows a already, by its unnamed channel: nothing was done"),
     ("replica up b --of a --channel x", "one channel too many", 0, "b: follows a already.*channel x was not made"),
     ("replica up b", "twice", 0, "b: runs already, and follows a: nothing was done"),
-    ("replica up b --of a --storage gp3:50", "other storage for a name that exists", 2, "b: exists on gp3:4; --storage cannot change it.*headrace volume modify b-data"),
+    ("replica up b --of a --storage gp3:50", "other storage for a name that exists", 2, "b: exists on gp3:[0-9]+; --storage cannot change it.*headrace volume modify b-data"),
     ("replica up b --of a --delay 5", "an option that the channel would not take", 2, "b: follows a already; --delay is for a new channel"),
     ("replica up b --of a --workers 8", "an option for a new replica alone", 2, "b: exists; --workers is for a new replica"),
     ("replica up b --of c", "one source too many", 2, "b: follows another source already by its channel.*--channel NAME"),
@@ -51,8 +51,8 @@ MISTAKES = [
     ("mysql destroy a", "a source with followers", 2, "b and c follow it, and would receive nothing.*Add --yes"),
     ("mysql destroy b", "asked", 2, "b: would be deleted with its data, and nobody can be asked"),
     ("mysql destroy nobody --yes", "a name that is not there", 2, "nobody: is not a server of this lab"),
-    ("mysql up a --storage gp3:50", "other storage for a name that exists", 2, "a: exists on gp3:4; --storage cannot change it.*headrace volume modify a-data"),
-    ("mysql up a --storage gp3:4:3000", "the same storage in other words", 0, ""),
+    ("mysql up a --storage gp3:50", "other storage for a name that exists", 2, "a: exists on gp3:[0-9]+; --storage cannot change it.*headrace volume modify a-data"),
+    ("mysql up a --storage {storage}:3000", "the same storage in other words", 0, ""),
     ("mysql up a --log-storage gp3:1", "a log volume for a name that exists", 2, "a: exists without a log volume; --log-storage cannot change it"),
     ("mysql up a --flavor mysql", "another flavor for a name that exists", 2, "a: flavor mysql: is there already, with flavor mariadb"),
     ("mysql up new --storage gp9:1", "a storage that is none", 2, "gp9"),
@@ -92,7 +92,7 @@ def test_ordinary_mistakes_change_nothing(trio: Trio, lone, tmp_path, monkeypatc
     monkeypatch.setenv("HEADRACE_LAB", str(trio.lab.place.data_dir))
     before, wrong = picture(trio), []
     for command, mistake, code, words in MISTAKES:
-        typed = command.split()
+        typed = command.format(storage=trio.server("a").storage).split()
         if typed[0] == "failover":
             named = () if typed[1] == "rejoin" or "lone" in typed else tuple(trio.names)
             typed = [*typed[:2], *named, *typed[2:], "--journal", str(tmp_path / "journal")]

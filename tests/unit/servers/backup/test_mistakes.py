@@ -1,0 +1,71 @@
+"""Ordinary mistakes at the commands that read a target: refused with the reason, or named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from made_histories import base_of
+
+from headrace.cli.main import main
+from headrace.cli.servers.backup import _named
+from headrace.servers.backup import manifest as documents
+from headrace.servers.backup.manifest import RestoreProof, folder_of
+from headrace.servers.backup.targets.folder import FolderTarget
+
+SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+@pytest.fixture
+def target(tmp_path):
+    """Two backups of a server: a whole one, and a newer one of one database."""
+    target = FolderTarget(tmp_path / "t")
+    whole = base_of("db", SERVER, "mysql", f"{SERVER}:1-5")
+    part = replace(whole, id="20261123T000000Z-db-00bb", method="logical", only=("ack",), databases=("ack",), tables=3)
+    for one in (whole, part):
+        documents.write_manifest(target, one, None)
+    return target, whole, part
+
+
+@pytest.mark.parametrize("command", ["list", "verify", "binlogs"])
+def test_a_folder_that_is_not_there_is_not_an_empty_target(tmp_path, capsys, command):
+    """It was mistyped, or its volume is not mounted."""
+    assert main(["backup", command, "--in", str(tmp_path / "mistyped")]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_latest_is_the_newest_whole_backup(target):
+    place, whole, part = target
+    assert _named(place, "latest", None) == whole.id
+    place.remove(f"{folder_of(whole.id)}/manifest.json")
+    assert _named(place, "latest", None) == part.id
+
+
+def test_list_shows_parts_and_failed_restores(target, capsys):
+    place, whole, part = target
+    at = ["backup", "list", "--in", str(place.folder), "--output", "json"]
+    assert main(at) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["part"], second["part"], second["tables"]) == ("", "ack", 3)
+    failed = RestoreProof(1.0, 1.0, "", 0, "", "", False, "restore: data.00001: is damaged")
+    documents.write_proof(place, whole.id, failed, None)
+    assert main(at) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)[0]["failed"] == failed.said and not json.loads(told.out)[0]["proved"]
+    assert f"problem: {whole.id}: its last restore failed: {failed.said}" in told.err
+
+
+def test_an_option_and_an_id_that_cannot_be(target, capsys):
+    place, _, _ = target
+    at = ["--in", str(place.folder)]
+    for words, says in (
+        (["verify", "../../etc", *at], "is not the id of a backup"),
+        (["verify", "20200101T000000Z-db-00aa", *at], "is not there"),
+        (["prune", *at], "names neither a count nor an age"),
+        (["prune", *at, "--keep", "0"], "--keep"),
+    ):
+        main(["backup", *words])
+        told = capsys.readouterr()
+        assert says in told.err + told.out, words

@@ -31,7 +31,7 @@ LEAST_FIGURE = 1e-9  # below it a logarithm says nothing; a line that falls thro
 
 
 @dataclass(frozen=True)
-class Shape:
+class GrowthShape:
     """A fitted shape: `level` on day 0, what it changes by a day there, and how that changes.
     `rests`: whether growth that slows down comes to rest, or goes on as on day 0."""
 
@@ -67,13 +67,13 @@ class Shape:
         return self.slope
 
 
-def fitted(kind: str, days: np.ndarray, values: np.ndarray) -> Shape:
+def fitted(kind: str, days: np.ndarray, values: np.ndarray) -> GrowthShape:
     """The shape of that kind through the figures: lines by the median of all slopes."""
     if kind == BEND:
         return _bend(days, values)
     figures = {FACTOR: np.log, AMOUNT: np.exp}.get(kind, np.asarray)(values)
     slope = float(np.array(theilslopes(figures, days))[0])
-    return Shape(kind, float(np.median(figures - slope * days)), slope)
+    return GrowthShape(kind, float(np.median(figures - slope * days)), slope)
 
 
 def chances_of(days: np.ndarray, values: np.ndarray, logarithms: bool) -> dict[str, float]:
@@ -102,14 +102,14 @@ def _independent(residuals: np.ndarray) -> float:
     return len(residuals) * (1.0 - likeness) / (1.0 + likeness)
 
 
-def _score(shape: Shape, days: np.ndarray, values: np.ndarray, count: float) -> float:
+def _score(shape: GrowthShape, days: np.ndarray, values: np.ndarray, count: float) -> float:
     """The criterion, of `count` days that count; the lower the better."""
     rounding = ROUNDING * (float(np.ptp(values)) + abs(float(values.mean())))
     spread = max(float(np.abs(values - shape.at(days)).mean()), rounding, LEAST_FIGURE)
     return 2.0 * count * math.log(spread) + PARAMETERS[shape.kind] * math.log(max(count, 2.0))
 
 
-def _bend(days: np.ndarray, values: np.ndarray) -> Shape:
+def _bend(days: np.ndarray, values: np.ndarray) -> GrowthShape:
     """A parabola by least squares, odd days weighed down."""
     scale = max(1.0, float(np.abs(days).max()))
     x = days / scale
@@ -124,4 +124,4 @@ def _bend(days: np.ndarray, values: np.ndarray) -> Shape:
         if sigma <= 0.0:
             break
         weights = np.minimum(1.0, HUBER * sigma / np.maximum(residuals, 1e-300))
-    return Shape(BEND, float(found[0]), float(found[1]) / scale, float(found[2]) / scale**2)
+    return GrowthShape(BEND, float(found[0]), float(found[1]) / scale, float(found[2]) / scale**2)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.stats import theilslopes
 
-from headrace.operate.forecast.curves import FACTOR, LEAST_FIGURE, LINE, Shape, chances_of, fitted
+from headrace.operate.forecast.curves import FACTOR, LEAST_FIGURE, LINE, GrowthShape, chances_of, fitted
 
 # Days that a trend rests on: two whole weeks (the specification of this forecast). Where a sudden
 # change leaves fewer behind it, there is none.
@@ -60,7 +60,7 @@ class Trend:
     cut: int | None
     since: float
     kinds: tuple[str, ...]
-    shapes: tuple[Shape, ...] = field(repr=False)
+    shapes: tuple[GrowthShape, ...] = field(repr=False)
     noise: np.ndarray = field(repr=False)
 
     @property
@@ -156,7 +156,7 @@ def _level(kept: np.ndarray, days: np.ndarray, cut: int | None, draw: np.random.
     """Figures that are too few for a trend: their level and how much they differ from it."""
     level = float(np.median(kept))
     noise = draw.choice(kept - level, size=(RESAMPLES, HORIZON_DAYS))
-    shapes = (Shape(LINE, level, 0.0),) * RESAMPLES
+    shapes = (GrowthShape(LINE, level, 0.0),) * RESAMPLES
     return Trend(0.0, 0.0, 0.0, False, level, len(kept), cut, float(days[0]), (LINE,), shapes, noise)
 
 

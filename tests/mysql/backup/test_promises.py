@@ -85,7 +85,7 @@ ACCOUNTS = {
     "one database": ([f"GRANT {WHOLE} ON ack.* TO {{who}}", f"GRANT {TOOLS} ON *.* TO {{who}}"], (), "it may read ack"),
     "a part": ([f"GRANT {WHOLE} ON ack.* TO {{who}}", f"GRANT {TOOLS} ON *.* TO {{who}}", "{routines}"], ("ack",), ""),
     "no routines": ([f"GRANT {WHOLE} ON ack.* TO {{who}}", f"GRANT {TOOLS} ON *.* TO {{who}}"], ("ack",), "routines of ack"),
-    "another part": ([f"GRANT {WHOLE} ON ack.* TO {{who}}"], ("other",), "no database of .* may see; it sees ack"),
+    "another part": ([f"GRANT {WHOLE} ON ack.* TO {{who}}"], ("other",), "not a database of .* may see; it sees ack"),
     "a table": (["GRANT SELECT ON ack.t TO {who}"], ("ack",), "it may read ack.t"),
     "a column": (["GRANT SELECT (n) ON ack.t TO {who}"], ("ack",), "some columns of ack.t"),
     "a role": ([f"GRANT {WHOLE} ON *.* TO seer", "GRANT seer TO {who}", f"GRANT {TOOLS} ON *.* TO {{who}}", "{active}"], (), ""),

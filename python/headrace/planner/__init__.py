@@ -4,7 +4,7 @@
     >>> from headrace.workload.daily import new_constant
     >>> steady = new_constant(1500, 1000, size_gib=500, write_kib=16, seconds=86_400)
     >>> headrace.plan(steady, goals=["p99_ms<=20", "throttled_min<=0"]).recommended.storage
-    'gp3:667:3132'
+    'gp3:670:3200'
 
 One engine for demand in I/Os and for databases in transactions:
 
@@ -93,9 +93,9 @@ def plan(
       the bill.
     - `top` (10): winners returned at most.
     - Of a database: `threads` (clients; None: the workload's) or `arrivals_tps` (an open load),
-      `start` ("warm"), `hours` (24), `binlog_days` (1), `cache_share` (of memory), `confidence` (0.8): probability
-      from which a goal counts as met, `draws` (32), `seed` (1): databases drawn from the
-      calibration.
+      `start` ("warm"), `hours` (24), `binlog_days` (1), `cache_share` (of memory), `confidence`
+      (0.8): probability from which a goal counts as met, `draws` (32), `seed` (1): databases drawn
+      from the calibration.
 
     Nothing meets the goals: `recommended` is None, `winners` empty, and `closest` says what comes
     nearest. IOPS, MiB/s and GiB are found to the unit. The same answer every time. Raises

@@ -51,8 +51,8 @@ CACHE_SETTINGS = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block
 
 
 def changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
-    """What a choice counts on beside its volumes and instance: settings that differ from today's,
-    in words."""
+    """What a choice counts on apart from its volumes and instance: settings that differ from
+    today's, in words."""
     if today is None or not _another_cache(today, choice):
         return ()
     assert choice.cache_gib is not None

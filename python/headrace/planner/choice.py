@@ -228,8 +228,8 @@ class DemandChooser(Chooser[DemandJudge]):
         )
 
     def _shown(self, name: str, value: float | None) -> float | None:
-        """A metric as it is told: nothing waited longer than the recording lasts. (A backlog that is
-        carried from one repetition to the next would.)"""
+        """A metric as it is shown: nothing waited longer than the recording lasts. (A backlog that
+        is carried from one repetition to the next would.)"""
         seconds_in = {"ms": 1e-3, "s": 1.0}.get(DEMAND[name].unit)
         if value is None or seconds_in is None:
             return value
@@ -290,16 +290,19 @@ class DemandChooser(Chooser[DemandJudge]):
         charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
         found.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", bytes_most / MIB, charged))
         if instance is not None and about.family.volume_type != "instance-store":
-            first, then = ("baseline", "max") if sustained else ("max", "baseline")
-            iops, bytes_s = (instance[f"{first}_{of}"] or instance[f"{then}_{of}"] for of in ("iops", "bytes_s"))
+            iops = instance["max_iops"] or instance["baseline_iops"]
+            bytes_s = instance["max_bytes_s"] or instance["baseline_bytes_s"]
+            if sustained:
+                iops, bytes_s = instance["baseline_iops"] or iops, instance["baseline_bytes_s"] or bytes_s
             found += [("instance-iops", together, "iops", iops, "IOPS")] if iops else []
             found += [("instance-throughput", together, "mib_s", bytes_s / MIB, "MiB/s")] if bytes_s else []
         answer = []
         for cap, frame, column, allowed, unit in found:
             at = frame[column].arg_max() or 0
-            asked = frame[column][at]
+            asked = float(frame[column][at])
             if sustained:
-                asked = float((frame[column] * frame["duration_s"]).sum() / frame["duration_s"].sum())
+                seconds = self.judge.demand.totals["seconds"]
+                asked = float((frame[column] * frame["duration_s"]).sum()) / seconds
             share = asked / allowed if allowed else 0.0
             answer.append(
                 {

@@ -261,8 +261,8 @@ class DatabaseJudge:
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
         """Which candidates meet every goal on performance, by the best guess, when the demand is
-        `factor` times what it is: so many more clients or arrivals, of which so much more tps are
-        asked, in the same response times."""
+        `factor` times what it is: more clients or arrivals by that factor, of which more tps are
+        asked by the same, within the same response times."""
         names = tuple(dict.fromkeys(goal.metric for goal in self.load_goals))
         [columns] = self.run_in([self.core], [factor], candidates, names=names)
         fine = columns["status"] == "ran"

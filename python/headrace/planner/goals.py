@@ -328,8 +328,8 @@ def greatest_growth(
     where it does not hold now.
 
     `holds_at`: which of some candidates, by number, hold with a factor on the demand; what holds
-    at more demand holds at less. Where the goals ask for a growth that is no whole percent, that
-    one is looked at too.
+    at more demand holds at less. Where the goals ask for a part of a percent, that growth is
+    looked at too.
     """
     fine = holds_at(list(range(count)), 1.0)
     open_ = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(fine) if good}

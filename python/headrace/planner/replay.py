@@ -1,10 +1,10 @@
-"""What a plan for demand recommends, replayed request by request: the worst minutes of the recording
-in the per-I/O form of the simulation.
+"""The recommendation of a plan for demand, replayed request by request: the worst minutes of the
+recording in the per-I/O form of the simulation.
 
-The search judges by the interval form, which knows latency as a distribution. The per-I/O form knows
-every request, and decides: a candidate that misses a goal on latency there is set aside, and the
-search goes on above it (`PlanEngine`). A day of requests is too many to replay; the minutes in which
-the interval form waits longest, and those of most I/Os and of most MiB/s, are not.
+The search judges by the interval form, which knows latency as a distribution. The per-I/O form
+knows every request, and decides: a candidate that misses a goal on latency there is set aside, and
+the search goes on above it (`PlanEngine`). A day has too many requests to replay; the minutes in
+which the interval form waits longest, and those of most I/Os and of most MiB/s, do not.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Replay:
                 seed=seed,
             )["summary"]
 
-    def _interval_rows(self, candidate: Candidate) -> dict:
+    def _interval_rows(self, candidate: Candidate) -> core.SimulationAnswer:
         judge = self.judge
         with core_errors():
             return core.simulate(
@@ -111,7 +111,7 @@ class Replay:
                 cycle=judge.cycle,
             )
 
-    def _windows(self, candidate: Candidate, answer: dict) -> list[Window]:
+    def _windows(self, candidate: Candidate, answer: core.SimulationAnswer) -> list[Window]:
         """The minutes to replay: of the longest waits, of most I/Os and of most MiB/s."""
         behind = self.judge.behind(candidate)
         on_volumes = self.judge.demand.on_volumes(behind)
@@ -160,8 +160,9 @@ class Replay:
         }
         return {**self.judge.demand.load, **columns}
 
-    def _balance(self, answer: dict, at_s: float) -> float | None:
-        """Credits of the volumes when a window begins, percent; None: as AWS gives them, or none."""
+    def _balance(self, answer: core.SimulationAnswer, at_s: float) -> float | None:
+        """Credits of the volumes when a window begins, percent; None: as AWS gives them, or
+        none."""
         # A row has the balance at its end; the settled day begins as it ends.
         rows = pl.DataFrame(answer["rows"], strict=False)
         before = rows.filter(pl.col("t_s") + pl.col("duration_s") <= at_s)
@@ -172,7 +173,7 @@ class Replay:
 
 
 def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
-    """Begin of the last window in the point of the highest demand, s: what came before it in the
+    """Begin of the last window in the point of the highest demand, s: what came before it in that
     point has used up what was saved."""
     at = on_volumes[of].arg_max() or 0
     return float(on_volumes["t_s"][at]) + max(0.0, float(on_volumes["duration_s"][at]) - WINDOW_S)

@@ -84,11 +84,13 @@ class Choice(Shown, Document):
     `consistency`: the same in words. `persistent`: False when the data is gone with the instance.
     `first_day`: the first day with full credits, where the settled day differs from it.
     `migration`: what it takes to get there from today's storage, in words; None where today is not
-    known. `replayed`: of what a plan for demand recommends, and of its cheapest. `changes`: settings that differ from today's and that the figures count on, in words.
+    known. `replayed`: of the recommendation of a plan for demand, and of its cheapest. `changes`:
+    settings that differ from today's and that the figures count on, in words.
 
     `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `engine`; `cache_gib`
-    (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of the sustained tps; `probability`: that
-    every goal on performance holds, 0..1; `goal_probabilities`: of each goal alone;
+    (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of the sustained tps;
+    `probability`: that every goal on performance holds, 0..1; `goal_probabilities`: of each goal
+    alone;
     `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`,
     `regret_worst_usd`: see database.Regret. `far_from_runs`: what lies beyond twice the cache or
     processors of the runs, in words.
@@ -170,8 +172,8 @@ class Choice(Shown, Document):
 class FamilyVerdict(Document):
     """What became of one family of data volumes.
 
-    `outcome`: "wins", "costs the same", "costs more", "fails", "no price", "impossible" or "excluded". `why`:
-    in words, with numbers. `best`: its cheapest choice that meets the goals, or what comes closest;
+    `outcome`: "wins", "costs the same", "costs more", "fails", "no price", "impossible" or
+    "excluded". `why`: in words, with numbers. `best`: its cheapest choice that meets the goals, or what comes closest;
     None where there is none. `cost_ratio`: over the cheapest choice's cost. `overload`: demand over
     what it can sustain, where that bound alone decided.
     """
@@ -247,7 +249,8 @@ class Plan(Shown, Document):
     day). `frontier`: frame of cost and performance along the best of each family, for charts.
     `skipped_instances`: those left out, with the reason. `workload`: figures of the demand, growth
     included, or of the database. `actions`: what to do next, `in_place_actions`: what to do for
-    `in_place` instead, `alarms`: what to watch; lists of dicts. `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`:
+    `in_place` instead, `alarms`: what to watch; lists of dicts. `explain`: the arithmetic, line by
+    line. `prices`: what was paid for, in words. `checks`:
     recorded latency and the model's, on today's storage. `warnings`: what must be known before
     the answer is believed: limits the recording met.
 

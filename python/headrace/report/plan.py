@@ -164,7 +164,7 @@ def _today(plan) -> list[Line]:
         volumes = (
             "keep today's volumes" if same else f"modify today's volumes into {place.storage}{_log_too(place, now)}"
         )
-        lines.append((f"Without moving data: {volumes}{settings}: {cost}; {_facts(plan, place)}.", ""))
+        lines.append((f"Without moving data: {volumes}{settings}, for {cost}; {_facts(plan, place)}.", ""))
     return lines
 
 

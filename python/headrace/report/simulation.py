@@ -163,7 +163,7 @@ def _queue(summary: dict, at, closed: bool) -> list[str]:
         return []
     if closed:  # its queue is its depth: nothing builds up
         return [f"Longest wait {span(summary['longest_wait_s'])}."]
-    # Nothing waited longer than the run lasts; what a repeated cycle carries over has no age to show.
+    # Nothing waited longer than the run lasts; what a repeated cycle carries over has no age.
     line = f"Longest wait {span(min(summary['longest_wait_s'], summary['seconds']))}"
     when = summary["peak_queue_at_s"]
     moment = f", {at(when)}" if summary["peak_queue"] and when is not None else ""

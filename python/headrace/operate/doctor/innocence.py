@@ -16,7 +16,7 @@ LARGER_THAN_A_PAGE = 1.25
 
 # Of processors, alone and beside storage that waits.
 KEEPS_UP = "Storage keeps up."
-NEARLY_SPENT = "Storage waits too, and the processors are nearly spent: lifting its limit alone brings little."
+NEARLY_SPENT = "Storage waits too, and the processors are nearly spent: they may bind as soon as its limit is lifted."
 
 
 def figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:

@@ -146,8 +146,8 @@ def instances_at(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str
         if names:
             bursts = not min(names)[0]
             kind = "credits" if bursts else "throughput" if in_bytes else "iops"
-            found = LimitLevel(f"instance-{kind}", rate, "bytes/s" if in_bytes else "I/Os/s")
-            return found, tuple(name for _, _, name in sorted(names))
+            limit = LimitLevel(f"instance-{kind}", rate, "bytes/s" if in_bytes else "I/Os/s")
+            return limit, tuple(name for _, _, name in sorted(names))
     return None
 
 

@@ -43,33 +43,35 @@ def diagnose_recording(
     """Windows at a limit in the whole recording, what else was slow, and processors that were spent;
     what lasted longest comes first, `fine` without any of them."""
     t = thresholds or Thresholds()
-    volume = next(one for one in evidence.volumes if one.facts.role != "member")
+    volume = next(entry for entry in evidence.volumes if entry.facts.role != "member")
     bound = bound_windows(workload, volume, evidence.facts.as_of, t)
-    windows = sorted((_window(one, workload, evidence) for one in bound), key=lambda one: one.from_s - one.to_s)
+    windows = sorted(
+        (_window(entry, workload, evidence) for entry in bound), key=lambda entry: entry.from_s - entry.to_s
+    )
     findings = [
-        _finding(name, [one for one in windows if one.limit == name], workload, evidence)
-        for name in dict.fromkeys(one.limit for one in windows)
+        _finding(name, [entry for entry in windows if entry.limit == name], workload, evidence)
+        for name in dict.fromkeys(entry.limit for entry in windows)
     ]
-    findings = [_advised(one, evidence, bound, counsel, t) for one in findings]
+    findings = [_advised(entry, evidence, bound, counsel, t) for entry in findings]
     part = SlowPart(evidence, volume, without(volume.rows, bound), _clock_of(workload), t)
     slow = slow_finding(part, beside_limits=bool(bound))
     findings += [slow] if slow else []
     # Bursts that a mean hides are told after the limit that is seen.
-    findings.sort(key=lambda one: (bool(bound) and one.subject == "bursts", -one.weight))
+    findings.sort(key=lambda entry: (bool(bound) and entry.subject == "bursts", -entry.weight))
     processors = processors_finding(evidence, _clock_of(workload), t, storage_waits=bool(findings))
     findings += [processors] if processors else []
     if not findings:
         findings = [_calm(workload, volume.facts.name)]
     grain = grain_words(evidence.facts.grain_s, False)
     evidence = replace(evidence, notes=_notes(evidence, workload, bound))
-    return assembled(evidence, [replace(one, grain=grain) for one in findings], windows=tuple(windows))
+    return assembled(evidence, [replace(entry, grain=grain) for entry in findings], windows=tuple(windows))
 
 
 def _notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow]) -> tuple[str, ...]:
     """The recording's notes; of its flat stretches only on those that are at a limit."""
     start = workload.source.get("clock_start")
     at_limits = limits_met(
-        tuple(window for window in workload.censored if window in {one.window for one in bound}), start
+        tuple(window for window in workload.censored if window in {entry.window for entry in bound}), start
     )
     of_stretches = limits_met(workload.censored, start)
     return (*[note for note in evidence.notes if note not in of_stretches], *at_limits)
@@ -99,10 +101,10 @@ def _clock_of(workload: OpenWorkload) -> Callable[[float], str]:
 # --- windows at a limit ---------------------------------------------------------------------------
 
 
-def _window(one: BoundWindow, workload: OpenWorkload, evidence: Evidence) -> Window:
+def _window(entry: BoundWindow, workload: OpenWorkload, evidence: Evidence) -> Window:
     at = _clock_of(workload)
-    window, limit = one.window, one.limit
-    run = _modelled(workload, one, evidence)
+    window, limit = entry.window, entry.limit
+    run = _modelled(workload, entry, evidence)
     in_bytes = limit.unit == "bytes/s"
     return Window(
         begins=at(window.from_s),
@@ -120,10 +122,10 @@ def _window(one: BoundWindow, workload: OpenWorkload, evidence: Evidence) -> Win
     )
 
 
-def _modelled(workload: OpenWorkload, one: BoundWindow, evidence: Evidence) -> Simulation | None:
+def _modelled(workload: OpenWorkload, entry: BoundWindow, evidence: Evidence) -> Simulation | None:
     """As many requests outstanding as were recorded, of the same size and mix, on the storage that
     is named: by the model. Credits are gone where they were."""
-    window = one.window
+    window = entry.window
     storage = next(volume.facts.storage for volume in evidence.volumes if volume.facts.role != "member")
     if storage is None or window.queue is None:
         return None
@@ -142,7 +144,7 @@ def _modelled(workload: OpenWorkload, one: BoundWindow, evidence: Evidence) -> S
             numjobs=1,
             rwmixread=round(100 * reads / (reads + writes)),
         )
-        balance = 0.0 if one.limit.name.endswith("credits") else window.balance_percent
+        balance = 0.0 if entry.limit.name.endswith("credits") else window.balance_percent
         settings = {"instance": evidence.facts.instance, "as_of": evidence.facts.as_of, "start_balance": balance}
         return simulate(load, storage, seconds=MODELLED_S, **settings)
     except HeadraceError:
@@ -154,8 +156,8 @@ def _modelled(workload: OpenWorkload, one: BoundWindow, evidence: Evidence) -> S
 
 def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence: Evidence) -> Finding:
     first = windows[0]
-    volume = next(one.facts.name for one in evidence.volumes if one.facts.role != "member")
-    total_s = sum(one.to_s - one.from_s for one in windows)
+    volume = next(entry.facts.name for entry in evidence.volumes if entry.facts.role != "member")
+    total_s = sum(entry.to_s - entry.from_s for entry in windows)
     rate = rate_in_words(first.rate * (MIB if first.unit == "MiB/s" else 1), "bytes/s" if first.unit == "MiB/s" else "")
     latency = ""
     if first.recorded_ms is not None:
@@ -200,26 +202,26 @@ def _figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ..
     )
 
 
-def _advised(one: Finding, evidence: Evidence, bound: list[BoundWindow], counsel: Counsel, t: Thresholds) -> Finding:
+def _advised(entry: Finding, evidence: Evidence, bound: list[BoundWindow], counsel: Counsel, t: Thresholds) -> Finding:
     """With what to do, where the storage is named."""
     volume = next(each for each in evidence.volumes if each.facts.role != "member")
     if volume.facts.limits is None:
-        return one
-    windows = [each.window for each in bound if each.limit.name == one.subject]
-    at = min(windows, key=lambda window: abs(window.from_s - (one.from_unix or 0.0)))
+        return entry
+    windows = [each.window for each in bound if each.limit.name == entry.subject]
+    at = min(windows, key=lambda window: abs(window.from_s - (entry.from_unix or 0.0)))
     begin = float(volume.rows["t_unix"][0])
     part = signals_of(evidence.between(begin + at.from_s - 1e-6, begin + at.to_s - 1e-6), t, whole=True)
     seen = next((each for each in part.volumes if each.facts.name == volume.facts.name), None)
     if seen is None:
-        return one
+        return entry
     seen.most_bytes_s = most_bytes_s(volume.rows)
     factor = t.spare_rate * at.at_least_iops / max(seen.iops, 1.0)
     try:
         change = (
-            change_of_instance(seen, one.subject, factor, counsel.region, counsel.as_of)
-            if one.subject.startswith("instance")
-            else change_of_volume(seen, one.subject, factor, counsel.region, counsel.as_of)
+            change_of_instance(seen, entry.subject, factor, counsel.region, counsel.as_of)
+            if entry.subject.startswith("instance")
+            else change_of_volume(seen, entry.subject, factor, counsel.region, counsel.as_of)
         )
     except HeadraceError as error:
-        return replace(one, words=f"{one.words} What to change is not known: {why(error)}.")
-    return one if change is None else replace(one, remedies=(change.remedy,))
+        return replace(entry, words=f"{entry.words} What to change is not known: {why(error)}.")
+    return entry if change is None else replace(entry, remedies=(change.remedy,))

@@ -156,7 +156,7 @@ def _too_short(part: SlowPart, rows: pl.DataFrame, seconds: float) -> Finding:
 
 def _bursts(part: SlowPart, rows: pl.DataFrame, model: ModelLatency, slowness: Slowness | None) -> Finding:
     point = span_in_words(round(part.evidence.facts.grain_s))
-    told = f"{_when_words(part, rows)} an I/O of {part.name} took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms)"
+    summary = f"{_when_words(part, rows)} an I/O of {part.name} took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms)"
     while_busy = ""
     if slowness is not None and slowness.busy and slowness.use:
         least = min(1.0, slowness.use / slowness.busy)
@@ -165,7 +165,7 @@ def _bursts(part: SlowPart, rows: pl.DataFrame, model: ModelLatency, slowness: S
     if slowness is not None and slowness.may_be_cold:
         others = "a burst at a limit looks like that, and so do first reads of a volume made from a snapshot, and EBS's own trouble"
     words = (
-        f"{told}, below every limit on the mean of {point}{while_busy}. Within a point {others}. A shorter interval tells: "
+        f"{summary}, below every limit on the mean of {point}{while_busy}. Within a point {others}. A shorter interval tells: "
         "record seconds with `iostat -xt 1`, or ask the server's machine."
     )
     if slowness is None:
@@ -287,7 +287,7 @@ def slow_member(part: SlowPart) -> Finding | None:
     if len(members) < 2:
         return None
     known = [_longest(part, name, volume) for name, volume in members.items()]
-    worst = max((one for one in known if one is not None), key=lambda one: slowest_ms(one.rows), default=None)
+    worst = max((entry for entry in known if entry is not None), key=lambda entry: slowest_ms(entry.rows), default=None)
     if worst is None:
         return None
     at = pl.col("t_unix").is_between(worst.rows["t_unix"][0] - 1e-6, worst.rows["t_unix"][-1] + 1e-6)

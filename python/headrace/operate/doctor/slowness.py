@@ -35,9 +35,10 @@ SHORT_STRETCH = 4  # points, below which a fall of latency does not show
 
 @dataclass(frozen=True)
 class Slowness:
-    """What a slow stretch may be. `cause`: the first of those left. `apart`: whether the latency of
-    reads and writes is known apart. `busy`: share of the time with a request under way, and `most_busy`
-    what bursts at a limit explain of it; None where nobody counted."""
+    """What a slow stretch may be. `cause`: the first that is not ruled out. `reads_only`: writes are as
+    quick as ever. `apart`: whether the latency of reads and writes is known apart. `busy`: share of the
+    time with a request under way, None where nobody counted. `use`: the rate over the nearest limit.
+    `falls`: whether the latency falls along the stretch."""
 
     cause: Cause
     reads_only: bool

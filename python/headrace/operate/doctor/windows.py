@@ -74,18 +74,18 @@ def _held(
         return []
     slow = _waits(rows, model, t)
     every = level_of(rows)
-    found: list[BoundWindow] = []
+    runs: list[BoundWindow] = []
     for _, allowed, in_bytes in limits.levels():
         rate = bytes_per_s(rows) if in_bytes else pl.col("charged_iops")
         near = rows.select(((rate / allowed - 1.0).abs() <= every.tolerance).fill_null(False).alias("near"))["near"]
         for first, behind in stretches(near & slow):
             run = rows[first:behind]
-            if behind - first < LEAST_RUN or _touches(run, volume.rows, found):
+            if behind - first < LEAST_RUN or _touches(run, volume.rows, runs):
                 continue
             limit = limit_at(level_of(run), limits)
             if limit is not None:
-                found.append(BoundWindow(_as_window(run, volume.rows, rows.filter(~slow), limit), limit))
-    return found
+                runs.append(BoundWindow(_as_window(run, volume.rows, rows.filter(~slow), limit), limit))
+    return runs
 
 
 def _waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
@@ -99,10 +99,10 @@ def _waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
     return rows.select(waits.fill_null(False).alias("waits"))["waits"]
 
 
-def _touches(run: pl.DataFrame, rows: pl.DataFrame, found: list[BoundWindow]) -> bool:
+def _touches(run: pl.DataFrame, rows: pl.DataFrame, runs: list[BoundWindow]) -> bool:
     first = float(rows["t_unix"][0])
     begins, ends = float(run["t_unix"][0]) - first, float(run["t_unix"][-1]) - first
-    return any(begins < one.window.to_s and ends >= one.window.from_s for one in found)
+    return any(begins < entry.window.to_s and ends >= entry.window.from_s for entry in runs)
 
 
 def _as_window(run: pl.DataFrame, rows: pl.DataFrame, calm: pl.DataFrame, limit: LimitLevel) -> CensoredWindow:
@@ -142,9 +142,9 @@ def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
         return rows
     first = float(rows["t_unix"][0])
     taken = pl.lit(False)
-    for one in bound:
+    for entry in bound:
         at, ends = pl.col("t_unix") - first, pl.col("t_unix") - first + pl.col("duration_s")
-        taken = taken | ((ends >= one.window.from_s - 1e-6) & (at <= one.window.to_s + 1e-6))
+        taken = taken | ((ends >= entry.window.from_s - 1e-6) & (at <= entry.window.to_s + 1e-6))
     return rows.filter(~taken)
 
 

@@ -171,7 +171,7 @@ def _with_commas(line: str) -> str:
 
 def _iostat_report(version, scenario, at: datetime, report, dates: str, chance: random.Random) -> str:
     root, row = report
-    busiest = max(one.busy for one in row.values())
+    busiest = max(seen.busy for seen in row.values())
     user, system, waiting, idle = _cpu(scenario, root.ends_s, busiest, chance)
     text = f"{at.strftime(DATES[dates])}\navg-cpu:  %user   %nice %system %iowait  %steal   %idle\n"
     text += f"        {user:8.2f}{0:8.2f}{system:8.2f}{waiting:8.2f}{0:8.2f}{idle:8.2f}\n\n{HEADS[version]}\n"
@@ -252,10 +252,10 @@ def vmstat(every_s: float) -> Callable[[Scenario, random.Random], str]:
         for number, (root, row) in enumerate([reports[0], *reports]):
             if number % 20 == 0:
                 lines += [first, second]
-            user, system, waiting, _ = _cpu(scenario, root.ends_s, max(one.busy for one in row.values()), chance)
+            user, system, waiting, _ = _cpu(scenario, root.ends_s, max(seen.busy for seen in row.values()), chance)
             shares = [round(user), round(system), 100 - round(user) - round(system) - round(waiting), round(waiting)]
-            read = sum(one.read_kib for one in (root, *row.values()))
-            written = sum(one.write_kib for one in (root, *row.values()))
+            read = sum(seen.read_kib for seen in (root, *row.values()))
+            written = sum(seen.write_kib for seen in (root, *row.values()))
             at = START + timedelta(seconds=round(root.ends_s if number else root.begins_s))
             figures = " ".join(f"{max(0, share):2d}" for share in (*shares, 0))
             lines.append(
@@ -277,7 +277,7 @@ def cloudwatch(period_s: int, whole: bool) -> Callable[[Scenario, random.Random]
         results = []
         for number, steps in enumerate(scenario.members.values()):
             reports = intervals(steps, 0.0, LONG_S, period_s, None)
-            times = [f"{START + timedelta(seconds=one.begins_s):%Y-%m-%dT%H:%M:%S}+00:00" for one in reports]
+            times = [f"{START + timedelta(seconds=seen.begins_s):%Y-%m-%dT%H:%M:%S}+00:00" for seen in reports]
             for metric, values in _metrics(reports, period_s, whole, scenario.balance).items():
                 label = metric if len(scenario.members) == 1 else f"{volume_id(number)} {metric}"
                 results.append(
@@ -301,20 +301,20 @@ def volume_id(number: int) -> str:
 
 def _metrics(reports: list[Interval], period_s: int, whole: bool, balance: bool) -> dict[str, list[float]]:
     named = {
-        "VolumeReadOps": [float(round(one.reads * period_s)) for one in reports],
-        "VolumeWriteOps": [float(round(one.writes * period_s)) for one in reports],
-        "VolumeReadBytes": [float(round(one.read_kib * KIB * period_s)) for one in reports],
-        "VolumeWriteBytes": [float(round(one.write_kib * KIB * period_s)) for one in reports],
-        "VolumeQueueLength": [round(one.queue, 6) for one in reports],
+        "VolumeReadOps": [float(round(seen.reads * period_s)) for seen in reports],
+        "VolumeWriteOps": [float(round(seen.writes * period_s)) for seen in reports],
+        "VolumeReadBytes": [float(round(seen.read_kib * KIB * period_s)) for seen in reports],
+        "VolumeWriteBytes": [float(round(seen.write_kib * KIB * period_s)) for seen in reports],
+        "VolumeQueueLength": [round(seen.queue, 6) for seen in reports],
     }
     if whole:
         named |= {
-            "VolumeTotalReadTime": [round(one.reads * period_s * one.read_ms / 1e3, 3) for one in reports],
-            "VolumeTotalWriteTime": [round(one.writes * period_s * one.write_ms / 1e3, 3) for one in reports],
-            "VolumeIdleTime": [round((1 - one.busy) * period_s, 2) for one in reports],
+            "VolumeTotalReadTime": [round(seen.reads * period_s * seen.read_ms / 1e3, 3) for seen in reports],
+            "VolumeTotalWriteTime": [round(seen.writes * period_s * seen.write_ms / 1e3, 3) for seen in reports],
+            "VolumeIdleTime": [round((1 - seen.busy) * period_s, 2) for seen in reports],
         }
         if balance:
-            named["BurstBalance"] = [float(round(one.balance)) for one in reports]
+            named["BurstBalance"] = [float(round(seen.balance)) for seen in reports]
     return named
 
 

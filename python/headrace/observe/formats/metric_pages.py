@@ -82,7 +82,7 @@ def _pages(content: bytes) -> list[_Page] | None:
             follows = _FOLLOWS.search(str(error))
             if follows is None:
                 return None
-            end = int(follows[1])
+            end = int(follows[1]) - 1  # where the next document begins: msgspec has read its first byte
             try:
                 found.append(decoder.decode(rest[:end]))
             except msgspec.DecodeError:

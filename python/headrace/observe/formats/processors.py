@@ -1,7 +1,8 @@
 """The processors in a recording of disks: iostat's avg-cpu, vmstat's us, sy, id, wa and st, and the
-table of sar -u beside that of sar -d.
+table of sar -u next to that of sar -d.
 
-What cannot be read here is left out: the recording is of disks, and its readers refuse what is damaged.
+What cannot be read here is left out: the recording is of disks, and its readers refuse what is
+damaged.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ LONG = {"%user": "%usr", "%system": "%sys"}  # as `sar -u ALL` calls them
 
 
 def _shares(values: list) -> ProcessorShares:
-    """Raises ValueError and TypeError for what is no figure; what a tool does not have is 0."""
+    """Raises ValueError and TypeError for what is not a figure; what a tool does not have is 0."""
     return ProcessorShares(*(float(str(value or 0).replace(",", ".")) for value in values))
 
 

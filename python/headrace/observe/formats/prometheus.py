@@ -83,8 +83,9 @@ SERIAL = re.compile(r"vol-?(?P<id>[0-9a-f]{8}(?:[0-9a-f]{9})?)\Z")  # of an NVMe
 # Labels of one exporter that tell its series apart; all others tell exporters apart.
 INNER = {"__name__", "device", "cpu", "mode", *(label for label, _ in SPLIT.values())}
 HOST_LABELS = ("node_name", "instance", "hostname", "host")  # PMM names the node; Prometheus the instance
-# Samples that are further apart than this, in usual distances, have a gap between them. One scrape that failed
-# makes two distances, and costs nothing but the grain: the counters tell the mean of both. Ours.
+# Samples that are further apart than this, in usual distances, have a gap between them. One scrape
+# that failed makes two distances, and costs nothing but the grain: the counters tell the mean of
+# both. Ours.
 GAP_DISTANCES = 2.5
 # How far the grid may reach beyond the first and last sample, as a share of the interval: scrapes
 # come a little early or late. Ours.

@@ -161,8 +161,8 @@ def bounds(span: TimeSpan) -> tuple[float, float, int]:
 
 
 def published_every(times: Collection[float], period: int) -> int:
-    """The period of points that were asked for each minute: five minutes where all of them lie on such,
-    as volumes that are monitored every five minutes publish."""
+    """The period of points that were asked for each minute: five minutes where all of them lie on
+    such, as volumes that are monitored every five minutes publish."""
     five = 5 * MINUTE_S
     sparse = period < five and len(times) >= LEAST_POINTS and all(at % five == 0 for at in times)
     return five if sparse else period

@@ -98,7 +98,7 @@ def test_a_backup_is_proved(lab, chain):
     # A table that differs is found: the same proof against other checksums.
     truth = proving.table_sums(chain.source)
     other = replace(truth, by_table={name: 1 for name in truth.by_table})
-    assert proving.compared(truth, truth) == "" and "differ" in proving.compared(other, truth)
+    assert proving.compared(truth, truth) == "" and "different from" in proving.compared(other, truth)
 
 
 def test_the_stream_is_at_most_a_second_behind(chain):

@@ -159,9 +159,9 @@ def compared(truth: TableSums | None, found: TableSums) -> str:
         return ""
     theirs, ours = truth.by_table, found.by_table
     kinds = (
-        ("of the source missing in the backup", sorted(theirs.keys() - ours.keys())),
-        ("only in the backup", sorted(ours.keys() - theirs.keys())),
-        ("other than in the source", sorted(one for one in theirs.keys() & ours.keys() if theirs[one] != ours[one])),
+        ("missing in the backup", sorted(theirs.keys() - ours.keys())),
+        ("in the backup and not in the source", sorted(ours.keys() - theirs.keys())),
+        ("different from the source", sorted(one for one in theirs.keys() & ours.keys() if theirs[one] != ours[one])),
     )
     return "; ".join(
         f"{len(names)} table{'s are' if len(names) > 1 else ' is'} {words}: {', '.join(names[:5])}"

@@ -265,6 +265,17 @@ def test_a_table_without_a_checksum_is_no_proof():
     assert "`a`.`c`" in unreadable(sums) and not unreadable(replace(sums, by_table={"`a`.`b`": 7}))
 
 
+def test_a_comparison_says_what_is_missing_and_what_is_different():
+    at = GtidSet.parse("", "mysql")
+    source = TableSums(at, {"`a`.`b`": 7, "`a`.`c`": 8, "`o`.`t`": 1})
+    backup = TableSums(at, {"`a`.`b`": 7, "`a`.`c`": 9, "`x`.`y`": 1})
+    assert proving.compared(source, backup) == (
+        "1 table is missing in the backup: `o`.`t`; 1 table is in the backup and not in the source: `x`.`y`; "
+        "1 table is different from the source: `a`.`c`"
+    )
+    assert proving.compared(source, source) == "" == proving.compared(None, backup)
+
+
 def test_what_another_machine_has_begun_stays(tmp_path, monkeypatch):
     """A shared folder: the number of a process says nothing on another machine; its age does."""
     target = FolderTarget(tmp_path)

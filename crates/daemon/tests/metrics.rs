@@ -1,7 +1,7 @@
 //! The store of metrics against a list in memory: rows over wraps of the rings, reopened in the
 //! middle, torn, on jumping clocks and full disks; its writer killed.
 
-use headrace_daemon::metrics::{CreditUnit, ErrorFactor, Extra, Resolution, Retired, Row, Store, CLASSES, COLUMNS};
+use headrace_daemon::metrics::{minute_of, CreditUnit, ErrorFactor, Extra, Resolution, Retired, Row, Store, CLASSES, COLUMNS};
 use headrace_device::meter::{bounds_of, bucket_of, class_of, Sample};
 use headrace_model::{Cap, Op};
 use proptest::prelude::*;
@@ -415,6 +415,16 @@ fn forgotten_is_gone_and_only_that() {
         assert!(store.rows(name, None, Resolution::Second, None, None).is_err());
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Rows end some milliseconds after their second: what is measured of a minute is at most a minute.
+#[test]
+fn a_minute_is_idle_for_a_minute_at_most() {
+    let row = Row::new(60, &idle(60_023_273_000), &Extra::default());
+    let minute = minute_of(&row);
+    assert_eq!((minute.span_us, minute.idle_us), (60_000_000, 6e7));
+    let short = minute_of(&Row::new(60, &idle(2_000_000_000), &Extra::default()));
+    assert_eq!((short.span_us, short.idle_us), (2_000_000, 2e6));
 }
 
 /// Parts of seconds, as volumes are attached and detached within one, against whole seconds.

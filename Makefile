@@ -92,12 +92,14 @@ $(VENV)/mysql.ok: $(VENV)/lab-packages.ok $(VENV)/machine.ok
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(BIN)/headrace mysql install mysql >/dev/null || true; fi
 	@touch $@
 
-# promtool checks what `headrace export` writes. It comes in one package with a server that would be started: only the program
-# is taken out of it. Where it cannot be had, its tests are skipped by name.
+# promtool checks what `headrace export` writes; Prometheus and node_exporter are read from. They come in packages whose
+# services would be started: only the programs are taken out of them. Where they cannot be had, tests are skipped by name.
 $(VENV)/promtool.ok: $(VENV)/machine.ok
 	@mkdir -p $(VENV)/promtool && cd $(VENV)/promtool \
-	  && { command -v promtool >/dev/null || { apt-get download -q=2 prometheus >/dev/null 2>&1 && dpkg-deb -x prometheus_*.deb . && install -m 755 usr/bin/promtool $(abspath $(BIN))/promtool; }; } \
-	  || echo "note: there is no promtool here: its tests are skipped" >&2
+	  && { [ -x $(abspath $(BIN))/prometheus-node-exporter ] || { apt-get download -q=2 prometheus prometheus-node-exporter >/dev/null 2>&1 \
+	       && for package in *.deb; do dpkg-deb -x $$package .; done \
+	       && install -m 755 usr/bin/promtool usr/bin/prometheus usr/bin/prometheus-node-exporter $(abspath $(BIN))/; }; } \
+	  || echo "note: there is no promtool and Prometheus here: their tests are skipped" >&2
 	@rm -rf $(VENV)/promtool && touch $@
 
 # Independent clients of the AWS endpoint: Go's SDK from Debian, JavaScript's from npm (package-lock.json), and s3rver, an
@@ -181,7 +183,7 @@ generate: $(VENV)/dev.ok
 
 soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(VENV)/daemon.ok
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
-	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
+	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 DRY_RUN_SEEDS=20000 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	for kernel in Prescott:1 Nehalem:2 Haswell:1 Haswell:2; do \
 	  echo "Unit tests under OPENBLAS_CORETYPE=$${kernel%:*}, OPENBLAS_NUM_THREADS=$${kernel#*:}"; \
 	  OPENBLAS_CORETYPE=$${kernel%:*} OPENBLAS_NUM_THREADS=$${kernel#*:} \

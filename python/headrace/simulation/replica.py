@@ -119,6 +119,9 @@ class Replica:
     def _flavor_and_number(self) -> tuple[str, str]:
         """Of `version`, with or without a flavor in front; Percona Server is MySQL here."""
         flavor, number = split_release(DEFAULT_VERSION if self.version is None else self.version)
+        if flavor is None and not number.strip()[:1].isdigit():
+            # Of no server that is known: `settings` refuses it by its name.
+            flavor, _, number = number.strip().partition("-")
         flavor = flavor_of_version(number) if flavor is None else flavor
         return "mysql" if flavor == "percona" else flavor, number_in(number)
 

@@ -20,11 +20,11 @@ SAME_SHARE = 0.05
 # A level this near to the baseline of an instance that nobody named. There are about 60 different
 # baselines in data/instances_limits.csv, so a wider share would meet one by chance.
 SAME_AS_UNNAMED = 0.005
-# A rate that stays within this share is flat: 1 %, and one clock tick (10 ms) at each end of a point
-# (workload/censored.py has the same).
+# A rate that stays within this share is flat: 1 %, and one clock tick (10 ms) at each end of a
+# point (workload/censored.py has the same).
 FLAT_SHARE, TICKS_S = 0.01, 0.01
-# Seconds over which the rate of shorter points is taken together: the scatter of each is that of the
-# tool's clock as well.
+# Seconds over which the rate of shorter points is taken together: the scatter of each is that of
+# the tool's clock as well.
 LONG_POINT_S = 10.0
 LEAST_POINTS = 4  # of a stretch, for its scatter to be known; a guess
 # Requests that come by chance scatter by the root of their number, closed clients by a little less.
@@ -72,7 +72,8 @@ class Level:
 
 @dataclass(frozen=True)
 class LimitLevel:
-    """A limit that a level is. `name`: as in base.caps; `rate`: what the limit allows, in `unit`."""
+    """A limit that a level is. `name`: as in base.caps; `rate`: what the limit allows, in
+    `unit`."""
 
     name: str
     rate: float
@@ -97,7 +98,8 @@ def level_of(rows: pl.DataFrame) -> Level:
 
 
 def in_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
-    """Rows that follow each other as one of so many seconds, without what is left at the end."""
+    """Rows that follow each other, averaged over `least_s` seconds and more, without what is left
+    at the end."""
     each = float(rows["duration_s"].median() or least_s) if rows.height else least_s  # type: ignore[arg-type]
     size = math.ceil(least_s / max(each, 1e-3))
     if size < 2:

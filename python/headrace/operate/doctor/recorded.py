@@ -40,8 +40,8 @@ MODELLED_S = 10.0  # of a window, by the model: long enough for a mean
 def diagnose_recording(
     evidence: Evidence, workload: OpenWorkload, counsel: Counsel, thresholds: Thresholds | None = None
 ) -> Diagnosis:
-    """Windows at a limit in the whole recording, what else was slow, and processors that were spent;
-    what lasted longest comes first, `fine` without any of them."""
+    """Windows at a limit in the whole recording, what else was slow, and processors that were
+    spent; what lasted longest comes first, `fine` without any of them."""
     t = thresholds or Thresholds()
     volume = next(entry for entry in evidence.volumes if entry.facts.role != "member")
     bound = bound_windows(workload, volume, evidence.facts.as_of, t)

@@ -1,4 +1,4 @@
-"""The processors of a recording that has them beside the disks (iostat's avg-cpu, vmstat, sar -u):
+"""The processors of a recording that has them next to the disks (iostat's avg-cpu, vmstat, sar -u):
 storage is not to blame for a host that computes all the time."""
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its
 
 @dataclass(frozen=True)
 class SlowPart:
-    """What is looked at. `rows`: of the device, without what a limit explains. `at`: a time in words,
-    from seconds of the recording."""
+    """What is looked at. `rows`: of the device, without what a limit explains. `at`: a time in
+    words, from seconds of the recording."""
 
     evidence: Evidence
     volume: VolumeEvidence
@@ -277,8 +277,8 @@ class _Member:
 
 
 def slow_member(part: SlowPart) -> Finding | None:
-    """A member that is slow while the others, with the same load, are quick. One alone does not make
-    the mean of the array slow as soon."""
+    """A member that is slow while the others, with the same load, are quick. One alone does not
+    make the mean of the array slow as soon."""
     members = {
         volume.facts.name.rpartition("/")[2]: volume
         for volume in part.evidence.volumes

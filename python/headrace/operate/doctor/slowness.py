@@ -3,12 +3,12 @@ snapshot, one member of an array, or EBS's own trouble.
 
 EBS is blamed last, when nothing else can explain it:
 
-- A burst at a limit makes requests wait while the mean of a point is far below the limit. In a point
-  of which a share `b` is such a burst, the rate is at least `b` times the limit, and the device is busy
-  for at most `b` and the time that the other requests take by themselves. A device that was busy for
-  longer than that had no such burst (see `Bursts`).
-- The first read of a block that still lies in a snapshot is slow, and writes are not. Where a tool has
-  one latency for both, blocks become fewer as they are read, so the latency falls.
+- A burst at a limit makes requests wait while the mean of a point is far below the limit. In a
+  point of which a share `b` is such a burst, the rate is at least `b` times the limit, and the
+  device is busy for at most `b` and the time that the other requests take by themselves. A device
+  that was busy for longer than that had no such burst (see `rules_out_bursts`).
+- The first read of a block that still lies in a snapshot is slow, and writes are not. Where a tool
+  has one latency for both, blocks become fewer as they are read, so the latency falls.
 - A member is told by the others, which have the same load and are quick.
 """
 
@@ -26,8 +26,8 @@ from headrace.operate.evidence.limits import HoldingLimits
 
 Cause = Literal["bursts", "first-touch", "degraded"]
 WAYS = ("read", "write")
-# Calm points before a slow stretch that show what was usual, and their load beside that of the
-# stretch: a volume that was just attached had none. A guess.
+# Calm points before a slow stretch that show what was usual, and their load compared with that of
+# the stretch: a volume that was just attached had none. A guess.
 CALM_POINTS, CALM_LOAD = 2, 0.3
 LITTLE_READING = 0.05  # share of I/Os that are reads, below which cold blocks explain nothing; a guess
 SHORT_STRETCH = 4  # points, below which a fall of latency does not show
@@ -35,10 +35,10 @@ SHORT_STRETCH = 4  # points, below which a fall of latency does not show
 
 @dataclass(frozen=True)
 class Slowness:
-    """What a slow stretch may be. `cause`: the first that is not ruled out. `reads_only`: writes are as
-    quick as ever. `apart`: whether the latency of reads and writes is known apart. `busy`: share of the
-    time with a request under way, None where nobody counted. `use`: the rate over the nearest limit.
-    `falls`: whether the latency falls along the stretch."""
+    """What a slow stretch may be. `cause`: the first that is not ruled out. `reads_only`: writes
+    are as quick as ever. `apart`: whether the latency of reads and writes is known apart. `busy`:
+    share of the time with a request under way, None where nobody counted. `use`: the rate over the
+    nearest limit. `falls`: whether the latency falls along the stretch."""
 
     cause: Cause
     reads_only: bool
@@ -79,8 +79,8 @@ def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow) -> pl.Series:
 
 
 def ways_apart(rows: pl.DataFrame) -> bool:
-    """Whether the latency of reads and of writes are two figures: a tool that has one for both gives
-    the same for each."""
+    """Whether the latency of reads and of writes are two figures: a tool that has one for both
+    gives the same for each."""
     if not {"read_ms", "write_ms"} <= set(rows.columns):
         return True
     both = rows.select("read_ms", "write_ms").drop_nulls()
@@ -123,7 +123,7 @@ def cause_of(
     if no_burst:
         cause: Cause = "first-touch" if cold else "degraded"
     else:
-        # Nobody counted how long it was busy: a latency that falls for a long time is no burst.
+        # Nobody counted how long it was busy: a latency that falls for a long time is not a burst.
         cause = "first-touch" if busy is None and cold and falls else "bursts"
     return Slowness(cause, reads_only, apart, busy, use, falls)
 
@@ -237,13 +237,13 @@ def _explained(part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | N
     ios = _median(part, "charged_iops") or 0.0
     alone = ios * _busy_s_of_an_io(part, calm, model)
     if (seen := _busy_at(calm, ios)) is not None:
-        # Requests overlap, so many of them keep it busy for less than their sum.
+        # Requests overlap, many at once keep it busy for less than their sum.
         alone = min(alone, seen)
     return max(alone, float(_use(part, limits).median() or 0.0))  # type: ignore[arg-type]
 
 
-# Calm points with as many I/Os from which on they tell how busy the device is with that many, and the
-# share of them that are no busier. Guesses.
+# Calm points with as many I/Os that are needed to tell how busy the device is with them, and the
+# share of them that is at most as busy. Guesses.
 LEAST_ALIKE, MOST_ALIKE = 3, 0.9
 
 

@@ -324,7 +324,7 @@ def _bursts(volume: VolumeSignals, signals: Signals, way: str) -> Finding:
 
 
 def _unsaid_first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
-    """Slow reads beside quick writes, where nobody says whether blocks are still loaded."""
+    """Slow reads with quick writes, where nobody says whether blocks are still loaded."""
     felt = _felt_of(volume, signals)
     writes = (
         ""

@@ -30,8 +30,8 @@ from headrace.workload.censored import KNOWN_IOPS, KNOWN_MIB_S
 from headrace.workload.observed import CensoredWindow
 
 NAMES = {"iops": "volume-iops", "mib_s": "volume-throughput", "credits": "volume-credits"}
-# Of a window without a storage that is named: a device that was idle for a part of each point is not
-# at a limit all the time (a guess).
+# Of a window without a storage that is named: a device that was idle for a part of each point is
+# not at a limit all the time (a guess).
 NEVER_IDLE_PERCENT = 90.0
 EDGES = 5  # points of a window from which on its first and last are left out: they may be half of it
 LEAST_RUN = 3  # points at the rate of a limit: two alike may be chance (workload/censored.py)
@@ -137,7 +137,7 @@ def _rows_of(rows: pl.DataFrame, window: CensoredWindow) -> pl.DataFrame:
 
 
 def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
-    """The rows that no window at a limit has, nor touches: those beside one are half of it."""
+    """The rows that no window at a limit has, nor touches: those next to one are half of it."""
     if not bound:
         return rows
     first = float(rows["t_unix"][0])
@@ -152,8 +152,8 @@ def _unnamed(
     window: CensoredWindow, level: Level, volume: VolumeEvidence, as_of: str | None, t: Thresholds
 ) -> LimitLevel | None:
     """What the recording says by itself: a known limit of volumes, credits that are gone, or a top
-    that it never exceeds. None where it is the baseline of an instance, which is asked for, or where
-    the device was idle in between: that is no limit but bursts."""
+    that it never exceeds. None where it is the baseline of an instance, which is asked for, or
+    where the device was idle in between: that is not a limit but bursts."""
     members = volume.facts.name.count("+") + 1
     for name, known, in_bytes in (("volume-throughput", KNOWN_MIB_S, True), ("volume-iops", KNOWN_IOPS, False)):
         rate = level.bytes_s / MIB if in_bytes else level.iops

@@ -19,14 +19,15 @@ MADE_OF_OTHERS = ("md", "dm-")  # devices that are made of others (Linux, device
 # The members of an md device do what it does, and nothing else does as much: within this share of
 # its I/Os, counted in a file of all devices. Ours.
 SAME_LOAD = 0.1
-LEAST_SHARE = 0.02  # of the array's I/Os, below which a device is no member; ours
+LEAST_SHARE = 0.02  # of the array's I/Os, below which a device is not a member; ours
 MOST_MEMBERS = 32  # devices that are looked at
 
 
 @dataclass(frozen=True)
 class Beside:
-    """`members`: what each is, with its figures by the number of the point. `host`: processors' worth
-    by the number of the point (shares where their count is not known). `vcpus`: their count."""
+    """`members`: what each is, with its figures by the number of the point. `host`: processors'
+    worth by the number of the point (shares where their count is not known). `vcpus`: their
+    count."""
 
     members: tuple[tuple[SeenVolume, Mapping[int, Row]], ...] = ()
     host: Mapping[int, Row] = field(default_factory=dict)
@@ -40,8 +41,8 @@ def beside_of(
     storage: tuple[str | None, str | None, str | None],
     figures: Callable[[Mapping[str, Any], HoldingLimits | None], Row],
 ) -> Beside:
-    """Members and processors of a recording of which `workload` is judged. `storage`: of the device,
-    its instance and the day of the limits. `figures`: from a point to a row."""
+    """Members and processors of a recording of which `workload` is judged. `storage`: of the
+    device, its instance and the day of the limits. `figures`: from a point to a row."""
     name = str(workload.source.get("device") or workload.name)
     vcpus, host = _host(loaded, workload)
     names = (
@@ -68,7 +69,8 @@ def _storages(storage: str | None, count: int) -> list[str | None]:
 
 
 def _under(loaded: LoadedRecording, told: ImportOptions, array: OpenWorkload) -> list[str]:
-    """The devices that an md device is made of, as far as their I/Os tell; none where they do not."""
+    """The devices that an md device is made of, as far as their I/Os tell; none where they do
+    not."""
     whole = _ios(array)
     rates = {
         name: _ios(alone)

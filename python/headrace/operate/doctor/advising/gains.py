@@ -156,16 +156,16 @@ def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str 
 
 @dataclass(frozen=True)
 class ProcessorRoom:
-    """Times today's transactions that the host's idle processors allow: at `least` where what else is
-    at work grows with them (kernel, clients of the same host), at `most` where the server alone
+    """Times today's transactions that the host's idle processors allow: at `least` where what else
+    is at work grows with them (kernel, clients of the same host), at `most` where the server alone
     does."""
 
     least: float
     most: float
 
 
-# Of what is at work, up to so many times the server's own part grows with its transactions; more is
-# work of others, which stays as it is (a guess).
+# Of what is at work, up to this multiple of the server's own part grows with its transactions; more
+# is work of others, which stays as it is (a guess).
 RELATED = 3.0
 
 

@@ -49,7 +49,8 @@ mod tokens;
 mod volumes;
 
 pub use alarms::{
-    action_parts, recorded_action, refused as refused_by_cloudwatch, AlarmChange, AlarmCommand, AlarmRecord, AlarmRequest, Alarms, HistoryItem, MAX_ALARMS, MAX_ALARM_HISTORY,
+    action_parts, recorded_action, refused as refused_by_cloudwatch, AlarmChange, AlarmCommand, AlarmRecord, AlarmRequest, Alarms, HistoryItem, MAX_ALARMS,
+    MAX_ALARM_HISTORY,
 };
 pub use clock::LabClock;
 pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest};

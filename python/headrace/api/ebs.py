@@ -124,8 +124,8 @@ def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
     needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))]),
 )
 def start_snapshot(request: ApiRequest) -> dict[str, Any]:
-    """Begins a snapshot whose blocks are put one by one. It is encrypted as its parent is, else as a
-    new volume would be. It waits for blocks without an end: the timeout is AWS's own to free what
+    """Begins a snapshot whose blocks are put one by one. It is encrypted as its parent is, else as
+    a new volume would be. It waits for blocks without an end: the timeout is AWS's own to free what
     was forgotten.
     """
     params = request.params

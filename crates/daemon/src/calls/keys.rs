@@ -10,8 +10,8 @@ use headrace_control::keys::{self, key_arn, Alias, Grant, EBS_ALIAS};
 use headrace_control::{Command, ErrorKind, KeyCommand, KeyRecord, Settings, TagRequest};
 use headrace_protocol::answers::Done;
 use headrace_protocol::keys::{
-    Ciphertext, DataKey, DataKeyRequest, Decrypt, Encrypt, EncryptionDefaults, ExportedKey, ImportKey, KeyAlias, KeyDeletion, KeyGrant, KeyList, KeyUpdate, KeyView, NewGrant, NewKey,
-    OneAlias, OneGrant, OneKey, Plaintext, ReEncrypt, ReEncrypted, SetAlias, SetEncryption,
+    Ciphertext, DataKey, DataKeyRequest, Decrypt, Encrypt, EncryptionDefaults, ExportedKey, ImportKey, KeyAlias, KeyDeletion, KeyGrant, KeyList, KeyUpdate,
+    KeyView, NewGrant, NewKey, OneAlias, OneGrant, OneKey, Plaintext, ReEncrypt, ReEncrypted, SetAlias, SetEncryption,
 };
 use headrace_protocol::Call;
 use headrace_store::kms::RemoteKey;
@@ -25,8 +25,8 @@ const MOST_DATA_KEY: usize = 1_024;
 pub(crate) fn are_about(call: &Call) -> bool {
     use Call::{EncryptionDefaults, EncryptionSet, KeyDecrypt, KeyEncrypt, KeyGenerateDataKey, KeyReEncrypt};
     use Call::{KeyCancelDeletion, KeyDeleteAlias, KeyEndGrant, KeyGrant, KeySetAlias, KeyUpdate};
-    use Call::{KeyExport, KeyImport};
     use Call::{KeyCreate, KeyDescribe, KeyDisable, KeyEnable, KeyList, KeyScheduleDeletion};
+    use Call::{KeyExport, KeyImport};
     let of_keys = matches!(call, KeyCreate(_) | KeyDescribe(_) | KeyDisable(_) | KeyEnable(_) | KeyList(_) | KeyScheduleDeletion(_));
     let of_names = matches!(call, KeyCancelDeletion(_) | KeyDeleteAlias(_) | KeyEndGrant(_) | KeyGrant(_) | KeySetAlias(_) | KeyUpdate(_));
     let of_bytes = matches!(call, KeyDecrypt(_) | KeyEncrypt(_) | KeyGenerateDataKey(_) | KeyReEncrypt(_));

@@ -122,16 +122,20 @@ impl<'a> Reader<'a> {
     /// The volumes whose metrics there are, with the members of arrays: those of the lab, and those
     /// that were deleted at `since_s` or later.
     fn places(&self, since_s: i64) -> Vec<Place> {
-        let mut volumes: BTreeMap<String, u32> = self.engine.metrics.all_retired().into_iter().filter_map(|(volume, retired)| {
-            (retired.deleted_s as i64 >= since_s).then(|| (volume, retired.members()))
-        }).collect();
+        let mut volumes: BTreeMap<String, u32> = self
+            .engine
+            .metrics
+            .all_retired()
+            .into_iter()
+            .filter_map(|(volume, retired)| (retired.deleted_s as i64 >= since_s).then(|| (volume, retired.members())))
+            .collect();
         volumes.extend(self.engine.lab(|lab| {
             let members = |record: &VolumeRecord| if record.members.len() > 1 { record.members.len() as u32 } else { 0 };
             lab.volumes.values().map(|record| (record.id.to_string(), members(record))).collect::<Vec<_>>()
         }));
-        let all = volumes.into_iter().flat_map(|(volume, members)| {
-            std::iter::once(None).chain((0..members).map(Some)).map(move |member| Place { volume: volume.clone(), member })
-        });
+        let all = volumes
+            .into_iter()
+            .flat_map(|(volume, members)| std::iter::once(None).chain((0..members).map(Some)).map(move |member| Place { volume: volume.clone(), member }));
         all.collect()
     }
 

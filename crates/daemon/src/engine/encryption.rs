@@ -210,8 +210,8 @@ impl Engine {
         }
     }
 
-    /// The data key that a wrapped one is, where a key of this lab opens it: the same key, which was
-    /// imported, or, for one in a KMS elsewhere, any key of this lab that is that one.
+    /// The data key that a wrapped one is, where a key of this lab opens it: the same key, which
+    /// was imported, or, for one in a KMS elsewhere, any key of this lab that is that one.
     ///
     /// # Errors
     /// This lab does not have the key, or may not use it.

@@ -97,8 +97,8 @@ impl Engine {
         }
     }
 
-    /// The rows of a volume and its members in a second, or in a part of it. Says whether the volume
-    /// was used.
+    /// The rows of a volume and its members in a second, or in a part of it. Says whether the
+    /// volume was used.
     fn note_volume(&self, second: u64, id: &VolumeId, attached: &AttachedVolume, is_part: bool) -> bool {
         let sample = attached.meter.take(self.devices.clock.now());
         let credits = self.lab(|lab| lab.volumes.get(id).map_or(CreditUnit::Ios, credit_unit));

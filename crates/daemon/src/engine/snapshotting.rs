@@ -17,8 +17,7 @@ use headrace_control::{
 };
 use headrace_protocol::snapshots::SnapshotOffer;
 use headrace_store::snapshots::{
-    begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Foreground, Instant, Manifest, Progress, Stored,
-    WrappedKey,
+    begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Foreground, Instant, Manifest, Progress, Stored, WrappedKey,
 };
 use headrace_store::Objects;
 use std::collections::{BTreeSet, HashSet};
@@ -199,7 +198,9 @@ impl Engine {
         let url = offer.as_ref().map_or(named, |offer| offer.store.clone());
         let failed = |error: io::Error| of_io(format!("{id} in {url}"), &error);
         let objects = Objects::open_existing(&url).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => refused(ErrorKind::NotFound, &url, "is no object store: there is no such folder", "Name the folder of its snapshots."),
+            io::ErrorKind::NotFound => {
+                refused(ErrorKind::NotFound, &url, "is not an object store: there is no such folder", "Name the folder of its snapshots.")
+            }
             io::ErrorKind::InvalidInput => bad_input(&url, error.to_string(), "Name file:///FOLDER, s3://BUCKET/PREFIX or lab:///FOLDER."),
             _ => failed(error),
         })?;
@@ -304,8 +305,8 @@ impl Engine {
         }
     }
 
-    /// Whether a snapshot cannot be stored because its key is disabled, or will be deleted: that can
-    /// be taken back, so it is not given up.
+    /// Whether a snapshot cannot be stored because its key is disabled, or will be deleted: that
+    /// can be taken back, so it is not given up.
     fn waits_for_key(&self, snapshot: &SnapshotId) -> bool {
         self.lab(|lab| {
             // A copy fails as on AWS.
@@ -364,8 +365,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens the files of a snapshot's volume anew where they were opened without their key, and the
-    /// key can be used by now. Its instants lie on disk, and are found again.
+    /// Opens the files of a snapshot's volume anew where they were opened without their key, and
+    /// the key can be used by now. Its instants lie on disk, and are found again.
     fn open_with_key(&self, volume: &VolumeId) -> Outcome<()> {
         let _work = held(&self.work);
         let is_locked = held(&self.volumes).get(volume).is_some_and(|files| files.locked);
@@ -581,7 +582,8 @@ fn not_in_store(objects: &Objects, snapshot: &str) -> Problem {
         count if count > SHOWN => format!("It has {count}, such as {some}."),
         _ => format!("It has {some}."),
     };
-    refused(ErrorKind::NotFound, objects.url(), format!("has no snapshot {snapshot}"), hint).says("InvalidSnapshot.NotFound", format!("The snapshot '{snapshot}' does not exist"))
+    refused(ErrorKind::NotFound, objects.url(), format!("has no snapshot {snapshot}"), hint)
+        .says("InvalidSnapshot.NotFound", format!("The snapshot '{snapshot}' does not exist"))
 }
 
 /// Why a copy fails whose source cannot be opened: AWS's words (EBS user guide, copies of encrypted

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Of the format of the object.
+/// Version of the format of the object.
 const VERSION: u32 = 1;
 
 /// A wrapped data key.

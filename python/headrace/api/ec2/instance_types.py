@@ -63,8 +63,9 @@ def _types(as_of: str) -> dict[str, dict[str, Any]]:
 
 @cache
 def widest_type(as_of: str) -> str:
-    """The x86 instance type of the Nitro System, no bare metal, with the highest EBS limits of a day:
-    IOPS, then bytes a second, then the first by name. Of a day before the Nitro System, of any kind.
+    """The x86 instance type of the Nitro System with the highest EBS limits of a day: IOPS, then
+    bytes a second, then the first by name. Bare metal is left out. A day before the Nitro System
+    gives a type of any kind.
     """
     every = core.instances(as_of)
     usual = [one for one in every if one["nitro"] and one["arch"] == "x86_64" and ".metal" not in one["instance_type"]]

@@ -34,7 +34,7 @@ CHECK_CHARS = 16
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyFile:
-    """What a file says: the material in base64. Has no repr, so that no trace shows the material."""
+    """The content of a file, the material in base64. It has no repr: no trace shows the material."""
 
     id: str
     description: str

@@ -151,7 +151,7 @@ def import_key(
     alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Take in a key that another lab exported: what that lab encrypted under it can be read here."""
+    """Take in a key that another lab exported: what it encrypted there can be read here."""
     material = read_key(file)
     with place.open() as lab:
         name = None if alias is None else _alias(alias)

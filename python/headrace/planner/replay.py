@@ -24,13 +24,16 @@ from headrace.planner.result import Replayed
 WINDOW_S = 300.0
 # What comes before a window is replayed too, so that the state it begins in is that of the day:
 # where the interval form sees waits at most an hour, after which a cap near its limit has settled
-# (docs/semantics.md); else a minute, which is sixty times what a volume saves.
-LEAD_S, CALM_LEAD_S = 3_600.0, 60.0
-# Requests of one window at the most, lead included: some 0.2 s of one core.
-MOST_REQUESTS = 2e6
+# (docs/semantics.md); else ten minutes, in which a busy volume spends the second that it saved.
+LEAD_S, CALM_LEAD_S = 3_600.0, 600.0
+# Requests of one window at the most, lead included: some 0.4 s of one core.
+MOST_REQUESTS = 4e6
 # Chance differs from seed to seed. Far from a goal one run says enough; nearer than by this factor
 # the worst of several counts.
-SEEDS, NEAR = (1, 2, 3), 2.0
+SEEDS, NEAR = (1, 2, 3, 4, 5), 4.0
+# Points whose demand is this near to the highest count as the busiest: the last of them has the
+# longest queue before it.
+AS_BUSY = 0.95
 
 
 @dataclass(frozen=True)
@@ -173,10 +176,11 @@ class Replay:
 
 
 def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
-    """Begin of the last window in the point of the highest demand, s: what came before it in that
-    point has used up what was saved."""
-    at = on_volumes[of].arg_max() or 0
-    return float(on_volumes["t_s"][at]) + max(0.0, float(on_volumes["duration_s"][at]) - WINDOW_S)
+    """Begin of the window that ends with the last of the busiest points, s: what came before it has
+    used up what was saved."""
+    busiest = on_volumes.filter(pl.col(of) >= AS_BUSY * (on_volumes[of].max() or 0.0))
+    end_s = float((busiest["t_s"] + busiest["duration_s"])[-1])
+    return max(0.0, end_s - WINDOW_S)
 
 
 def _requests(load: dict) -> float:

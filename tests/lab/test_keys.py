@@ -223,7 +223,15 @@ def test_mistakes_with_the_file_of_a_key(labs, tmp_path):
         run = Command(lab.place.data_dir)
         damaged = tmp_path / "damaged.key"
         other = text.replace('"description": "one"', '"description": "two"')
-        for content in (text[:-20], "", "[]", "\0" * 100, other, text.replace('"version": 1', '"version": 2')):
+        for content in (
+            text[:-20],
+            "",
+            "[]",
+            "\0" * 100,
+            "x" * 100_000,
+            other,
+            text.replace('"version": 1', '"version": 2'),
+        ):
             damaged.write_text(content)
             said = run("lab", "key", "import", str(damaged), code=2).stderr
             assert json.loads(text)["material"] not in said

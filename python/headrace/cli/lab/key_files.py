@@ -98,9 +98,11 @@ def write_key(path: Path, text: str) -> None:
 
 def read_key(path: Path) -> KeyFile:
     """Reads a key's file. Raises InputError where it is not one, or is damaged."""
-    content = sys.stdin.buffer.read(MOST_BYTES + 1) if path == PIPE else read_bytes(path, MOST_BYTES)
     shown = "standard input" if path == PIPE else str(path)
     hint = "Give a file as `headrace lab key export` wrote it."
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise InputError(shown, "is not the file of a key: it is larger than any", "", hint)
+    content = sys.stdin.buffer.read(MOST_BYTES) if path == PIPE else read_bytes(path, MOST_BYTES)
     try:
         facts = json.loads(content)
         named = facts["format"], facts["version"]

@@ -27,6 +27,9 @@ pub(crate) enum Measure {
 pub(crate) struct Measured {
     pub duration_s: f64,
     pub iops: f64,
+    /// Reads a second, and the parts of one that go to members of a stripe; the same of writes.
+    pub reads: (f64, f64),
+    pub writes: (f64, f64),
     pub bytes_s: f64,
     pub read_units: f64,
     pub write_units: f64,
@@ -76,11 +79,16 @@ impl Counting {
         Counting { chunk_bytes, hdd: Some(Accounting::hdd()) }
     }
 
+    /// Parts of a request of `bytes`: one larger than a chunk becomes one per chunk.
+    #[inline]
+    fn parts(&self, bytes: f64) -> f64 {
+        self.chunk_bytes.map_or(1.0, |chunk| (bytes / chunk).ceil().max(1.0))
+    }
+
     /// Units, bytes and HDD bytes a second of `rate` requests of `bytes`.
     #[inline]
     pub fn of(&self, rate: f64, bytes: f64, sequential: f64) -> (f64, f64, f64) {
-        // A request larger than a chunk becomes one part per chunk.
-        let parts = self.chunk_bytes.map_or(1.0, |chunk| (bytes / chunk).ceil().max(1.0));
+        let parts = self.parts(bytes);
         let (units, _) = Accounting::instance().mean_charge(bytes / parts, sequential);
         let hdd_bytes = self.hdd.map_or(0.0, |hdd| hdd.mean_charge(bytes / parts, sequential).1 * parts);
         (rate * units * parts, rate * bytes, rate * hdd_bytes)
@@ -138,7 +146,8 @@ impl MeasuredLoad {
                 mix.read_bytes += read_bytes * point.duration_s;
                 mix.write_bytes += write_bytes * point.duration_s;
                 let (iops, bytes_s) = (point.iops(), point.bytes_s());
-                Measured { duration_s: point.duration_s, iops, bytes_s, read_units, write_units, read_bytes, write_bytes, read_hdd, write_hdd }
+                let (reads, writes) = ((point.reads_per_s, counting.parts(point.read_bytes)), (point.writes_per_s, counting.parts(point.write_bytes)));
+                Measured { duration_s: point.duration_s, iops, reads, writes, bytes_s, read_units, write_units, read_bytes, write_bytes, read_hdd, write_hdd }
             })
             .collect();
         mix.read_bytes /= f64::max(reads, 1e-9);

@@ -37,6 +37,8 @@ pub(crate) struct Walk {
     drift: f64,
     /// Tokens^2 a second.
     spread: f64,
+    /// Tokens of a request.
+    cost: f64,
 }
 
 /// What waits at a cap whose reserve is used up.
@@ -82,13 +84,14 @@ pub(crate) struct Excess {
 }
 
 impl Walk {
-    /// Of a demand in tokens a second, `cost` tokens a request, at a cap of `rate`.
-    pub fn new(need: f64, rate: f64, cost: f64) -> Walk {
+    /// Of a demand in tokens a second, `cost` tokens a request, at a cap of `rate`; `spread`: rate
+    /// of the requests times the mean square of their tokens.
+    pub fn new(need: f64, rate: f64, cost: f64, spread: f64) -> Walk {
         let drift = need - rate;
         // A drift below a hundred-thousandth of the rate makes no difference within hours, and
         // would divide by zero.
         let least = 1e-5 * rate;
-        Walk { drift: if drift.abs() >= least { drift } else { least.copysign(drift) }, spread: need * cost }
+        Walk { drift: if drift.abs() >= least { drift } else { least.copysign(drift) }, spread, cost }
     }
 
     /// Tokens a second that exceed a main part of `depth`, if what exceeds it is taken away at once
@@ -175,8 +178,10 @@ impl NearCap {
         self.walk.is_a_line(self.age_s + seconds) || self.mean > 3.0 * (self.walk.settled() + depth)
     }
 
-    /// Lets time pass, and says what exceeded a main part of `depth` meanwhile.
+    /// Lets time pass, and says what exceeded a main part of `depth` meanwhile: a request needs its
+    /// own tokens too before it starts.
     pub fn pass(&mut self, seconds: f64, depth: f64) -> Excess {
+        let depth = (depth - self.walk.cost).max(0.0);
         let middle = self.mean_after(0.5 * seconds);
         let time = self.walk.time(self.since_s + 0.5 * seconds);
         // A walk that drifts upwards never turns for good.
@@ -213,7 +218,7 @@ mod tests {
         // From zero: sqrt(2 t / pi) at first, 1/2 in the end.
         assert!((regulated_mean(1e-4) / (2e-4 / PI).sqrt() - 1.0).abs() < 0.01);
         assert!((regulated_mean(100.0) - 0.5).abs() < 1e-9);
-        let walk = Walk::new(2_970.0, 3_000.0, 1.0);
+        let walk = Walk::new(2_970.0, 3_000.0, 1.0, 2_970.0);
         assert!((walk.mean(walk.age(30.0)) - 30.0).abs() < 0.05);
     }
 

@@ -45,6 +45,9 @@ impl Flow {
             measured: Measured {
                 duration_s: 1.0,
                 iops: sum(a.iops, b.iops),
+                // Of single requests nothing is known here, and nothing asked: chance is the database's.
+                reads: (0.0, 1.0),
+                writes: (0.0, 1.0),
                 bytes_s: sum(a.bytes_s, b.bytes_s),
                 read_units: sum(a.read_units, b.read_units),
                 write_units: sum(a.write_units, b.write_units),

@@ -116,12 +116,20 @@ impl FluidBucket {
 
     /// What waits for it when requests come independently of each other.
     pub(super) fn walk(&self, point: &Measured) -> Walk {
-        let whole = match self.measure {
-            Measure::Units => point.read_units + point.write_units,
-            Measure::Bytes => point.read_bytes + point.write_bytes,
-            Measure::HddBytes => point.read_hdd + point.write_hdd,
+        let (reads, writes) = match self.measure {
+            Measure::Units => (point.read_units, point.write_units),
+            Measure::Bytes => (point.read_bytes, point.write_bytes),
+            Measure::HddBytes => (point.read_hdd, point.write_hdd),
         };
-        Walk::new(self.need, self.rate, whole / (point.read_units + point.write_units))
+        // Requests a second that touch this bucket, and tokens^2 a second of them: large ones
+        // clump more than as many bytes in small ones.
+        let of = |tokens: f64, per: f64, (rate, parts): (f64, f64)| {
+            let hits = rate * (parts * per).min(1.0);
+            (hits, if hits > 0.0 { tokens * per * (tokens * per) / hits } else { 0.0 })
+        };
+        let (read_hits, read_spread) = of(reads, self.per_read, point.reads);
+        let (write_hits, write_spread) = of(writes, self.per_write, point.writes);
+        Walk::new(self.need, self.rate, self.need / (read_hits + write_hits).max(1e-9), read_spread + write_spread)
     }
 
     /// Lets `seconds` pass while `taken` tokens a second are taken.

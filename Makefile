@@ -28,7 +28,7 @@ help:
 	@echo "make soak      the property tests with many more cases, the unit tests under other kernels of the"
 	@echo "               linear algebra, 50 crashes of the lab (two hours)"
 	@echo "make clean     remove what was built"
-	@echo "make wheel     a wheel for pip and pipx in dist/, with the daemon of the lab in it"
+	@echo "make wheel     a wheel for pip and pipx in dist/ (glibc 2.28 and newer), with the daemon of the lab in it"
 
 # A linker and the venv module are not part of Rust or Python on a bare Debian.
 $(VENV)/system.ok:
@@ -183,7 +183,7 @@ generate: $(VENV)/dev.ok
 
 soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(VENV)/daemon.ok
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
-	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 DRY_RUN_SEEDS=20000 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
+	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 DRY_RUN_SEEDS=20000 HEADRACE_REPLICA_PLANS=50 DAMAGES=200 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	for kernel in Prescott:1 Nehalem:2 Haswell:1 Haswell:2; do \
 	  echo "Unit tests under OPENBLAS_CORETYPE=$${kernel%:*}, OPENBLAS_NUM_THREADS=$${kernel#*:}"; \
 	  OPENBLAS_CORETYPE=$${kernel%:*} OPENBLAS_NUM_THREADS=$${kernel#*:} \
@@ -200,15 +200,32 @@ soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VE
 	$(BIN)/python tests/device_tests.py --random 7
 	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 AWS_MINUTES=1 $(BIN)/python -m pytest -q tests/api
 
-# One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`.
-wheel: $(VENV)/system.ok $(VENV)/daemon.ok
+# One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`. It is
+# linked by zig against glibc 2.28 (RHEL 8, Debian 10, Ubuntu 20.04, Amazon Linux 2023 and all newer); packaging/check_wheel.py
+# reads from the files themselves which glibc they need. Where zig cannot be had from PyPI, the system's linker is used, the
+# wheel is tagged for its glibc, and this is said.
+GLIBC := 2.28
+MACHINE := $(shell uname -m)
+$(VENV)/zig.ok: $(VENV)/system.ok
+	@$(PIP) "ziglang>=0.13,<1" "cargo-zigbuild>=0.20,<1" \
+	  || echo "note: zig cannot be had from the package registry here: the wheel will need this system's glibc" >&2
+	@touch $@
+
+wheel: $(VENV)/zig.ok
 	@rm -rf dist && mkdir -p dist/parts
-	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --profile dist --strip --out dist/parts --quiet > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 3; }
-	@$(PIP) "wheel>=0.43,<1"
+	@echo "Building the core and the daemon with link-time optimization: about ten minutes on 2 cores ..."
+	@export VIRTUAL_ENV=$(abspath $(VENV)) PATH=$(abspath $(BIN)):$$PATH; zig=""; if $(BIN)/python -c 'import ziglang' 2>/dev/null; then zig=yes; fi; \
+	$(BIN)/maturin build --profile dist --strip --out dist/parts --quiet \
+	  $${zig:+--zig --compatibility manylinux_$(subst .,_,$(GLIBC))} > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 3; }; \
+	if [ -n "$$zig" ]; then \
+	  cargo zigbuild --profile dist --quiet -p headrace-daemon --target $(MACHINE)-unknown-linux-gnu.$(GLIBC); \
+	  cp target/$(MACHINE)-unknown-linux-gnu/dist/headraced dist/parts/headraced; \
+	else cargo build --profile dist --quiet -p headrace-daemon; cp target/dist/headraced dist/parts/headraced; fi
+	@$(PIP) "wheel>=0.43,<1" "pyelftools>=0.30,<1"
 	@$(BIN)/wheel unpack --dest dist/parts dist/parts/*.whl >/dev/null
-	@cd dist/parts/headrace-*/ && install -D -m 755 -s $(abspath $(BIN)/headraced) headrace-$$(ls -d *.dist-info | sed 's/headrace-\(.*\).dist-info/\1/').data/scripts/headraced
+	@cd dist/parts/headrace-*/ && install -D -m 755 -s ../headraced headrace-$$(ls -d *.dist-info | sed 's/headrace-\(.*\).dist-info/\1/').data/scripts/headraced
 	@$(BIN)/wheel pack --dest dist dist/parts/headrace-*/ >/dev/null
-	@rm -rf dist/parts && ls dist/*.whl
+	@rm -rf dist/parts && $(BIN)/python packaging/check_wheel.py dist/*.whl
 
 clean:
 	rm -rf target dist $(VENV) headrace-report.html

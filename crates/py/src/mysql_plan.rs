@@ -70,8 +70,8 @@ impl TransactionCandidates {
 
 /// Evaluates the same candidates under several databases, given as columns of indices into
 /// `search`'s storages (`data`, `log`), instances and caches; `load_by` multiplies the clients or
-/// arrivals of each database. Returns for each database columns in the candidates' order: `status` ("ran",
-/// "bounded", "invalid"), `why`, `cap` and every number of the figures.
+/// arrivals of each database. Returns for each database columns in the candidates' order:
+/// `status` ("ran", "bounded", "invalid"), `why`, `cap` and every number of the figures.
 #[pyfunction]
 #[pyo3(signature = (databases, search, data, log, instance, cache, *, load_by, progress=None))]
 #[allow(clippy::too_many_arguments)]

@@ -94,7 +94,7 @@ class Step:
 
     @property
     def inside_interval(self) -> bool | None:
-        """Whether the measured tps lie in the predicted 80 % interval; None where one is missing."""
+        """Whether the measured tps lie in the predicted 80 % interval; None if one is missing."""
         low, high = (None, None) if self.predicted is None else (self.predicted.tps_low, self.predicted.tps_high)
         if low is None or high is None or self.measured is None:
             return None

@@ -39,7 +39,7 @@ from headrace.planner.market.answer import services_part
 from headrace.planner.market.services import managed_families, spaces_on
 from headrace.planner.question import PlanQuestion
 from headrace.planner.reasons import binlog_note, explain, latency_checks, recommend, stay, verdict
-from headrace.planner.replay import Replay
+from headrace.planner.replay import WinnerReplay
 from headrace.planner.result import Choice, FamilyVerdict, Plan, Replayed
 from headrace.planner.search import FamilyResult, FamilySearch, Search, SpaceResult, rank
 from headrace.workload import OpenWorkload, TransactionWorkload
@@ -104,7 +104,7 @@ class PlanEngine:
         self.raised: dict[tuple, tuple[int, int] | None] = {}
         # What today's volumes can be modified into, as it was found.
         self.placed: SpaceResult | None = None
-        self.replay = Replay(self.judge) if isinstance(self.judge, DemandJudge) else None
+        self.replay = WinnerReplay(self.judge) if isinstance(self.judge, DemandJudge) else None
         # What is the same for every candidate (snapshots), and what a second node costs again, do
         # not change which is cheapest.
         self.fixed_usd = sum(item["usd"] for item in question.extra_items)

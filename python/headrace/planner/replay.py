@@ -37,14 +37,14 @@ AS_BUSY = 0.95
 
 
 @dataclass(frozen=True)
-class Window:
+class ReplayedWindow:
     """A part of the recording: what is replayed from `from_s` to `until_s`."""
 
     from_s: float
     until_s: float
 
 
-class Replay:
+class WinnerReplay:
     """Replays candidates of one judge under the demand grown by the head-room asked for."""
 
     def __init__(self, judge: DemandJudge) -> None:
@@ -114,7 +114,7 @@ class Replay:
                 cycle=judge.cycle,
             )
 
-    def _windows(self, candidate: Candidate, answer: core.SimulationAnswer) -> list[Window]:
+    def _windows(self, candidate: Candidate, answer: core.SimulationAnswer) -> list[ReplayedWindow]:
         """The minutes to replay: of the longest waits, of most I/Os and of most MiB/s."""
         behind = self.judge.behind(candidate)
         on_volumes = self.judge.demand.on_volumes(behind)
@@ -131,7 +131,7 @@ class Replay:
             windows.append(self._with_lead(start, lead_s))
         return windows
 
-    def _with_lead(self, start_s: float, most_lead_s: float) -> Window:
+    def _with_lead(self, start_s: float, most_lead_s: float) -> ReplayedWindow:
         """A window of five minutes with as much before it as may be replayed."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
         own = self._requests(start_s, until)
@@ -143,12 +143,12 @@ class Replay:
         # Of a window with more requests than may be replayed, as many minutes as may be.
         if own > MOST_REQUESTS:
             until = start_s + max(30.0, (until - start_s) * MOST_REQUESTS / own)
-        return Window(start_s - lead, until)
+        return ReplayedWindow(start_s - lead, until)
 
     def _requests(self, from_s: float, until_s: float) -> float:
-        return _requests(self._load(Window(from_s, until_s)))
+        return _requests(self._load(ReplayedWindow(from_s, until_s)))
 
-    def _load(self, window: Window) -> dict:
+    def _load(self, window: ReplayedWindow) -> dict:
         """The grown demand of a window, as the core takes it."""
         ends = pl.col("t_s") + pl.col("duration_s")
         inside = self.points.filter((pl.col("t_s") < window.until_s) & (ends > window.from_s))

@@ -18,15 +18,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often rows of deleted volumes are looked at, whether they are too old: an hour, s.
 const EXPIRE_EVERY_S: u64 = 3_600;
 
-/// What is noted of every second.
-#[derive(Default)]
-pub(crate) struct Noting {
-    /// The second that rows are counted for now, Unix seconds.
-    second: u64,
-    /// Detached with requests that are not answered yet.
-    parting: Vec<(VolumeId, Arc<AttachedVolume>)>,
-}
-
 /// Starts the thread; it ends with the lab.
 pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()>> {
     let engine = engine.clone();

@@ -37,8 +37,7 @@ pub(crate) use parts::{held, random, unix_ms};
 
 use crate::cloudwatch::actions::Actions;
 use crate::cloudwatch::custom::Custom;
-use crate::engine::housekeeping::Noting;
-use crate::engine::parts::{KnownLimits, Resting, SnapshotWork};
+use crate::engine::parts::{KnownLimits, Noting, Resting, SnapshotWork};
 use crate::engine::state::{commit, write_waiting, State};
 use crate::engine::volume_files::{DataKey, VolumeFiles};
 use crate::envelope;

@@ -4,6 +4,7 @@
 use chrono::NaiveDate;
 use headrace_catalog::{StorageSpec, VolumeLimits};
 use headrace_control::{Change, Event, SnapshotChange, SnapshotId, VolumeId};
+use headrace_device::AttachedVolume;
 use headrace_model::Device;
 use headrace_store::snapshots::{Builder, Instant, Manifest};
 use headrace_store::Objects;
@@ -15,6 +16,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often an idle worker looks whether the lab goes down.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The second whose rows are being counted, and devices that were detached while requests waited.
+#[derive(Default)]
+pub(crate) struct Noting {
+    /// The second that rows are counted for now, Unix seconds.
+    pub(crate) second: u64,
+    /// Detached with requests that are not answered yet.
+    pub(crate) parting: Vec<(VolumeId, Arc<AttachedVolume>)>,
+}
 
 /// Takes a lock even when a thread panicked while holding it: state is only changed when it is
 /// complete.

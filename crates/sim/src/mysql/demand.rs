@@ -45,7 +45,7 @@ impl Flow {
             measured: Measured {
                 duration_s: 1.0,
                 iops: sum(a.iops, b.iops),
-                // Of single requests nothing is known here, and nothing asked: chance is the database's.
+                // Single requests are not known here, nor asked for: chance is the database's.
                 reads: (0.0, 1.0),
                 writes: (0.0, 1.0),
                 bytes_s: sum(a.bytes_s, b.bytes_s),

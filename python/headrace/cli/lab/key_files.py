@@ -34,7 +34,7 @@ CHECK_CHARS = 16
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyFile:
-    """The content of a file, the material in base64. It has no repr: no trace shows the material."""
+    """The content of a file, the material in base64. It has no repr: traces show no material."""
 
     id: str
     description: str

@@ -31,7 +31,7 @@ TITLES = {
 HEAD = """# Calls of AWS that a lab answers
 
 `headrace lab up` starts an endpoint on the loopback (`http://127.0.0.1:9465`, another port: `--api-port`), and
-`sudo headrace lab init` writes the profile `headrace` for the AWS tools: `aws --profile headrace ec2 describe-volumes`.
+`sudo $(command -v headrace) lab init` writes the profile `headrace` for the AWS tools: `aws --profile headrace ec2 describe-volumes`.
 
 Requests are signed (Signature Version 4, in a header or presigned). Every parameter of AWS's own models is handled, or refused
 by name, or said to change nothing; none is ignored in silence. A call that AWS has and a lab has not is `UnsupportedOperation`, one that does not exist

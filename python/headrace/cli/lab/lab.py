@@ -26,10 +26,10 @@ from headrace.report.output import check_chart_path
 EPILOG = """\b
 Examples:
   headrace lab doctor                               what this machine lacks
-  sudo headrace lab up --instance m5.2xlarge        all volumes share its EBS limits
+  sudo $(command -v headrace) lab up --instance m5.2xlarge        all volumes share its EBS limits
   headrace lab status
-  sudo headrace lab init                            then: aws --profile headrace ec2 describe-volumes
-  sudo headrace lab down
+  sudo $(command -v headrace) lab init                            then: aws --profile headrace ec2 describe-volumes
+  sudo $(command -v headrace) lab down
 
 HEADRACE_LAB names the lab of every command: a data directory, or a socket that ends in .sock. A lab that is down
 stands still: neither credits nor modifications move, and volumes that were attached have their devices again after
@@ -269,7 +269,7 @@ def init(
     for path in profile.write(profile.home(), parts, force) or [None]:
         say(f"wrote the profile {profile.NAME} to {path}" if path else f"the profile {profile.NAME} is as it has to be")
     if endpoint is None:
-        say("the lab has no endpoint yet: sudo headrace lab up")
+        say("the lab has no endpoint yet: sudo $(command -v headrace) lab up")
     say(f"try: aws --profile {profile.NAME} ec2 describe-volumes")
 
 

@@ -18,8 +18,8 @@ from headrace.errors import InputError
 
 EPILOG = """\b
 Examples:
-  sudo headrace snapshot take db                    a running server: locked, frozen, all volumes of one instant
-  sudo headrace snapshot restore latest:db --name db2
+  sudo $(command -v headrace) snapshot take db                    a running server: locked, frozen, all volumes of one instant
+  sudo $(command -v headrace) snapshot restore latest:db --name db2
   headrace snapshot prune --keep 7 --keep-for 4w --dry-run
   headrace snapshot create db --wait                volumes as they are
   headrace snapshot create data log                 both of one instant

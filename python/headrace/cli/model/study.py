@@ -19,9 +19,9 @@ EPILOG = """\b
 Examples:
   headrace study list
   headrace study run gp2-burst --report gp2-burst.html
-  sudo headrace study run iops-900-vs-3000 --on lab --report iops.html
-  sudo headrace study run raid-2009 --on lab --quick
-  sudo headrace study run scaling-2018 --on lab --minutes 30 --resume      cells measured before are not measured again"""
+  sudo $(command -v headrace) study run iops-900-vs-3000 --on lab --report iops.html
+  sudo $(command -v headrace) study run raid-2009 --on lab --quick
+  sudo $(command -v headrace) study run scaling-2018 --on lab --minutes 30 --resume      cells measured before are not measured again"""
 
 app = CommandGroup("Run published experiments again: their figures, ours, and the error.", EPILOG)
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  sudo headrace backup run shop --to file:///backup                        a physical copy, packed, with its position
+  sudo $(command -v headrace) backup run shop --to file:///backup                        a physical copy, packed, with its position
   headrace backup run mysql://dump@db.example/ --method logical --to s3://backups/shop?region=eu-west-1
-  sudo headrace backup list --in file:///backup                            what there is, and what is not proved
-  sudo headrace backup restore 20261122T215000Z-shop-3fa2 --in file:///backup --as shop2 --storage gp3:100
+  sudo $(command -v headrace) backup list --in file:///backup                            what there is, and what is not proved
+  sudo $(command -v headrace) backup restore 20261122T215000Z-shop-3fa2 --in file:///backup --as shop2 --storage gp3:100
 
 A target is file:///FOLDER or s3://BUCKET/PREFIX?region=REGION. The guide: docs/guide/backups.md"""
 

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  sudo headrace failover status                       which guarantee holds now, and every trap of semi-sync
-  sudo headrace failover watch --clients /run/shop/source.json
-  sudo headrace failover acknowledge                  you have looked at a failover: watch may act again at once
-  sudo headrace failover run --dry-run                the source is dead: every step, and the end
-  sudo headrace failover run
-  sudo headrace failover run --rescue                 read what no replica received from the dead source's volume
-  sudo headrace failover switchover --to r2           by plan: the writes stop for less than a second
-  sudo headrace failover rejoin db                    the old source comes back as a replica
+  sudo $(command -v headrace) failover status                       which guarantee holds now, and every trap of semi-sync
+  sudo $(command -v headrace) failover watch --clients /run/shop/source.json
+  sudo $(command -v headrace) failover acknowledge                  you have looked at a failover: watch may act again at once
+  sudo $(command -v headrace) failover run --dry-run                the source is dead: every step, and the end
+  sudo $(command -v headrace) failover run
+  sudo $(command -v headrace) failover run --rescue                 read what no replica received from the dead source's volume
+  sudo $(command -v headrace) failover switchover --to r2           by plan: the writes stop for less than a second
+  sudo $(command -v headrace) failover rejoin db                    the old source comes back as a replica
   headrace failover status mysql://ops@db1:3306 mysql://ops@db2:3306
 
 A failover that was cut off goes on when the same command is given again. docs/guide/failover.md says what each

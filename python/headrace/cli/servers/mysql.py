@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  sudo headrace mysql up --storage gp3:100:6000 --memory-gib 2    MariaDB, InnoDB, its own defaults but for the cache
-  sudo headrace mysql up shop --flavor mysql --storage io2:100:10000 --log-storage gp3:20 --config tuned --memory-gib 4
-  sudo headrace mysql up g --flavor mysql --group 3 --storage gp3:20     group replication: g-1, g-2, g-3
-  sudo headrace mysql cli shop                                    the client, logged in
-  sudo headrace mysql down shop                                   it ends, its data stay; `up shop` starts it again
-  sudo headrace mysql mount shop                                  it is down and its disk is full: delete files there
-  sudo headrace mysql destroy shop
+  sudo $(command -v headrace) mysql up --storage gp3:100:6000 --memory-gib 2    MariaDB, InnoDB, its own defaults but for the cache
+  sudo $(command -v headrace) mysql up shop --flavor mysql --storage io2:100:10000 --log-storage gp3:20 --config tuned --memory-gib 4
+  sudo $(command -v headrace) mysql up g --flavor mysql --group 3 --storage gp3:20     group replication: g-1, g-2, g-3
+  sudo $(command -v headrace) mysql cli shop                                    the client, logged in
+  sudo $(command -v headrace) mysql down shop                                   it ends, its data stay; `up shop` starts it again
+  sudo $(command -v headrace) mysql mount shop                                  it is down and its disk is full: delete files there
+  sudo $(command -v headrace) mysql destroy shop
 
-The lab must be up: sudo headrace lab up. After a crash of the server, the lab or the machine: `mysql status` says what
+The lab must be up: sudo $(command -v headrace) lab up. After a crash of the server, the lab or the machine: `mysql status` says what
 is wrong, `mysql up NAME` brings it back."""
 
 app = CommandGroup(

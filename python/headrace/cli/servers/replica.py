@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  sudo headrace mysql up db --storage gp3:20 --memory-gib 1
-  sudo headrace replica up r1 --of db --prepare-source          restarts db once: it gets a port, a binary log, GTIDs
-  sudo headrace replica up r2 --of r1 --workers 4               a chain
-  sudo headrace replica up late --of db --delay 3600            an hour behind on purpose
-  sudo headrace replica up shop --of db --filter replicate-do-db=shop
-  sudo headrace replica status                                  who follows whom, and what is wrong; exit code 1 if so
-  sudo headrace replica lag --seconds 60 --report lag.html      four clocks, backlog, applier, CPU, device: one page
-  sudo headrace replica lag --prometheus 9105
+  sudo $(command -v headrace) mysql up db --storage gp3:20 --memory-gib 1
+  sudo $(command -v headrace) replica up r1 --of db --prepare-source          restarts db once: it gets a port, a binary log, GTIDs
+  sudo $(command -v headrace) replica up r2 --of r1 --workers 4               a chain
+  sudo $(command -v headrace) replica up late --of db --delay 3600            an hour behind on purpose
+  sudo $(command -v headrace) replica up shop --of db --filter replicate-do-db=shop
+  sudo $(command -v headrace) replica status                                  who follows whom, and what is wrong; exit code 1 if so
+  sudo $(command -v headrace) replica lag --seconds 60 --report lag.html      four clocks, backlog, applier, CPU, device: one page
+  sudo $(command -v headrace) replica lag --prometheus 9105
   headrace replica lag --server mysql://watcher@db1 --server mysql://watcher@db2
-  sudo headrace replica down r1
+  sudo $(command -v headrace) replica down r1
 
 docs/guide/replicas.md says which seed copies what, and what each setting costs and can lose."""
 

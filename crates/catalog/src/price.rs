@@ -256,7 +256,7 @@ impl VolumePrices {
         let given = region.trim();
         let found = self.locations.get_key_value(given).map(|(code, location)| (code.as_str(), location.as_str()));
         found.ok_or_else(|| {
-            // A misspelt region is named whatever prices it has; a list offers those with EBS prices.
+            // A misspelt region is named whatever its prices; a list offers those with EBS prices.
             let hint = region_meant(given, &self.regions())
                 .map_or_else(|| format!("Known: {}.", self.priced_regions().join(", ")), |meant| format!("Did you mean {meant}?"));
             CatalogError::UnknownRegion(Box::new(Problem::new(given, "is not a region with prices in this catalog", "data/prices_regions.csv", hint)))

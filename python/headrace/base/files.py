@@ -69,7 +69,9 @@ def check_output(
         name = f"{path.stem or 'file'}{endings[0]}"
         raise InputError(value, f"must end in {' or '.join(endings)}", "", f"For example {option} {name}.")
     if not path.parent.is_dir():
-        raise InputError(value, f"the folder does not exist: {short_name(path.parent)}", "", "Make it, or name another.")
+        raise InputError(
+            value, f"the folder does not exist: {short_name(path.parent)}", "", "Make it, or name another."
+        )
     if path.is_dir():
         raise InputError(value, "is a folder, a file is needed", "", "Name a file in it.")
     for one in inputs:
@@ -169,7 +171,11 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
     (kind, name, re.compile(sign.replace(r"\s", r"[ \t]"), re.MULTILINE))
     for kind, name, sign in (
         (None, OWN_FILE, r'^\s*format\s*=\s*"headrace-workload"'),
-        ("prometheus", "Prometheus JSON", r'"resultType"\s*:|[\[{]\s*"metric"\s*:\s*\{|"status"\s*:\s*"error",\s*"errorType"'),
+        (
+            "prometheus",
+            "Prometheus JSON",
+            r'"resultType"\s*:|[\[{]\s*"metric"\s*:\s*\{|"status"\s*:\s*"error",\s*"errorType"',
+        ),
         ("cloudwatch", "CloudWatch get-metric-data JSON", r'"MetricDataResults"\s*:'),
         ("cloudwatch", "CloudWatch get-metric-statistics JSON", r'"Datapoints"\s*:'),
         ("iostat", "iostat -x -o JSON", r'"disk_device"\s*:|"sysstat"\s*:(?s:.){0,600}"avg-cpu"\s*:'),

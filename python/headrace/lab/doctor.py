@@ -106,7 +106,9 @@ def kernel(machine: Machine) -> Check:
 def root(machine: Machine) -> Check:
     """Mounting and making loop devices takes root with CAP_SYS_ADMIN."""
     if machine.user_id != 0:
-        return Check("root", MISSING, f"user id {machine.user_id}", "Run the lab as root: sudo $(command -v headrace) lab up.")
+        return Check(
+            "root", MISSING, f"user id {machine.user_id}", "Run the lab as root: sudo $(command -v headrace) lab up."
+        )
     match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", machine.text("proc/self/status"), re.MULTILINE)
     if match and not int(match[1], 16) >> CAP_SYS_ADMIN & 1:
         return Check(

@@ -174,8 +174,8 @@ class FamilyVerdict(Document):
 
     `outcome`: "wins", "costs the same", "costs more", "fails", "no price", "impossible" or
     "excluded". `why`: in words, with numbers. `best`: its cheapest choice that meets the goals, or
-    what comes closest; None where there is none. `cost_ratio`: over the cheapest choice's cost. `overload`: demand over
-    what it can sustain, where that bound alone decided.
+    what comes closest; None where there is none. `cost_ratio`: over the cheapest choice's cost.
+    `overload`: demand over what it can sustain, where that bound alone decided.
     """
 
     family: str

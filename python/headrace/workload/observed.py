@@ -73,9 +73,7 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
     if len(windows) > len(shown):
         total_s = sum(window.to_s - window.from_s for window in windows)
         when += f" and {len(windows) - len(shown)} times more ({span_in_words(total_s)} in all)"
-    signs = [
-        f"{when[0].upper()}{when[1:]} the device was at a flat {_rate(first.recorded)} {first.unit}"
-    ]
+    signs = [f"{when[0].upper()}{when[1:]} the device was at a flat {_rate(first.recorded)} {first.unit}"]
     if first.util_percent is not None:
         signs.append(f"utilised {first.util_percent:.0f} %")
     if first.balance_percent is not None and first.balance_percent < 5.0:

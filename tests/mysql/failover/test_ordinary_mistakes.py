@@ -113,7 +113,9 @@ def test_a_volume_that_is_too_small_is_refused_before_anything_is_copied(trio: T
         os.posix_fallocate(file.fileno(), 0, 1 << 30)
     try:
         for seed in ("copy", "mariabackup" if trio.flavor == "mariadb" else "clone"):
-            with pytest.raises(InputError, match=r"d: --storage gp3:1: has 1 GiB, and the data of a take 1\.[0-9]+ GiB"):
+            with pytest.raises(
+                InputError, match=r"d: --storage gp3:1: has 1 GiB, and the data of a take 1\.[0-9]+ GiB"
+            ):
                 replica_up(trio.lab, "d", "a", Following(seed=seed), storage="gp3:1")
     finally:
         filler.unlink()

@@ -278,7 +278,9 @@ def test_the_demo_compiles_no_crate_twice():
     core = features_of("-p", "headrace-py")
     daemon = features_of("-p", "headrace-daemon", "--no-default-features")
     assert len(core.keys() & daemon.keys()) > 20, "the two share nothing: the comparison compares nothing"
-    assert not {crate: (core[crate], daemon[crate]) for crate in core.keys() & daemon.keys() if not core[crate] <= daemon[crate]}
+    assert not {
+        crate: (core[crate], daemon[crate]) for crate in core.keys() & daemon.keys() if not core[crate] <= daemon[crate]
+    }
 
 
 def rust_module(path: Path, source: Path) -> str:

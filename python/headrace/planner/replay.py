@@ -178,7 +178,8 @@ class WinnerReplay:
 def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
     """Begin of the window that ends with the last of the busiest points, s: what came before it has
     used up what was saved."""
-    busiest = on_volumes.filter(pl.col(of) >= AS_BUSY * (on_volumes[of].max() or 0.0))
+    most = float(on_volumes.select(pl.col(of).max()).item() or 0.0)
+    busiest = on_volumes.filter(pl.col(of) >= AS_BUSY * most)
     end_s = float((busiest["t_s"] + busiest["duration_s"])[-1])
     return max(0.0, end_s - WINDOW_S)
 

@@ -44,7 +44,7 @@ th { text-align: left; font-weight: 600; }
 td:first-child { min-width: 5rem; } .broad td:first-child { min-width: 0; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; }
 .right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tr.first td { background: var(--band); font-weight: 600; }
+tr.marked td { background: var(--band); font-weight: 600; }
 pre { font: .82rem/1.5 "DejaVu Sans Mono", monospace; background: var(--band); padding: .8rem; white-space: pre-wrap; }
 .wide { min-width: 14rem; } td.whole { white-space: nowrap; }
 ul { padding-left: 1.2rem; margin: .4rem 0; } li { margin: .2rem 0; } figure { margin: 1rem 0; }
@@ -80,7 +80,7 @@ FRAGMENT_CSS = """
 .headrace { --ink: var(--jp-ui-font-color1, var(--vscode-editor-foreground, #2b2f36)); --quiet: #7c838d; --grid: #c9ced6; }
 .headrace table { border-collapse: collapse; font-size: .85rem; } .headrace .scroll, .headrace figure { overflow-x: auto; margin: .5rem 0; }
 .headrace th, .headrace td { padding: .2rem .6rem; text-align: left; vertical-align: top; }
-.headrace .right { text-align: right; white-space: nowrap; } .headrace .whole { white-space: nowrap; } .headrace .first td { font-weight: 600; }
+.headrace .right { text-align: right; white-space: nowrap; } .headrace .whole { white-space: nowrap; } .headrace .marked td { font-weight: 600; }
 """ + INKED.replace("svg ", ".headrace svg ")
 EMPTY_TITLE = "<h1></h1>"
 
@@ -136,11 +136,11 @@ class Page:
         columns: Sequence[str],
         rows: Iterable[Sequence[object]],
         right: Sequence[str] = (),
-        first: bool = False,
+        marked: int | None = None,
         prose: Sequence[str] = LONG,
     ) -> None:
-        """A table; `right` names columns of numbers, `prose` those of sentences, `first` sets off
-        the first row. Short cells are not broken.
+        """A table; `right` names columns of numbers, `prose` those of sentences; `marked` is
+        the index of a row to set off. Short cells are not broken.
 
         Many columns may be wider than the text; on a narrow screen each row is a card with the
         titles next to the cells.
@@ -162,7 +162,7 @@ class Page:
                 f"<td{mark}{title}>{text(glued(cell))}</td>"
                 for cell, mark, title in zip(row, marks, titles, strict=True)
             )
-            body.append(f'<tr class="first">{cells}</tr>' if first and index == 0 else f"<tr>{cells}</tr>")
+            body.append(f'<tr class="marked">{cells}</tr>' if index == marked else f"<tr>{cells}</tr>")
         broad = " broad" if len(columns) >= BROAD else ""
         self.parts.append(
             f'<div class="scroll{broad}" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'

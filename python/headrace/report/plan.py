@@ -505,7 +505,9 @@ def _section(made: Page, plan, workload, runs: Runs) -> None:
 def add_choices(made: Page, plan, most: int | None = None) -> None:
     """The ranked table, or its first rows (`most`)."""
     columns, rows = choice_table(plan)
-    made.table(columns, rows[:most], RIGHT, first=bool(plan.winners), prose=("credits",))
+    rows = [[row[0].replace(" *", ", recommended"), *row[1:]] for row in rows[:most]]
+    marked = next((index for index, row in enumerate(rows) if row[0].endswith("recommended")), None)
+    made.table(columns, rows, RIGHT, marked=marked, prose=("credits",))
 
 
 def _add_demand(made: Page, workload) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_checks import checked
 
-from headrace import simulate, workload
+from headrace import demo_day, plan, report_html, simulate, workload
 from headrace.report import html, simulation, tables, words
 from headrace.report.charts import cost, drawing, over_time, studies, style
 from headrace.report.charts.builders import TimeAxis
@@ -321,6 +321,15 @@ def test_tables_of_pages_have_titles_for_narrow_screens(tmp_path):
     assert (
         'class="scroll broad"' in text and text.count('data-title="c') == 10 and 'class="whole" data-title="c0"' in text
     )
+
+
+def test_the_row_that_a_page_sets_off_is_the_recommended_one():
+    """The cheapest has rank 1; it has several volumes, and one volume is recommended."""
+    planned = plan(demo_day(), goals=["p99_ms<=20"])
+    best = planned.recommended
+    assert best is not None and planned.winner is not None and planned.winner.key != best.key
+    rows = re.findall(r'<tr class="marked">(.*?)</tr>', report_html(planned))
+    assert len(rows) == 1 and "recommended" in rows[0] and best.storage in rows[0]
 
 
 def test_no_negative_zero_in_csv_or_json():

@@ -92,6 +92,6 @@ def _prove(plan: Plan, database: TransactionWorkload) -> None:
         return show("Not on this machine, which lacks:", *(f"  {lack}" for lack in lacks))
     from headrace.cli.model.prove import carry_out, present
 
-    request = from_plan(plan.to_dict(), "the plan above", database)
+    request = from_plan(plan.to_dict(), "of this demo", database)
     settings = {"minutes": PROOF_MINUTES, "scale": None, "flavor": "mariadb", "seed": 1, "folder": None}
     present(carry_out(request, PROOF, settings), "table", PROOF)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from lab_folders import Command, device_of
+from places import ROOT
 
 from headrace.cli import main as cli
 from headrace.lab import Lab
@@ -90,7 +92,166 @@ MISTAKES = (
     ("volume detach db", "not attached"),
     ("volume delete db --yes", ""),
     ("volume delete db --yes", "neither the id nor the name"),
+    ("volume create gp3:1 --name db", ""),
+    ("volume tag db a", "a tag is KEY=VALUE"),
+    ("volume tag nothing a=1", "neither the id nor the name"),
+    ("volume initialize db", "is not attached"),
+    ("volume initialize nothing", "neither the id nor the name"),
+    ("volume balance db --load /nowhere", "cannot be read"),
+    ("volume balance nothing --set 50%", "neither the id nor the name"),
+    ("volume modify array --size-gib 1", "a volume never shrinks"),
+    ("volume modify nothing --size-gib 9", "neither the id nor the name"),
+    ("volume detach nothing", "neither the id nor the name"),
+    ("volume delete nothing --yes", "neither the id nor the name"),
+    ("volume fault nothing power-cut --in 9", "neither the id nor the name"),
+    ("volume fault db power-cut --in 9", "is not attached"),
+    ("volume clear-fault nothing", "neither the id nor the name"),
+    ("volume member nothing fail 0", "neither the id nor the name"),
+    ("volume record nothing stop", "neither the id nor the name"),
+    ("volume attach db --no-probe", ""),
+    ("volume record db start --to db.rec", ""),
+    ("volume record db start --to other.rec", "a record is being written"),
+    ("volume record db stop", ""),
+    ("volume detach db", ""),
+    ("snapshot delete snap-0123456789abcdef0 --yes", "does not exist"),
+    ("snapshot lock snap-0123456789abcdef0 --days 1", "does not exist"),
+    ("snapshot unlock snap-0123456789abcdef0", "does not exist"),
+    ("snapshot fast-restore snap-0123456789abcdef0", "does not exist"),
+    ("snapshot take nobody", "is not a server of this lab"),
+    ("snapshot restore set-none --name x", "is not a snapshot set here"),
+    ("snapshot restore latest --name x", "there is no whole set"),
+    ("snapshot prune", "was not said"),
+    ("snapshot prune --keep 1 --server nobody --yes", "has no snapshot sets"),
+    ("snapshot every db 1s", "every 60 s at most"),
+    ("snapshot every ../x 1h", "a schedule's name has"),
+    ("snapshot every db 1h --into /nowhere", "is not a folder"),
+    ("snapshot every db 1h --into .", ""),
+    ("snapshot every db 1h --into .", "exists already"),
+    ("snapshot rule r --days 7 --tag a=1", ""),
+    ("snapshot rule r --remove", ""),
+    ("snapshot rule r --remove", "not a retention rule"),
+    ("snapshot schedule n --every 1d --keep 2 --tag a=1", ""),
+    ("snapshot schedule n --remove", ""),
+    ("snapshot schedule n --remove", "does not exist"),
+    ("snapshot region us-west-2", "There is nothing to forget"),
+    ("snapshot region us-west-2 ftp://x", "is not the URL of an object store"),
+    ("mysql up x", "no storage was named for it"),
+    ("mysql up x --storage gp3:1 --from /nowhere", "holds no saved data directory"),
+    ("mysql up g --group 3", "which MySQL alone has"),
+    ("mysql up g --group 1 --flavor mysql --storage gp3:2", "a group has 3 to 9 members"),
+    ("mysql up g --group 3 --flavor mysql", "no storage was named for it"),
+    ("mysql down nobody", "is not a server of this lab"),
+    ("mysql mount nobody", "is not a server of this lab"),
+    ("mysql destroy nobody --yes", "is not a server of this lab"),
+    ("mysql save saved nobody", "is not a server of this lab"),
+    ("mysql install oracle", "is not one of"),
+    ("backup run nobody --to t", "is not a server of this lab"),
+    ("backup stream nobody --to t", "is not a server of this lab"),
+    ("backup restore latest --in mistyped --as x", "there is no such folder"),
+    ("backup prove latest --in mistyped --storage gp3:1", "there is no such folder"),
+    ("backup prune --in mistyped --keep 1 --yes", "there is no such folder"),
+    ("replica up r --of nobody", "is not a server of this lab"),
+    ("replica down nobody --yes", "is not a server of this lab"),
+    ("failover run nobody --yes", "is not a server of this lab"),
+    ("failover switchover nobody --yes", "is not a server of this lab"),
+    ("failover watch nobody", "is not a server of this lab"),
+    ("failover acknowledge nobody", "is not a server of this lab"),
+    ("lab user add bob --policy /nowhere", "cannot be read"),
+    ("lab user add bob --policy {policy}", ""),
+    ("lab user add bob --policy {policy}", "bob"),
+    ("lab user remove bob", ""),
+    ("lab user remove bob", "is not a user of this lab"),
+    ("lab key create --alias aws/ebs", "begin with alias/aws/"),
+    ("lab key import /nowhere", "no such file"),
+    ("lab key default nothing", "is not a key of this lab"),
+    ("lab key enable nothing", "is not a key of this lab"),
+    ("lab key export nothing never.key", "is not a key of this lab"),
+    ("lab key schedule-deletion nothing --yes", "is not a key of this lab"),
+    ("lab key cancel-deletion nothing", "is not a key of this lab"),
+    ("lab key alias k3 nothing", "is not a key of this lab"),
 )
+
+# Given twice: both succeed, the second says this and changes nothing.
+TWICE = (
+    ("lab init --no-profile", "kept the key pair"),
+    ("lab key disable alias/k", "Disabled"),
+    ("lab key enable alias/k", "Enabled"),
+    ("lab key alias other alias/k", "alias/other"),
+    ("lab key default alias/k", "key"),
+    ("volume tag db a=1", "tagged"),
+    ("volume initialize db", "0 blocks"),
+    ("volume clear-fault db", "0 faults cleared"),
+    ("volume member array fail 0", "failed"),
+    ("snapshot rule r --days 7 --tag a=1", "keeps deleted snapshots for 7 days"),
+    ("snapshot schedule n --every 1d --keep 2 --tag a=1", "n"),
+    ("snapshot region us-west-2 {store}", "us-west-2"),
+    ("snapshot prune --keep 1 --yes", "set"),
+)
+
+# The socket of a lab belongs to root and to its --group: for anybody else, each of these is refused
+# before anything is asked of the lab. The first ends it.
+LAB_COMMANDS = (
+    "lab down",
+    "lab init --no-profile",
+    "lab user remove bob",
+    "lab key create",
+    "lab key export k f",
+    "lab key enable k",
+    "lab key disable k",
+    "lab key schedule-deletion k --yes",
+    "lab key cancel-deletion k",
+    "lab key alias a k",
+    "lab key default k",
+    "volume create gp3:1",
+    "volume copy db",
+    "volume attach db",
+    "volume detach db",
+    "volume delete db --yes",
+    "volume modify db --size-gib 2",
+    "volume tag db a=1",
+    "volume initialize db",
+    "volume balance db --set 50%",
+    "volume record db stop",
+    "volume fault db power-cut --in 9",
+    "volume clear-fault db",
+    "volume member db fail 0",
+    "snapshot take db",
+    "snapshot restore latest --name x",
+    "snapshot prune --keep 1 --yes",
+    "snapshot create db",
+    "snapshot delete snap-0123456789abcdef0 --yes",
+    "snapshot copy snap-0123456789abcdef0",
+    "snapshot lock snap-0123456789abcdef0 --days 1",
+    "snapshot unlock snap-0123456789abcdef0",
+    "snapshot fast-restore snap-0123456789abcdef0",
+    "snapshot recover snap-0123456789abcdef0",
+    "snapshot rule r --days 7 --tag a=1",
+    "snapshot region us-west-2",
+    "snapshot schedule n --every 1d --keep 2 --tag a=1",
+    "mysql up x",
+    "mysql group g",
+    "mysql down x",
+    "mysql mount x",
+    "mysql destroy x --yes",
+    "mysql save saved x",
+    "replica up r --of x",
+    "replica down r --yes",
+    "backup run x --to t",
+    "backup stream x --to t",
+    "backup prune --in . --keep 1 --yes",
+    "backup restore latest --in . --as x",
+    "backup prove latest --in . --storage gp3:1",
+    "failover run x --yes",
+    "failover switchover x --yes",
+    "failover watch x",
+    "failover acknowledge x",
+    "failover rejoin x --yes",
+)
+
+
+# The user and group `nobody` of Debian and others (passwd(5) has no fixed number; any but 0 will do).
+NOBODY = 65534
+DENIED = re.compile("may not use this lab|takes root|only root may|run it with sudo|Permission denied", re.IGNORECASE)
 
 
 def call(line: str) -> tuple[int, str]:
@@ -112,7 +273,10 @@ def real_lab(labs, monkeypatch, tmp_path):
 
 
 def test_mistakes_are_refused_with_the_reason(real_lab: Lab):
-    names: dict[str, str] = {"store": f"file://{real_lab.place.data_dir}/snapshots"}
+    names: dict[str, str] = {
+        "store": f"file://{real_lab.place.data_dir}/snapshots",
+        "policy": str(sorted((ROOT / "examples/policies").glob("*.json"))[0]),
+    }
     for line, words in MISTAKES:
         if "{snapshot}" in line and "snapshot" not in names:
             names["snapshot"] = real_lab.snapshots()["snapshots"][0]["id"]
@@ -124,6 +288,60 @@ def test_mistakes_are_refused_with_the_reason(real_lab: Lab):
             assert "error: " in said and "bug in headrace" not in said, said
     assert not Path("/nowhere").exists(), "a mistyped store makes no folder"
     assert not Path("never.key").exists()
+
+
+def test_what_is_given_twice_changes_nothing(real_lab: Lab, tmp_path):
+    (tmp_path / "store").mkdir()
+    real_lab.create("gp3:1", name="db")
+    real_lab.create("raid10:4xgp3:1", name="array")
+    real_lab.set_key_alias("alias/k", real_lab.create_key()["id"])
+    assert call("volume attach db --no-probe")[0] == call("volume attach array --no-probe")[0] == 0
+    for line, words in TWICE:
+        typed = line.format(store=f"file://{tmp_path}/store")
+        assert call(typed)[0] == 0, typed
+        before = state(real_lab)
+        code, said = call(typed)
+        assert code == 0 and words in said, (typed, code, said)
+        assert state(real_lab) == before, typed
+
+
+def state(lab: Lab) -> list[object]:
+    """What the commands of TWICE could change: keys, volumes with tags and members, snapshots."""
+    volumes = [
+        (one["id"], one["state"], one["tags"], [each["state"] for each in one["members"]]) for one in lab.volumes()
+    ]
+    return [lab.keys()["keys"], volumes, lab.snapshots()["snapshots"]]
+
+
+def test_without_the_privilege_every_command_of_a_lab_says_so(real_lab: Lab):
+    """As the user `nobody`, in a child of this process, whose files he may not read."""
+    # As root first, whatever they answer: their modules are loaded, which `nobody` may not be able to read.
+    for line in LAB_COMMANDS[1:]:
+        call(line)
+    before = state(real_lab)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        wrong = "broke off"
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            refusals = [(line, *call(line)) for line in LAB_COMMANDS]
+            wrong = "\n".join(
+                f"{line}: {code}: {said}"
+                for line, code, said in refusals
+                if code not in (2, 3) or not DENIED.search(said)
+            )
+        finally:
+            os.write(writer, wrong.encode()[:60_000])
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as answers:
+        wrong = answers.read()
+    os.waitpid(child, 0)
+    assert not wrong, wrong
+    assert state(real_lab) == before
 
 
 def test_what_is_in_use_is_not_taken_away(real_lab: Lab, tmp_path):
@@ -164,6 +382,26 @@ def test_keys_say_what_is_lost_with_them(real_lab: Lab):
     assert "nothing opens 1 volume" in call(f"lab key disable {key}")[1]
     said = call(f"lab key schedule-deletion {key} --yes")[1]
     assert "nobody can read 1 volume then" in said and "cancel-deletion" in said
+
+
+@pytest.mark.parametrize("wait_s", [0.1, 0.3, 0.5, 0.7])  # of the second that it takes
+def test_an_interrupted_lab_up_is_given_again(labs, wait_s):
+    folder = labs.folder()
+    run = Command(folder)
+    up = ("lab", "up", "--metrics-port", "0", "--api-port", "0")
+    starting = subprocess.Popen(
+        run.words(*up), env=run.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(wait_s)
+    starting.send_signal(signal.SIGINT)
+    _, said = starting.communicate(timeout=60)
+    again = subprocess.run(run.words(*up), env=run.environment, capture_output=True, text=True, timeout=60)
+    try:
+        # The first may have come to its end, or the daemon that it started be the lab.
+        assert again.returncode == 0 or "already answers" in again.stderr, (starting.returncode, said, again.stderr)
+        run("lab", "status")
+    finally:
+        run("lab", "down")
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_snapshot(real_lab: Lab):

@@ -365,6 +365,45 @@ def test_an_interrupted_start_leaves_it_down_and_whole(lab, up):
     assert sql(mysql.up(lab, name="again"), "SHOW DATABASES LIKE 'kept'")
 
 
+def interrupted(*_: object, **__: object) -> None:
+    """In the place of a function: Ctrl-C while it runs."""
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_down_is_ended_by_the_next(lab, up, headrace, monkeypatch):
+    server = up("ending", storage=SPEC, settings=SMALL)
+    sql(server, "CREATE DATABASE kept")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("headrace.servers.running.processes.wait_gone", interrupted)
+        mysql.stop(server)
+    headrace("mysql", "down", "ending")
+    assert "ending: is stopped already" in headrace("mysql", "down", "ending").stderr
+    assert mysql.find(lab, "ending").state == "stopped"
+    assert sql(mysql.up(lab, name="ending"), "SHOW DATABASES LIKE 'kept'")
+
+
+def test_a_save_that_fails_or_is_interrupted_leaves_nothing(up, tmp_path, monkeypatch):
+    from headrace.servers import datadir
+
+    server = mysql.stop(up("saving", storage=SPEC, settings=SMALL))
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(full)], check=True)
+    try:
+        with pytest.raises(CouldNotRun, match="room"):
+            mysql.save_data(server, full / "saved")
+        assert list(full.iterdir()) == []
+    finally:
+        subprocess.run(["umount", "-l", str(full)], check=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(datadir, "write_whole", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            mysql.save_data(server, tmp_path / "saved")
+    assert [one.name for one in tmp_path.iterdir()] == ["full"]
+    assert mysql.save_data(mysql.find(server.lab, "saving"), tmp_path / "saved").is_dir()
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_middle(lab, headrace, how):
     words = headrace.words("mysql", "up", "half", "--storage", SPEC)

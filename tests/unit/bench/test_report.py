@@ -138,6 +138,11 @@ def test_bad_input_has_a_reason_and_no_traceback(runs, capsys, words, code, said
 def test_runs_are_removed_when_that_is_said(runs, capsys):
     assert main(["bench", "remove", runs[0].id, "--yes"]) == 0
     assert not runs[0].folder.exists() and runs[1].folder.exists()
+    assert main(["bench", "remove", runs[0].id, "--yes"]) == 2
+    assert "is not a run of this store" in capsys.readouterr().err
+    # Named twice, it is removed once, and nothing else with it.
+    assert main(["bench", "remove", runs[1].id, "latest", "--yes"]) == 0
+    assert capsys.readouterr().err.count("removed ") == 1
 
 
 def test_tools_that_are_missing_are_findings(monkeypatch, tmp_path, capsys):

@@ -207,7 +207,8 @@ def remove(
     from headrace.bench import Store
 
     kept = Store(store)
-    names = [kept.resolve(text) for text in run]
+    # A run that is named twice is one.
+    names = list(dict.fromkeys(kept.resolve(text) for text in run))
     if not yes:
         if not sys.stdin.isatty():
             raise InputError(", ".join(names), "is removed for good", "", "Say --yes.")

@@ -261,6 +261,8 @@ def prune(
 
     with ec2.open(place) as service:
         found = [one for one in sets_of(service.stored()) if server is None or one.server == server]
+        if server is not None and not found:
+            raise InputError(f"--server {server[:60]}", "has no snapshot sets", "", "See headrace snapshot sets.")
         now = service.now()
         keep_for_s = None if keep_for is None else retention.seconds(keep_for, "--keep-for")
         verdicts = [

@@ -35,6 +35,9 @@ commands = CommandGroup("Make, disable and delete the keys of encrypted volumes.
 
 # What begins the name of every alias (KMS API, CreateAlias).
 ALIAS = "alias/"
+# Aliases of AWS's own keys (KMS API, CreateAlias: reserved).
+AWS_ALIAS = "alias/aws/"
+ALIAS_SOURCE = "KMS API, CreateAlias"
 COLUMNS = ("id", "arn", "state", "managed", "elsewhere", "aliases", "description", "created_at", "deletion_at")
 
 
@@ -81,6 +84,8 @@ def _print(key: Any, output: str) -> None:
 
 def _check_free_alias(lab: Lab, name: str | None) -> None:
     """Refuses a name that is taken before there is a key: nothing is half-made."""
+    if name is not None and name.startswith(AWS_ALIAS):
+        raise InputError(name, f"names that begin with {AWS_ALIAS} belong to AWS", ALIAS_SOURCE, "Choose another name.")
     if name is not None and any(name == one["alias"] for one in lab.keys()["aliases"]):
         raise InputError(name, "is the alias of another key", "", "See `headrace lab key list`.")
 

@@ -1,7 +1,7 @@
 //! Alarms: random commands against a list in memory, and the rules one by one.
 
 use headrace_cloudwatch::alarm::{AlarmSpec, State};
-use headrace_control::{action_parts, AlarmCommand, AlarmRequest, Command, ControlError, ErrorKind, Lab, MAX_ALARMS, MAX_ALARM_HISTORY};
+use headrace_control::{action_parts, recorded_action, AlarmCommand, AlarmRequest, Command, ControlError, ErrorKind, Lab, MAX_ALARMS, MAX_ALARM_HISTORY};
 use proptest::prelude::*;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -64,7 +64,8 @@ fn what_is_wrong_is_refused_with_cloudwatchs_code() {
         (json!({"Threshold": null}), "MissingParameter", "Threshold"),
         (json!({"MetricName": null}), "MissingParameter", "MetricName"),
         (json!({"EvaluationPeriods": 2_000}), "ValidationError", "120000 s"),
-        (json!({"AlarmActions": ["arn:aws:sns:us-east-1:1:topic"]}), invalid, "arn:aws:sns:us-east-1:1:topic"),
+        (json!({"AlarmActions": ["arn:aws:dynamodb:us-east-1:1:table/x"]}), invalid, "arn:aws:dynamodb:us-east-1:1:table/x"),
+        (json!({"AlarmActions": ["arn:aws:sns:us-east-1:1:"]}), invalid, "arn:aws:sns:us-east-1:1:"),
         (json!({"Metrics": [{"Id": "m1", "Expression": "1"}]}), "InvalidParameterCombination", "has no MetricName"),
         (json!({"AlarmName": ""}), invalid, "AlarmName"),
     ] {
@@ -72,6 +73,14 @@ fn what_is_wrong_is_refused_with_cloudwatchs_code() {
         assert_eq!(found, wanted, "{changes}: {message}");
         assert!(message.contains(words), "{changes}: {message}");
     }
+}
+
+#[test]
+fn actions_of_aws_are_recorded() {
+    let events = run(&mut Lab::default(), 0, put(&with(json!({"AlarmActions": ["arn:aws:sns:us-east-1:1:topic"]})))).unwrap();
+    assert_eq!(events, 1, "the alarm is made");
+    assert_eq!(recorded_action("arn:aws:sns:us-east-1:1:topic"), Some("sns"));
+    assert_eq!(recorded_action("arn:aws:headrace:::webhook/chat"), None, "the lab's own are delivered");
 }
 
 #[test]

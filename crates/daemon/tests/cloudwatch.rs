@@ -139,7 +139,7 @@ fn statistics_and_refusals_of_volumes() {
         (json!({}), "MissingParameter"),
         (json!({"statistics": ["Sum"], "extended": ["p50"]}), "InvalidParameterCombination"),
         (json!({"statistics": ["Sum"], "period_s": 7}), "InvalidParameterValue"),
-        (json!({"statistics": ["Sum"], "end_s": first}), "InvalidParameterCombination"),
+        (json!({"statistics": ["Sum"], "end_s": first}), "InvalidParameterValue"),
         (json!({"statistics": ["Sum"], "start_s": -1.0}), "InvalidParameterValue"),
         (json!({"statistics": ["Sum"], "unit": "Furlong"}), "InvalidParameterValue"),
     ] {

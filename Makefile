@@ -202,25 +202,28 @@ soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VE
 
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`. It is
 # linked by zig against glibc 2.28 (RHEL 8, Debian 10, Ubuntu 20.04, Amazon Linux 2023 and all newer); packaging/check_wheel.py
-# reads from the files themselves which glibc they need. Where zig cannot be had from PyPI, the system's linker is used, the
-# wheel is tagged for its glibc, and this is said.
+# reads from the files themselves which glibc they need. Where zig cannot be had from PyPI, the system's linker is used, and
+# the wheel is tagged `linux`: it promises nothing for other machines.
+# GLIBC= (empty) links with the system's linker; PROFILE=release takes what `make test` has built already. The tests of the
+# installation do both: they are about what is in the wheel.
 GLIBC := 2.28
+PROFILE := dist
 MACHINE := $(shell uname -m)
 $(VENV)/zig.ok: $(VENV)/system.ok
 	@$(PIP) "ziglang>=0.13,<1" "cargo-zigbuild>=0.20,<1" \
-	  || echo "note: zig cannot be had from the package registry here: the wheel will need this system's glibc" >&2
+	  || echo "note: zig cannot be had from the package registry here: the wheel will promise nothing for other machines" >&2
 	@touch $@
 
-wheel: $(VENV)/zig.ok
+wheel: $(if $(GLIBC),$(VENV)/zig.ok,$(VENV)/system.ok)
 	@rm -rf dist && mkdir -p dist/parts
-	@echo "Building the core and the daemon with link-time optimization: about ten minutes on 2 cores ..."
-	@export VIRTUAL_ENV=$(abspath $(VENV)) PATH=$(abspath $(BIN)):$$PATH; zig=""; if $(BIN)/python -c 'import ziglang' 2>/dev/null; then zig=yes; fi; \
-	$(BIN)/maturin build --profile dist --strip --out dist/parts --quiet \
-	  $${zig:+--zig --compatibility manylinux_$(subst .,_,$(GLIBC))} > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 3; }; \
+	@echo "Building the core and the daemon ($(PROFILE)): about ten minutes on 2 cores where it is dist ..."
+	@export VIRTUAL_ENV=$(abspath $(VENV)) PATH=$(abspath $(BIN)):$$PATH; zig=""; if [ -n "$(GLIBC)" ] && $(BIN)/python -c 'import ziglang' 2>/dev/null; then zig=yes; fi; \
+	$(BIN)/maturin build --profile $(PROFILE) --strip --out dist/parts --quiet \
+	  $$([ -n "$$zig" ] && echo --zig --compatibility manylinux_$(subst .,_,$(GLIBC)) || echo --compatibility linux) > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 3; }; \
 	if [ -n "$$zig" ]; then \
-	  cargo zigbuild --profile dist --quiet -p headrace-daemon --target $(MACHINE)-unknown-linux-gnu.$(GLIBC); \
-	  cp target/$(MACHINE)-unknown-linux-gnu/dist/headraced dist/parts/headraced; \
-	else cargo build --profile dist --quiet -p headrace-daemon; cp target/dist/headraced dist/parts/headraced; fi
+	  cargo zigbuild --profile $(PROFILE) --quiet -p headrace-daemon --target $(MACHINE)-unknown-linux-gnu.$(GLIBC); \
+	  cp target/$(MACHINE)-unknown-linux-gnu/$(PROFILE)/headraced dist/parts/headraced; \
+	else cargo build --profile $(PROFILE) --quiet -p headrace-daemon; cp target/$(PROFILE)/headraced dist/parts/headraced; fi
 	@$(PIP) "wheel>=0.43,<1" "pyelftools>=0.30,<1"
 	@$(BIN)/wheel unpack --dest dist/parts dist/parts/*.whl >/dev/null
 	@cd dist/parts/headrace-*/ && install -D -m 755 -s ../headraced headrace-$$(ls -d *.dist-info | sed 's/headrace-\(.*\).dist-info/\1/').data/scripts/headraced

@@ -29,12 +29,10 @@ EVERYWHERE = re.compile(
 TAG = re.compile(r"manylinux_(\d+)_(\d+)_")
 
 
-def promised_glibc(wheel: Path) -> Version:
-    """Return the glibc version of the wheel's tag. Raises ValueError for a wheel without one."""
+def promised_glibc(wheel: Path) -> Version | None:
+    """Return the glibc version of the wheel's tag; None for a tag that promises none (`linux_x86_64`)."""
     match = TAG.search(wheel.name)
-    if match is None:
-        raise ValueError(f"{wheel.name}: the tag names no glibc (manylinux_X_Y, PEP 600)")
-    return int(match[1]), int(match[2])
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def needed_glibc(elf: ELFFile) -> Version:
@@ -71,9 +69,10 @@ def problems_of(wheel: Path) -> list[str]:
             files += 1
             glibc, libraries = needed_glibc(elf), needed_libraries(elf)
             print(f"{name}: glibc {'.'.join(map(str, glibc))}, {', '.join(libraries)}")
-            if glibc > promised:
+            if promised is not None and glibc > promised:
                 problems.append(f"{name} needs glibc {'.'.join(map(str, glibc))}")
-            problems += [f"{name} needs {each}" for each in libraries if not EVERYWHERE.fullmatch(each)]
+            if promised is not None:
+                problems += [f"{name} needs {each}" for each in libraries if not EVERYWHERE.fullmatch(each)]
     if not files:
         problems.append("it has no compiled file")
     return problems

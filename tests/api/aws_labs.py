@@ -9,13 +9,13 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import boto3
 from botocore.config import Config
 from lab_folders import Command, Labs
+from waiting import wait_until
 
 from headrace.lab import Lab
 from headrace.lab import down as lab_down
@@ -136,14 +136,18 @@ class AwsLab:
 
 
 def until(look, wanted, what: str = "") -> Any:
-    """Asks until it says so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        found = look()
-        if wanted(found):
-            return found
-        assert time.monotonic() < deadline, f"{what}: still {found!r}"
-        time.sleep(0.05)
+    """Ask until the answer is as wanted, and return it."""
+    answers: list[Any] = [None]
+
+    def is_so() -> bool:
+        answers[0] = look()
+        return wanted(answers[0])
+
+    try:
+        wait_until(is_so, what or "the answer", PATIENCE_S)
+    except AssertionError as late:
+        raise AssertionError(f"{late}; the answer is {answers[0]!r}") from None
+    return answers[0]
 
 
 @contextlib.contextmanager

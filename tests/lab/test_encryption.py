@@ -8,10 +8,10 @@ import base64
 import os
 import select
 import signal
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from headrace.lab import Lab, LabRefused, Settings, up
 
@@ -151,10 +151,9 @@ def test_a_snapshot_is_encrypted_like_its_volume(lab: Lab):
 
 
 def wait_for(lab: Lab, snapshot: dict) -> None:
-    deadline = time.monotonic() + 60
-    while lab.call("snapshot.describe", snapshot=snapshot["id"])["state"] != "completed":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(
+        lambda: lab.call("snapshot.describe", snapshot=snapshot["id"])["state"] == "completed", "the snapshot", 60
+    )
 
 
 def test_credits_of_a_volume_that_rests(labs):

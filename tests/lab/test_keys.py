@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from lab_folders import MARK, SECTOR, Command, device_of, read_mark, write_mark
+from waiting import wait_until
 
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, LabRefused
@@ -21,11 +21,7 @@ PATIENCE_S = 60.0
 
 
 def until(look: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < end, "it never became so"
-        time.sleep(0.02)
-    return found
+    return wait_until(look, "the state of a key or snapshot", PATIENCE_S)
 
 
 def ended(lab: Lab, snapshot: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from lab_folders import kill
+from waiting import wait_until
 
 from headrace import lab as lab_package
 from headrace.errors import HeadraceError
@@ -66,10 +67,7 @@ def device(lab: Lab, volume: str, **attach) -> Iterator[Device]:
 
 
 def until(look: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not look():
-        assert time.monotonic() < end, "it never became so"
-        time.sleep(0.02)
+    wait_until(look, "the state of a snapshot", PATIENCE_S)
 
 
 def completed(lab: Lab, snapshot: str) -> dict:

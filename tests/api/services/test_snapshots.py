@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from aws_labs import PACE, PATIENCE_S
 from botocore.exceptions import ClientError
+from waiting import wait_until
 
 BLOCK = 512 * 1024
 
@@ -23,10 +23,7 @@ def refused(act: Callable[[], object]) -> tuple[str, str]:
 
 
 def until(look: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not look():
-        assert time.monotonic() < end, "it never became so"
-        time.sleep(0.05)
+    wait_until(look, "the state of a snapshot", PATIENCE_S)
 
 
 @pytest.fixture

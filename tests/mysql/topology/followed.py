@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from contextlib import closing
 
 from lab_servers import sql
+from waiting import wait_until
 
 from headrace import servers
 from headrace.connect import connect
@@ -108,7 +108,4 @@ def same_data(source: Server, *replicas: Server, databases: tuple[str, ...] = ("
 
 
 def until(holds, what: str, timeout_s: float = CATCH_UP_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
+    wait_until(holds, what, timeout_s)

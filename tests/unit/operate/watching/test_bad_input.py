@@ -79,13 +79,13 @@ def told(path, **options):
 
 
 def test_an_hour_at_no_limit_of_the_storage_named_is_not_fine(tmp_path):
-    """Flat and 50 times as slow as usual: not named it binds, and with another volume's name it is
-    no volume that is well. gp2:100 gives 300 and 3,000 IOPS."""
+    """Flat and 50 times as slow as usual: nobody says what holds it there, and with another volume's
+    name it is no volume that is well. gp2:100 gives 300 and 3,000 IOPS."""
     path = of_ebs(tmp_path / "cw.json", 1_000, 30.0)
-    assert told(path).verdict == "binds"
+    assert told(path).verdict == "cannot tell"
     found = told(path, storage="gp2:100")
     assert (found.verdict, found.findings[0].subject, found.exit_code) == ("cannot tell", "storage", 3)
-    for word in ("1,010 IOPS", "29.7 ms", "gp2:100", "300, 3,000 IOPS", "09:00:00", "--instance"):
+    for word in ("1,010 IOPS", "30.0 ms", "gp2:100", "300 IOPS", "09:00:00", "--instance"):
         assert word in found.headline, word
     assert (told(path, storage="gp2:335").verdict, told(path, storage="io1:100:1000").verdict) == ("binds", "binds")
 
@@ -113,16 +113,16 @@ def test_metrics_of_rds_are_not_judged_as_one_volume(tmp_path):
 
 @pytest.mark.parametrize("figures", [{}, {"idle_share": 0.85}, {"idle_share": 0.5, "read_ms": 40.0}])
 def test_a_mean_that_hides_bursts_is_no_degraded_volume(figures):
-    """450 IOPS at 4 ms of a minute may be 9 s of 3,000: EBS is not blamed for a burst at the limit."""
+    """450 IOPS at 4 ms of a minute may be 9 s of 3,000: EBS is not blamed for a burst at the limit. Half a
+    minute in use changes nothing: 900 IOPS while there was a request is the least that a burst can have had."""
     none = {
         f"over_{name}": None for name in ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")
     }
     volume = none | {"read_iops": 450.0, "write_iops": 0.0, "charged_iops": 450.0, "read_ms": 4.1, "read_p50_ms": None}
     made = evidence(volume | figures, with_server=False, grain_s=60.0, exact=False, storage="gp2:10")
     found = diagnose(made)
-    sure = figures.get("idle_share") == 0.5  # then it gave 900 of 3,000 while there was any request
-    assert (found.verdict, found.findings[0].subject) == (("degraded",) * 2 if sure else ("cannot tell", "bursts"))
-    assert sure or "iostat" in found.headline
+    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "bursts")
+    assert "iostat" in found.headline
     exact = evidence(volume | {"over_volume_iops": 0.0}, with_server=False, storage="gp2:10")
     assert diagnose(exact).verdict == "degraded", "counted in microseconds there is no doubt"
 
@@ -138,7 +138,7 @@ def test_a_recording_of_minutes_hides_bursts_too(tmp_path):
     )
     found = told(path, storage="gp3:500")
     assert (found.verdict, found.findings[0].subject) == ("cannot tell", "bursts")
-    assert "EBS" in found.headline and "is not known" in found.headline
+    assert "EBS" in found.headline and "A shorter interval tells" in found.headline
 
 
 # --- time -----------------------------------------------------------------------------------------

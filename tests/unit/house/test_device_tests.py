@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
 
 import pytest
@@ -23,6 +24,9 @@ def folder(tmp_path, monkeypatch):
     """A root with tests of its own, and its own file of flaky tests."""
     monkeypatch.setattr(device_tests, "ROOT", tmp_path)
     monkeypatch.setattr(device_tests, "FLAKY", tmp_path / "flaky.csv")
+    # This test may itself run in a worker of xdist, which its children would take for their own.
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
     return tmp_path
 
 

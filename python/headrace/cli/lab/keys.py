@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,9 @@ from headrace.cli.lab.key_files import PIPE, check_free, read_key, text_of_key, 
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
 from headrace.cli.output import pairs, print_answer, say, table
 from headrace.errors import HeadraceError, InputError
-from headrace.lab import Lab, calls
+
+if TYPE_CHECKING:
+    from headrace.lab import Lab, calls
 
 EPILOG = """\b
 Examples:

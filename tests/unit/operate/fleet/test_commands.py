@@ -283,8 +283,9 @@ def test_reasons_of_a_throttled_volume_are_plain():
 
 
 def test_waiting_for_a_limit_is_no_goal_for_another_storage():
-    """gp2 held at its 250 MiB/s by requests of 1 MiB: its p99 is 3.3 s of waiting, and 2.75 ms without. st1 carries the load at
-    360 USD in place of 800, and has a p99 of 50 ms: the goal is 5."""
+    """gp2 held at its 250 MiB/s by requests of 1 MiB: its p99 is 3.3 s of waiting, and 2.75 ms without. st1 would cost
+    360 USD in place of 800: it is not advised where the goal is 5 ms, nor where 60 ms would do, because CloudWatch does not
+    say that the requests are sequential."""
     device, points = throttled("gp2", 8000, 125.0, 14 * 24, Iops=16_000)
     ops = np.where(np.arange(14 * 288) % 288 < 24, 250.0, 20.0) * 300
     busy = ops > 30_000
@@ -296,9 +297,8 @@ def test_waiting_for_a_limit_is_no_goal_for_another_storage():
     assert one.today_p99_ms is not None and one.today_p99_ms > 1_000
     assert one.verdict == "change" and one.wanted.startswith("gp3:8000:"), one
     assert one.wanted_p99_ms is not None and one.wanted_p99_ms <= 5.0
-    # Where 60 ms are asked for, st1 is the answer.
     (other,) = answer_batch([device], {device.key: rows}, FleetSettings(fortnights=0, p99_ms=60.0))
-    assert other.wanted == "st1:8000"
+    assert other.wanted is not None and other.wanted.startswith("gp3:8000:"), other
 
 
 def test_a_volume_at_a_limit_for_a_moment_says_in_how_many_periods():

@@ -129,7 +129,8 @@ class OnTerminal:
         )
         self.text = ""
         self._unread = ""
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        # A terminal that is set back drops what was not read yet, also the half of a letter.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def size(self, lines: int, columns: int) -> None:
         fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))

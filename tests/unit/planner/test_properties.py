@@ -21,11 +21,22 @@ from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.catalog.price_list import PriceList
 from headrace.planner import plan
+from headrace.planner.replay import WinnerReplay
 from headrace.planner.search import CLOSE_ENOUGH
 from headrace.workload import OpenWorkload
 from headrace.workload.daily import SHAPES, new_daily
 
 SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
+
+
+@pytest.fixture(autouse=True)
+def search_alone(monkeypatch):
+    """What is looked at here is the search. The replay of its winner takes ten times as long and has tests of its own
+    (test_replay.py); the soak keeps it."""
+    if not SOAK:
+        monkeypatch.setattr(WinnerReplay, "of", lambda self, candidate: None)
+
+
 DAYS = range(200 if SOAK else 8)
 DATES = ("2018-08-15", "2020-06-01", "2021-06-01", "2024-06-01", "2026-11-21")
 # A cent of rounding: totals are sums of a few items of full precision.

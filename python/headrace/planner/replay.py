@@ -24,8 +24,8 @@ from headrace.planner.result import Replayed
 WINDOW_S = 300.0
 # What comes before a window is replayed too, so that the state it begins in is that of the day:
 # where the interval form sees waits at most an hour, after which a cap near its limit has settled
-# (docs/semantics.md); else ten minutes, in which a busy volume spends the second that it saved. Where
-# nothing waits, the first look has a minute: a latency far from its goal after that needs no second.
+# (docs/semantics.md); else ten minutes, in which a busy volume spends the second that it saved.
+# Where nothing waits, the first look has a minute: a latency far from its goal needs no second.
 LEAD_S, CALM_LEAD_S, FIRST_LEAD_S = 3_600.0, 600.0, 60.0
 # Requests of one window at the most, lead included: some 0.4 s of one core.
 MOST_REQUESTS = 4e6

@@ -56,7 +56,8 @@ class MostMemory:
 
 
 def most_memory(values: Mapping[str, str], server: ServerVersion) -> MostMemory:
-    """Of today's settings by variable name; what is not set is as the server has it."""
+    """Return the most memory that connections and server buffers take, bytes; a variable that is
+    not set has the server's default."""
     flavor = "mariadb" if server.flavor == "mariadb" else "mysql"
     found: dict[str, dict[str, float]] = {"server": {}, "connection": {}}
     for row in _rows():
@@ -76,8 +77,8 @@ def pool_room_gib(most: MostMemory, memory_gib: float) -> float:
 
 
 def memory_finding(values: Mapping[str, str], server: ServerVersion, memory_gib: float) -> ConfigFinding | None:
-    """That the server can take more memory than there is with today's buffer pool; None where it
-    cannot."""
+    """Return the finding that the server, with today's buffer pool, can take more memory than there
+    is; None where it cannot."""
     most = most_memory(values, server)
     pool = as_bytes(values.get("innodb_buffer_pool_size")) or 128.0 * MIB  # default of both
     if pool + most.bytes <= memory_gib * GIB:

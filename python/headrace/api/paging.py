@@ -75,7 +75,7 @@ def page_of_table(
 
 
 def size(params: Mapping[str, Any], least: int, most: int, *, zero_is_all: bool = False) -> int | None:
-    """How many a page has by MaxResults: at least `least`, never more than `most`; None for all.
+    """Return the size of a page by MaxResults: from `least` to `most` items; None for all.
     `zero_is_all`: this call takes 0 for a number that is not given. Raises AwsError.
     """
     wanted = params.get("MaxResults")

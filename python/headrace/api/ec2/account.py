@@ -70,5 +70,5 @@ def describe_account_attributes(request: ApiRequest) -> dict[str, Any]:
 
 @serves("ec2", "GetSnapshotBlockPublicAccessState", handled="DryRun")
 def get_snapshot_block_public_access_state(request: ApiRequest) -> dict[str, Any]:
-    """That no snapshot is public: the lab refuses to make one so."""
+    """Answer that public sharing is blocked: the lab refuses to make a snapshot public."""
     return {"State": "block-all-sharing", "ManagedBy": "account"}

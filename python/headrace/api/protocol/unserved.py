@@ -39,8 +39,8 @@ def sentence(signing_name: str) -> str:
 
 
 def refusal(incoming: Incoming, signing_name: str, request_id: str) -> Answer:
-    """The refusal of a request for another service. Its signature is not looked at: nothing is
-    done, and nothing is said that is a secret.
+    """Refuse a request for a service that the lab does not serve. The signature is not checked:
+    nothing is done, and the answer has no secret.
     """
     words = sentence(signing_name)
     kind = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()

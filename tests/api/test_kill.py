@@ -19,6 +19,7 @@ from failing_s3 import FailingS3
 from flushing_writer import BLOCK, number_of
 from lab_folders import kill, loops_of
 from mixed_load import BLOCKS, GONE, Caller, Stream, read_numbers
+from waiting import wait_until
 
 # CRASHES=100 for the soak; each at another random moment, printed with its seed.
 CRASHES = int(os.environ.get("CRASHES", "3"))
@@ -32,9 +33,7 @@ def written():
     descriptor = os.memfd_create("stream")
     os.truncate(descriptor, BLOCKS * BLOCK)
     stream = Stream(f"/proc/{os.getpid()}/fd/{descriptor}", [0] * BLOCKS, 0, seed=1)
-    deadline = time.monotonic() + 30
-    while len(stream.ends) < 200 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: len(stream.ends) >= 200, "200 writes")
     stream.stop()
     data = os.pread(descriptor, BLOCKS * BLOCK, 0)
     os.close(descriptor)

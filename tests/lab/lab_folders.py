@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from waiting import wait_until
 
 from headrace import lab as lab_package
 from headrace.errors import HeadraceError
@@ -68,9 +69,7 @@ def kill(folder: Path) -> None:
         return
     watched = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while doctor.daemon_of(doctor.Machine(), folder) == pid and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: doctor.daemon_of(doctor.Machine(), folder) != pid, "the end of a killed daemon")
     os.close(watched)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from flushing_writer import BLOCK, number_of
 from lab_folders import kill
+from waiting import wait_until
 
 from headrace.lab import Lab
 
@@ -124,10 +125,7 @@ def test_a_cut_journal_loses_its_last_record_alone(labs, cut):
         lab.create("gp3:8", name=name)
     journal = folder / "journal"
     # That a volume is ready is written down a moment after the answer: a start would find it out.
-    deadline = time.monotonic() + 60
-    while records(journal).count(b'"volume-ready"') < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: records(journal).count(b'"volume-ready"') == 3, "three volumes that are ready in the journal")
     lab.close()
     kill(folder)
     os.truncate(journal, len(records(journal)) - cut)

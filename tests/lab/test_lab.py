@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 from lab_folders import Command, kill, loops_of
+from waiting import wait_until
 
 from headrace.errors import InputError
 from headrace.lab import Lab, LabRefused, NoLab, doctor, metrics
@@ -71,13 +72,14 @@ def rows_until(lab, volume: str, enough, seconds: float = 15) -> list[dict]:
     """Rows of seconds, asked for until they are enough: the daemon writes one when its second has
     ended.
     """
-    deadline = time.monotonic() + seconds
-    while True:
-        rows = metrics.frame(lab.metrics(volume)).to_dicts()
-        if enough(rows):
-            return rows
-        assert time.monotonic() < deadline, rows[-3:]
-        time.sleep(0.2)
+    rows: list[dict] = []
+
+    def are_enough() -> bool:
+        rows[:] = metrics.frame(lab.metrics(volume)).to_dicts()
+        return bool(enough(rows))
+
+    wait_until(are_enough, "rows of seconds", seconds)
+    return rows
 
 
 # --- the daemon -----------------------------------------------------------------------------------
@@ -183,10 +185,7 @@ def test_metrics_are_served_by_a_process_without_rights_that_ends_with_the_lab(l
         lab.create("gp3:1", name="db")
         write(device_of(lab.attach("db", unpaced=True, probe=False)), range(10))
         assert lab.status()["metrics_url"] == f"http://127.0.0.1:{port}/metrics"
-        deadline = time.monotonic() + 20
-        while "aws_ebs_csi_write_ops_total{" not in scraped(port):
-            assert time.monotonic() < deadline, "no row was counted"
-            time.sleep(0.2)
+        wait_until(lambda: "aws_ebs_csi_write_ops_total{" in scraped(port), "a row that was counted")
     (exporter,) = exporters(folder)
     (identity,) = re.findall(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", (exporter / "status").read_text(), re.MULTILINE)
     assert set(identity) == {str(pwd.getpwnam("nobody").pw_uid)}
@@ -194,10 +193,7 @@ def test_metrics_are_served_by_a_process_without_rights_that_ends_with_the_lab(l
     taken = Command(labs.folder())("lab", "up", "--metrics-port", str(port), "--api-port", "0", code=3)
     assert f"127.0.0.1:{port}" in taken.stderr and "--metrics-port" in taken.stderr
     run("lab", "down")
-    deadline = time.monotonic() + 10
-    while exporters(folder):
-        assert time.monotonic() < deadline, "the exporter outlived its lab"
-        time.sleep(0.05)
+    wait_until(lambda: not exporters(folder), "the end of the exporter with its lab")
     if foreground:
         assert daemon.wait(60) == 0
     with pytest.raises(urllib.error.URLError):
@@ -486,10 +482,7 @@ def test_a_member_is_lost_and_rebuilt(lab, headrace):
     assert "member 0 failed" in headrace("volume", "list").stdout
     assert read(device, 99) == block(99)
     headrace("volume", "member", "pair", "replace", "0")
-    deadline = time.monotonic() + 60
-    while lab.describe("pair")["members"][0]["state"] != "ok":
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: lab.describe("pair")["members"][0]["state"] == "ok", "the end of the rebuild", 60)
     headrace("volume", "member", "pair", "fail", "1")
     assert all(read(device, number) == block(number) for number in (0, 50, 99))
 

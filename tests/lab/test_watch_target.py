@@ -26,6 +26,7 @@ from pathlib import Path
 
 import pytest
 from lab_folders import Command, device_of
+from waiting import wait_until
 
 from headrace.base import core
 from headrace.lab import Lab
@@ -185,10 +186,12 @@ def test_the_screen_its_keys_and_its_end(lab, record_property, tmp_path, monkeyp
     try:
         screen.until("\x1b[?1049h")
         screen.until("credits do not fall")
-        deadline = time.monotonic() + 30
-        while not all(f"{name} " in screen.text for name in (*names, "q quit")) and time.monotonic() < deadline:
+
+        def shows_all() -> bool:
             screen.until("every 1 s")
-        assert all(f"{name} " in screen.text for name in (*names, "q quit"))
+            return all(f"{name} " in screen.text for name in (*names, "q quit"))
+
+        wait_until(shows_all, "a screen with every volume")
         began, at = cpu_s(screen.process.pid), time.monotonic()
         time.sleep(SECONDS / 3)
         share = (cpu_s(screen.process.pid) - began) / (time.monotonic() - at)
@@ -281,16 +284,21 @@ def test_the_exposition_is_that_of_the_statistics_page(lab, tmp_path):
         url = re.search(r"http\S+", process.stderr.readline())[0]
         volume = lab.describe("a")["id"]
         page = quiet_page(lab, "a")
-        deadline = time.monotonic() + 30
-        while True:
+
+        def served() -> str:
             with urllib.request.urlopen(url, timeout=10) as answer:
-                text = answer.read().decode()
-            found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-            reads = float(found[f'aws_ebs_csi_read_ops_total{{volume_id="{volume}"}}'])
-            if reads == page.counters["total_read_ops"] or time.monotonic() > deadline:
-                break
-            time.sleep(0.5)
-        assert reads == page.counters["total_read_ops"] >= 1_000
+                return answer.read().decode()
+
+        def figures(text: str) -> dict[str, str]:
+            return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+        def page_with_every_read() -> str:
+            reads = figures(text := served())[f'aws_ebs_csi_read_ops_total{{volume_id="{volume}"}}']
+            return text if float(reads) == page.counters["total_read_ops"] else ""
+
+        assert page.counters["total_read_ops"] >= 1_000
+        text = wait_until(page_with_every_read, "every read on the page")
+        found = figures(text)
         assert found[f'headrace_limit_iops{{limit="volume-iops",volume_id="{volume}"}}'] == "3000.0"
         for way in ("read", "write"):
             spent = float(found[f'aws_ebs_csi_{way}_seconds_total{{volume_id="{volume}"}}'])

@@ -8,11 +8,11 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 from advised import advised
+from waiting import wait_until
 
 from headrace.advice import advise, tuned_settings
 from headrace.advice.current import read_server
@@ -81,15 +81,18 @@ class TemporaryServer:
             *(f"--{name}={value}" for name, value in SMALL.items()),
         ]
         self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder)
-        until = time.monotonic() + START_S
-        while True:
+
+        def answers() -> bool:
             with contextlib.suppress(Exception):
                 connect(self.address, timeout_s=5.0).close()
-                return
+                return True
             said = self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
-            assert self.process.poll() is None, f"{self.program.label} did not start with {config.read_text()}\n{said}"
-            assert time.monotonic() < until, said
-            time.sleep(0.1)
+            assert self.process is not None and self.process.poll() is None, (
+                f"{self.program.label} did not start with {config.read_text()}\n{said}"
+            )
+            return False
+
+        wait_until(answers, f"an answer of {self.program.label}", START_S)
 
     def stop(self) -> None:
         if self.process is not None:

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from headrace.calibration.runs import load_run
 from headrace.cli.workloads.capture import report
@@ -71,16 +72,16 @@ class Live:
                  "--innodb-log-file-size=16M", "--skip-name-resolve", *options]  # fmt: skip
         self.log = (folder / "log").open("wb")
         self.process = subprocess.Popen(words, stdout=self.log, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + 60
-        while True:
+
+        def answers() -> bool:
             try:
                 self.root().close()
-                return
             except HeadraceError:
-                assert self.process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()[
-                    -2_000:
-                ]
-                time.sleep(0.1)
+                assert self.process.poll() is None, (folder / "log").read_text()[-2_000:]
+                return False
+            return True
+
+        wait_until(answers, "an answer of the server", 60)
 
     def address(self, user: str = "watcher", password: str | None = PASSWORD, tcp: str = "", database: str = ""):
         text = (

@@ -11,12 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from lab_folders import Command
 from lab_servers import SPEC, left_of, sql
+from waiting import wait_until
 
 from headrace import servers as mysql
 from headrace.connect import Secret, connect
@@ -435,11 +435,14 @@ def test_an_up_that_was_killed_is_done_again(lab, headrace, up):
 
 def _until(true, running: subprocess.Popen | None = None, seconds: float = 120.0) -> None:
     """Waits for something; not for what a process that has ended would do."""
-    end = time.monotonic() + seconds
-    while not true():
+
+    def is_so() -> bool:
+        if true():
+            return True
         assert running is None or running.poll() is None, running.communicate()
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.02)
+        return False
+
+    wait_until(is_so, "what a process does", seconds, pause_s=0.02)
 
 
 # --- what goes wrong later ------------------------------------------------------------------------

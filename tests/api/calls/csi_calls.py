@@ -9,12 +9,12 @@ import hashlib
 import os
 import re
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError
 from terraform_calls import code_of, specification
+from waiting import wait_until
 
 POLL_S = 0.1
 # After 90 s in `attaching` the driver detaches again and fails.
@@ -122,13 +122,11 @@ class Driver:
         return {}, missing
 
     def _until(self, volume: str, reached, patience_s: float = 60.0) -> dict:
-        deadline = time.monotonic() + patience_s
-        while True:
+        def look() -> dict | None:
             found = self.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
-            if reached(found):
-                return found
-            assert time.monotonic() < deadline, found
-            time.sleep(POLL_S)
+            return found if reached(found) else None
+
+        return wait_until(look, f"the state of {volume}", patience_s, pause_s=POLL_S)
 
     def delete(self, volume: str) -> bool:
         """False: it is gone already."""
@@ -192,10 +190,10 @@ class Driver:
         if self._modification(volume) == "modifying":
             raise AssertionError("a modification is under way")
         self.ec2.modify_volume(VolumeId=volume, **changes)
-        deadline = time.monotonic() + 60.0
-        while (state := self._modification(volume)) not in ("optimizing", "completed"):
-            assert state == "modifying" and time.monotonic() < deadline, state
-            time.sleep(POLL_S)
+        state = wait_until(
+            lambda: (now := self._modification(volume)) != "modifying" and now, "a modification", 60.0, pause_s=POLL_S
+        )
+        assert state in ("optimizing", "completed"), state
         now = self.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
         assert {key: now[key] for key in changes} == changes, now
         return now
@@ -216,10 +214,7 @@ class Driver:
         tags = specification("snapshot", {SNAPSHOT_TAG: name, "ebs.csi.aws.com/cluster": "true"})
         marked = f"Created by AWS EBS CSI driver for volume {volume}"
         made = self.ec2.create_snapshot(VolumeId=volume, Description=marked, TagSpecifications=tags)["SnapshotId"]
-        deadline = time.monotonic() + 60.0
-        while not self.ready(name):
-            assert time.monotonic() < deadline, "the snapshot is not completed"
-            time.sleep(POLL_S)
+        wait_until(lambda: self.ready(name), "a snapshot that is completed", 60.0, pause_s=POLL_S)
         return made
 
     def ready(self, name: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from botocore.exceptions import ClientError
+from waiting import wait_until
 
 # The provider asks every 10 to 30 s; a lab takes fractions of a second.
 POLL_S = 0.1
@@ -25,22 +26,25 @@ def code_of(error: ClientError) -> str:
 
 def wait_for(look: Callable[[], str | None], pending: set[str], target: set[str | None]) -> None:
     """Any state that is neither pending nor the target fails, as in the provider."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (state := look()) not in target:
-        assert state in pending, f"unexpected state {state!r}, wanted {target}"
-        assert time.monotonic() < deadline, f"still {state!r}, wanted {target}"
-        time.sleep(POLL_S)
+
+    def reached() -> bool:
+        state = look()
+        assert state in target or state in pending, f"unexpected state {state!r}, wanted {target}"
+        return state in target
+
+    wait_until(reached, f"a state of {target}", PATIENCE_S, pause_s=POLL_S)
 
 
 def retry(call: Callable[[], Any], again: Callable[[ClientError], bool]) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+    def answer() -> tuple[Any] | None:
         try:
-            return call()
+            return (call(),)
         except ClientError as error:
-            if not again(error) or time.monotonic() > deadline:
+            if not again(error):
                 raise
-        time.sleep(POLL_S)
+            return None
+
+    return wait_until(answer, "a call that is not refused", PATIENCE_S, pause_s=POLL_S)[0]
 
 
 def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:

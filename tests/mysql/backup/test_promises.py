@@ -19,6 +19,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from backup_chains import Load, gone_after, rows_of
+from waiting import wait_until
 
 from headrace import servers
 from headrace.connect import Secret, connect
@@ -252,10 +253,13 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
     try:
         run(shop.server, "DROP DATABASE IF EXISTS kept")
         with Load(shop.server) as load:
-            until = time.monotonic() + 60  # a bound for slow machines
-            while streaming.state.pieces < 4 * joining.JOIN_AFTER and time.monotonic() < until:
+
+            def are_joined() -> bool:
+                nonlocal most
                 most = max(most, len(target.list("binlogs/")))
-                time.sleep(0.05)
+                return streaming.state.pieces >= 4 * joining.JOIN_AFTER
+
+            wait_until(are_joined, "pieces enough to be joined", 60, pause_s=0.05)
     finally:
         time.sleep(0.5)
         streaming.stop.set()
@@ -303,19 +307,13 @@ def test_of_two_streams_of_one_server_one_goes_on(lab, shop, tmp_path):
     try:
         with Load(shop.server):
             threads[0].start()
-            until = time.monotonic() + 30  # a bound for slow machines
-            while both[0].state.pieces < 3 and time.monotonic() < until:
-                time.sleep(0.02)
+            wait_until(lambda: both[0].state.pieces >= 3, "three pieces")
             second = headrace(lab, "backup", "stream", shop.name, "--to", str(tmp_path / "t"), "--for-s", "1")
             threads[1].start()  # in this very process, as if it were on another machine
-            until = time.monotonic() + 30
-            while not ended and time.monotonic() < until:
-                time.sleep(0.02)
+            wait_until(lambda: ended, "the end of a stream")
             time.sleep(2.0)
         (executed,) = run(shop.server, "SELECT @@gtid_binlog_pos")[0]
-        until = time.monotonic() + 30
-        while str(executed) not in [one.state.last_gtid for one in both] and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: str(executed) in [one.state.last_gtid for one in both], "the last transaction in the stream")
     finally:
         for streaming in both:
             streaming.stop.set()

@@ -24,6 +24,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from backup_chains import SETTINGS, Load, gone_after
+from waiting import wait_until
 
 from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -334,12 +335,12 @@ def bucket(tmp_path, monkeypatch):
     outer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=outer.serve_forever, daemon=True).start()
     try:
-        until = time.monotonic() + 30
-        while time.monotonic() < until:
+
+        def listens() -> bool:
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_until(listens, "the object store")
         yield f"s3://lab/x?endpoint=http://127.0.0.1:{outer.server_port}", handler.plan
     finally:
         outer.shutdown()

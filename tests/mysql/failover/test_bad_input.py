@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from lab_servers import sql
 from under_load import Trio
+from waiting import wait_until
 
 from headrace import servers
 from headrace.connect import Secret, connect
@@ -46,14 +47,17 @@ def of(trio: Trio, name: str) -> TopologyMember:
 
 def told(look: Callable[[], tuple[str, ...]], *words: str) -> str:
     """The line that has all of the words, once there is one."""
-    until, found = time.monotonic() + 30, ()
-    while time.monotonic() < until:
+    found: tuple[str, ...] = ()
+
+    def line_of() -> str:
+        nonlocal found
         found = look()
-        for line in found:
-            if all(word in line for word in words):
-                return line
-        time.sleep(0.1)
-    raise AssertionError(f"no line of {found} has {words}")
+        return next((line for line in found if all(word in line for word in words)), "")
+
+    try:
+        return wait_until(line_of, f"a line with {words}")
+    except AssertionError as late:
+        raise AssertionError(f"{late}; lines: {found}") from None
 
 
 def test_tables_and_statements_that_will_bite(trio, schema, replica):
@@ -187,10 +191,10 @@ def test_a_lag_that_is_older_than_the_watch(trio, schema, replica):
             cursor.execute(f"LOCK TABLES {schema}.t WRITE")
             past = f"SET TIMESTAMP = UNIX_TIMESTAMP(SYSDATE()) - {behind_s}"
             sql(source, past, *(f"INSERT INTO {schema}.t (v) VALUES ({number})" for number in range(20)))
-            until = time.monotonic() + 30
-            while (state_of(trio.cluster().hosts[replica]).channels[0].seconds_behind or 0) < behind_s:
-                assert time.monotonic() < until, "the server does not say it"
-                time.sleep(0.1)
+            wait_until(
+                lambda: (state_of(trio.cluster().hosts[replica]).channels[0].seconds_behind or 0) >= behind_s,
+                "a server that says how far it is behind",
+            )
             with LagWatch(addresses, {(source.host, source.port or 0): trio.source}) as watch:
                 time.sleep(1.5)
                 [one] = watch.read()

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from dataclasses import replace
 
 import pytest
 from lab_servers import sql
 from test_faults import fill, kill
 from under_load import Trio
+from waiting import wait_until
 
 from headrace import servers
 from headrace.base.storage import Storage
@@ -142,10 +142,7 @@ def emptied(trio: Trio, name: str) -> None:
 def enlarged(trio: Trio, name: str) -> None:
     """A full server that is down: its volume is made larger, and it is a replica again."""
     server = trio.server(name)
-    until = time.monotonic() + 30
-    while servers.find(trio.lab, name).pid is not None:
-        assert time.monotonic() < until, "the fenced server still runs"
-        time.sleep(0.1)
+    wait_until(lambda: servers.find(trio.lab, name).pid is None, "the end of the fenced server")
     [volume] = servers.mount(server)
     with open(volume.place / "filler", "wb") as file:
         room = os.statvfs(volume.place)

@@ -20,6 +20,7 @@ import pytest
 from lab_servers import sql
 from test_faults import kill, mended
 from under_load import NEVER_MS, Trio
+from waiting import wait_until
 
 from headrace import servers
 from headrace.connect import connect
@@ -97,9 +98,8 @@ class Traps:
         """Semi-sync is switched on when the receive thread has connected without."""
         b = self.trio.server("b")
         sql(b, *self.dialect.stop_receive(), self.variable("replica", "enabled", 0), *self.dialect.start_receive())
-        host, until = self.trio.cluster().hosts["b"], time.monotonic() + 30
-        while state_of(host).channels[0].receive != "on" and time.monotonic() < until:
-            time.sleep(0.05)
+        host = self.trio.cluster().hosts["b"]
+        wait_until(lambda: state_of(host).channels[0].receive == "on", "the receive thread of b")
         sql(b, self.variable("replica", "enabled", 1))
 
     def behind(self) -> None:
@@ -125,9 +125,8 @@ class Traps:
         sql(self.trio.server("b"), "SET GLOBAL sync_relay_log = 1")
 
     def wait_for_b(self) -> None:
-        host, until = self.trio.cluster().hosts, time.monotonic() + 60
-        while state_of(host["b"]).executed != state_of(host["a"]).executed and time.monotonic() < until:
-            time.sleep(0.05)
+        host = self.trio.cluster().hosts
+        wait_until(lambda: state_of(host["b"]).executed == state_of(host["a"]).executed, "b to catch up", 60)
 
     def refused_by_b(self) -> None:
         """b cannot apply what comes, as after a source that used numbers again: its receive thread
@@ -206,12 +205,12 @@ def test_each_trap_is_named_in_four_looks(trio, observer):
 
 def settled(observer: Observer) -> dict:
     """A look at which semi-sync works."""
-    until = time.monotonic() + 30
-    while True:
+
+    def look() -> dict | None:
         seen = observer.look()
-        if not traps(seen, seen["a"]) or time.monotonic() > until:
-            return seen
-        time.sleep(0.1)
+        return seen if not traps(seen, seen["a"]) else None
+
+    return wait_until(look, "semi-sync that works")
 
 
 # --- refusals -------------------------------------------------------------------------------------

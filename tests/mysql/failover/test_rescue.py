@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 from lab_servers import sql
+from waiting import wait_until
 
 from headrace import servers
 from headrace.errors import CouldNotRun
@@ -106,18 +107,13 @@ def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, fla
             change = f"CHANGE {'MASTER' if flavor == 'mariadb' else 'REPLICATION SOURCE'} TO {word}_PORT = {port}"
             sql(replica, *dialect.stop(), change, *dialect.start())
             sql(source, "INSERT INTO part.t VALUES (0, 'before')")
-            until = time.monotonic() + SOON_S
-            while sql(replica, "SELECT COUNT(*) FROM part.t") != ((1,),):
-                assert time.monotonic() < until, "nothing comes through the link"
-                time.sleep(0.1)
+            wait_until(lambda: sql(replica, "SELECT COUNT(*) FROM part.t") == ((1,),), "a row through the link", SOON_S)
             armed.set()
             sql(
                 source, f"SET SESSION {limit} = {2 * ROWS}",
                 f"INSERT INTO part.t {numbers.format(rows=ROWS)} SELECT i, REPEAT('x', {ROW_BYTES}) FROM n",
             )  # fmt: skip
-            while armed.is_set():
-                assert time.monotonic() < until, "the link was not cut"
-                time.sleep(0.1)
+            wait_until(lambda: not armed.is_set(), "the cut of the link", SOON_S)
             time.sleep(1)  # what came before the cut reaches the applier
             said: list[str] = []
             with contextlib.closing(cluster.executor(tmp_path / "clients", said.append)) as executor:

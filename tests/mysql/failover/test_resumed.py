@@ -20,6 +20,7 @@ import pytest
 from lab_servers import sql
 from test_faults import kill, mended
 from under_load import REWINDS, Trio
+from waiting import wait_until
 
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.cluster import cluster_of
@@ -114,9 +115,7 @@ def test_of_two_watchers_one_acts(trio):
             second = stack.enter_context(trio.watched())
             trio.cluster = real
             kill(trio)
-            until = time.monotonic() + 30
-            while not first.outcomes and not second.outcomes and time.monotonic() < until:
-                time.sleep(0.05)
+            wait_until(lambda pair=(first, second): any(one.outcomes for one in pair), "the watcher that acts")
             time.sleep(2.0)
         trio.load.stop()
         acted = [one.outcomes[0] for one in (first, second) if one.outcomes]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab_servers import sql
+from waiting import wait_until
 
 from headrace import servers
 from headrace.connect import Address, Secret, connect
@@ -115,10 +116,8 @@ class Load:
         return min((one.at for one in list(self.notes) if self.reached(one, place) and one.at > after), default=None)
 
     def wait_for(self, place: int | str | None, after: float) -> None:
-        """Until a server acknowledges, or for so long that its test fails."""
-        until = time.monotonic() + 20
-        while self.first_on(place, after) is None and time.monotonic() < until:
-            time.sleep(0.02)
+        """Waits until a server acknowledges. Raises AssertionError where none does."""
+        wait_until(lambda: self.first_on(place, after) is not None, f"an acknowledgement of {place}")
 
 
 def app(host: str, port: int) -> Address:
@@ -210,10 +209,8 @@ class Trio:
         watch = Watched(Watcher(executor, FailoverWish(self.source, **choices), say=self.say, report=report))
         watch.start()
         try:
-            until = time.monotonic() + 30
-            while self.semi_sync and watch.watcher.proof is None:
-                assert time.monotonic() < until and not watch.error, watch.error
-                time.sleep(0.05)
+            wait_until(lambda: not self.semi_sync or watch.watcher.proof or watch.error, "semi-sync at work")
+            assert not watch.error, watch.error
             yield watch
         finally:
             watch.stop.set()
@@ -238,17 +235,19 @@ class Trio:
 
     def equal(self, timeout_s: float = 90.0) -> bool:
         """Whether all three have the same rows, once they have caught up."""
-        until = time.monotonic() + timeout_s
-        while True:
+
+        def are_equal() -> bool:
             sums = {sql(self.server(name), f"CHECKSUM TABLE {SCHEMA}.entries")[0][1] for name in self.names}
-            if len(sums) == 1:
-                return True
-            if time.monotonic() > until:
-                for host in self.cluster().hosts.values():
-                    state = state_of(host)
-                    self.say(f"{host.name}: {state.executed}, {state.channels}")
-                return False
-            time.sleep(0.2)
+            return len(sums) == 1
+
+        try:
+            return wait_until(are_equal, "equal rows on all servers", timeout_s)
+        except AssertionError as late:
+            self.say(str(late))
+            for host in self.cluster().hosts.values():
+                state = state_of(host)
+                self.say(f"{host.name}: {state.executed}, {state.channels}")
+            return False
 
 
 @dataclass

@@ -18,6 +18,7 @@ from bed_loads import ONSET_S, ROWS, TABLES, USER, clients, execute, loaded, sys
 from bed_states import delayed, empty_buckets
 from how_soon import HowSoon
 from lab_servers import ServerLabs, sql
+from waiting import wait_until
 
 from headrace import lab as lab_package
 from headrace import servers
@@ -82,10 +83,7 @@ class Bed:
         if had == (volume.type, size, iops, mib_s):
             return
         self.lab.modify(self.volume, volume_type=volume.type, size_gib=size, iops=iops, throughput_mib_s=mib_s)
-        until = time.monotonic() + 30
-        while self.lab.modifications(self.volume)[-1]["state"] != "completed":
-            assert time.monotonic() < until, "the modification takes too long"
-            time.sleep(0.1)
+        wait_until(lambda: self.lab.modifications(self.volume)[-1]["state"] == "completed", "the modification")
 
     def look(self, seconds: float = WATCH_S, counsel: bool = True) -> tuple[Diagnosis, Evidence]:
         """What the doctor says now."""
@@ -374,9 +372,7 @@ def optimizing(bed: Bed, chance: random.Random):
         if not under_way or under_way[-1]["state"] == "completed":  # else the last turn's is not through yet
             bed.lab.modify(bed.volume, iops=int(bed.lab.describe(bed.volume)["iops"]) + 700)
         bed.mark()
-        until = time.monotonic() + 40
-        while bed.lab.modifications(bed.volume)[-1]["state"] == "modifying" and time.monotonic() < until:
-            time.sleep(0.2)
+        wait_until(lambda: bed.lab.modifications(bed.volume)[-1]["state"] != "modifying", "the modification", 40)
         yield
 
 
@@ -411,10 +407,12 @@ def instance_bucket(bed: Bed, chance: random.Random):
     spent(bed)
     with loaded(bed.server, "oltp_point_select", chance.choice((16, 24)), rows=bed.rows):
         # What came back since then is used up first.
-        until = time.monotonic() + USED_UP_S
-        while (balance := bed.lab.status()["instance_balance"]) and (balance["bytes_percent"] or 0.0) > EMPTY_PERCENT:
-            assert time.monotonic() < until, "the instance's credits are not used up"
-            time.sleep(0.2)
+
+        def are_used_up() -> bool:
+            balance = bed.lab.status()["instance_balance"]
+            return not balance or (balance["bytes_percent"] or 0.0) <= EMPTY_PERCENT
+
+        wait_until(are_used_up, "the end of the instance's credits", USED_UP_S)
         bed.mark()
         yield
 

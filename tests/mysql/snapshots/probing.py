@@ -8,6 +8,8 @@ import threading
 import time
 from pathlib import Path
 
+from waiting import wait_until
+
 from headrace.operate.snapshots.freezing.watchdog import FITHAW
 
 # Far beyond any freeze of a test, s.
@@ -54,16 +56,11 @@ class Probe:
 
     def next_after(self, moment_ns: int, patience_s: float) -> float:
         """How many ms after that moment the first write returned. Fails when none does."""
-        until = time.monotonic() + patience_s
-        while time.monotonic() < until:
-            for at in reversed(self.done[-200_000:]):
-                if at <= moment_ns:
-                    break
-            later = [at for at in self.done[-20_000:] if at > moment_ns]
-            if later:
-                return (later[0] - moment_ns) / 1e6
-            time.sleep(0.002)
-        raise AssertionError(f"nothing could be written for {patience_s} s")
+
+        def later() -> list[int]:
+            return [at for at in self.done[-20_000:] if at > moment_ns]
+
+        return (wait_until(later, "a write", patience_s, pause_s=0.002)[0] - moment_ns) / 1e6
 
     def longest_ms(self) -> float:
         """The longest time between two writes."""

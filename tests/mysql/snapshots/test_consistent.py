@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 from lab_servers import left_of, sql
+from waiting import wait_until
 
 from consistent_snapshots import SMALL, Variant, Writers, composed, examine, percentile, prepare, run_round
 from headrace import servers
@@ -124,10 +125,12 @@ def test_loading_in_order_of_need(lab, striped):
 def test_volumes_alone(lab, mysql):
     got = take(lab_request(lab, "two"))
     service = LabService(lab)
-    until = time.monotonic() + 60
-    while not (now := sets.chosen(sets.sets_of(service.stored()), got.made.id)).stored:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+
+    def stored_set():
+        found = sets.chosen(sets.sets_of(service.stored()), got.made.id)
+        return found if found.stored else None
+
+    now = wait_until(stored_set, "a set that is stored", 60)
     made = restore.to_volumes(service, now, "alone")
     try:
         assert {one.place for one in made} == {str(mysql.paths.data_mount), str(mysql.paths.log_mount)}

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from lab_servers import sql
+from waiting import wait_until
 
 from headrace.operate.snapshots import sets
 from headrace.operate.snapshots.freezing.filesystems import filesystems_of
@@ -87,11 +88,8 @@ def test_killed_at_every_step(lab, server):
             if number % 10 == 0:
                 not_locked(server)
     not_locked(server)
-    until = time.monotonic() + PATIENCE_S
     # Other tests have watchdogs of their own for a moment.
-    while (left := watchdogs()) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert left == []
+    wait_until(lambda: not watchdogs(), "the end of every watchdog", PATIENCE_S)
     if thawed:
         ordered = sorted(thawed)
         p95 = ordered[int(0.95 * (len(ordered) - 1))]

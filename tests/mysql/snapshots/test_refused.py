@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from lab_servers import sql
+from waiting import wait_until
 
 from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
@@ -160,10 +161,7 @@ def test_a_volume_that_does_not_answer(lab, mounted):
             lab.fault("frail", "pause", seconds=2)  # ends by itself, whatever the test does
             with pytest.raises(CouldNotRun, match="could not be frozen within 0.3 s"):
                 freezer.freeze()
-        until = time.monotonic() + PATIENCE_S
-        while Path(f"/proc/{pid}").exists() and state_of(pid) != "Z":
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until(lambda: state_of(pid) == "Z", "the end of the watchdog", PATIENCE_S)
         probe.next_after(time.monotonic_ns(), PATIENCE_S)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import socket
 import threading
-import time
 
 import pytest
+from waiting import wait_until
 
 from headrace.api.protocol.wire import Answer, Incoming
 from headrace.api.server import connection
@@ -168,8 +168,5 @@ def test_a_client_that_does_not_read_is_let_go(monkeypatch):
     with socket.create_connection(listener.getsockname(), timeout=10) as deaf:
         deaf.sendall(b"GET / HTTP/1.1\r\n" + HERE + b"\r\n")
         assert served.wait(10)
-        deadline = time.monotonic() + 20
-        while server._open:
-            assert time.monotonic() < deadline, "its place was not given back"
-            time.sleep(0.05)
+        wait_until(lambda: not server._open, "a place that is given back")
     listener.close()

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from waiting import wait_until
 
 from headrace.errors import CouldNotRun
 from headrace.lab import exporter
@@ -155,10 +156,9 @@ def test_the_slow_and_the_many_are_bounded(serve):
     assert [status(answer) for answer in answers] == ["408"] * 8
     # 2 s for the head and 2 s until it is let go, and what a busy machine adds.
     assert 2 <= time.monotonic() - began < 12
-    deadline = time.monotonic() + 5
-    while status(ask(port, b"GET /metrics HTTP/1.1\r\n" + HERE + b"\r\n")) != "200":
-        assert time.monotonic() < deadline, "places were not given back"
-        time.sleep(0.02)
+    wait_until(
+        lambda: status(ask(port, b"GET /metrics HTTP/1.1\r\n" + HERE + b"\r\n")) == "200", "places that are given back"
+    )
 
 
 def test_a_client_that_does_not_read_is_let_go(serve):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from headrace.cli import main as cli
 from headrace.errors import CouldNotRun, InputError
@@ -41,10 +42,7 @@ def free_port() -> int:
 
 
 def wait_for(what: str, condition) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, f"{what} did not come in {PATIENCE_S:g} s"
-        time.sleep(0.2)
+    wait_until(condition, what, PATIENCE_S)
 
 
 def answers(address: str) -> bool:

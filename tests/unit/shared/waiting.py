@@ -38,13 +38,15 @@ def patience(seconds: float = USUAL_S) -> float:
     return seconds * stretch()
 
 
-def wait_until(look: Callable[[], Value], what: str, seconds: float = USUAL_S) -> Value:
-    """Call `look` until it returns something true, and return that.
+def wait_until(
+    look: Callable[[], Value | None], what: str, seconds: float = USUAL_S, pause_s: float = LONGEST_PAUSE_S
+) -> Value:
+    """Call `look` until it returns something true, and return that; at most `pause_s` lie between two looks.
 
     Raises AssertionError with `what`, the last value and the load, when `seconds` (stretched by the
     load) have passed. An exception of `look` ends the wait at once.
     """
-    begin, pause = time.monotonic(), FIRST_PAUSE_S
+    begin, pause = time.monotonic(), min(FIRST_PAUSE_S, pause_s)
     while not (value := look()):
         waited = time.monotonic() - begin
         if waited > patience(seconds):
@@ -52,5 +54,5 @@ def wait_until(look: Callable[[], Value], what: str, seconds: float = USUAL_S) -
                 f"{what}: not so after {waited:.0f} s at a load of {os.getloadavg()[0]:.1f}; last seen: {value!r}"
             )
         time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_PAUSE_S)
+        pause = min(pause * 1.5, pause_s)
     return value

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 
 import pytest
+from waiting import wait_until
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup import manifest as documents
@@ -150,9 +151,7 @@ def test_a_source_is_read_ahead_in_order():
     taken.clear()
     with contextlib.closing(ahead(source(200), 7)) as pieces:
         assert next(pieces) == b"\0"
-        until = time.monotonic() + 10
-        while len(taken) < 9 and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: len(taken) >= 9, "what is read ahead")
         time.sleep(0.05)
         assert len(taken) == 9, "one is out, seven wait, one is in the hand"
     time.sleep(0.3)

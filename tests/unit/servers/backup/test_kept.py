@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from made_histories import LogFile, base_of, keep
+from waiting import wait_until
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers.backup import manifest as documents
@@ -191,10 +192,7 @@ def test_a_mark_is_renewed_while_a_run_lasts_and_not_behind_it(tmp_path):
         return found.seen_unix
 
     with unfinished.marked(target, backup, "db", None, every_s=0.01):
-        until = time.monotonic() + 30  # a bound for slow machines
-        while not seen() and time.monotonic() < until:
-            time.sleep(0.01)
-        assert seen()
+        wait_until(seen, "a mark that was seen")
     last = seen()
     time.sleep(0.05)
     assert seen() == last

@@ -1,0 +1,58 @@
+"""Tests wait for what happens by the wall clock through `waiting.wait_until` alone, which knows the machine's load."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+from places import ROOT
+
+SHARED = ROOT / "tests/unit/shared/waiting.py"
+CLOCKS = frozenset({"monotonic", "monotonic_ns", "time", "time_ns", "perf_counter"})
+PAUSES = frozenset({"sleep", "wait"})
+
+
+def called(node: ast.AST, names: frozenset[str]) -> bool:
+    """Whether functions or methods of these names are called below a node."""
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(getattr(one, "attr", getattr(one, "id", "")) in names for one in calls)
+
+
+def own_waits(source: str) -> Iterator[int]:
+    """Lines of loops that pause, compare the clock with a deadline, and end at what they look for. A loop
+    that only goes on for a time, such as a load, looks for nothing."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.While | ast.For) or not called(node, PAUSES):
+            continue
+        compared = [one for one in ast.walk(node) if isinstance(one, ast.Compare) and called(one, CLOCKS)]
+        alone = isinstance(node, ast.While) and compared == [node.test]
+        leaves = any(isinstance(one, ast.Break | ast.Return | ast.Raise) for one in ast.walk(node))
+        if compared and (leaves or not alone):
+            yield node.lineno
+
+
+def test_no_test_has_a_wait_of_its_own():
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: waits by itself; use waiting.wait_until, which knows the machine's load"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path != SHARED
+        for line in own_waits(path.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("while not ready():\n    assert time.monotonic() < deadline\n    time.sleep(0.1)\n", 1),
+        ("while not ready() and time.time() < end:\n    time.sleep(0.1)\n", 1),
+        ("while time.monotonic() < end:\n    if ready():\n        break\n    stop.wait(0.1)\n", 1),
+        ("while True:\n    if ready() or time.monotonic() > end:\n        return_it()\n    time.sleep(1)\n", 1),
+        ("while time.monotonic() < end:\n    write()\n    time.sleep(0.1)\n", 0),
+        ("while not stop.is_set():\n    write()\n    time.sleep(0.1)\n", 0),
+        ("wait_until(ready, 'it')\n", 0),
+    ],
+)
+def test_what_is_a_wait(source, count):
+    assert len(list(own_waits(source))) == count

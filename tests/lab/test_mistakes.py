@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from lab_folders import Command, device_of
 from places import ROOT
+from waiting import wait_until
 
 from headrace.cli import main as cli
 from headrace.lab import Lab
@@ -94,6 +95,11 @@ MISTAKES = (
     ("volume delete db --yes", "neither the id nor the name"),
     ("volume create gp3:1 --name db", ""),
     ("volume tag db a", "a tag is KEY=VALUE"),
+    ("volume tag db a=1", ""),
+    ("volume tag db --remove b", "is not a tag of this volume"),
+    ("volume tag db c=2 --remove a --remove b", "is not a tag of this volume"),
+    ("volume tag db --remove a", ""),
+    ("volume tag db --remove a", "It has no tags"),
     ("volume tag nothing a=1", "neither the id nor the name"),
     ("volume initialize db", "is not attached"),
     ("volume initialize nothing", "neither the id nor the name"),
@@ -106,6 +112,10 @@ MISTAKES = (
     ("volume fault nothing power-cut --in 9", "neither the id nor the name"),
     ("volume fault db power-cut --in 9", "is not attached"),
     ("volume clear-fault nothing", "neither the id nor the name"),
+    ("volume create raid1:2xgp3:1 --name mirror", ""),
+    ("volume member mirror fail 0", ""),
+    ("volume member mirror fail 1", "has the last copy of data that was on member 0 too"),
+    ("volume member mirror fail 1 --yes", ""),
     ("volume member nothing fail 0", "neither the id nor the name"),
     ("volume record nothing stop", "neither the id nor the name"),
     ("volume attach db --no-probe", ""),
@@ -159,8 +169,9 @@ MISTAKES = (
     ("lab user add bob --policy /nowhere", "cannot be read"),
     ("lab user add bob --policy {policy}", ""),
     ("lab user add bob --policy {policy}", "bob"),
-    ("lab user remove bob", ""),
-    ("lab user remove bob", "is not a user of this lab"),
+    ("lab user remove bob", "Add --yes"),
+    ("lab user remove bob --yes", ""),
+    ("lab user remove bob --yes", "is not a user of this lab"),
     ("lab key create --alias aws/ebs", "begin with alias/aws/"),
     ("lab key import /nowhere", "no such file"),
     ("lab key default nothing", "is not a key of this lab"),
@@ -416,15 +427,11 @@ def test_ctrl_c_ends_the_waiting_and_not_the_snapshot(real_lab: Lab):
         run.words("snapshot", "create", "db", "--wait"),
         env=run.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    end = time.monotonic() + 60
-    while not real_lab.snapshots()["snapshots"] and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until(lambda: real_lab.snapshots()["snapshots"], "the snapshot that is taken", pause_s=0.01)
     waiting.send_signal(signal.SIGINT)
     waiting.communicate(timeout=60)
     [taken] = real_lab.snapshots()["snapshots"]
     # It may have been stored before the signal came.
     assert waiting.returncode == 130 or taken["state"] == "completed"
-    while (state := real_lab.describe_snapshot(taken["id"])["state"]) == "pending":
-        assert time.monotonic() < end, "it went on"
-        time.sleep(0.05)
-    assert state == "completed"
+    wait_until(lambda: real_lab.describe_snapshot(taken["id"])["state"] != "pending", "the snapshot that goes on", 60)
+    assert real_lab.describe_snapshot(taken["id"])["state"] == "completed"

@@ -88,6 +88,7 @@ fn member(record: &VolumeRecord, index: usize) -> MemberView {
         id: record.member_name(index),
         spec,
         state: "ok".to_string(),
+        last_copy: record.holds_last_copy(index),
         caps_percent: None,
         extra_ms: None,
         done_percent: None,

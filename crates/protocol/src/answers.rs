@@ -223,6 +223,8 @@ message! {
         pub spec: String;
         /// `ok`, `slow`, `failed` or `rebuilding`.
         pub state: String;
+        /// Whether an array with redundancy loses data with it, as other members have failed.
+        pub last_copy: bool;
         /// What is left of its caps, percent, where it is slow.
         pub caps_percent: Option<f64>, unless "Option::is_none";
         /// Added to each request, ms, where it is slow.

@@ -75,6 +75,8 @@ class Member(TypedDict):
     id: str  # That of the volume, with -m0 and so on behind it in an array.
     spec: str  # Storage notation.
     state: str  # `ok`, `slow`, `failed` or `rebuilding`.
+    # Whether an array with redundancy loses data with it, as other members have failed.
+    last_copy: bool
     caps_percent: NotRequired[float]  # What is left of its caps, percent, where it is slow.
     extra_ms: NotRequired[float]  # Added to each request, ms, where it is slow.
     done_percent: NotRequired[float]  # How much is done, percent, where it is rebuilding.

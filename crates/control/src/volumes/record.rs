@@ -490,6 +490,13 @@ impl VolumeRecord {
         }
     }
 
+    /// Whether an array with redundancy loses data with this member: what it holds is not whole on
+    /// the others any more. False for a member that has failed, and for a volume without
+    /// redundancy, whose member comes back with its data.
+    pub fn holds_last_copy(&self, member: usize) -> bool {
+        self.redundant() && self.lives(member) && !self.data_elsewhere(member)
+    }
+
     /// Whether a member may be lost without losing data.
     pub(crate) fn redundant(&self) -> bool {
         !matches!(self.spec.raid, None | Some(RaidLevel::Raid0))

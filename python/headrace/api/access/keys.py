@@ -257,17 +257,28 @@ def policy_text(path: Path) -> str:
         raise InputError(f"{path}: byte {error.start + 1}", "a policy is UTF-8 text", "RFC 8259", "") from None
 
 
-def remove_user(data_dir: Path, user: str) -> None:
-    """Takes away a user, its key pair and its policies. Raises InputError, CouldNotRun."""
+def _entries_without(data_dir: Path, user: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the entries of the key file that are of other users, and those of `user`. Raises
+    InputError where there are none of `user`, CouldNotRun."""
     text, _ = raw_text(data_dir)
     entries = tomllib.loads(text).get("key", []) if text else []
-    kept = [one for one in entries if one["user"] != user]
-    if len(kept) == len(entries) or user == ROOT_USER:
+    own = [one for one in entries if one["user"] == user and user != ROOT_USER]
+    if not own:
         names = ", ".join(one["user"] for one in entries if one["user"] != ROOT_USER) or "none"
         raise InputError(user[:80], "is not a user of this lab that can be removed", "", f"There are: {names}.")
+    return [one for one in entries if one not in own], own
+
+
+def key_of_user(data_dir: Path, user: str) -> str:
+    """Returns the access key of a user that can be removed. Raises InputError, CouldNotRun."""
+    return str(_entries_without(data_dir, user)[1][0].get("access_key_id", ""))
+
+
+def remove_user(data_dir: Path, user: str) -> None:
+    """Takes away a user, its key pair and its policies. Raises InputError, CouldNotRun."""
+    kept, own = _entries_without(data_dir, user)
     body = "\n".join("[[key]]\n" + tomli_w.dumps(one) for one in kept)
     _write_private(folder_of(data_dir) / KEYS, body.encode())
-    for one in entries:
-        if one["user"] == user:
-            for name in one.get("policies", ()):
-                (folder_of(data_dir) / POLICIES / name).unlink(missing_ok=True)
+    for one in own:
+        for name in one.get("policies", ()):
+            (folder_of(data_dir) / POLICIES / name).unlink(missing_ok=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import typer
 
 from headrace.cli.lab.common import percent
-from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
+from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, YesOption, choice, option
 from headrace.cli.output import print_answer, say, table
 from headrace.errors import InputError
+from headrace.lab import Lab
 
 EPILOG = """\b
 Examples:
@@ -89,8 +91,10 @@ def member(
     mib_s: Annotated[
         int | None, option("MIB_S", "replace: the most the rebuild may use. Default: what members give.", min=1)
     ] = None,
+    yes: YesOption = False,
 ) -> None:
-    """Fail, slow down, restore or replace a member of an array."""
+    """Fail, slow down, restore or replace a member of an array. Asks before it fails a member that
+    holds the last copy of its data."""
     caps_percent = percent(caps, "--caps")
     if action != "slow" and (caps is not None or extra_ms is not None):
         raise InputError(f"--caps or --extra-ms with {action}", "belong to slow alone", SOURCE, "Leave them out.")
@@ -100,7 +104,7 @@ def member(
         raise InputError("slow", "needs --caps, --extra-ms or both", SOURCE, "For example --caps 20%.")
     with place.open() as lab:
         if action == "fail":
-            lab.fail_member(volume, index)
+            _fail(lab, volume, index, yes)
         elif action == "slow":
             lab.slow_member(volume, index, caps_percent, extra_ms)
         elif action == "restore":
@@ -109,6 +113,24 @@ def member(
             lab.replace_member(volume, index, mib_s)
     done = {"fail": "failed", "slow": "slow", "restore": "restored", "replace": "replaced, rebuilding"}
     say(f"{volume}: member {index} {done[action]}")
+
+
+def _fail(lab: Lab, volume: str, index: int, yes: bool) -> None:
+    """Fails a member. Asks where data would be lost with it; says where the next one would lose
+    some. Raises InputError where nobody can be asked."""
+    members = lab.describe(volume)["members"]
+    if index < len(members) and members[index]["last_copy"]:
+        gone = ", ".join(str(one["index"]) for one in members if one["state"] in ("failed", "rebuilding"))
+        if not yes and not sys.stdin.isatty():
+            rule = f"has the last copy of data that was on member {gone} too: they would be lost for good"
+            raise InputError(f"{volume}: member {index}", rule, SOURCE, f"Replace member {gone} first, or add --yes.")
+        what = f"Fail member {index} of {volume}? It has the last copy of data that was on member {gone} too."
+        if not yes and not typer.confirm(what, err=True):
+            say("nothing was failed")
+            raise typer.Exit(1)
+    after = lab.fail_member(volume, index)
+    if alone := [str(one["index"]) for one in after["members"] if one["last_copy"]]:
+        say(f"note: data are on member {', '.join(alone)} alone now: headrace volume member {volume} replace {index}")
 
 
 FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +16,13 @@ from headrace.cli.options import (
     LabPlace,
     OutputOption,
     ReportOption,
+    YesOption,
     flag,
     instance_option,
     option,
 )
 from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.errors import InputError
 from headrace.lab.place import API_PORT, METRICS_PORT
 from headrace.report.output import check_chart_path
 
@@ -166,6 +169,7 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
     from headrace.lab.metrics import time_text
 
     balance, recording = answer.get("instance_balance") or {}, answer.get("recording") or {}
+    broken = recording.get("broken")
     balances = [
         f"{key.removesuffix('_percent')} {percent_cell(value)}" for key, value in balance.items() if value is not None
     ]
@@ -181,7 +185,7 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
         ("volumes", f"{answer['volumes']}, {answer['attached']} attached"),
         ("metrics", answer.get("metrics_url")),
         ("AWS endpoint", answer.get("api_url")),
-        ("recording", recording.get("path")),
+        ("recording", f"{recording['path']}, ended early: {broken}" if broken else recording.get("path")),
     ]
 
 
@@ -313,12 +317,22 @@ def user_list(place: LabPlace, output: OutputOption = "table") -> None:
 
 @users.command("remove")
 def user_remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")], place: LabPlace
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")],
+    place: LabPlace,
+    yes: YesOption = False,
 ) -> None:
-    """Remove a user; its key is refused from then on."""
+    """Remove a user; its key is refused from then on. Asks first: a key is never made again."""
     from headrace.api.access import keys
     from headrace.api.server.startup import wait_for_keys
 
-    keys.remove_user(_folder(place), name)
-    wait_for_keys(_folder(place))
+    folder = _folder(place)
+    access_key = keys.key_of_user(folder, name)
+    if not yes and not sys.stdin.isatty():
+        rule = f"would lose its key {access_key} for good, and nobody can be asked here"
+        raise InputError(name, rule, "", "Add --yes.")
+    if not yes and not typer.confirm(f"Remove {name}, whose key {access_key} is refused then?", err=True):
+        say("nothing was removed")
+        raise typer.Exit(1)
+    keys.remove_user(folder, name)
+    wait_for_keys(folder)
     say(f"removed user {name}")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from headrace.cli import INTERRUPTED
 from headrace.cli.lab import events, faults, metrics
 from headrace.cli.lab.common import (
     VOLUME_CSV,
@@ -35,7 +36,7 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import pairs, print_answer, progress, say, table
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
 
 EPILOG = """\b
@@ -258,8 +259,13 @@ def tag_volume(
     if not wanted and not remove:
         raise InputError(volume, "no tag is named", "headrace volume tag --help", "Give K=V, or --remove K.")
     with place.open() as lab:
+        there = lab.describe(volume).get("tags") or {}
+        unknown = [key for key in remove or () if key not in there]
+        if unknown:
+            has = f"It has {', '.join(sorted(there))}." if there else "It has no tags."
+            raise InputError(f"{volume}: --remove {unknown[0]}", "is not a tag of this volume", "", has)
         lab.tag(volume, wanted or None, remove)
-    say(f"{volume}: tagged")
+    say(f"{volume}: tagged" if wanted else f"{volume}: {len(set(remove or ()))} tags removed")
 
 
 @app.command()
@@ -272,7 +278,12 @@ def initialize(
     from headrace.lab.devices.initializing import initialize as read_cold
 
     with place.open() as lab, progress(f"initializing {volume}") as tick:
-        done = read_cold(lab, volume, threads, tick)
+        try:
+            done = read_cold(lab, volume, threads, tick)
+        except KeyboardInterrupt:
+            left = number(lab.cold_blocks(volume, limit=1)["left"])
+            words = f"Interrupted. {left} blocks of {volume} are left; headrace volume initialize {volume} goes on there."
+            raise CouldNotRun("", words, exit_code=INTERRUPTED) from None
     say(f"{volume}: {number(done)} blocks of 512 KiB loaded")
 
 

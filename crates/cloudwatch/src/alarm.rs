@@ -7,6 +7,7 @@ use crate::error::{Code, Refusal};
 use crate::metric::{Dimension, Unit};
 use crate::query::{self, MetricSpec, MetricStat, Query};
 use crate::series::{check_period, Points, MINUTE_S};
+use crate::statistic::Statistic;
 use serde::{Deserialize, Serialize};
 
 /// Longest time an alarm looks back, s; with periods below an hour, and in general (API text of
@@ -105,6 +106,21 @@ pub enum Missing {
     Ignore,
 }
 
+/// What an alarm on a percentile does with too few values for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LowSamples {
+    /// The percentile of what is there is compared with the threshold.
+    Evaluate,
+    /// The state stays as it is.
+    Ignore,
+}
+
+/// Values that lie beyond a percentile at least, so that it says something: below 10 / (1 - p), or
+/// 10 / p for p under a half, there are too few (CloudWatch user guide, "Percentile-based
+/// CloudWatch alarms and low data samples").
+const LEAST_BEYOND: f64 = 10.0;
+
 /// An alarm on a metric or an expression. Members have the API's names; this is also what the
 /// journal keeps, so none is renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,6 +160,8 @@ pub struct AlarmSpec {
     pub comparison_operator: Comparison,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub treat_missing_data: Option<Missing>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluate_low_sample_count_percentile: Option<LowSamples>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Query>,
 }
@@ -242,6 +260,20 @@ impl AlarmSpec {
     pub fn period_s(&self, queries: &[Query]) -> u32 {
         let periods = queries.iter().filter_map(|query| query.metric_stat.as_ref().map(|stat| stat.period).or(query.period));
         periods.max().unwrap_or(MINUTE_S as u32)
+    }
+
+    /// How many values the evaluated periods must have together, and the query that counts them;
+    /// none where the alarm is evaluated with any number of values. It is the rule of alarms on a
+    /// percentile of one metric: for any other alarm the parameter has no effect.
+    pub fn least_samples(&self) -> Option<(f64, Query)> {
+        if self.evaluate_low_sample_count_percentile != Some(LowSamples::Ignore) || !self.metrics.is_empty() {
+            return None;
+        }
+        let Ok(Statistic::Percentile(percent)) = self.extended_statistic.as_ref()?.parse() else { return None };
+        let mut counted = self.queries().ok()?.pop()?;
+        counted.metric_stat.as_mut()?.stat = "SampleCount".to_string();
+        let beyond = percent.min(100.0 - percent) / 100.0;
+        Some((LEAST_BEYOND / beyond, counted))
     }
 
     /// How many breaching points make an alarm.
@@ -403,6 +435,29 @@ mod tests {
     fn one_young_point_is_no_alarm() {
         assert_eq!(states("- - - - X", 3), [NOT_KNOWN, KEPT, ALARM, OK]);
         assert_eq!(states("- - - X -", 3), [NOT_KNOWN, KEPT, ALARM, OK]);
+    }
+
+    fn spec(statistic: &str, samples: &str) -> AlarmSpec {
+        let spec = serde_json::json!({
+            "AlarmName": "a", "Namespace": "n", "MetricName": "m", "ExtendedStatistic": statistic, "Period": 60, "EvaluationPeriods": 1,
+            "Threshold": 1.0, "ComparisonOperator": "GreaterThanThreshold", "EvaluateLowSampleCountPercentile": samples,
+        });
+        serde_json::from_value(spec).unwrap()
+    }
+
+    /// CloudWatch user guide, "Percentile-based CloudWatch alarms and low data samples": fewer
+    /// than 1,000 samples for p99, and 10 / p below p50.
+    #[test]
+    fn a_percentile_needs_ten_values_beyond_it() {
+        let least = |statistic: &str, samples: &str| spec(statistic, samples).least_samples().map(|(least, _)| least.round());
+        assert_eq!(least("p99", "ignore"), Some(1_000.0));
+        assert_eq!(least("p90", "ignore"), Some(100.0));
+        assert_eq!(least("p50", "ignore"), Some(20.0));
+        assert_eq!(least("p10", "ignore"), Some(100.0));
+        assert_eq!(least("p99", "evaluate"), None);
+        assert_eq!(least("tm99", "ignore"), None);
+        let (_, counted) = spec("p99", "ignore").least_samples().unwrap();
+        assert_eq!(counted.metric_stat.unwrap().stat, "SampleCount");
     }
 
     #[test]

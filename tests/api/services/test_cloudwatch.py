@@ -283,6 +283,39 @@ def test_an_alarm_changes_state_and_acts(lab: AwsLab, cloudwatch, webhook, tmp_p
     assert changes[-2]["HistorySummary"] == "Alarm updated from OK to ALARM"
 
 
+def test_a_percentile_of_few_values_is_evaluated_or_ignored_as_asked(lab: AwsLab, cloudwatch):
+    """Of a p99 there are too few below 1,000 values."""
+    alarm = {"Namespace": SPACE, "MetricName": "few", "ExtendedStatistic": "p99", "Period": 10, "EvaluationPeriods": 1}
+    alarm |= {"Threshold": 5.0, "ComparisonOperator": "GreaterThanThreshold"}
+    for name in ("evaluate", "ignore"):
+        cloudwatch.put_metric_alarm(AlarmName=name, EvaluateLowSampleCountPercentile=name, **alarm)
+        [shown] = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
+        assert shown["EvaluateLowSampleCountPercentile"] == name
+    with pytest.raises(ClientError) as wrong:
+        cloudwatch.put_metric_alarm(AlarmName="wrong", EvaluateLowSampleCountPercentile="skip", **alarm)
+    assert "skip" in str(wrong.value)
+    stop, times = threading.Event(), [1.0]
+
+    def report() -> None:
+        # A period must have a value when it is over.
+        mine = lab.client("cloudwatch")
+        while not stop.is_set():
+            value = {"MetricName": "few", "Values": [9.0], "Counts": [times[0]], "StorageResolution": 1}
+            mine.put_metric_data(Namespace=SPACE, MetricData=[value])
+            stop.wait(1)
+
+    reporting = threading.Thread(target=report)
+    reporting.start()
+    try:
+        until(lambda: state_of(cloudwatch, "evaluate"), lambda state: state == "ALARM", "ten values")
+        assert state_of(cloudwatch, "ignore") == "INSUFFICIENT_DATA"
+        times[0] = 1_000.0
+        until(lambda: state_of(cloudwatch, "ignore"), lambda state: state == "ALARM", "thousands of values")
+    finally:
+        stop.set()
+        reporting.join()
+
+
 def test_alarms_are_described_switched_tagged_and_deleted(lab: AwsLab, cloudwatch):
     alarm = {
         "Namespace": SPACE,

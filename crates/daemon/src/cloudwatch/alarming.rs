@@ -9,7 +9,7 @@ use crate::engine::{unix_ms, Engine};
 use crate::events;
 use crate::problem::Outcome;
 use crate::view;
-use headrace_cloudwatch::alarm::{range, Rule, State, EXTRA_PERIODS};
+use headrace_cloudwatch::alarm::{range, AlarmSpec, Rule, State, EXTRA_PERIODS};
 use headrace_cloudwatch::{evaluate, MINUTE_S};
 use headrace_control::{AlarmCommand, AlarmRecord, AlarmRequest, Change, Command, Event};
 use serde_json::{json, Value};
@@ -113,6 +113,17 @@ impl Engine {
     }
 }
 
+/// Whether an alarm that ignores percentiles of few values has too few of them between two times
+/// (s). Without any, the data are missing, which has a rule of its own.
+fn too_few_samples(spec: &AlarmSpec, reader: &mut Reader<'_>, (start_s, end_s): (i64, i64), now_s: i64) -> bool {
+    let Some((least, counted)) = spec.least_samples() else { return false };
+    let kept_s = now_s.min(start_s + headrace_cloudwatch::HOUR_S);
+    let counts = evaluate(&[counted], (start_s, end_s), kept_s, &mut |stat, window| reader.points(stat, window));
+    let points = counts.ok().and_then(|results| results.into_iter().next()).map(|result| result.points);
+    let count = points.map_or(0.0, |points| points.values().sum::<f64>());
+    count > 0.0 && count < least
+}
+
 fn verdict(alarm: &AlarmRecord, reader: &mut Reader<'_>, end_s: i64, now_s: i64) -> Option<Verdict> {
     let queries = alarm.spec.queries().ok()?;
     let (rule, period_s) = (Rule::of(&alarm.spec), alarm.spec.period_s(&queries));
@@ -122,6 +133,9 @@ fn verdict(alarm: &AlarmRecord, reader: &mut Reader<'_>, end_s: i64, now_s: i64)
     let results = evaluate(&queries, (start_s, end_s), now_s.min(start_s + headrace_cloudwatch::HOUR_S), &mut |stat, window| reader.points(stat, window));
     let points = results.ok()?.into_iter().next()?.points;
     let range = range(&points, end_s, period_s, periods);
+    if too_few_samples(&alarm.spec, reader, (end_s - i64::from(rule.periods) * i64::from(period_s), end_s), now_s) {
+        return None;
+    }
     let state = rule.state(&range)?;
     let recent: Vec<f64> = range.iter().flatten().copied().collect();
     let recent = &recent[recent.len().saturating_sub(rule.periods as usize)..];

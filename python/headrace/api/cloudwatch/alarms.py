@@ -24,9 +24,8 @@ def _without_metric_alarms(request: ApiRequest) -> bool:
     "PutMetricAlarm",
     handled="AlarmName AlarmDescription ActionsEnabled OKActions AlarmActions InsufficientDataActions MetricName"
     " Namespace Statistic ExtendedStatistic Dimensions Period Unit EvaluationPeriods DatapointsToAlarm Threshold"
-    " ComparisonOperator TreatMissingData Metrics Tags",
+    " ComparisonOperator TreatMissingData EvaluateLowSampleCountPercentile Metrics Tags",
     refused={
-        "EvaluateLowSampleCountPercentile": "percentiles of few values are always evaluated",
         "ThresholdMetricId": _NO_BANDS,
         "EvaluationWindow": "periods slide by a minute",
         "WarmUpConfiguration": "alarms are evaluated from the start",

@@ -15,7 +15,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 RUST_SOURCES := $(shell find crates data -name '*.rs' -o -name '*.toml' -o -name '*.csv') Cargo.toml Cargo.lock
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo demo-proof lab test test-rust test-python quick bench lint generate soak wheel clean
+.PHONY: help demo demo-proof lab test test-rust test-python test-unit test-devices quick bench lint generate soak wheel clean
 
 help:
 	@echo "make demo      set up, plan storage for an example database, write headrace-report.html, prove the plan on a real server"
@@ -151,14 +151,22 @@ test: test-rust test-python
 test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 	cargo test --release --workspace --exclude headrace-py --quiet
 
-# Tests with devices wait for them more than they compute: files of tests run two at a time, each file in one process; what
-# fails is run once more, alone (tests/device_tests.py).
+# Tests with devices wait for them more than they compute, so they run beside the unit tests, which compute: files of device
+# tests two at a time, each file in one process; what fails is run once more, alone (tests/device_tests.py). Their output
+# is shown when they have ended. MAKEFLAGS: the tests that call make and cargo are no jobs of this one.
+test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
+	@$(MAKE) --no-print-directory --jobs=2 test-unit test-devices
+
 # The linear algebra rounds differently by processor and number of threads: these are not the ones it chooses by itself
 # on today's processors, so that a figure which hangs on them is found here. `make soak` has more.
-test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
-	OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
+test-unit:
+	MAKEFLAGS= OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
-	$(BIN)/python tests/device_tests.py
+
+test-devices:
+	@echo "Running the tests with devices and servers meanwhile; their output follows when they have ended."
+	@status=0; MAKEFLAGS= $(BIN)/python tests/device_tests.py > $(VENV)/device-tests.log 2>&1 || status=$$?; \
+	cat $(VENV)/device-tests.log; exit $$status
 
 quick: $(VENV)/dev.ok
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" tests/unit python/headrace

@@ -35,7 +35,7 @@ def in_words(made) -> list[str]:
     lines += [_growth(made, one) for one in made.growth]
     if made.space is not None:
         lines.append(_space(made.space))
-    return lines + [f"Not said: {one}." for one in made.missing]
+    return lines + [f"Not forecast: {one}." for one in made.missing]
 
 
 def _moment(made, ahead: timedelta) -> str:

@@ -5,12 +5,15 @@ as a user runs it.
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from waiting import wait_until
@@ -34,6 +37,11 @@ class Labs:
         # Short: the path of a socket has at most 107 bytes.
         self.folders.append(Path(tempfile.mkdtemp(prefix="lab-")))
         return self.folders[-1]
+
+    def kept(self, folder: Path) -> Path:
+        """A folder that is cleaned up like those of `folder`."""
+        self.folders.append(folder)
+        return folder
 
     def up(self, folder: Path | None = None, **settings) -> Lab:
         return lab_package.up(
@@ -84,6 +92,26 @@ def loops_of(folder: Path) -> list[str]:
     return found
 
 
+@contextlib.contextmanager
+def small_disk(place: Path, mib: int) -> Iterator[Path]:
+    """A filesystem in memory with so much room, mounted at a new folder."""
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "none", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def fill(folder: Path, left: int = 0) -> Path:
+    """A file that takes the room of a filesystem but for `left` bytes; its path."""
+    room = os.statvfs(folder)
+    size = room.f_bavail * room.f_frsize - left
+    with open(folder / "filler", "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+    return folder / "filler"
+
+
 class Command:
     """headrace as a user runs it, in a process of its own."""
 
@@ -92,6 +120,11 @@ class Command:
 
     def words(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "headrace", *arguments]
+
+    def begun(self, *arguments: str) -> subprocess.Popen:
+        """A process that has begun, with its output in pipes."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        return subprocess.Popen(self.words(*arguments), text=True, env=self.environment, **pipes)
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
         done = subprocess.run(
@@ -105,6 +138,44 @@ class Command:
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr and "bug in headrace" not in done.stderr
         return done
+
+
+def call(line: str) -> tuple[int, str]:
+    """The exit code of a command that this process carries out, and all that it says."""
+    from headrace.cli import main as cli
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = cli.main(line.split())
+    return code, out.getvalue()
+
+
+# The user and group `nobody` of Debian and others (passwd(5) has no fixed number; any but 0 will do).
+NOBODY = 65534
+
+
+def call_as_nobody(lines: Sequence[str]) -> list[tuple[str, int, str]]:
+    """Each command with its exit code and what it says, as the user `nobody`: in a child of this
+    process, whose files that user may not read. So what the commands import is imported before."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        answers = json.dumps([(line, -1, "broke off") for line in lines])
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            # 2,000 characters hold any message.
+            answers = json.dumps([(line, code, said[-2_000:]) for line in lines for code, said in [call(line)]])
+        finally:
+            with open(writer, "w") as out:
+                out.write(answers)
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as answers_of_child:
+        found = json.load(answers_of_child)
+    os.waitpid(child, 0)
+    return [(line, code, said) for line, code, said in found]
 
 
 # What is written to a volume and looked for on it, on one sector of 4 KiB at 1 MiB.

@@ -9,9 +9,9 @@ import random
 import socket
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
+from lab_folders import small_disk
 from waiting import wait_until
 
 from headrace.errors import CouldNotRun, HeadraceError
@@ -200,17 +200,13 @@ def test_members_have_metrics_of_their_own(lab):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A folder with 48 MiB of room."""
-    place = Path(tmp_path) / "d"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "none", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=False)
+def disk(tmp_path):
+    with small_disk(tmp_path / "d", 48) as place:
+        yield place
 
 
-def test_a_full_disk_fails_the_writer_and_nothing_else(labs, small_disk):
-    lab = labs.up(small_disk / "lab")
+def test_a_full_disk_fails_the_writer_and_nothing_else(labs, disk):
+    lab = labs.up(disk / "lab")
     try:
         lab.create("gp3:1", name="v")
         device = lab.attach("v", probe=False)["attachment"]["device"]

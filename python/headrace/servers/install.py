@@ -71,9 +71,10 @@ def install_mysql(progress: Progress) -> ServerProgram:
     folder = flavors.servers_folder()
     apt, dpkg = _needed("apt-get", "apt"), _needed("dpkg-deb", "dpkg")
     _check_keyring()
-    _check_room(folder)
-    made_by_us = not folder.exists()
+    made_by_us = False
     try:
+        _check_room(folder)
+        made_by_us = not folder.exists()
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as fresh:
             found = _fetched_and_unpacked(Path(fresh), apt, dpkg, folder, progress)

@@ -4,8 +4,6 @@ nothing; what cannot be taken back is asked for.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import shutil
@@ -16,11 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
-from lab_folders import Command, device_of
+from bench_runs import keep, store_in
+from lab_folders import Command, call, call_as_nobody, device_of
 from places import ROOT
 from waiting import wait_until
 
-from headrace.cli import main as cli
 from headrace.lab import Lab
 
 # A command, the words that its refusal has, in the order in which one user makes these mistakes:
@@ -260,17 +258,7 @@ LAB_COMMANDS = (
 )
 
 
-# The user and group `nobody` of Debian and others (passwd(5) has no fixed number; any but 0 will do).
-NOBODY = 65534
 DENIED = re.compile("may not use this lab|takes root|only root may|run it with sudo|Permission denied", re.IGNORECASE)
-
-
-def call(line: str) -> tuple[int, str]:
-    """The exit code of a command, and all that it says."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = cli.main(line.split())
-    return code, out.getvalue()
 
 
 @pytest.fixture
@@ -330,29 +318,36 @@ def test_without_the_privilege_every_command_of_a_lab_says_so(real_lab: Lab):
     for line in LAB_COMMANDS[1:]:
         call(line)
     before = state(real_lab)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        wrong = "broke off"
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            refusals = [(line, *call(line)) for line in LAB_COMMANDS]
-            wrong = "\n".join(
-                f"{line}: {code}: {said}"
-                for line, code, said in refusals
-                if code not in (2, 3) or not DENIED.search(said)
-            )
-        finally:
-            os.write(writer, wrong.encode()[:60_000])
-            os._exit(0)
-    os.close(writer)
-    with open(reader) as answers:
-        wrong = answers.read()
-    os.waitpid(child, 0)
-    assert not wrong, wrong
+    wrong = [
+        f"{line}: {code}: {said}"
+        for line, code, said in call_as_nobody(LAB_COMMANDS)
+        if code not in (2, 3) or not DENIED.search(said)
+    ]
+    assert not wrong, "\n".join(wrong)
     assert state(real_lab) == before
+
+
+def test_a_run_of_another_user_is_not_removed(tmp_path, monkeypatch):
+    """The store can be read by everybody, and written by its owner alone."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    store = store_in(tmp_path)
+    record = keep(store)
+    monkeypatch.setenv("HEADRACE_RUNS", str(store.folder))
+    call("bench list")
+    [(_, code, said)] = call_as_nobody([f"bench remove {record.id} --yes"])
+    assert code == 3 and "cannot be removed: Permission denied" in said, said
+    assert store.ids() == [record.id] and store.unfinished() == [] and store.open(record.id).series().height
+
+
+def test_a_proof_without_root_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADRACE_PROOFS", str(tmp_path / "proofs"))
+    (tmp_path / "proofs").mkdir(mode=0o777)
+    line = "prove sysbench-tpcc:warehouses=10,cache_gib=1,threads=4 --storage gp3:100 --minutes 2"
+    call(line.replace("gp3:100", "gp9:1"))
+    [(_, code, said)] = call_as_nobody([line])
+    assert code == 3 and "this machine lacks" in said and "user id 65534" in said, said
+    assert list((tmp_path / "proofs").iterdir()) == []
 
 
 def test_what_is_in_use_is_not_taken_away(real_lab: Lab, tmp_path):

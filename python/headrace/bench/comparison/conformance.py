@@ -15,14 +15,17 @@ and the cap of the specification. Tolerances:
 from __future__ import annotations
 
 import csv
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
 
+from headrace.base.processes import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.bench.drivers import fio
 from headrace.lab import Lab
@@ -138,8 +141,7 @@ def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None 
 
 
 def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
-    volume = lab.create(case.spec)["id"]
-    try:
+    with _fresh_volume(lab, case.spec) as volume:
         attached = lab.attach(volume)["attachment"]
         assert attached is not None and attached["device"] is not None, volume
         beyond = attached["warnings"]
@@ -150,9 +152,28 @@ def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
         yield from _findings(case, measured, _late_ms(rows), beyond)
         if case.balance_percent is not None:
             yield _recovered(lab, volume, case, attached["device"])
-    finally:
-        lab.detach(volume, force=True)
-        lab.delete(volume)
+
+
+@contextmanager
+def _fresh_volume(lab: Lab, spec: str) -> Iterator[str]:
+    """A volume of its own for a case, by name: an interrupt may come before the lab has said its id.
+    It is deleted at the end, attached or not."""
+    name = f"headrace-verify-{secrets.token_hex(4)}"
+    with ends_as_interrupts():
+        try:
+            lab.create(spec, name)
+            yield name
+        finally:
+            with undisturbed():
+                _remove(lab, name)
+
+
+def _remove(lab: Lab, name: str) -> None:
+    for volume in lab.volumes():
+        if volume["name"] == name:
+            if volume["attachment"] is not None:
+                lab.detach(volume["id"], force=True)
+            lab.delete(volume["id"])
 
 
 def _recovered(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:

@@ -31,6 +31,7 @@ impl Engine {
         if source.encryption.is_none() {
             self.key_for_new_volume(&mut request)?;
         }
+        self.check_room(&source)?;
         // No volume may come or go between the decision and the instant.
         let _work = held(&self.work);
         let events = self.command(&Command::CreateVolume(request))?;
@@ -46,6 +47,18 @@ impl Engine {
         }
         self.snapshots.put(id.as_str(), Job::Copy(id.clone()));
         self.find(id.as_str())
+    }
+
+    /// Refuses a copy that does not fit on the lab's disk: while it fills that, writes to every
+    /// other volume fail.
+    fn check_room(&self, source: &VolumeRecord) -> Outcome<()> {
+        let needed = self.allocated_of(source).unwrap_or_default();
+        let free = rustix::fs::statvfs(&self.volumes_folder()).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
+        if needed <= free {
+            return Ok(());
+        }
+        let rule = format!("has {} MiB of data to copy, and the disk of the lab's folder has {} MiB free", needed >> 20, free >> 20);
+        Err(could_not(source.label(), rule, "Free space on that disk, then give the command again."))
     }
 
     fn begin_copy(&self, id: &VolumeId, source: &VolumeRecord) -> io::Result<Instant> {

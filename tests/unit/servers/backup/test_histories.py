@@ -227,6 +227,47 @@ def test_two_histories_of_one_server_in_one_folder(tmp_path, flavor):
 
 
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+def test_what_was_streamed_again_behind_damage_is_not_asked_for(tmp_path, flavor):
+    """The end of the first timeline is lost, and the next stream began with the same file. A server
+    that was reset, or whose file ended earlier, may have used the numbers again: then it is asked."""
+    name = {"mysql": lambda n: f"{A}:{n}", "mariadb": lambda n: f"0-1-{n}"}[flavor]
+    span = {"mysql": lambda n: f"{A}:1-{n}", "mariadb": lambda n: f"0-1-{n}"}[flavor]
+    server = A if flavor == "mysql" else "server-1"
+    base = base_of("a", server, flavor, span(3))
+
+    def streamed(begun: int, last: int) -> LogFile:
+        file = LogFile(flavor, "")
+        for number in range(1, last + 1):
+            file.commit(name(number), begun + 60 * number)
+        return file
+
+    cut = len(streamed(BEGAN, 6).raw)
+    for kind, again in (
+        ("streamed again", streamed(BEGAN, 12)),
+        ("reset", streamed(BEGAN + 3600, 12)),
+        ("shorter", streamed(BEGAN, 8)),
+    ):
+        target = open_target(tmp_path / kind)
+        keep(target, "a-1", "a", server, [streamed(BEGAN, 10)], random.Random(15), places=[[cut]])
+        [lost] = [one.name for one in target.list("binlogs/a-1/") if f"live-{cut:020d}" in one.name]
+        (tmp_path / kind / lost).write_bytes(b"damaged")
+        later = [again]
+        if kind == "shorter":  # it lost 9 and 10 in a crash, and goes on with others in its next file
+            again.rotate("binlog.000002")
+            later.append(LogFile(flavor, span(8)))
+            for number in range(9, 13):
+                later[1].commit(name(number), BEGAN + 7200 + number)
+        keep(target, "a-2", "a", server, later, random.Random(15))
+        if kind == "streamed again":
+            assert replayed(collected(target, tmp_path, base).logs) == [name(n) for n in range(4, 13)]
+            continue
+        with pytest.raises(InputError, match="cannot be read to its end") as told:
+            collected(target, tmp_path, base)
+        assert "--timeline a-2" in told.value.hint
+        assert replayed(collected(target, tmp_path, base, named="a-2").logs) == [name(n) for n in range(4, 13)]
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 @pytest.mark.parametrize("step_s", [-3600, 3600])
 def test_a_clock_that_steps_by_an_hour(tmp_path, step_s, flavor):
     """A restore to a moment ends before the first transaction of a later time, in the log's order:

@@ -181,6 +181,8 @@ def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet,
             either = _joins(later, base) or later.begins.contains(base)
             if again.is_empty or not either or not one.ends.contains(later.begins):
                 continue
+            if _joins(later, base) and _has_all_of(later, one):
+                continue
             if not _is_before(goal, one, later.begins):
                 rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({_few(again)})"
                 hint = f"Say which history is meant: --timeline {one.id}, or --timeline {later.id}."
@@ -189,6 +191,27 @@ def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet,
                     hint = f"It was begun when the damage was seen. If the server was not reset: --timeline {later.id}."
                     raise InputError(f"timeline {one.id}", f"{rule} ({_few(again)})", DOC, hint)
                 raise InputError(f"the server of timeline {one.id}", rule, DOC, hint)
+
+
+def _has_all_of(later: Timeline, one: Timeline) -> bool:
+    """Whether a timeline has the binary log in which another one ends, at least so far: then it was
+    streamed again behind damage, and no number was used twice. It is the same file where all
+    transactions that are known of both have the same times; a server that was reset, or went back
+    to an earlier state, writes another file, or leaves that one shorter."""
+    mine, theirs = (
+        next((file for file in timeline.files if file.name == one.end.file), None) for timeline in (one, later)
+    )
+    if mine is None or theirs is None or theirs.ends < one.end.offset or mine.earlier != theirs.earlier:
+        return False
+    times, others = _times_of(mine), _times_of(theirs)
+    both = times.keys() & others.keys()
+    return bool(both) and all(times[gtid] == others[gtid] for gtid in both)
+
+
+def _times_of(file: ArchivedFile) -> dict[str, int]:
+    """The times (µs) of those transactions of a file that its index names, by GTID."""
+    entries = [entry for entry in file.entries if entry.transactions]
+    return {gtid: at for one in entries for gtid, at in ((one.first_gtid, one.first_us), (one.last_gtid, one.last_us))}
 
 
 def _refuse_short(own: Timeline, family: list[Timeline], lost: list[Timeline], manifest: Manifest) -> None:

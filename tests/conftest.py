@@ -4,6 +4,7 @@ HYPOTHESIS_PROFILE=soak draws others and far more of them; HYPOTHESIS_PROFILE=qu
 """
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,9 @@ settings.register_profile("usual", deadline=None, print_blob=True, derandomize=T
 settings.register_profile("quick", deadline=None, print_blob=True, derandomize=True, max_examples=10)
 settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+
+# A shell that starts the tests in the background has them ignore SIGINT, and with them the programs that they interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests that look at tables set the width themselves; neither a developer's terminal nor a parallel runner may.
 os.environ.pop("COLUMNS", None)

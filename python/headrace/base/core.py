@@ -16,9 +16,15 @@ from headrace.errors import InputError
 
 @contextmanager
 def core_errors() -> Iterator[None]:
-    """Turns a refusal of the core into an InputError with the same value, rule, source and hint."""
+    """Turns a refusal of the core into an InputError with the same value, rule, source and hint.
+
+    Text that Python took from a command line in another encoding has surrogates, which are no UTF-8:
+    it is refused before the core can read it.
+    """
     try:
         yield
     except CoreError as error:
         value, rule, source, hint = (str(part) for part in error.args)
         raise InputError(value, rule, source, hint) from None
+    except UnicodeEncodeError as error:
+        raise InputError(repr(error.object), "is not text in UTF-8", "The Unicode Standard", "Type it anew.") from None

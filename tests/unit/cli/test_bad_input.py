@@ -163,6 +163,9 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
         ["simulate", "demo:day", "--storage", "gp3:200", "--interval", "0.001"],
         ["simulate", "fio:rw=read", "--storage", "gp3:200", "--lose-member", "1"], ["predict", "demo:day", "--storage", "gp3:200"],
         ["replay", str(tmp_path / "none.rec")], ["replay", str(folder)],
+        # A byte that is no UTF-8, as Python gives it.
+        ["simulate", "demo:day", "--storage", "gp2\udcff"], ["export", "prometheus", "mysql://x", "--storage", "\udcff"],
+        ["simulate", "demo:day", "--storage", "gp2:100", "--instance", "\udcff"], ["plan", "demo:day", "--region", "\udcff"],
     ]  # fmt: skip
     for arguments in cases:
         code, out, err = run(arguments)

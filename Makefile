@@ -15,7 +15,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 RUST_SOURCES := $(shell find crates data -name '*.rs' -o -name '*.toml' -o -name '*.csv') Cargo.toml Cargo.lock
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo demo-proof lab test test-rust test-python test-unit test-devices quick bench lint generate soak wheel clean
+.PHONY: help demo demo-proof lab test test-rust test-ready test-python test-unit test-devices quick bench lint generate soak wheel clean
 
 help:
 	@echo "make demo      set up, plan storage for an example database, write headrace-report.html, prove the plan on a real server"
@@ -46,7 +46,7 @@ $(VENV)/system.ok:
 $(VENV)/package.ok: $(VENV)/system.ok pyproject.toml $(RUST_SOURCES)
 	@echo "Building the planner: 60 crates, a minute or two on 2 cores; nothing else is needed for a plan ..."
 	@$(PIP) $$($(BIN)/python packaging/requirements.py "" charts) > $(VENV)/pip.log 2>&1 & pip=$$!; \
-	export VIRTUAL_ENV=$(abspath $(VENV)); develop="$(BIN)/maturin develop --release"; \
+	export VIRTUAL_ENV=$(abspath $(VENV)) MAKEFLAGS=; develop="$(BIN)/maturin develop --release"; \
 	$$develop --skip-install > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; wait $$pip; exit 3; }; \
 	wait $$pip || { cat $(VENV)/pip.log >&2; exit 3; }; \
 	$$develop > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 3; }
@@ -66,7 +66,7 @@ $(VENV)/dev.ok: $(VENV)/package.ok
 # The daemon of the lab, beside the Python that starts it. Cargo shows its progress.
 $(VENV)/daemon.ok: $(VENV)/system.ok $(RUST_SOURCES)
 	@echo "Building headraced, the daemon of the lab, with S3 and KMS: 220 crates, some minutes on 2 cores ..."
-	@cargo build --release -p headrace-daemon
+	@MAKEFLAGS= cargo build --release -p headrace-daemon
 	@install -m 755 target/release/headraced $(BIN)/headraced
 	@touch $@
 
@@ -74,7 +74,7 @@ $(VENV)/daemon.ok: $(VENV)/system.ok $(RUST_SOURCES)
 # those were compiled for the planner. `make lab` builds the whole one in its place.
 $(VENV)/demo-daemon.ok: $(VENV)/system.ok $(RUST_SOURCES)
 	@echo "Building headraced, the daemon of the lab: 80 more crates, about two minutes on 2 cores ..."
-	@cargo build --release -p headrace-daemon --no-default-features
+	@MAKEFLAGS= cargo build --release -p headrace-daemon --no-default-features
 	@install -m 755 target/release/headraced $(BIN)/headraced
 	@touch $@
 
@@ -146,14 +146,26 @@ endif
 demo-proof: $(VENV)/machine.ok $(VENV)/lab-packages.ok $(DEMO_DAEMON)
 	@$(BIN)/headrace demo --stage proof
 
-test: test-rust test-python
+# Packages are fetched and servers unpacked while the Rust tests are compiled and run. MAKEFLAGS=: cargo takes both cores then,
+# and no job of make's.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 test-rust test-ready
+	@$(MAKE) --no-print-directory test-python
+
+test-ready: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
+
+# pip and apt-get do one thing at a time, also where make runs two.
+$(VENV)/dev.ok: | $(VENV)/lab-packages.ok
+$(VENV)/clients.ok: | $(VENV)/mysql.ok
+$(VENV)/promtool.ok: | $(VENV)/clients.ok
 
 test-rust: $(VENV)/system.ok $(VENV)/machine.ok
-	cargo test --release --workspace --exclude headrace-py --quiet
+	MAKEFLAGS= cargo test --release --workspace --exclude headrace-py --quiet
 
 # Tests with devices wait for them more than they compute, so they run beside the unit tests, which compute: files of device
 # tests two at a time, each file in one process; what fails is run once more, alone (tests/device_tests.py). Their output
-# is shown when they have ended. MAKEFLAGS: the tests that call make and cargo are no jobs of this one.
+# is shown when they have ended. The tests that call make
+# and cargo are no jobs of this one (MAKEFLAGS=).
 test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
 	@$(MAKE) --no-print-directory --jobs=2 test-unit test-devices
 

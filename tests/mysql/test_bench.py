@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from lab_folders import fill, small_disk
 from lab_servers import SPEC, sql
 
 from headrace import servers
@@ -354,21 +355,46 @@ def test_a_server_that_dies_keeps_what_was_measured(lab, store):
             servers.destroy(servers.find(lab, "victim"))
 
 
-def test_a_full_volume_leaves_no_half_data(lab):
+@pytest.mark.parametrize(
+    "load", [SysbenchOltp(tables=1, rows=400_000), Mysqlslap("mixed", rows=400_000)], ids=lambda load: load.name
+)
+def test_a_full_volume_leaves_no_half_data(lab, load):
     server = servers.up(lab, name="small", storage="gp2:1")
     try:
         target = target_of(server)
-        # 220 bytes a row: 400,000 are 84 MiB, and half of that is left.
+        # 220 and 160 bytes a row: 400,000 are 84 and 61 MiB, and 40 are left.
         place = Path(server.datadir)
         left = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
         with open(place / "filler", "wb") as filler:
             os.posix_fallocate(filler.fileno(), 0, left - (40 << 20))
         with pytest.raises(CouldNotRun) as refused:
-            prepare(SysbenchOltp(tables=1, rows=400_000), target, threads=1)
+            prepare(load, target, threads=1)
         assert "is full" in refused.value.rule or "errno: 28" in refused.value.rule
         assert sql(server, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'bench'")[0][0] == 0
     finally:
         servers.destroy(server)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [FioJob("randrw", 16, 2, size_gib=0.125), SysbenchFileio("rndrw", size_gib=0.125, files=2)],
+    ids=lambda load: load.name,
+)
+def test_a_full_folder_leaves_no_half_data(load, tmp_path):
+    """Too little room is said before anything is written; room that others take meanwhile, at once."""
+    with small_disk(tmp_path / "d", 256) as place:
+        target = file_target(place, storage="gp3:100")
+        filler = fill(place, left=100 << 20)
+        with pytest.raises(CouldNotRun, match="GiB free, and 0.125 are needed"):
+            prepare(load, target, threads=1)
+        assert list(place.iterdir()) == [filler]
+        filler.unlink()
+        with pytest.raises(CouldNotRun, match="No space left on device|[Nn]o space|is the disk full|write failed"):
+            # What is said comes between the look at the room and the first byte.
+            prepare(load, target, threads=1, say=lambda text: fill(place, left=32 << 20) and None)
+        assert list(place.iterdir()) == [filler]
+        filler.unlink()
+        assert prepare(load, target, threads=1)
 
 
 def test_data_that_are_missing_are_asked_for(server, store):

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from lab_folders import Command, small_disk
 
 from headrace.bench import Store, run
 from headrace.bench.server import cursor_on
@@ -89,3 +90,16 @@ def test_an_encrypted_volume_holds_no_plain_text_and_runs(tmp_path):
         held = subprocess.run(["grep", "-l", "these words lie on no disk", *files], capture_output=True, text=True)
         assert files and held.returncode == 1, held.stdout
     assert record.summary["tps"] > 0
+
+
+def test_a_study_without_room_is_refused_before_anything_is_made(tmp_path):
+    """Neither for its volumes nor for its runs."""
+    headrace = Command(tmp_path)
+    words = ("study", "run", "raid-2009", "--on", "lab", "--quick")
+    with small_disk(tmp_path / "d", 16) as place:
+        done = headrace(*words, "--work", str(place), "--store", str(tmp_path / "runs"), code=3)
+        assert f"GiB free in {place}, and" in done.stderr and "--work DIR" in done.stderr, done.stderr
+        done = headrace(*words, "--store", str(place / "runs"), code=3)
+        assert "MiB left, and a run may need 64" in done.stderr and "another store" in done.stderr, done.stderr
+        assert not list(place.rglob("*")) or [one.name for one in place.rglob("*")] == ["runs"]
+    assert not list((tmp_path / "runs").glob("*"))

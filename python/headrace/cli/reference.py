@@ -1,7 +1,10 @@
-"""docs/reference/cli.md, made from the commands themselves.
+"""Pages of docs/reference that are made from the commands themselves.
 
-python -m headrace.cli.reference docs/reference/cli.md            writes it
-python -m headrace.cli.reference --check docs/reference/cli.md    exit code 1 when it is out of date
+    cli.md         every command with its options, defaults and examples
+    commands.md    all commands in one table
+
+python -m headrace.cli.reference FILE ...            writes pages; the name of a file says which
+python -m headrace.cli.reference --check FILE ...    exit code 1 when one of them is out of date
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.cli.app import commands
+from headrace.cli.app import COMMANDS, commands
 
 HEAD = """# Commands
 
@@ -20,10 +23,70 @@ A file that exists is not overwritten without `--force`; a page or chart that He
 `HEADRACE_DEBUG=1` shows the traceback of an error in Headrace itself.
 """
 
+TREE_HEAD = """# All commands
+
+Made from the commands by `python -m headrace.cli.reference`; do not edit. Each name leads to its options, defaults and
+examples; `headrace COMMAND --help` prints the same. Entries marked *Advanced* say who needs them; everybody else can skip them.
+
+| command | commands below it | purpose |
+|---|---|---|
+"""
+
+# Subjects of the table, each with its commands in the order in which a reader meets them.
+SUBJECTS = {
+    "Plan and simulate": ("demo", "plan", "simulate", "predict", "catalog"),
+    "Describe a load": ("workload", "calibrate", "compare-run"),
+    "Volumes on this machine": ("lab", "volume", "snapshot"),
+    "Servers": ("mysql", "advise", "replica", "failover", "backup"),
+    "Operate": ("doctor", "watch", "forecast", "fleet", "export"),
+    "Measure and prove": ("bench", "prove", "study", "replay"),
+}
+# Groups and commands for advanced use, with the need that leads to them.
+ADVANCED = {
+    "lab user": "for a lab whose AWS endpoint several people use",
+    "lab key": "for encrypted volumes with keys of your own",
+    "replay": "for a check of the model against decisions that `headrace volume record` wrote",
+    "study": "for a check of the model against published experiments",
+}
+
 
 def reference() -> str:
-    """The whole document."""
+    """The page of all commands with their options."""
     return HEAD + "".join(_entry(name, command) for name, command in commands() if name != "headrace")
+
+
+def tree() -> str:
+    """The page with all commands in one table: a row for each command and group, by subject."""
+    rows = []
+    by_name = {name.removeprefix("headrace "): command for name, command in commands()}
+    for subject, names in SUBJECTS.items():
+        rows.append(f"| **{subject}** | | |")
+        for name in names:
+            rows += _rows_of(name, by_name)
+    return TREE_HEAD + "\n".join(rows) + "\n"
+
+
+def _rows_of(name: str, by_name: dict) -> list[str]:
+    """The row of a command, and behind it those of the groups below it."""
+    below = list(getattr(by_name[name], "commands", {}))
+    groups = [child for child in below if getattr(by_name[f"{name} {child}"], "commands", None)]
+    links = " \u00b7 ".join(_link(f"{name} {child}", child) for child in below if child not in groups)
+    purpose = COMMANDS[name][1] if name in COMMANDS else _first_sentence(by_name[name].help)
+    if name in ADVANCED:
+        purpose += f" *Advanced: {ADVANCED[name]}.*"
+    rows = [f"| {_link(name, f'`{name}`')} | {links} | {_cell(purpose)} |"]
+    for group in groups:
+        rows += _rows_of(f"{name} {group}", by_name)
+    return rows
+
+
+def _link(name: str, text: str) -> str:
+    """A link to the heading of a command in cli.md."""
+    return f"[{text}](cli.md#headrace-{name.replace(' ', '-')})"
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
 
 
 def _entry(name: str, command) -> str:
@@ -77,22 +140,30 @@ def _epilog(text: str) -> str:
     return "\n".join(parts)
 
 
+# The pages by the name of their file.
+PAGES = {"cli.md": reference, "commands.md": tree}
+
+
 def main(arguments: list[str]) -> int:
-    """Writes the file named, or with --check compares it. Returns an exit code."""
+    """Writes the pages named, or with --check compares them. Returns an exit code."""
     from headrace.report.output import write_text
 
     check = "--check" in arguments
     paths = [Path(argument) for argument in arguments if argument != "--check"]
-    if len(paths) != 1:
-        print("usage: python -m headrace.cli.reference [--check] FILE", file=sys.stderr)
+    if not paths or any(path.name not in PAGES for path in paths):
+        print(
+            f"usage: python -m headrace.cli.reference [--check] FILE ..., named {' or '.join(PAGES)}", file=sys.stderr
+        )
         return 2
-    if not check:
-        write_text(paths[0], reference())
-        return 0
-    if paths[0].is_file() and paths[0].read_text(encoding="utf-8") == reference():
-        return 0
-    print(f"{paths[0]} is not what the commands say: run python -m headrace.cli.reference {paths[0]}", file=sys.stderr)
-    return 1
+    code = 0
+    for path in paths:
+        text = PAGES[path.name]()
+        if not check:
+            write_text(path, text)
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            print(f"{path} is out of date: run python -m headrace.cli.reference {path}", file=sys.stderr)
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

@@ -96,10 +96,13 @@ def create(lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: runnin
         return _create(lab, where, wanted, progress, timeout_s)
     except BaseException as error:
         with undisturbed():
+            no_room = volumes.no_room_below(lab)  # before its own room is free again
             kept = clear(lab, where, wanted.record.name)
+        if no_room and isinstance(error, CouldNotRun):
+            error = error.but(hint=no_room)
         if kept:
             raise _with_remains(error, wanted.record.name, kept) from error
-        raise
+        raise error
 
 
 def _with_remains(error: BaseException, name: str, kept: list[str]) -> HeadraceError:

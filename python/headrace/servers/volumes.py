@@ -14,7 +14,7 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import LabVolume
 from headrace.lab.doctor import Machine, mounts
-from headrace.servers.record import Record, ServerPaths
+from headrace.servers.record import Record, ServerPaths, data_dir_of
 
 TAG = "headrace:server"
 ROLE_TAG = "headrace:role"
@@ -182,6 +182,19 @@ def full(lab: Lab, where: ServerPaths, record: Record, unmounted: bool = False) 
                 label = lab.describe(volume).get("name") or volume
                 found.append(f"volume {label} is full: {left >> 20} MiB left; {more_room(label, record.name)}")
     return found
+
+
+def no_room_below(lab: Lab) -> str:
+    """What to do about the disk on which a lab keeps its volumes, where that is full: they answer
+    with I/O errors then. "" where it has room, or cannot be looked at."""
+    with contextlib.suppress(OSError, HeadraceError):
+        folder = data_dir_of(lab)
+        if (left := free_bytes(folder)) < FULL_BYTES:
+            return (
+                f"The disk of the lab's folder {folder} is full ({left >> 20} MiB free), so its volumes answer with I/O "
+                "errors: free space there, then give the same command again."
+            )
+    return ""
 
 
 def more_room(label: str, server: str) -> str:

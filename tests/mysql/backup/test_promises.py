@@ -19,6 +19,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from backup_chains import Load, gone_after, rows_of
+from lab_folders import fill, small_disk
+from lab_servers import ServerLabs, left_of
 from waiting import wait_until
 
 from headrace import servers
@@ -218,21 +220,10 @@ def test_a_restore_that_fails_undoes_the_proof(lab, shop, tmp_path):
 # --- streams --------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path, size: str):
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 @ONE
 def test_a_stream_to_a_full_target_says_so_once_and_ends_in_time(lab, shop, tmp_path):
-    with small_disk(tmp_path / "t", "64k"):
-        (tmp_path / "t/fill").write_bytes(b"x" * (56 << 10))
-        with contextlib.suppress(OSError), open(tmp_path / "t/fill", "ab", buffering=0) as file:
+    with small_disk(tmp_path / "t", 1):
+        with contextlib.suppress(OSError), open(tmp_path / "t/fill", "wb", buffering=0) as file:
             while True:
                 file.write(b"x" * 4096)
         ended = headrace(lab, "backup", "stream", shop.name, "--to", str(tmp_path / "t"), "--for-s", "2")
@@ -364,3 +355,29 @@ def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path)
             name
         )
         assert name != "prove" or manifest.read_proof(target, last.id) == proved
+
+
+def test_a_restore_without_room_leaves_nothing(shop, tmp_path):
+    """No room where the copy is unpacked is said before; a disk of the lab that runs full ends the
+    restore with nothing left of it, and the same command works once there is room."""
+    target = open_target(tmp_path / "t")
+    method = "logical" if shop.flavor == "mysql" else "physical"
+    copying.run(shop, target, copying.Wanted(method=method))
+    words = ("backup", "restore", "latest", "--in", str(tmp_path / "t"), "--as", "new", "--storage", "gp3:2")
+    with small_disk(tmp_path / "d", 1200) as place, contextlib.closing(ServerLabs()) as labs:
+        lab = labs.up(labs.kept(place / "lab"), time_scale=1_000_000)
+        if method == "physical":
+            with small_disk(tmp_path / "w", 4) as work:
+                done = headrace(lab, *words, "--work", str(work))
+                assert done.returncode == 3 and "GiB free, and the copy takes" in done.stderr, done.stderr
+                assert list(work.iterdir()) == []
+        filler = fill(place, left=32 << 20)
+        done = headrace(lab, *words, "--unpaced")
+        assert done.returncode == 3 and f"disk of the lab's folder {place}/lab is full" in done.stderr, done.stderr
+        assert left_of(lab, "new") == []
+        assert "FAILED" not in headrace(lab, "backup", "list", "--in", str(tmp_path / "t")).stdout, (
+            "it is not the backup's fault"
+        )
+        filler.unlink()
+        done = headrace(lab, *words, "--unpaced")
+        assert done.returncode == 0 and run(servers.find(lab, "new"), "SELECT * FROM ack.t") == ((1, 1),), done.stderr

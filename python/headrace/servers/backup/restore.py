@@ -30,6 +30,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import record as records
 from headrace.servers import server as running_servers
+from headrace.servers import volumes
 from headrace.servers.access import service_user
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
@@ -154,10 +155,15 @@ def _restore(lab: Lab, target: BackupTarget, wanted: RestoreRequest, key: bytes 
             _check_exact(manifest, replay, base, found)
             released = _released(lab, source, wanted)
             return Restored(released, manifest, replay, found, copied - began, time.monotonic() - copied, otherwise)
-        except BaseException:
+        except BaseException as error:
+            no_room = ""
             with contextlib.suppress(HeadraceError):
-                if records.load(where) is not None:
+                if (known := records.load(where)) is not None:
+                    no_room = volumes.no_room_below(lab) or "; ".join(volumes.full(lab, where, known))
                     running_servers.destroy(running_servers.find(lab, wanted.name))
+            if no_room and isinstance(error, CouldNotRun) and error.kind != DAMAGED:
+                # That says nothing about the backup.
+                raise CouldNotRun(error.value, error.rule, error.source, no_room) from error
             raise
 
 

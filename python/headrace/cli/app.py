@@ -283,6 +283,10 @@ def _answer(arguments: list[str]) -> int:
     except RecursionError:
         show_error(InputError("the input", "is nested too deeply to be read", "", "Is it the file you meant?"))
         return InputError.default_exit_code
+    except UnicodeEncodeError as error:
+        # Python gives bytes of a command line that are no UTF-8 as surrogates, and cannot write those.
+        show_error(InputError(repr(error.object)[:200], "is not text in UTF-8", "The Unicode Standard", "Type it anew."))
+        return InputError.default_exit_code
     except MemoryError:
         hint = "Raise the limit (ulimit -v), or ask for less."
         show_error(CouldNotRun("memory", "does not suffice on this machine", "operating system", hint))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+
+_spec = importlib.util.spec_from_file_location("docs_site", ROOT / "packaging/docs_site.py")
+docs_site = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(docs_site)
 
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
@@ -21,7 +26,7 @@ ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
 
 def pages() -> list[Path]:
-    """Every Markdown file that git knows, without those of the tests' data."""
+    """Every Markdown file that git knows, without those of the tests."""
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
     names = listed.stdout.splitlines() if listed.stdout else []
     return [ROOT / name for name in names if not name.startswith("tests/") and (ROOT / name).exists()]
@@ -40,12 +45,6 @@ def links(text: str) -> Iterator[str]:
             yield target
 
 
-def slug(heading: str) -> str:
-    """The anchor that GitHub gives to a heading: lower case, punctuation left out, spaces as hyphens."""
-    words = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
-    return re.sub(r"[^\w\- ]", "", words.strip().lower()).replace(" ", "-")
-
-
 @cache
 def anchors(page: Path) -> frozenset[str]:
     """The anchors of a page. The second heading of one name has -1 behind it, the third -2."""
@@ -53,7 +52,7 @@ def anchors(page: Path) -> frozenset[str]:
     seen: dict[str, int] = {}
     names = set(OWN_ANCHOR.findall(text))
     for heading in HEADING.findall(text):
-        name = slug(heading)
+        name = docs_site.slug(heading)
         count = seen.get(name, 0)
         seen[name] = count + 1
         names.add(f"{name}-{count}" if count else name)

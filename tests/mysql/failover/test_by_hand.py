@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import signal
 from dataclasses import replace
 
 import pytest
+from lab_folders import Command
 from lab_servers import sql
 from test_faults import fill, kill
-from under_load import Trio
-from waiting import wait_until
+from under_load import SCHEMA, Trio
+from waiting import patience, wait_until
 
 from headrace import servers
 from headrace.base.storage import Storage
@@ -80,6 +83,47 @@ def test_a_rejoin_of_the_wrong_server_is_refused(trio):
         rejoin_plan(trio.cluster(), replica, others(trio)[1])
     assert rejoin_plan(trio.cluster(), replica) == (trio.source, [], [f"{replica} follows {trio.source} already"])
     assert trio.rejoin(replica)["state"] == "rejoined" and trio.equal()
+
+
+@pytest.mark.parametrize("at", ["start", "seed"])
+def test_an_interrupted_rejoin_says_what_finishes_it(trio, at):
+    """Ctrl-C as a real SIGINT: while the old source starts, the same command finishes; once it is
+    deleted to be seeded anew, another one does, which is said."""
+    old = trio.source
+    with trio.watched() as watch:
+        kill(trio)
+        outcome = watch.outcome()
+    assert outcome.elected, outcome
+    trio.source = outcome.elected
+    trio.forget_failover()
+    if at == "seed":
+        alone = servers.up(trio.lab, name=old)
+        kind = "master" if trio.flavor == "mariadb" else "source"
+        row = f"INSERT INTO {SCHEMA}.entries VALUES (1000, 1, 'alone')"
+        sql(alone, "SET GLOBAL read_only = 0", f"SET GLOBAL rpl_semi_sync_{kind}_enabled = 0", row)
+    headrace = Command(trio.lab.place.data_dir)
+    words = ("failover", "rejoin", old, "--yes", "--diverged", "seed", "--journal", str(trio.folder / "journal"))
+    running = headrace.begun(*words)
+    assert running.stderr is not None
+    if at == "start":
+        assert any(f"starting {old} read-only" in line for line in running.stderr)
+    else:
+        # While it is deleted no signal disturbs that; its next volume is there when it is made again.
+        before = {one["id"] for one in trio.lab.volumes()}
+        wait_until(lambda: {one["id"] for one in trio.lab.volumes()} - before, "its new volume", 120, pause_s=0.01)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=patience(120))
+    assert running.returncode == 130 and "Traceback" not in said, said
+    assert f"Interrupted. {trio.source} takes writes; {old} " in said, said
+    if at == "start":
+        assert f"{old} does not follow {trio.source} yet. Give the same command again to finish." in said, said
+        headrace(*words)
+    else:
+        told, _, line = said.partition(f"{old} is deleted and not made again yet. This finishes it: ")
+        assert line, told
+        headrace(*shlex.split(line.splitlines()[0])[1:])
+    assert trio.equal()
+    assert words_after_rejoin(look(trio), old, trio.source).endswith(f"{old} follows {trio.source}.")
 
 
 def test_a_full_source_is_emptied_and_rejoins_and_the_next_death_is_left_to_a_person(trio):

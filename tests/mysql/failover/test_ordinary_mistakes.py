@@ -23,7 +23,14 @@ from headrace.cli.app import answer
 from headrace.errors import InputError
 from headrace.servers.topology.topology import Following, free_port, replica_up
 
-ON = {"log_bin": "ON", "server_id": "55", "innodb_buffer_pool_size": "32M"}
+# Of a server that could be a source.
+ON = {
+    "mariadb": {"log_bin": "ON", "server_id": "55", "innodb_buffer_pool_size": "32M"},
+    "mysql": {"gtid_mode": "ON", "enforce_gtid_consistency": "ON", "server_id": "55", "innodb_buffer_pool_size": "32M"},
+}
+# MySQL passes over what it has already, so that a channel to the same history does no harm there.
+MARIADB_ALONE = ("replica up b --of c --channel x",)
+OTHER = {"mariadb": "mysql", "mysql": "mariadb"}
 
 # Command, mistake, exit code, what it says. Nobody can be asked here: a question is "Add --yes".
 MISTAKES = [
@@ -54,7 +61,7 @@ MISTAKES = [
     ("mysql up a --storage gp3:50", "other storage for a name that exists", 2, "a: exists on gp3:[0-9]+; --storage cannot change it.*headrace volume modify a-data"),
     ("mysql up a --storage {storage}:3000", "the same storage in other words", 0, ""),
     ("mysql up a --log-storage gp3:1", "a log volume for a name that exists", 2, "a: exists without a log volume; --log-storage cannot change it"),
-    ("mysql up a --flavor mysql", "another flavor for a name that exists", 2, "a: flavor mysql: is there already, with flavor mariadb"),
+    ("mysql up a --flavor {other}", "another flavor for a name that exists", 2, "a: flavor (mysql: is there already, with flavor mariadb|mariadb: is there already, with flavor mysql)"),
     ("mysql up new --storage gp9:1", "a storage that is none", 2, "gp9"),
     ("mysql mount a", "mounted already", 0, "a-data"),
     ("failover run --yes", "the source is alive", 3, "a: is alive and takes writes: there is nothing to fail over.*switchover --from a"),
@@ -79,9 +86,8 @@ MISTAKES = [
 @pytest.fixture(scope="module")
 def lone(trio) -> Iterator[str]:
     """A server of its own, with a transaction."""
-    if trio.flavor != "mariadb":
-        pytest.skip("the words are those of MariaDB's servers")
-    made = servers.up(trio.lab, name="lone", storage="gp3:1", port=free_port(), settings=ON, unpaced=True)
+    wanted = {"flavor": trio.flavor, "storage": "gp3:1", "port": free_port(), "settings": ON[trio.flavor]}
+    made = servers.up(trio.lab, name="lone", unpaced=True, **wanted)
     sql(made, "CREATE DATABASE its_own")
     yield made.name
     servers.destroy(servers.find(trio.lab, "lone"))
@@ -92,7 +98,9 @@ def test_ordinary_mistakes_change_nothing(trio: Trio, lone, tmp_path, monkeypatc
     monkeypatch.setenv("HEADRACE_LAB", str(trio.lab.place.data_dir))
     before, wrong = picture(trio), []
     for command, mistake, code, words in MISTAKES:
-        typed = command.format(storage=trio.server("a").storage).split()
+        if trio.flavor == "mysql" and command in MARIADB_ALONE:
+            continue
+        typed = command.format(storage=trio.server("a").storage, other=OTHER[trio.flavor]).split()
         if typed[0] == "failover":
             named = () if typed[1] == "rejoin" or "lone" in typed else tuple(trio.names)
             typed = [*typed[:2], *named, *typed[2:], "--journal", str(tmp_path / "journal")]
@@ -103,6 +111,18 @@ def test_ordinary_mistakes_change_nothing(trio: Trio, lone, tmp_path, monkeypatc
             wrong.append(f"{command} ({mistake}): {got}: {said[:300]}")
         assert picture(trio) == before, f"{command} ({mistake}) changed something: {said}"
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_replica_is_shut_down_twice(trio: Trio, tmp_path, from_a):  # noqa: F811
+    """The second time nothing happens, and it says so; afterwards it follows on."""
+    headrace = Command(trio.lab.place.data_dir)
+    assert "b: ended" in headrace("replica", "down", "b", "--yes").stderr
+    stopped = trio.server("b")
+    assert "b: is stopped already" in headrace("replica", "down", "b", "--yes").stderr
+    assert "b: is stopped already" in headrace("replica", "down", "b").stderr, "there is nothing to ask about"
+    assert trio.server("b") == stopped
+    headrace("replica", "up", "b")
+    assert trio.equal()
 
 
 def test_a_volume_that_is_too_small_is_refused_before_anything_is_copied(trio: Trio, from_a):  # noqa: F811

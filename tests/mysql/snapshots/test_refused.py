@@ -3,6 +3,7 @@ locked."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -12,9 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab_servers import sql
+from lab_folders import Command, fill, small_disk
+from lab_servers import ServerLabs, left_of, sql
 from waiting import wait_until
 
+from headrace import servers
 from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots.freezing.filesystems import filesystems_of
@@ -236,6 +239,28 @@ def test_no_room_in_the_lab(lab, server):
     with Probe(server.paths.data_mount) as probe:
         probe.next_after(time.monotonic_ns(), PATIENCE_S)
     sql(server, "SET SESSION lock_wait_timeout = 20", "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT", "BACKUP STAGE END")  # fmt: skip
+
+
+def test_a_restore_without_room_leaves_nothing(tmp_path):
+    """Onto a volume that is too small it is refused; on a full disk of the lab it fails and leaves
+    nothing, and the same command works once there is room."""
+    with small_disk(tmp_path / "d", 900) as place, contextlib.closing(ServerLabs()) as labs:
+        lab = labs.up(labs.kept(place / "lab"), time_scale=1_000_000)
+        headrace = Command(lab.place.data_dir)
+        settings = {"innodb_buffer_pool_size": "32M", "innodb_log_file_size": "16M"}
+        servers.up(lab, name="db", storage="gp3:2", unpaced=True, settings=settings)
+        headrace("snapshot", "take", "db", "--wait")
+        done = headrace("snapshot", "restore", "latest", "--name", "new", "--storage", "gp3:1", code=2)
+        assert "smaller" in done.stderr, done.stderr
+        servers.stop(servers.find(lab, "db"))
+        filler = fill(place, left=1 << 20)
+        done = headrace("snapshot", "restore", "latest", "--name", "new", code=3)
+        assert f"disk of the lab's folder {place}/lab is full" in done.stderr, done.stderr
+        assert left_of(lab, "new") == []
+        filler.unlink()
+        headrace("snapshot", "restore", "latest", "--name", "new")
+        assert sql(servers.find(lab, "new"), "SELECT 1") == ((1,),)
+        assert servers.up(lab, name="db").state == "running"
 
 
 def test_what_the_way_to_the_snapshot_needs_is_not_frozen(lab, server):

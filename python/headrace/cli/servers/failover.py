@@ -288,9 +288,10 @@ def rejoin(
             confirm(yes, question)
         try:
             outcome = rejoining.rejoin(found, name, source, diverged, say)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
+            command = stopped.command if isinstance(stopped, rejoining.SeedInterrupted) else ""
             with undisturbed(), contextlib.closing(found.observer()) as observer:
-                words = words_after_rejoin(observer.look(), name, above)
+                words = words_after_rejoin(observer.look(), name, above, command)
             raise _interruption(words) from None
     print_answer(outcome, output, [outcome], tuple(outcome), lambda: (_pairs(outcome),))
     if outcome["state"] == "diverged":

@@ -17,7 +17,7 @@ from headrace.lab.place import DEFAULT_DATA_DIR, place
 from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.hosts import BY_ID, AddressHost, Ec2Host, lab_host
 from headrace.servers.failover.journal import Journal, Lease, Unfinished
-from headrace.servers.failover.observer import LOGIN, Observer
+from headrace.servers.failover.observer import LACKS, LOGIN, Observer
 from headrace.servers.failover.planning.election import followers, heads, writers
 from headrace.servers.failover.planning.members import GUIDE, Members
 from headrace.servers.record import data_dir_of
@@ -164,6 +164,9 @@ def _check_answers(seen: Members) -> None:
             raise InputError(f"Cannot log in to {names} as {account}", why, "", hint)
     if silent:
         first = silent[0]
+        if first.error.startswith(LACKS):
+            hint = "Grant it, or use an administrator's account: a failover changes settings and replication."
+            raise CouldNotRun(first.name, first.error, GUIDE, hint)
         more = f"; nor {'does' if len(silent) == 2 else 'do'} {', '.join(one.name for one in silent[1:])}"
         rule = f"does not answer: {first.error or 'no connection'}{more if len(silent) > 1 else ''}"
         raise CouldNotRun(first.name, rule, GUIDE, "Bring it back, or name the source: --from NAME.")

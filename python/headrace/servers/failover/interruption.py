@@ -16,8 +16,10 @@ def words_after_change(seen: Members, source: str, unfinished: bool) -> str:
     return " ".join([f"{_writing(seen)}{_not_following(seen, source)}.", AGAIN])
 
 
-def words_after_rejoin(seen: Members, name: str, source: str) -> str:
-    """After a rejoin of `name` below `source`."""
+def words_after_rejoin(seen: Members, name: str, source: str, command: str = "") -> str:
+    """After a rejoin of `name` below `source`. `command`: what makes it again where it is deleted."""
+    if command:
+        return f"{_writing(seen)}; {name} is deleted and not made again yet. This finishes it: {command}"
     one, above = seen.get(name), seen.get(source)
     if one is not None and above is not None and follows(one, above) is not None:
         return f"{_writing(seen)}; {name} follows {source}."

@@ -43,13 +43,16 @@ MAKE = (
 # A row of its own for each connection: a probe that still hangs holds the lock of its row.
 PROBE = f"INSERT INTO {SCHEMA}.probe VALUES (CONNECTION_ID() % {ROWS}, 1) ON DUPLICATE KEY UPDATE number = number + 1"
 NO_TABLE = (1146, 1049)  # ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR
-# The account of the probe, not the server: rights, password, expired (MySQL's error reference).
-PROBE_ITSELF = (*DENIED, DENIED_DATABASE, *EXPIRED, 1142, 1143, 1227, 1370)
+# Rights on a database, table, column, the server or a routine that are missing (MySQL's error reference).
+UNPRIVILEGED = (DENIED_DATABASE, 1142, 1143, 1227, 1370)
+# The account of the probe, not the server: rights, password, expired.
+PROBE_ITSELF = (*DENIED, *EXPIRED, *UNPRIVILEGED)
 READ_ONLY = (1290, 1836, 3100)  # the server runs with --read-only, in its three forms
 # What the list of processes says of a write that waits for something failover does not mend.
 LOCKS = ("global read lock", "commit lock", "backup lock", "metadata lock", "Waiting for backup")
 SEMI_SYNC = "semi-sync ACK"
 LOGIN = "cannot log in as "
+LACKS = "the account lacks a privilege: "
 
 
 @dataclass
@@ -251,11 +254,16 @@ def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Wr
 
 def failure_of(error: Exception, host: AddressHost) -> str:
     """Why a server could not be looked at, in words. An account that is refused comes as LOGIN, its
-    name and the cause."""
+    name and the cause; one that may not look comes as LACKS."""
     if isinstance(error, HeadraceError) and error.source in {f"error {code} of the server" for code in DENIED}:
         given = host.address.password is not None and host.address.password.reveal()
         return f"{LOGIN}{host.address.user}: {'wrong password' if given else 'no password was given'}"
-    return error.rule if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"[:200]
+    if isinstance(error, HeadraceError):
+        return error.rule
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    if code in UNPRIVILEGED:
+        return f"{LACKS}{str(error.args[-1])[:160]}"
+    return f"{type(error).__name__}: {error}"[:200]
 
 
 def write_probe(cursor: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shlex
 import subprocess
 import time
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import record as records
 from headrace.servers import server as server_module
 from headrace.servers.failover import rescue
@@ -40,6 +41,15 @@ ONCE: dict[str, dict[str, str | None]] = {
     "mariadb": {"skip-slave-start": "ON", "init-rpl-role": "SLAVE", "rpl-semi-sync-slave-enabled": "ON"},
     "mysql": {"skip-replica-start": "ON"},
 }
+
+
+class SeedInterrupted(KeyboardInterrupt):
+    """An interrupt after a server was deleted and before it was made again. `command`: the line that
+    makes it."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(command)
+        self.command = command
 
 
 def rejoin(
@@ -311,17 +321,32 @@ def _rewind(host: Any, old: Seen, new: Seen, say: Say) -> None:
 
 def _seed_anew(host: Any, source: str, semi_sync: bool) -> None:
     """Deletes it with its data, and makes it again as a replica, which acknowledges if its source
-    waits for that."""
+    waits for that. Raises SeedInterrupted, CouldNotRun with what makes it again."""
     if not isinstance(host, LabHost):
         raise CouldNotRun(host.name, "cannot be made again from here", GUIDE, "Seed it by hand.")
     server = host.server
-    server_module.destroy(server)
-    replica_up(
-        server.lab,
-        server.name,
-        source,
-        Following(semi_sync=semi_sync),
-        storage=server.storage,
-        log_storage=server.log_storage,
-        port=server.port,
+    given = {"--storage": server.storage, "--log-storage": server.log_storage, "--port": server.port}
+    words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
+    again = shlex.join(
+        ["headrace", "replica", "up", server.name, "--of", source, *words, *(["--semi-sync"] if semi_sync else [])]
     )
+    try:
+        server_module.destroy(server)
+        replica_up(
+            server.lab,
+            server.name,
+            source,
+            Following(semi_sync=semi_sync),
+            storage=server.storage,
+            log_storage=server.log_storage,
+            port=server.port,
+        )
+    except KeyboardInterrupt:
+        if records.load(server.paths) is None:
+            raise SeedInterrupted(again) from None
+        raise
+    except HeadraceError as error:
+        if records.load(server.paths) is None:
+            hint = f"{error.hint} {server.name} is deleted; this makes it again: {again}".strip()
+            raise error.but(hint=hint) from error
+        raise

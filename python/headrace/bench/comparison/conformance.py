@@ -156,8 +156,8 @@ def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
 
 @contextmanager
 def _fresh_volume(lab: Lab, spec: str) -> Iterator[str]:
-    """A volume of its own for a case, by name: an interrupt may come before the lab has said its id.
-    It is deleted at the end, attached or not."""
+    """Makes a volume for a case, known by name: an interrupt may come before the lab has said its
+    id. The volume is deleted at the end, attached or not."""
     name = f"headrace-verify-{secrets.token_hex(4)}"
     with ends_as_interrupts():
         try:

@@ -17,7 +17,8 @@ def words_after_change(seen: Members, source: str, unfinished: bool) -> str:
 
 
 def words_after_rejoin(seen: Members, name: str, source: str, command: str = "") -> str:
-    """After a rejoin of `name` below `source`. `command`: what makes it again where it is deleted."""
+    """After a rejoin of `name` below `source`. `command`: what makes it again where it is
+    deleted."""
     if command:
         return f"{_writing(seen)}; {name} is deleted and not made again yet. This finishes it: {command}"
     one, above = seen.get(name), seen.get(source)

@@ -43,7 +43,8 @@ MAKE = (
 # A row of its own for each connection: a probe that still hangs holds the lock of its row.
 PROBE = f"INSERT INTO {SCHEMA}.probe VALUES (CONNECTION_ID() % {ROWS}, 1) ON DUPLICATE KEY UPDATE number = number + 1"
 NO_TABLE = (1146, 1049)  # ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR
-# Rights on a database, table, column, the server or a routine that are missing (MySQL's error reference).
+# Rights on a database, table, column, the server or a routine that are missing (MySQL's error
+# reference).
 UNPRIVILEGED = (DENIED_DATABASE, 1142, 1143, 1227, 1370)
 # The account of the probe, not the server: rights, password, expired.
 PROBE_ITSELF = (*DENIED, *EXPIRED, *UNPRIVILEGED)

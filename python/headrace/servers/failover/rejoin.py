@@ -44,8 +44,8 @@ ONCE: dict[str, dict[str, str | None]] = {
 
 
 class SeedInterrupted(KeyboardInterrupt):
-    """An interrupt after a server was deleted and before it was made again. `command`: the line that
-    makes it."""
+    """An interrupt after a server was deleted and before it was made again. `command`: the line
+    that makes it."""
 
     def __init__(self, command: str) -> None:
         super().__init__(command)

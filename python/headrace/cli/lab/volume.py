@@ -282,7 +282,9 @@ def initialize(
             done = read_cold(lab, volume, threads, tick)
         except KeyboardInterrupt:
             left = number(lab.cold_blocks(volume, limit=1)["left"])
-            words = f"Interrupted. {left} blocks of {volume} are left; headrace volume initialize {volume} goes on there."
+            words = (
+                f"Interrupted. {left} blocks of {volume} are left; headrace volume initialize {volume} goes on there."
+            )
             raise CouldNotRun("", words, exit_code=INTERRUPTED) from None
     say(f"{volume}: {number(done)} blocks of 512 KiB loaded")
 

@@ -362,4 +362,4 @@ def test_ctrl_c_in_the_first_tenth_of_a_second(case):
     assert running.returncode in FINE, (case, wait_s, words, told)
     assert not any("Traceback" in line or "Exception ignored" in line for line in told), (case, wait_s, words, told)
     if running.returncode == 130:
-        assert any("interrupted" in line for line in told)
+        assert "interrupted" in err  # maybe on the line of an import that was cut off

@@ -18,8 +18,8 @@ from headrace.errors import InputError
 def core_errors() -> Iterator[None]:
     """Turns a refusal of the core into an InputError with the same value, rule, source and hint.
 
-    Text that Python took from a command line in another encoding has surrogates, which are no UTF-8:
-    it is refused before the core can read it.
+    Bytes of a command line that are no UTF-8 reach Python as surrogates: such text is refused before
+    the core can read it.
     """
     try:
         yield

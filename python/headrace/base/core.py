@@ -18,7 +18,7 @@ from headrace.errors import InputError
 def core_errors() -> Iterator[None]:
     """Turns a refusal of the core into an InputError with the same value, rule, source and hint.
 
-    Bytes of a command line that are no UTF-8 reach Python as surrogates: such text is refused before
+    Bytes of a command line that are no UTF-8 reach Python as surrogates: they are refused before
     the core can read it.
     """
     try:

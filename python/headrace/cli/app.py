@@ -284,7 +284,7 @@ def _answer(arguments: list[str]) -> int:
         show_error(InputError("the input", "is nested too deeply to be read", "", "Is it the file you meant?"))
         return InputError.default_exit_code
     except UnicodeEncodeError as error:
-        # Bytes of a command line that are no UTF-8 reach Python as surrogates, which it cannot write.
+        # Bytes of a command line that are no UTF-8 reach Python as surrogates, and fit nowhere.
         show_error(InputError(repr(error.object)[:200], "is not text in UTF-8", "The Unicode Standard", "Type it anew."))
         return InputError.default_exit_code
     except MemoryError:

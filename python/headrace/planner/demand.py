@@ -64,6 +64,7 @@ class PlannedDemand:
     def __init__(self, workload: OpenWorkload) -> None:
         self.workload = workload
         self.load = workload.to_core()
+        self._on_volumes: dict[str, pl.DataFrame] = {}
 
     @cached_property
     def totals(self) -> dict[str, float]:
@@ -89,8 +90,10 @@ class PlannedDemand:
         """What all volumes of a storage together are asked for at each point: `t_s`, `duration_s`,
         `iops` (256 KiB units), `mib_s`, and `hdd_mib_s` as st1 and sc1 count it (a random I/O costs
         a whole MiB)."""
-        with core_errors():
-            return pl.DataFrame(core.demand_on_volumes(self.load, storage))
+        if storage not in self._on_volumes:
+            with core_errors():
+                self._on_volumes[storage] = pl.DataFrame(core.demand_on_volumes(self.load, storage))
+        return self._on_volumes[storage]
 
     def per_member(self, storage: str, members: int) -> pl.DataFrame:
         """The same for each volume: like members carry like shares."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from headrace.base import core
@@ -25,8 +26,11 @@ WINDOW_S = 300.0
 # What comes before a window is replayed too, so that the state it begins in is that of the day:
 # where the interval form sees waits at most an hour, after which a cap near its limit has settled
 # (docs/semantics.md); else ten minutes, in which a busy volume spends the second that it saved.
-# Where nothing waits, the first look has a minute: a latency far from its goal needs no second.
-LEAD_S, CALM_LEAD_S, FIRST_LEAD_S = 3_600.0, 600.0, 60.0
+LEAD_S, CALM_LEAD_S = 3_600.0, 600.0
+# Where nothing waits, the first look has the last two minutes of a window with half a minute before
+# them, and half a million requests at the most: its p99 rests on 5,000 of them even then, and
+# one far from its goal needs no second look.
+FIRST_LOOK_S, FIRST_REQUESTS = 150.0, 5e5
 # Requests of one window at the most, lead included: some 0.4 s of one core.
 MOST_REQUESTS = 4e6
 # Chance differs from seed to seed. Far from a goal one run says enough; nearer than by this factor
@@ -56,6 +60,7 @@ class WinnerReplay:
         worst = {name for name in CORE_NAMES if not name.startswith("overall_")}
         self.goals = [goal for goal in judge.goals if goal.metric in worst]
         self.points = judge.demand.workload.points
+        self.so_far = _requests_so_far(self.points, self.factor)
         self.known: dict[Candidate, Replayed | None] = {}
 
     def of(self, candidate: Candidate) -> Replayed | None:
@@ -76,7 +81,7 @@ class WinnerReplay:
             balance = self._balance(rows, window.from_s)
             for seed in SEEDS:
                 if seed == SEEDS[1] and rows["summary"]["worst_at_s"] is None:
-                    # Near a goal though nothing waits: with the whole lead from here on.
+                    # Near a goal though nothing waits: the whole window with its lead from here on.
                     window = self._with_lead(window.start_s, CALM_LEAD_S)
                     load, balance = self._load(window), self._balance(rows, window.from_s)
                 summary = self._events(candidate, load, balance, seed)
@@ -128,15 +133,21 @@ class WinnerReplay:
         hdd = self.judge.directory.about(behind).family.volume_type in HDD
         busiest = {_last_minutes(on_volumes, of) for of in (("hdd_mib_s",) if hdd else ("iops", "mib_s"))}
         at_s = answer["summary"]["worst_at_s"]
-        lead_s = FIRST_LEAD_S if at_s is None else LEAD_S
         starts = sorted(busiest | ({float(at_s)} if at_s is not None else set()))
         windows = []
         for start in starts:
             # Windows that lie in one another are one.
             if windows and start < windows[-1].until_s:
                 continue
-            windows.append(self._with_lead(start, lead_s))
+            windows.append(self._first_look(start) if at_s is None else self._with_lead(start, LEAD_S))
         return windows
+
+    def _first_look(self, start_s: float) -> ReplayedWindow:
+        """The end of a window."""
+        until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
+        own = self._requests(max(0.0, until - FIRST_LOOK_S), until)
+        length = FIRST_LOOK_S * min(1.0, FIRST_REQUESTS / max(own, 1.0))
+        return ReplayedWindow(max(0.0, until - length), until, start_s)
 
     def _with_lead(self, start_s: float, most_lead_s: float) -> ReplayedWindow:
         """A window of five minutes with as much before it as may be replayed."""
@@ -153,7 +164,7 @@ class WinnerReplay:
         return ReplayedWindow(start_s - lead, until, start_s)
 
     def _requests(self, from_s: float, until_s: float) -> float:
-        return _requests(self._load(ReplayedWindow(from_s, until_s, from_s)))
+        return float(np.diff(np.interp([from_s, until_s], *self.so_far))[0])
 
     def _load(self, window: ReplayedWindow) -> dict:
         """The grown demand of a window, as the core takes it."""
@@ -189,6 +200,13 @@ def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
     busiest = on_volumes.filter(pl.col(of) >= AS_BUSY * most)
     end_s = float((busiest["t_s"] + busiest["duration_s"])[-1])
     return max(0.0, end_s - WINDOW_S)
+
+
+def _requests_so_far(points: pl.DataFrame, factor: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the points, s, and the requests that have come by then, both from 0."""
+    ends = points["t_s"] + points["duration_s"]
+    requests = (points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"] * factor
+    return np.array([0.0, *ends]), np.cumsum([0.0, *requests])
 
 
 def _requests(load: dict) -> float:

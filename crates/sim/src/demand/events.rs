@@ -125,12 +125,10 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
     let mut recorder = RunRecorder::new(Nanos::from_secs_f64(interval_s), end);
     let mut flight = InFlight::new(load.max_outstanding);
     let mut source = OpenSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
-    // Requests that have come but wait in the host are not kept: a second source, a step ahead,
-    // counts them as they come.
-    let mut coming = OpenSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
-    let mut next_coming = coming.next();
+    let mut coming = Coming::default();
     let mut count = 0u64;
     while let Some((arrived, io)) = source.next() {
+        coming.begin((arrived, io));
         let mut slot = flight.free.pop();
         let mut issue = arrived;
         while let Some(done_at) = flight.next_completion() {
@@ -138,7 +136,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
                 break;
             }
             issue = issue.max(done_at);
-            count_coming(&mut coming, &mut next_coming, done_at, &mut recorder, &host);
+            coming.count(done_at, &source, &mut recorder, &host);
             recorder.reach(done_at, &host);
             let Some((freed, done)) = flight.pop() else { break };
             if done_at < end {
@@ -152,7 +150,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
         if issue >= end {
             break;
         }
-        count_coming(&mut coming, &mut next_coming, issue, &mut recorder, &host);
+        coming.count(issue, &source, &mut recorder, &host);
         let decision = submit(&mut host, lost, issue, io);
         recorder.decided(arrived, &decision);
         flight.insert(slot.expect("a slot is free once a completion was awaited"), Answered { arrived, bytes: io.bytes, decision });
@@ -166,12 +164,51 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
         if at >= end {
             break;
         }
-        count_coming(&mut coming, &mut next_coming, at, &mut recorder, &host);
+        coming.count(at, &source, &mut recorder, &host);
         recorder.reach(at, &host);
         recorder.answered(&done);
     }
-    count_coming(&mut coming, &mut next_coming, end, &mut recorder, &host);
+    coming.count(end, &source, &mut recorder, &host);
     Ok(recorder.finish(&host))
+}
+
+/// Counts requests as they come. Those that wait in the host are not kept: while some do, a copy of
+/// the source runs ahead.
+#[derive(Default)]
+struct Coming<'a> {
+    /// The next request to be counted, where it is known.
+    next: Option<(Nanos, Io)>,
+    /// Arrival of the last one that was.
+    last: Nanos,
+    /// How many are counted from the request at hand on.
+    counted: u64,
+    ahead: Option<OpenSource<'a>>,
+}
+
+impl<'a> Coming<'a> {
+    /// The host turns to the next request.
+    #[inline]
+    fn begin(&mut self, request: (Nanos, Io)) {
+        self.counted = self.counted.saturating_sub(1);
+        if self.counted == 0 {
+            (self.next, self.ahead) = (Some(request), None);
+        }
+    }
+
+    /// Counts what comes up to a time; `source` is behind the request at hand.
+    #[inline]
+    fn count(&mut self, until: Nanos, source: &OpenSource<'a>, recorder: &mut RunRecorder, host: &Host) {
+        while self.next.is_some() || until > self.last {
+            if self.next.is_none() {
+                self.next = self.ahead.get_or_insert_with(|| source.clone()).next();
+            }
+            let Some((at, io)) = self.next.filter(|(at, _)| *at <= until) else { return };
+            recorder.reach(at, host);
+            recorder.asked(io.bytes);
+            (self.next, self.last) = (None, at);
+            self.counted += 1;
+        }
+    }
 }
 
 /// Answers a request. A device whose data are gone serves nothing: its file system has gone
@@ -182,17 +219,6 @@ fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
         return Decision { start: now, complete: now + FAILURE_TAKES, cap: Cap::None, verdict: Verdict::Failed };
     }
     host.submit(0, now, io)
-}
-
-fn count_coming(coming: &mut OpenSource<'_>, next: &mut Option<(Nanos, Io)>, until: Nanos, recorder: &mut RunRecorder, host: &Host) {
-    while let Some((at, io)) = *next {
-        if at > until {
-            return;
-        }
-        recorder.reach(at, host);
-        recorder.asked(io.bytes);
-        *next = coming.next();
-    }
 }
 
 fn check_times(seconds: f64, interval_s: f64) -> Result<(), SimError> {
@@ -243,6 +269,7 @@ impl ClosedSource<'_> {
 }
 
 /// Requests of an open load in order of arrival.
+#[derive(Clone)]
 struct OpenSource<'a> {
     load: &'a OpenLoad,
     rng: ChaCha8Rng,

@@ -30,6 +30,10 @@ FIRST_PAGES = (
     "docs/guide/first-volume.md",
 )
 FIRST_REFERENCE = ("docs/reference/commands.md", "docs/reference/cli.md", "docs/reference/python.md")
+# The theme keeps each cell of a table on one line, and pages narrow; ours have tables of sentences.
+STYLE = """.wy-table-responsive table td, .wy-table-responsive table th { white-space: normal; }
+.wy-nav-content { max-width: 1100px; }
+"""
 FENCE = re.compile(r"^(```|~~~)")
 ITEM = re.compile(r"^( *)([-*]|\d+\.) ")
 LINK = re.compile(r"(\]\()([^()\s]+)(\))")
@@ -91,6 +95,7 @@ def stage(folder: Path) -> list[str]:
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "docs/images", folder / "docs/images")
+    (folder / "site.css").write_text(STYLE, encoding="utf-8")
     return named
 
 
@@ -134,6 +139,8 @@ def build(site: Path) -> None:
                 "site_name": "Headrace",
                 "site_description": project["description"],
                 "repo_url": project["urls"]["Homepage"],
+                "edit_uri": "edit/main/",
+                "extra_css": ["site.css"],
                 "docs_dir": folder,
                 "site_dir": str(site.resolve()),
                 "use_directory_urls": False,

@@ -10,6 +10,7 @@ python -m headrace.cli.reference --check FILE ...    exit code 1 when one of the
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 from headrace.cli.app import COMMANDS, commands
@@ -25,12 +26,21 @@ A file that exists is not overwritten without `--force`; a page or chart that He
 
 TREE_HEAD = """# All commands
 
-Made from the commands by `python -m headrace.cli.reference`; do not edit. Each name leads to its options, defaults and
-examples; `headrace COMMAND --help` prints the same. Entries marked *Advanced* say who needs them; everybody else can skip them.
+Made from the commands by `python -m headrace.cli.reference`; do not edit. Behind a command stand the commands below it:
+`headrace volume create`. Commands marked * are for advanced use.
+
+"""
+TABLE_HEAD = """
+Each name leads to its options, defaults and examples; `headrace COMMAND --help` prints the same. Entries marked *Advanced*
+say who needs them; everybody else can skip them.
 
 | command | commands below it | purpose |
 |---|---|---|
 """
+# Characters of a line of the tree: what a page of the site shows without scrolling sideways.
+TREE_WIDTH = 100
+# Characters of the column with the name of a command: those of `compare-run` and some room.
+NAME_WIDTH = 14
 
 # Subjects of the table, each with its commands in the order in which a reader meets them.
 SUBJECTS = {
@@ -56,14 +66,46 @@ def reference() -> str:
 
 
 def tree() -> str:
-    """The page with all commands in one table: a row for each command and group, by subject."""
-    rows = []
+    """The page with all commands: a tree on one screen, and a table with the purpose of each
+    command and group."""
     by_name = {name.removeprefix("headrace "): command for name, command in commands()}
+    lines, rows = [], []
     for subject, names in SUBJECTS.items():
+        lines += [subject, *_lines_of(names, by_name)]
         rows.append(f"| **{subject}** | | |")
         for name in names:
             rows += _rows_of(name, by_name)
-    return TREE_HEAD + "\n".join(rows) + "\n"
+    block = "```\n" + "\n".join(lines) + "\n```\n"
+    return TREE_HEAD + block + TABLE_HEAD + "\n".join(rows) + "\n"
+
+
+def _lines_of(names: tuple[str, ...], by_name: dict) -> list[str]:
+    """The commands of a subject: those without others below them in a line, then a line for each
+    group."""
+    alone = [_marked(name) for name in names if not getattr(by_name[name], "commands", None)]
+    lines = [f"  {', '.join(alone)}"] if alone else []
+    for name in names:
+        lines += _group_lines(name, by_name)
+    return lines
+
+
+def _group_lines(name: str, by_name: dict) -> list[str]:
+    below = getattr(by_name[name], "commands", None)
+    if not below:
+        return []
+    groups = [child for child in below if getattr(by_name[f"{name} {child}"], "commands", None)]
+    text = ", ".join(child for child in below if child not in groups)
+    first = f"  {_marked(name):{NAME_WIDTH}}"
+    lines = textwrap.wrap(
+        text, TREE_WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+    )
+    for group in groups:
+        lines += _group_lines(f"{name} {group}", by_name)
+    return lines
+
+
+def _marked(name: str) -> str:
+    return f"{name} *" if name in ADVANCED else name
 
 
 def _rows_of(name: str, by_name: dict) -> list[str]:

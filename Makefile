@@ -1,4 +1,4 @@
-# demo · lab · test · quick · bench · lint · generate · soak · wheel · clean: the only commands. Each does its own set-up; CI calls
+# demo · lab · test · quick · bench · lint · generate · docs · soak · wheel · clean: the only commands. Each does its own set-up; CI calls
 # `make test`.
 #
 # Needs: Rust (cargo) and Python 3.11 or newer. What else is missing is installed with apt-get where that is possible,
@@ -15,7 +15,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 RUST_SOURCES := $(shell find crates data -name '*.rs' -o -name '*.toml' -o -name '*.csv') Cargo.toml Cargo.lock
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo demo-proof lab test test-rust test-ready test-python test-unit test-devices quick bench lint generate soak wheel clean
+.PHONY: help demo demo-proof lab test test-rust test-ready test-python test-unit test-devices quick bench lint generate docs soak wheel clean
 
 help:
 	@echo "make demo      set up, plan storage for an example database, write headrace-report.html, prove the plan on a real server"
@@ -25,8 +25,9 @@ help:
 	@echo "make bench     speed and accuracy, beside SimPy and on real servers; prints tables (some 40 minutes)"
 	@echo "make lint      formatting, clippy, ruff, types (pyright), facts with sources, sizes of files and functions"
 	@echo "make generate  write what is made from sources: docs/reference/cli.md, and the lab's Python client and protocol page"
+	@echo "make docs      the documentation as a site in target/site"
 	@echo "make soak      the property tests with many more cases, the unit tests under other kernels of the"
-	@echo "               linear algebra, 50 crashes of the lab (two hours)"
+	@echo "               linear algebra, 50 crashes of the lab (some six hours; CONTRIBUTING has the time of each part)"
 	@echo "make clean     remove what was built"
 	@echo "make wheel     a wheel for pip and pipx in dist/ (glibc 2.28 and newer), with the daemon of the lab in it"
 
@@ -195,15 +196,25 @@ lint: $(VENV)/dev.ok
 	$(BIN)/ruff format --check python tests benchmarks examples
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/python tests/tidy.py
+	$(BIN)/python -m pytest -q tests/unit/house/test_links.py
+
+# The generator of the documentation site, in an environment of its own: nothing else needs it.
+$(VENV)/docs.ok: $(VENV)/system.ok
+	@$(PYTHON) -m venv $(VENV)/docs
+	@$(VENV)/docs/bin/pip install --quiet --disable-pip-version-check "mkdocs>=1.6,<2"
+	@touch $@
+
+docs: $(VENV)/docs.ok
+	@$(VENV)/docs/bin/python packaging/docs_site.py target/site
 
 generate: $(VENV)/dev.ok
-	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
+	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md docs/reference/commands.md
 	cargo run --release --quiet -p headrace-protocol --example generate
 	$(BIN)/python packaging/aws_api_page.py docs/reference/aws-api.md
 
 soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(VENV)/daemon.ok
 	PROPTEST_CASES=20000 NEAR_CAP_CASES=60 cargo test --release --workspace --exclude headrace-py
-	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 DRY_RUN_SEEDS=20000 HEADRACE_REPLICA_PLANS=50 HEADRACE_REPLAYS=200 RECORDED_SEEDS=101,102,103 DAMAGES=200 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
+	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 DRY_RUN_SEEDS=20000 FAILOVER_SEEDS=20000 HEADRACE_REPLICA_PLANS=50 HEADRACE_REPLAYS=200 RECORDED_SEEDS=101,102,103 DAMAGES=200 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	for kernel in Prescott:1 Nehalem:2 Haswell:1 Haswell:2; do \
 	  echo "Unit tests under OPENBLAS_CORETYPE=$${kernel%:*}, OPENBLAS_NUM_THREADS=$${kernel#*:}"; \
 	  OPENBLAS_CORETYPE=$${kernel%:*} OPENBLAS_NUM_THREADS=$${kernel#*:} \

@@ -14,6 +14,9 @@ use rayon::prelude::*;
 
 /// Runs of the per-I/O form behind each mean.
 const RUNS: u64 = 8;
+/// Where the saved second lasts in more than this share of them, their mean is that of a lottery,
+/// and eight of them do not tell how wide it is.
+const LASTS: f64 = 0.5;
 
 struct Dice(ChaCha8Rng);
 
@@ -91,12 +94,10 @@ fn worst(summary: &Summary) -> f64 {
     summary.worst_p99_ms.unwrap()
 }
 
-/// Whole run: the fit of the walk's distribution is within 6 % (near_cap.rs), and a walk of few large
-/// requests is a diffusion but to some percent more: 15 %. The worst of several windows is an extreme
-/// of chance that the interval form gives the typical value of: up to a third less with six windows.
-/// To both the scatter of the mean that is compared with comes, three standard errors.
-const WHOLE: f64 = 0.15;
-const WORST: f64 = 0.33;
+/// The mean of 64 walks has an error of a tenth where a run is one clump, less where it is many; a
+/// walk of few large requests is a diffusion but for some percent: 15 %. To that the scatter of the
+/// mean that is compared with comes, three standard errors.
+const ALLOWED: f64 = 0.15;
 
 #[test]
 fn the_p99_near_a_cap_is_that_of_the_per_io_form() {
@@ -104,15 +105,23 @@ fn the_p99_near_a_cap_is_that_of_the_per_io_form() {
     for seed in 1..=cases {
         let case = case(seed);
         let load = OpenLoad::new(vec![case.point]);
-        let run = |seed| events::open(&Setup { seed, ..setup(&case) }, &load, 60.0, &mut events::quiet).unwrap().summary;
+        // Seeds of its own: with the same arrivals in every case, all of them would be as lucky.
+        let run = |number| events::open(&Setup { seed: 1_000 * seed + number, ..setup(&case) }, &load, 60.0, &mut events::quiet).unwrap().summary;
         let by_event: Vec<Summary> = (1..=RUNS).into_par_iter().map(run).collect();
+        let lasts = by_event.iter().filter(|run| run.throttled_s == 0.0).count() as f64 > LASTS * RUNS as f64;
         let by_interval = interval::open(&setup(&case), &load, case.point.duration_s).unwrap().summary;
-        for (what, get, allowed) in [("whole run", whole as fn(&Summary) -> f64, WHOLE), ("worst five minutes", worst, WORST)] {
+        for (what, get) in [("whole run", whole as fn(&Summary) -> f64), ("worst five minutes", worst)] {
             let (mean, error) = mean_of(&by_event, get);
             let found = get(&by_interval);
+            if lasts {
+                // What is told is between no wait and the waits of those runs that have some.
+                let most = by_event.iter().map(get).fold(2.0 * mean, f64::max);
+                assert!(found <= most * (1.0 + ALLOWED), "seed {seed}, {what} on {} at {}: {found} ms, at most {most}", case.storage, case.used);
+                continue;
+            }
             println!("{seed:3} {:22} {:.4} {what}: {found:.1} ms for {mean:.1} +- {error:.1} ms", case.storage, case.used);
             assert!(
-                (found - mean).abs() <= allowed * mean + 3.0 * error,
+                (found - mean).abs() <= ALLOWED * mean + 3.0 * error,
                 "seed {seed}, {what} on {} at {}: {found} ms for {mean} +- {error} ms",
                 case.storage,
                 case.used

@@ -20,7 +20,8 @@
 
 use crate::demand::measure::{Measure, Measured, MeasuredLoad};
 use crate::demand::mixture::Waits;
-use crate::demand::near_cap::{NearCap, CLUMPS_FROM};
+use crate::demand::near_cap::{NearCap, CLUMPS_FROM, WALKS};
+use crate::demand::windows::Served;
 use crate::setup::Setup;
 use headrace_catalog::InstanceLimits;
 use headrace_model::array::Amplification;
@@ -56,6 +57,11 @@ pub(crate) struct Fluid {
     /// Requests that wait near a cap, and their bytes; some bucket is near its cap.
     clumped: (f64, f64),
     near: bool,
+    /// How often walks near a cap began, and how many parts of the run they were followed in.
+    episodes: u64,
+    clumped_parts: usize,
+    /// Backlogs decide the percentiles, whatever waits in clumps.
+    backlogs: bool,
     /// Members that share the requests.
     members: f64,
     /// Requests arrive independently of each other: near a cap they wait in clumps.
@@ -124,6 +130,9 @@ impl Fluid {
             has_credits,
             clumped: (0.0, 0.0),
             near: false,
+            episodes: 0,
+            clumped_parts: 0,
+            backlogs: false,
             members: 1.0,
             independent_arrivals: false,
         }
@@ -223,6 +232,17 @@ impl Fluid {
         }
     }
 
+    /// Whether backlogs decide the percentiles of the run.
+    pub fn has_backlog(&self) -> bool {
+        self.backlogs
+    }
+
+    /// Looks whether caps alone make backlogs that decide the percentiles of a run, whatever waits
+    /// in clumps.
+    pub fn foresee_backlog(&mut self, load: &MeasuredLoad) {
+        self.backlogs = self.independent_arrivals && self.buckets.iter().any(|bucket| !bucket.is_credits() && bucket.is_overrun(load));
+    }
+
     /// Requests that wait for more than a clump to pass.
     pub fn backlog(&self) -> f64 {
         if self.backlog.is_empty() {
@@ -316,11 +336,7 @@ impl Fluid {
             let walk = bucket.walk(point);
             match &bucket.near {
                 None => !walk.is_a_line(seconds),
-                Some(near) => {
-                    let mut near = *near;
-                    near.follow(walk);
-                    !near.is_a_line(seconds, bucket.main_depth)
-                }
+                Some(near) => !near.is_a_line(&walk, seconds),
             }
         };
         self.buckets.iter().all(within) && some
@@ -341,36 +357,39 @@ impl Fluid {
                 bucket.near = None;
                 continue;
             }
-            let walk = bucket.walk(point);
-            let overflow = walk.overflow(bucket.main_depth);
-            let refill = if bucket.depth > bucket.main_depth { walk.unused(bucket.main_depth) * RESERVE_REFILL } else { 0.0 };
-            let reserve = (bucket.level - bucket.main_depth).max(0.0);
-            let drain = overflow - refill;
-            bucket.level = (bucket.main_depth + reserve - drain * seconds).clamp(bucket.main_depth, bucket.depth);
-            let dry_s = seconds - reserve / drain;
-            if drain <= 0.0 || dry_s <= 0.0 {
-                bucket.near = None;
+            let (walk, parts) = (bucket.walk(point), bucket.parts());
+            if bucket.near.is_none() && walk.spares(parts, bucket.level - bucket.main_depth, bucket.scatter, seconds) {
+                let (drain, variance) = walk.drain(parts);
+                bucket.level = (bucket.level - drain * seconds).min(bucket.depth);
+                bucket.scatter = if bucket.level < bucket.depth { bucket.scatter + variance * seconds } else { 0.0 };
                 continue;
             }
-            let mut near = bucket.near.unwrap_or_else(|| NearCap::new(walk, bucket.main_depth));
-            near.follow(walk);
-            let excess = near.pass(dry_s, bucket.main_depth);
-            bucket.near = Some(near);
-            // What is put back into the reserve meanwhile takes its part of the clumps.
-            let chance = excess.chance * drain / overflow;
-            let requests = chance * point.iops * dry_s;
-            let mut mean_s = 0.0;
-            for (tokens, share) in excess.levels {
-                let wait_s = tokens / bucket.rate;
-                mean_s += share * wait_s;
-                step.delay(requests * share, wait_s * 1e3, waits);
+            let mut near = bucket.near.take().unwrap_or_else(|| {
+                self.episodes += 1;
+                Box::new(NearCap::new(parts, bucket.level, bucket.scatter, self.episodes))
+            });
+            bucket.scatter = 0.0;
+            self.clumped_parts += 1;
+            let (mut share, mut wait_s) = (0.0, 0.0);
+            let parts_so_far = if self.backlogs { usize::MAX } else { self.clumped_parts };
+            near.pass(&walk, parts, seconds, parts_so_far, &mut |look| {
+                share += look.share;
+                wait_s += look.share * look.tokens / bucket.rate;
+                let ms = look.tokens / bucket.rate * 1e3;
+                step.sampled.push((look.path, Served { requests: came * look.share, from_ms: ms, to_ms: ms }));
+            });
+            bucket.level = near.level(parts);
+            (share, wait_s) = (share / WALKS as f64, wait_s / WALKS as f64);
+            if share > 0.0 {
+                step.stretches.push((t_s + seconds * (1.0 - share), share * seconds, bucket.cap));
+                step.wait_sum_s += came * wait_s;
+                let most_s = near.most(&walk, parts) / bucket.rate;
+                step.longest_wait_s = step.longest_wait_s.max(most_s);
+                longest_s = longest_s.max(most_s);
+                // Little's law.
+                waiting += point.iops * wait_s;
             }
-            step.stretches.push((t_s + seconds - dry_s, chance * dry_s, bucket.cap));
-            step.wait_sum_s += requests * mean_s;
-            step.longest_wait_s = step.longest_wait_s.max(excess.most / bucket.rate);
-            longest_s = longest_s.max(excess.most / bucket.rate);
-            // Little's law.
-            waiting += point.iops * chance * mean_s;
+            bucket.near = Some(near);
         }
         self.note_levels(t_s + seconds);
         // One member's queue is at its longest while the others' are as usual.
@@ -387,11 +406,13 @@ impl Fluid {
         let (requests, bytes) = std::mem::take(&mut self.clumped);
         self.near = false;
         let mut exceeded = false;
-        for bucket in self.buckets.iter_mut().filter(|bucket| bucket.near.is_some()) {
-            bucket.near = None;
-            if bucket.need > CLUMPS_FROM * bucket.rate {
+        for bucket in &mut self.buckets {
+            bucket.scatter = 0.0;
+            if bucket.near.take().is_some() && bucket.need > CLUMPS_FROM * bucket.rate {
                 exceeded = true;
-                bucket.level = 0.0;
+                if requests > 0.0 {
+                    bucket.level = 0.0;
+                }
             }
         }
         if requests <= 0.0 {

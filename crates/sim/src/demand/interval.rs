@@ -5,6 +5,7 @@
 //! their own distribution) and blocks that still lie in a snapshot, as a share of requests that
 //! need a fetch.
 
+use crate::demand::clumps::Clumps;
 use crate::demand::fluid::{Fluid, Step};
 use crate::demand::load::{ClosedLoad, OpenLoad, Point, MAX_ROWS};
 use crate::demand::measure::{Measured, MeasuredLoad};
@@ -184,6 +185,7 @@ impl<'a> Driver<'a> {
     pub fn new(setup: &'a Setup, measured: &'a MeasuredLoad, own: &'a OwnLatency, keep_queue: bool) -> Driver<'a> {
         let mut fluid = Fluid::new(setup);
         fluid.independent_arrivals = measured.independent_arrivals && keep_queue;
+        fluid.foresee_backlog(measured);
         if !setup.has_events() {
             fluid.leave_out_idle_caps(measured);
         }
@@ -193,7 +195,7 @@ impl<'a> Driver<'a> {
     /// Once through the load.
     pub fn cycle(&mut self, each: &mut Each<'_>) -> Summary {
         let mut summary = Summary::default();
-        let (mut waits, mut busy, mut step) = (Waits::default(), BusySlots::default(), Step::default());
+        let (mut waits, mut busy, mut step) = (Waits::default(), Busy::default(), Step::default());
         let mut cold = Cold::new(self.setup);
         let (mut t_s, mut next) = (0.0, 0);
         self.fluid.forget_extremes();
@@ -261,27 +263,47 @@ impl<'a> Driver<'a> {
 
     /// One interval that lies in one slot: that of a point's piece.
     #[inline]
-    fn part(&mut self, point: &Measured, t_s: f64, (index, piece): (usize, usize), waits: &mut Waits, step: &mut Step, busy: &mut BusySlots) {
+    fn part(&mut self, point: &Measured, t_s: f64, (index, piece): (usize, usize), waits: &mut Waits, step: &mut Step, busy: &mut Busy) {
         if self.setup.has_events() {
             self.fluid.follow_events(self.setup, t_s, point.duration_s);
         }
-        let (delivered, stretches, served) = (step.delivered, step.stretches.len(), step.served.len());
+        let (delivered, stretches, served, sampled) = (step.delivered, step.stretches.len(), step.served.len(), step.sampled.len());
         self.fluid.step(point, t_s, self.keep_queue, waits, step);
         if step.stretches.len() > stretches || step.served.len() > served {
             let slot = self.measured.slots().of(index, piece);
-            busy.note(slot, point.iops * point.duration_s, step.delivered - delivered, &step.served[served..]);
+            busy.slots.note(slot, point.iops * point.duration_s, step.delivered - delivered, &step.served[served..]);
+            busy.clumps.note(slot, &step.sampled[sampled..]);
         }
     }
 
-    fn note_latency(&self, summary: &mut Summary, waits: &Waits, busy: &BusySlots) {
+    fn note_latency(&self, summary: &mut Summary, waits: &Waits, busy: &Busy) {
         let calm = calm_ms(self.own);
-        let whole = if waits.any() { self.own.percentiles_ms(waits, QUANTILES) } else { calm };
-        let worst = if busy.any() { busy.worst(self.measured.slots(), self.own, QUANTILES, calm) } else { Worst::calm(self.own, calm) };
-        summary.mean_ms = self.own.mean_ms() + waits.mean_ms();
+        let mut worst = Worst::calm(self.own, calm);
+        if busy.slots.any() {
+            worst = busy.slots.worst(self.measured.slots(), self.own, QUANTILES, calm);
+        }
+        let of = |waits: &Waits| if waits.any() { self.own.percentiles_ms(waits, QUANTILES) } else { calm };
+        let (mean_ms, whole) = if busy.clumps.is_empty() {
+            (waits.mean_ms(), of(waits))
+        } else if self.fluid.has_backlog() {
+            let waits = busy.clumps.together(waits);
+            (waits.mean_ms(), of(&waits))
+        } else {
+            worst = busy.clumps.worst(&busy.slots, self.measured.slots(), self.own.mean_ms(), &worst, &of);
+            busy.clumps.whole(waits, &of)
+        };
+        summary.mean_ms = self.own.mean_ms() + mean_ms;
         [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = whole.map(Some);
         [summary.worst_p50_ms, summary.worst_p95_ms, summary.worst_p99_ms, summary.worst_p999_ms] = worst.percentiles_ms.map(Some);
         (summary.worst_mean_ms, summary.worst_at_s) = (Some(worst.mean_ms), worst.at_s);
     }
+}
+
+/// What requests waited, by slot.
+#[derive(Default)]
+struct Busy {
+    slots: BusySlots,
+    clumps: Clumps,
 }
 
 fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) {
@@ -310,7 +332,7 @@ pub(crate) fn row_collector<'a>(rows: &'a mut Vec<RunRow>, own: &'a OwnLatency) 
     move |t_s, fluid, point, step, cold| {
         let mut row = row_of(fluid, point, step, t_s, own.mean_ms(), cold);
         if step.delivered > 0.0 {
-            let waited = !step.served.is_empty() || cold.0 > 0.0;
+            let waited = !step.served.is_empty() || !step.sampled.is_empty() || cold.0 > 0.0;
             let percentiles = if waited {
                 let mut waits = step.waits();
                 waits.delay(cold.0, cold.1);

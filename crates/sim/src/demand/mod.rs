@@ -16,13 +16,15 @@
 //! | `interval` | the per-interval form: hours, plans and fleets |
 //! | `measure` | demand in what buckets count |
 //! | `fluid` | the model's buckets in closed form |
-//! | `near_cap` | independent arrivals near a cap |
+//! | `near_cap` | independent arrivals near a cap: the walks of what waits |
+//! | `clumps` | latency of a run with such waits |
 //! | `mixture` | latency percentiles of the interval form |
 //! | `windows` | the worst five minutes of the interval form |
 //! | `cycle` | a day repeated until its balances settle |
 //! | `search` | many storages against one demand, in parallel: the planner's inner loop |
 //! | `search::fleet` | many demands, each with many storages: the inner loop of a fleet |
 
+pub(crate) mod clumps;
 pub mod cycle;
 pub mod events;
 pub(crate) mod fluid;

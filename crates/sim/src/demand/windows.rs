@@ -101,6 +101,18 @@ impl Slots {
         self.first[point] as usize + piece
     }
 
+    /// Starts of the windows that a slot is part of.
+    pub fn windows_with(&self, slot: usize) -> impl Iterator<Item = usize> + '_ {
+        // The run's last slots begin no window (0); behind them ends are in order.
+        let before = (0..=slot).rev().take_while(move |&start| self.slots[start].window_end == 0 || self.slots[start].window_end as usize > slot);
+        before.filter(|&start| self.slots[start].window_end > 0)
+    }
+
+    /// Start of a window, s, and the slot behind its last.
+    pub fn window(&self, start: usize) -> (f64, usize) {
+        (self.slots[start].start_s, self.slots[start].window_end as usize)
+    }
+
     /// From when to when each window lasts, s.
     pub fn spans(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.slots.iter().filter(|slot| slot.window_end > 0).map(|slot| {
@@ -160,6 +172,15 @@ impl Worst {
     /// Of a run in which nothing waited.
     pub fn calm(own: &OwnLatency, percentiles_ms: [f64; 4]) -> Worst {
         Worst { mean_ms: own.mean_ms(), percentiles_ms, at_s: None }
+    }
+
+    /// Takes in the figures of one more window.
+    pub fn raise(&mut self, mean_ms: f64, percentiles_ms: [f64; 4], start_s: f64) {
+        if self.at_s.is_none() || percentiles_ms[P99] > self.percentiles_ms[P99] {
+            self.at_s = Some(start_s);
+        }
+        self.mean_ms = self.mean_ms.max(mean_ms);
+        self.percentiles_ms.iter_mut().zip(percentiles_ms).for_each(|(most, ms)| *most = most.max(ms));
     }
 }
 
@@ -250,6 +271,13 @@ impl BusySlots {
         let waited: f64 = busy.iter().map(|slot| slot.wait_sum_ms).sum();
         let longest_ms = busy.iter().map(|slot| slot.longest_ms).fold(0.0, f64::max);
         Some(Window { start_s: slots.slots[start].start_s, busy: (from, until), delivered, mean_ms: waited / delivered, longest_ms })
+    }
+
+    /// The waits of a window, all its requests counted.
+    pub fn waits_from(&self, slots: &Slots, start: usize) -> Waits {
+        let end = slots.slots[start].window_end as usize;
+        let place = |slot: usize| self.busy.partition_point(|busy| busy.slot < slot);
+        self.window(slots, (start, end), (place(start), place(end))).map(|window| self.waits_of(&window)).unwrap_or_default()
     }
 
     fn waits_of(&self, window: &Window) -> Waits {

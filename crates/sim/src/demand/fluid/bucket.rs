@@ -2,7 +2,8 @@
 //! instance have.
 
 use crate::demand::measure::{Measure, Measured, MeasuredLoad};
-use crate::demand::near_cap::{NearCap, Walk};
+use crate::demand::near_cap::{NearCap, Parts, Walk};
+use crate::demand::windows::WINDOW_S;
 use crate::setup::Setup;
 use headrace_catalog::{InstanceLimits, VolumeLimits};
 use headrace_model::array::Amplification;
@@ -43,7 +44,9 @@ pub(super) struct FluidBucket {
     pub(super) low_at_s: f64,
     pub(super) high: f64,
     // Of caps near which requests wait in clumps.
-    pub(super) near: Option<NearCap>,
+    pub(super) near: Option<Box<NearCap>>,
+    // Variance of the level by the clumps of a bucket whose reserve lasts, tokens^2.
+    pub(super) scatter: f64,
 }
 
 impl FluidBucket {
@@ -65,6 +68,7 @@ impl FluidBucket {
             low_at_s: 0.0,
             high: 0.0,
             near: None,
+            scatter: 0.0,
         }
     }
 
@@ -116,6 +120,10 @@ impl FluidBucket {
 
     /// What waits for it when requests come independently of each other.
     pub(super) fn walk(&self, point: &Measured) -> Walk {
+        self.walk_of(point, self.need)
+    }
+
+    fn walk_of(&self, point: &Measured, need: f64) -> Walk {
         let (reads, writes) = match self.measure {
             Measure::Units => (point.read_units, point.write_units),
             Measure::Bytes => (point.read_bytes, point.write_bytes),
@@ -129,7 +137,31 @@ impl FluidBucket {
         };
         let (read_hits, read_spread) = of(reads, self.per_read, point.reads);
         let (write_hits, write_spread) = of(writes, self.per_write, point.writes);
-        Walk::new(self.need, self.rate, self.need / (read_hits + write_hits).max(1e-9), read_spread + write_spread)
+        Walk::new(need, self.rate, need / (read_hits + write_hits).max(1e-9), read_spread + write_spread)
+    }
+
+    /// Whether its mean demand alone makes one request in fifty wait, and some ten times as long as
+    /// a clump of five minutes does: neither p99 nor the worst five minutes are those of a clump.
+    pub(super) fn is_overrun(&self, load: &MeasuredLoad) -> bool {
+        let (mut owed, mut late, mut asked) = (-self.depth, 0.0, 0.0);
+        let (mut most, mut spread) = (0.0, 0.0);
+        for point in &load.points {
+            let need = self.demand(point);
+            owed = f64::max(owed + (need - self.rate) * point.duration_s, -self.depth);
+            asked += need * point.duration_s;
+            if owed > 0.0 {
+                late += need * point.duration_s;
+                if owed > most {
+                    (most, spread) = (owed, self.walk_of(point, need).spread());
+                }
+            }
+        }
+        late > 0.02 * asked && most > 10.0 * (spread * WINDOW_S).sqrt()
+    }
+
+    /// Its two parts.
+    pub(super) fn parts(&self) -> Parts {
+        Parts { main: self.main_depth, reserve: self.depth - self.main_depth, refill: RESERVE_REFILL }
     }
 
     /// Lets `seconds` pass while `taken` tokens a second are taken.

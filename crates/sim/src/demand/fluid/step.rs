@@ -1,6 +1,7 @@
 //! What one interval came to: requests answered, waits, and when limits made them wait.
 
 use crate::demand::mixture::Waits;
+use crate::demand::near_cap::WALKS;
 use crate::demand::windows::Served;
 use headrace_model::Cap;
 
@@ -17,6 +18,8 @@ pub(crate) struct Step {
     pub peak_queue: f64,
     /// Waits of this interval alone: of those that waited.
     pub served: Vec<Served>,
+    /// Waits near a cap, by walk: of the requests that each walk stands for.
+    pub sampled: Vec<(usize, Served)>,
 }
 
 impl Step {
@@ -25,6 +28,7 @@ impl Step {
     pub fn clear(&mut self) {
         self.stretches.clear();
         self.served.clear();
+        self.sampled.clear();
         (self.delivered, self.delivered_bytes) = (0.0, 0.0);
         (self.longest_wait_s, self.wait_sum_s, self.peak_queue) = (0.0, 0.0, 0.0);
     }
@@ -48,15 +52,10 @@ impl Step {
             waits.add(part.requests, part.from_ms, part.to_ms);
         }
         waits.complete(self.delivered);
-        waits
-    }
-
-    /// Of the requests served, `requests` waited after all: `wait_ms`.
-    pub fn delay(&mut self, requests: f64, wait_ms: f64, waits: &mut Waits) {
-        if requests > 0.0 {
-            waits.delay(requests, wait_ms);
-            self.served.push(Served { requests, from_ms: wait_ms, to_ms: wait_ms });
+        for (_, part) in &self.sampled {
+            waits.delay(part.requests / WALKS as f64, part.from_ms);
         }
+        waits
     }
 
     /// Time in which requests waited, s. Not `sum`: that of nothing is -0.0.

@@ -99,6 +99,17 @@ class Live:
             for statement in statements:
                 cursor.execute(statement)
 
+    def is_sampled(self) -> None:
+        """Returns once a capture has connected and asked for a while: interpreters start slowly beside others."""
+
+        def connected() -> bool:
+            with self.root() as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'watcher'")
+                return bool(cursor.fetchone()[0])
+
+        wait_until(connected, "a capture that has connected")
+        time.sleep(2.5)  # samples stand on whole seconds
+
     def sysbench(self, seconds: int, *options: str) -> int:
         """Runs oltp_read_write; the transactions it says it did."""
         words = ["sysbench", "oltp_read_write", f"--mysql-socket={self.socket}", "--mysql-user=bench", "--mysql-db=sb", f"--tables={TABLES}",
@@ -443,7 +454,7 @@ def test_passwords_are_nowhere(live, tmp_path):
 def test_an_interrupted_capture_keeps_what_it_has(live, tmp_path, number, code):
     running = headrace("workload", "capture", live.address().label, "--seconds", "600", "--storage", "gp3:500", "-o", str(tmp_path / "run"),
                        HEADRACE_MYSQL_PASSWORD=PASSWORD)  # fmt: skip
-    time.sleep(2.5)
+    live.is_sampled()
     live.sysbench(3)
     running.send_signal(number)
     _, said = running.communicate(timeout=60)
@@ -457,7 +468,7 @@ def test_a_server_that_is_killed_leaves_what_was_sampled(template, place, tmp_pa
     try:
         running = headrace("workload", "capture", own.address().label, "--seconds", "600", "--storage", "gp3:500", "-o", str(tmp_path / "run"),
                            HEADRACE_MYSQL_PASSWORD=PASSWORD)  # fmt: skip
-        time.sleep(2.5)
+        own.is_sampled()
         own.sysbench(3)
         with Sampler(own.address()) as sampler:
             time.sleep(2.2)

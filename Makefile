@@ -161,7 +161,7 @@ $(VENV)/clients.ok: | $(VENV)/mysql.ok
 $(VENV)/promtool.ok: | $(VENV)/clients.ok
 
 test-rust: $(VENV)/system.ok $(VENV)/machine.ok
-	MAKEFLAGS= cargo test --release --workspace --exclude headrace-py --quiet
+	MAKEFLAGS= cargo test --release --workspace --exclude headrace-py --quiet --no-fail-fast
 
 # Tests with devices wait for them more than they compute, so they run beside the unit tests, which compute: files of device
 # tests two at a time, each file in one process; what fails is run once more, alone (tests/device_tests.py). Their output

@@ -239,6 +239,9 @@ fn changes_in_between() {
     assert_eq!(found.iter().filter(|frame| matches!(frame, Frame::Change { .. })).count(), 8);
 }
 
+/// Limits of an instance.
+const INSTANCE_CAPS: [Cap; 3] = [Cap::InstanceCredits, Cap::InstanceIops, Cap::InstanceThroughput];
+
 #[test]
 fn an_instance_shared_by_two_volumes() {
     let mut lab = Lab::new(Some("m5.large"));
@@ -251,6 +254,12 @@ fn an_instance_shared_by_two_volumes() {
     std::thread::scope(|scope| {
         scope.spawn(|| load(&first, 21, THREADS, LOAD_FOR));
         scope.spawn(|| load(&second, 22, THREADS, LOAD_FOR));
+        // On a busy machine the threads may ask for less than the instance gives: requests of 256 KiB
+        // that nobody waits for, at most twelve times what its 81 MiB/s let through in the saved second
+        // and the next, meet its limit however slow the machine is.
+        let large = Io { op: Op::Read, offset: 0, bytes: 262_144 };
+        let met = (0..8_000).any(|_| INSTANCE_CAPS.contains(&lab.devices.decide(0, large).1.cap));
+        assert!(met, "the instance never bound");
         std::thread::sleep(LOAD_FOR / 2);
         lab.devices.change(&HostChange::InstanceBalance { percent: 50.0 });
         std::thread::sleep(LOAD_FOR / 4);
@@ -261,8 +270,7 @@ fn an_instance_shared_by_two_volumes() {
     let found = replayed(&path);
     assert_equal(&found, recorded, 1_000);
     assert_eq!(found.changes, 2);
-    let caps = caps(&frames(&path));
-    assert!(caps.contains(&Cap::InstanceCredits) || caps.contains(&Cap::InstanceIops) || caps.contains(&Cap::InstanceThroughput), "the instance never bound");
+    assert!(caps(&frames(&path)).iter().any(|cap| INSTANCE_CAPS.contains(cap)), "the record has no request that the instance delayed");
     let devices = frames(&path).iter().filter(|frame| matches!(frame, Frame::Request { device: 1, .. })).count();
     assert!(devices > 100, "only {devices} requests to the second volume");
 }

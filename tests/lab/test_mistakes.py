@@ -17,6 +17,7 @@ import pytest
 from bench_runs import keep, store_in
 from lab_folders import Command, call, call_as_nobody, device_of
 from places import ROOT
+from reachable import make_reachable
 from waiting import wait_until
 
 from headrace.lab import Lab
@@ -329,8 +330,7 @@ def test_without_the_privilege_every_command_of_a_lab_says_so(real_lab: Lab):
 
 def test_a_run_of_another_user_is_not_removed(tmp_path, monkeypatch):
     """The store can be read by everybody, and written by its owner alone."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    make_reachable(tmp_path)
     store = store_in(tmp_path)
     record = keep(store)
     monkeypatch.setenv("HEADRACE_RUNS", str(store.folder))

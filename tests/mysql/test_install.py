@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from lab_folders import Command, call, call_as_nobody, small_disk
+from reachable import make_reachable
 from waiting import patience, wait_until
 
 LINE = "mysql install mysql"
@@ -56,8 +57,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path, monkeypatch):
 @pytest.mark.parametrize("mode", [0o755, 0o700])
 def test_without_the_privilege_it_says_which_folder(tmp_path, monkeypatch, silent_mirror, mode):
     """A folder of root: one that others may look into, and one that they may not."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    make_reachable(tmp_path)
     owned = tmp_path / "owned"
     owned.mkdir(mode=mode)
     monkeypatch.setenv("HEADRACE_SERVERS", str(owned / "servers"))

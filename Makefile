@@ -168,17 +168,22 @@ test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 # is shown when they have ended. The tests that call make
 # and cargo are no jobs of this one (MAKEFLAGS=).
 test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
-	@$(MAKE) --no-print-directory --jobs=2 test-unit test-devices
+	@rm -f $(UNIT_TESTS_ENDED)
+	@$(MAKE) --no-print-directory --jobs=2 test-unit test-devices ALONE="--alone-after $(UNIT_TESTS_ENDED)"
+
+# Device tests that fail run once more when this file says that the unit tests have ended.
+UNIT_TESTS_ENDED := $(VENV)/unit-tests.ended
 
 # The linear algebra rounds differently by processor and number of threads: these are not the ones it chooses by itself
 # on today's processors, so that a figure which hangs on them is found here. `make soak` has more.
 test-unit:
-	MAKEFLAGS= OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
-	  $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
+	@status=0; MAKEFLAGS= OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace || status=$$?; \
+	touch $(UNIT_TESTS_ENDED); exit $$status
 
 test-devices:
 	@echo "Running the tests with devices and servers meanwhile; their output follows when they have ended."
-	@status=0; MAKEFLAGS= $(BIN)/python tests/device_tests.py > $(VENV)/device-tests.log 2>&1 || status=$$?; \
+	@status=0; MAKEFLAGS= $(BIN)/python tests/device_tests.py $(ALONE) > $(VENV)/device-tests.log 2>&1 || status=$$?; \
 	cat $(VENV)/device-tests.log; exit $$status
 
 quick: $(VENV)/dev.ok

@@ -9,6 +9,7 @@ run. What passes then is listed as flaky with its reason, is added to the file o
 does not fail the run; a name that stands there already is named as a defect to correct first.
 
 `--load N` keeps N processes busy meanwhile, `--random SEED` shuffles the tests of each file (soak).
+`--alone-after FILE` waits with the second run until FILE is there: other tests have ended then.
 Exit code: that of the second run where there was one, else of the first.
 """
 
@@ -26,6 +27,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests/unit/shared"))
+from waiting import wait_until  # noqa: E402  # pyright: ignore[reportMissingImports]
+
 FOLDERS = ("tests/mysql", "tests/api", "tests/lab")
 FLAKY = ROOT / "tests/flaky.csv"
 COLUMNS = ("day", "test", "reason")
@@ -34,6 +38,8 @@ MOST_RETRIED = 20
 # pytest: tests ran, and some failed. All other codes but 0 (interrupted, usage, nothing collected) end the run.
 TESTS_FAILED = 1
 LONGEST_REASON = 200
+# The unit tests take ten minutes alone and half an hour on a busy machine; s.
+LONGEST_WAIT_S = 2_700.0
 
 
 def run_pytest(arguments: list[str], report: Path) -> int:
@@ -98,6 +104,7 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", default=list(FOLDERS), help="files and folders of tests")
     parser.add_argument("--load", type=int, default=0, metavar="N", help="keep N processes busy meanwhile")
     parser.add_argument("--random", metavar="SEED", help="shuffle the tests of each file")
+    parser.add_argument("--alone-after", type=Path, metavar="FILE", help="run failures again once FILE exists")
     options = parser.parse_args()
     shuffle = ["--random-order-bucket=module", f"--random-order-seed={options.random}"] if options.random else []
     with tempfile.TemporaryDirectory() as folder:
@@ -113,6 +120,8 @@ def main() -> int:
             print(f"{len(failures)} failed: too many for the load of the machine to be the reason; none is run again.")
             return code
         print(f"\nRunning the {len(failures)} that failed once more, alone ...", flush=True)
+        if options.alone_after is not None:
+            wait_until(options.alone_after.exists, f"{options.alone_after} is there", LONGEST_WAIT_S, pause_s=1.0)
         second = Path(folder) / "second.xml"
         code = run_pytest([*failures], second)
         again = failures_of(second) if second.exists() else failures

@@ -163,16 +163,15 @@ $(VENV)/promtool.ok: | $(VENV)/clients.ok
 test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 	MAKEFLAGS= cargo test --release --workspace --exclude headrace-py --quiet --no-fail-fast
 
+# Device tests that fail run once more when this file says that the unit tests have ended.
+UNIT_TESTS_ENDED := $(VENV)/unit-tests.ended
+
 # Tests with devices wait for them more than they compute, so they run beside the unit tests, which compute: files of device
 # tests two at a time, each file in one process; what fails is run once more, alone (tests/device_tests.py). Their output
-# is shown when they have ended. The tests that call make
-# and cargo are no jobs of this one (MAKEFLAGS=).
+# is shown when they have ended. The tests that call make and cargo are no jobs of this one (MAKEFLAGS=).
 test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
 	@rm -f $(UNIT_TESTS_ENDED)
 	@$(MAKE) --no-print-directory --jobs=2 test-unit test-devices ALONE="--alone-after $(UNIT_TESTS_ENDED)"
-
-# Device tests that fail run once more when this file says that the unit tests have ended.
-UNIT_TESTS_ENDED := $(VENV)/unit-tests.ended
 
 # The linear algebra rounds differently by processor and number of threads: these are not the ones it chooses by itself
 # on today's processors, so that a figure which hangs on them is found here. `make soak` has more.

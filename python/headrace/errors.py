@@ -62,3 +62,9 @@ class CouldNotRun(HeadraceError):
     """The input is fine, but the work could not be done here and now. Exit code 3."""
 
     default_exit_code = 3
+
+
+def refuse_text(error: UnicodeEncodeError) -> InputError:
+    """Return the refusal of text with bytes that are not UTF-8. Python has such bytes of a command
+    line as surrogates, which neither the core nor a file takes."""
+    return InputError(repr(error.object)[:200], "is not text in UTF-8", "The Unicode Standard", "Type it anew.")

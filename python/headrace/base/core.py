@@ -11,15 +11,14 @@ from contextlib import contextmanager
 
 from headrace._core import *  # noqa: F403
 from headrace._core import CoreError
-from headrace.errors import InputError
+from headrace.errors import InputError, refuse_text
 
 
 @contextmanager
 def core_errors() -> Iterator[None]:
     """Turns a refusal of the core into an InputError with the same value, rule, source and hint.
 
-    Bytes of a command line that are no UTF-8 reach Python as surrogates: they are refused before
-    the core can read it.
+    Raises InputError for text that is not UTF-8, too: see `refuse_text`.
     """
     try:
         yield
@@ -27,4 +26,4 @@ def core_errors() -> Iterator[None]:
         value, rule, source, hint = (str(part) for part in error.args)
         raise InputError(value, rule, source, hint) from None
     except UnicodeEncodeError as error:
-        raise InputError(repr(error.object), "is not text in UTF-8", "The Unicode Standard", "Type it anew.") from None
+        raise refuse_text(error) from None

@@ -23,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 from headrace.base.extras import explain_missing
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
 from headrace.cli.former import as_today
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError, refuse_text
 
 HELP = "Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."
 EPILOG = """\b
@@ -284,8 +284,7 @@ def _answer(arguments: list[str]) -> int:
         show_error(InputError("the input", "is nested too deeply to be read", "", "Is it the file you meant?"))
         return InputError.default_exit_code
     except UnicodeEncodeError as error:
-        # Bytes of a command line that are no UTF-8 reach Python as surrogates, and fit nowhere.
-        show_error(InputError(repr(error.object)[:200], "is not text in UTF-8", "The Unicode Standard", "Type it anew."))
+        show_error(refuse_text(error))
         return InputError.default_exit_code
     except MemoryError:
         hint = "Raise the limit (ulimit -v), or ask for less."

@@ -262,11 +262,11 @@ def _entries_without(data_dir: Path, user: str) -> tuple[list[dict[str, Any]], l
     InputError where there are none of `user`, CouldNotRun."""
     text, _ = raw_text(data_dir)
     entries = tomllib.loads(text).get("key", []) if text else []
-    own = [one for one in entries if one["user"] == user and user != ROOT_USER]
+    own = [entry for entry in entries if entry["user"] == user and user != ROOT_USER]
     if not own:
-        names = ", ".join(one["user"] for one in entries if one["user"] != ROOT_USER) or "none"
+        names = ", ".join(entry["user"] for entry in entries if entry["user"] != ROOT_USER) or "none"
         raise InputError(user[:80], "is not a user of this lab that can be removed", "", f"There are: {names}.")
-    return [one for one in entries if one not in own], own
+    return [entry for entry in entries if entry not in own], own
 
 
 def key_of_user(data_dir: Path, user: str) -> str:
@@ -276,9 +276,9 @@ def key_of_user(data_dir: Path, user: str) -> str:
 
 def remove_user(data_dir: Path, user: str) -> None:
     """Takes away a user, its key pair and its policies. Raises InputError, CouldNotRun."""
-    kept, own = _entries_without(data_dir, user)
-    body = "\n".join("[[key]]\n" + tomli_w.dumps(one) for one in kept)
+    others, own = _entries_without(data_dir, user)
+    body = "\n".join("[[key]]\n" + tomli_w.dumps(entry) for entry in others)
     _write_private(folder_of(data_dir) / KEYS, body.encode())
-    for one in own:
-        for name in one.get("policies", ()):
+    for entry in own:
+        for name in entry.get("policies", ()):
             (folder_of(data_dir) / POLICIES / name).unlink(missing_ok=True)

@@ -193,17 +193,17 @@ def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet,
                 raise InputError(f"the server of timeline {one.id}", rule, DOC, hint)
 
 
-def _has_all_of(later: Timeline, one: Timeline) -> bool:
+def _has_all_of(later: Timeline, damaged: Timeline) -> bool:
     """Whether a timeline has the binary log in which another one ends, at least so far: then it was
     streamed again behind damage, and no number was used twice. It is the same file where all
     transactions that are known of both have the same times; a server that was reset, or went back
     to an earlier state, writes another file, or leaves that one shorter."""
-    mine, theirs = (
-        next((file for file in timeline.files if file.name == one.end.file), None) for timeline in (one, later)
+    ending, again = (
+        next((file for file in timeline.files if file.name == damaged.end.file), None) for timeline in (damaged, later)
     )
-    if mine is None or theirs is None or theirs.ends < one.end.offset or mine.earlier != theirs.earlier:
+    if ending is None or again is None or again.ends < damaged.end.offset or ending.earlier != again.earlier:
         return False
-    times, others = _times_of(mine), _times_of(theirs)
+    times, others = _times_of(ending), _times_of(again)
     both = times.keys() & others.keys()
     return bool(both) and all(times[gtid] == others[gtid] for gtid in both)
 
@@ -211,7 +211,11 @@ def _has_all_of(later: Timeline, one: Timeline) -> bool:
 def _times_of(file: ArchivedFile) -> dict[str, int]:
     """The times (µs) of those transactions of a file that its index names, by GTID."""
     entries = [entry for entry in file.entries if entry.transactions]
-    return {gtid: at for one in entries for gtid, at in ((one.first_gtid, one.first_us), (one.last_gtid, one.last_us))}
+    return {
+        gtid: at
+        for entry in entries
+        for gtid, at in ((entry.first_gtid, entry.first_us), (entry.last_gtid, entry.last_us))
+    }
 
 
 def _refuse_short(own: Timeline, family: list[Timeline], lost: list[Timeline], manifest: Manifest) -> None:

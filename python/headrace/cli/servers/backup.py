@@ -257,7 +257,7 @@ def run(
             notes.append(text)
             tick.say(f"note: {text}")
 
-        wanted = copying.Wanted(
+        wanted = copying.BackupRequest(
             method=method,
             pack=pack,
             key=key,

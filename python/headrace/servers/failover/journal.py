@@ -59,8 +59,8 @@ class Unfinished:
         takes writes again. Its fence and its proof then say nothing of today."""
         if self.wish.kind != "failover" or self.wish.source != wish.source or self.wish.elected is not None:
             return False
-        found = seen.get(wish.source) if seen is not None else None
-        return self.age_s > STALE_S or (found is not None and found.write == "ok")
+        source = seen.get(wish.source) if seen is not None else None
+        return self.age_s > STALE_S or (source is not None and source.write == "ok")
 
     def is_same(self, wish: FailoverWish) -> bool:
         """Whether a call goes on with this one: the same change of the same source."""
@@ -69,25 +69,25 @@ class Unfinished:
     def joined(self, now: FailoverWish) -> FailoverWish:
         """What the journal knows, with the choices of this call. A fence that is older than the
         proof was undone since: the source was seen at work."""
-        left = self.wish
-        proof = now.proof or left.proof
-        fenced_s = left.fenced_s if left.fenced_s is not None else now.fenced_s
-        if fenced_s is not None and proof is not None and fenced_s < proof.at_s and left.elected is None:
+        earlier = self.wish
+        proof = now.proof or earlier.proof
+        fenced_s = earlier.fenced_s if earlier.fenced_s is not None else now.fenced_s
+        if fenced_s is not None and proof is not None and fenced_s < proof.at_s and earlier.elected is None:
             fenced_s = None
         return replace(
             now,
             proof=proof,
             fenced_s=fenced_s,
-            elected=left.elected or now.elected,
-            target=now.target or left.target,
-            told=left.told,
-            moved=left.moved,
-            rescued=left.rescued,
-            had=left.had,
-            sure=left.sure,
-            listed=left.listed,
-            events=left.events if left.events is not None else now.events,
-            scheduled=left.scheduled,
+            elected=earlier.elected or now.elected,
+            target=now.target or earlier.target,
+            clients_updated=earlier.clients_updated,
+            moved=earlier.moved,
+            rescued=earlier.rescued,
+            had=earlier.had,
+            sure=earlier.sure,
+            listed=earlier.listed,
+            events=earlier.events if earlier.events is not None else now.events,
+            scheduled=earlier.scheduled,
         )
 
 
@@ -158,16 +158,16 @@ class Journal:
         text = self._file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
             raise InputError(str(self.path), f"a journal has at most {MAX_BYTES:,} bytes", GUIDE, "Set it aside.")
-        found = []
+        entries = []
         lines = text.split("\n")
         for number, line in enumerate(lines, 1):
             try:
                 if line:
-                    found.append(json.loads(line))
+                    entries.append(json.loads(line))
             except ValueError:
                 if number < len(lines) - 1:
                     raise InputError(f"{self.path}:{number}", "is not a line of a journal", GUIDE, "") from None
-        return found
+        return entries
 
     def begin(self, wish: FailoverWish, by: str) -> None:
         self.write("begin", kind=wish.kind, source=wish.source, by=by, wish=_wish_out(wish))
@@ -202,7 +202,7 @@ class Journal:
                 case "doing" if entry["step"]["action"] == "rescue":
                     rescuing.add(entry["step"]["server"])
                 case "done" if entry["step"]["action"] == "clients":
-                    changes["told"] = True
+                    changes["clients_updated"] = True
                 case "done" if entry["step"]["action"] == "stop-receive":
                     stopped.add(entry["step"]["server"])
                 case "finished" | "given up":
@@ -231,15 +231,15 @@ class Journal:
     def last_failover_at(self) -> float | None:
         """When the watcher last failed over by itself, Unix seconds: one that was refused before
         anybody was elected changed nothing. None also where a person has acknowledged it since."""
-        begun, found = None, None
-        for one in self.entries():
-            if one["event"] == "begin":
-                begun = _unix(one["at"]) if one.get("by") == "watch" else None
-            elif one["event"] == "elected" and begun is not None:
-                found = begun
-            elif one["event"] == "acknowledged":
-                found = None
-        return found
+        begun, last_at = None, None
+        for entry in self.entries():
+            if entry["event"] == "begin":
+                begun = _unix(entry["at"]) if entry.get("by") == "watch" else None
+            elif entry["event"] == "elected" and begun is not None:
+                last_at = begun
+            elif entry["event"] == "acknowledged":
+                last_at = None
+        return last_at
 
     def hand_over(
         self, source: str, proof: AckProof, events: Sequence[ScheduledEvent] | None, received: Mapping[str, str]
@@ -252,16 +252,16 @@ class Journal:
     def handed(self, source: str) -> Handed | None:
         """What a watch has handed over of this source: not long ago, on this boot of the machine,
         and with nobody elected and no sign of its life since."""
-        found = None
-        for one in self.entries():
-            if one["event"] == "handed over" and one["source"] == source:
-                fresh = time.time() - _unix(one["at"]) <= STALE_S
-                proof = _proof_in(one["proof"]) if fresh else None
-                events = None if one["events"] is None else tuple(ScheduledEvent(*each) for each in one["events"])
-                found = None if proof is None else Handed(proof, events, one["received"])
-            elif one["event"] in ("elected", "given up"):
-                found = None
-        return found
+        handover = None
+        for entry in self.entries():
+            if entry["event"] == "handed over" and entry["source"] == source:
+                fresh = time.time() - _unix(entry["at"]) <= STALE_S
+                proof = _proof_in(entry["proof"]) if fresh else None
+                events = None if entry["events"] is None else tuple(ScheduledEvent(*each) for each in entry["events"])
+                handover = None if proof is None else Handed(proof, events, entry["received"])
+            elif entry["event"] in ("elected", "given up"):
+                handover = None
+        return handover
 
     def proof(self, proof: AckProof) -> None:
         """The proof as it stands, for one who goes on after us."""
@@ -269,13 +269,13 @@ class Journal:
 
     def hurried(self) -> dict[str, dict[str, int]]:
         """Servers whose flushing was put off for a drain and not put back, with their settings."""
-        found: dict[str, dict[str, int]] = {}
+        settings: dict[str, dict[str, int]] = {}
         for entry in self.entries():
             if entry["event"] == "hurried":
-                found[entry["server"]] = entry["settings"]
+                settings[entry["server"]] = entry["settings"]
             elif entry["event"] == "unhurried":
-                found.pop(entry["server"], None)
-        return found
+                settings.pop(entry["server"], None)
+        return settings
 
     def fenced(self, server: str, how: str) -> None:
         self.write("fenced", server=server, how=how, monotonic_s=time.monotonic(), boot=_boot())
@@ -308,17 +308,17 @@ def _proof_out(proof: AckProof) -> dict[str, Any]:
     }
 
 
-def _proof_in(found: Mapping[str, Any]) -> AckProof | None:
-    if found["boot"] != _boot():
+def _proof_in(document: Mapping[str, Any]) -> AckProof | None:
+    if document["boot"] != _boot():
         return None
     return AckProof(
-        found["source"],
-        found["at_s"],
-        found["timeout_s"],
-        found["wait_count"],
-        frozenset(found["ackers"]),
-        found["clients"],
-        {name: ThreadRun(*run) for name, run in found["runs"].items()},
+        document["source"],
+        document["at_s"],
+        document["timeout_s"],
+        document["wait_count"],
+        frozenset(document["ackers"]),
+        document["clients"],
+        {name: ThreadRun(*run) for name, run in document["runs"].items()},
     )
 
 
@@ -326,28 +326,28 @@ KEPT = ("source", "kind", "target", "by_hand", "accept_loss", "allow_delayed", "
 
 
 def _wish_out(wish: FailoverWish) -> dict[str, Any]:
-    found = {name: getattr(wish, name) for name in KEPT}
-    found["events"] = events_out(wish.events)
-    return found | {"proof": None if wish.proof is None else _proof_out(wish.proof)}
+    document = {name: getattr(wish, name) for name in KEPT}
+    document["events"] = events_out(wish.events)
+    return document | {"proof": None if wish.proof is None else _proof_out(wish.proof)}
 
 
-def _wish_in(found: Mapping[str, Any]) -> FailoverWish:
-    seen = ("fenced_s", "elected", "rescued", "listed", "scheduled", "told")
-    values = {name: found[name] for name in (*KEPT, *seen) if name in found}
-    proof, had, events, sure = (found.get(name) for name in ("proof", "had", "events", "sure"))
+def _wish_in(document: Mapping[str, Any]) -> FailoverWish:
+    seen = ("fenced_s", "elected", "rescued", "listed", "scheduled", "clients_updated")
+    values = {name: document[name] for name in (*KEPT, *seen) if name in document}
+    proof, had, events, sure = (document.get(name) for name in ("proof", "had", "events", "sure"))
     return FailoverWish(
         **values,
-        moved=tuple(found.get("moved", ())),
+        moved=tuple(document.get("moved", ())),
         proof=None if proof is None else _proof_in(proof),
         had=None if had is None else GtidSet.parse(had["gtid"], had["flavor"]),
         sure=None if sure is None else (bool(sure[0]), tuple(sure[1])),
-        events=None if events is None else tuple(ScheduledEvent(*one) for one in events),
+        events=None if events is None else tuple(ScheduledEvent(*event) for event in events),
     )
 
 
 def events_out(events: Sequence[ScheduledEvent] | None) -> list[list[str]] | None:
     """Events as the journal has them."""
-    return None if events is None else [[one.schema, one.name, one.definer] for one in events]
+    return None if events is None else [[event.schema, event.name, event.definer] for event in events]
 
 
 # --- the lease ------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ class Lease:
     connections, so it ends with the one who holds it."""
 
     hosts: Mapping[str, AddressHost]
-    held: dict[str, Any] = field(default_factory=dict)
+    locks: dict[str, Any] = field(default_factory=dict)
     _ready: dict[str, Any] = field(default_factory=dict)
     _warming: set[str] = field(default_factory=set)
 
@@ -378,16 +378,16 @@ class Lease:
         """On all but `source`, which may be dead; None: on all. Raises CouldNotRun where another
         holds it, or too few answer."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
-        wanted = [host for host in replicas if host.name not in self.held]
+        remaining = [host for host in replicas if host.name not in self.locks]
         refused = []
         # One alone first, the same for everybody: of two who come at once, each with a part of the
         # servers, neither would act.
-        while wanted and not self.held and not refused:
-            refused = list(filter(None, [self._asked(wanted.pop(0))]))
+        while remaining and not self.locks and not refused:
+            refused = list(filter(None, [self._asked(remaining.pop(0))]))
         if not refused:
-            with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
-                refused = list(filter(None, pool.map(self._asked, wanted)))
-        if len(self.held) * 2 <= len(replicas):
+            with ThreadPoolExecutor(max(len(remaining), 1)) as pool:
+                refused = list(filter(None, pool.map(self._asked, remaining)))
+        if len(self.locks) * 2 <= len(replicas):
             self.release()
             if refused:
                 rule = f"another watcher or failover holds the lease on {', '.join(refused)}"
@@ -404,7 +404,7 @@ class Lease:
             self._warming.discard(host.name)
 
         for host in hosts:
-            if host.name not in {*self._ready, *self.held, *self._warming}:
+            if host.name not in {*self._ready, *self.locks, *self._warming}:
                 self._warming.add(host.name)
                 threading.Thread(target=connected, args=(host,), daemon=True).start()
 
@@ -422,7 +422,7 @@ class Lease:
                 # A server whose own wait_timeout is short would end it in a long drain, unseen.
                 run(connection, (f"SET SESSION wait_timeout = {HELD_S}",))
                 if one_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
-                    self.held[host.name] = connection
+                    self.locks[host.name] = connection
                     return ""
                 connection.close()
                 return host.name
@@ -432,22 +432,22 @@ class Lease:
 
     def check(self, source: str | None) -> None:
         """Raises CouldNotRun when it was lost meanwhile and cannot be had again."""
-        for name, connection in list(self.held.items()):
+        for name, connection in list(self.locks.items()):
             try:
                 if one_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
                     raise CouldNotRun(name, "no longer holds the lease")
             except Exception:
-                del self.held[name]
+                del self.locks[name]
         self.take(source)
 
     def numbers(self, name: str) -> set[int]:
         """The connection that holds it on a server, as the server numbers it."""
-        return {self.held[name].thread_id()} if name in self.held else set()
+        return {self.locks[name].thread_id()} if name in self.locks else set()
 
     def release(self) -> None:
-        for connection in (*self.held.values(), *self._ready.values()):
+        for connection in (*self.locks.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
                 # A closed connection gives its lock back some time later.
                 one_row(connection, f"SELECT RELEASE_LOCK('{LEASE}')")
                 connection.close()
-        self.held, self._ready = {}, {}
+        self.locks, self._ready = {}, {}

@@ -77,10 +77,10 @@ class Observer:
     def look(self, names: Sequence[str] | None = None, hurried: str = "") -> dict[str, Seen]:
         """All servers, or these, as they are now. `hurried`: one that did not answer the last time
         and is not waited for as long again."""
-        wanted = list(names or self.hosts)
-        limits = [HURRIED_S if name == hurried else self.look_s for name in wanted]
-        with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
-            return dict(zip(wanted, pool.map(self._one, wanted, limits), strict=True))
+        targets = list(names or self.hosts)
+        limits = [HURRIED_S if name == hurried else self.look_s for name in targets]
+        with ThreadPoolExecutor(max_workers=len(targets)) as pool:
+            return dict(zip(targets, pool.map(self._look_at, targets, limits), strict=True))
 
     def tick(
         self, source: str, write_s: float | None = None, silent: bool = False
@@ -97,11 +97,11 @@ class Observer:
         after = replace(seen, write=write, error=why, waited_s=time.monotonic() - began)
         proof = None
         if write == "ok":
-            again = self._one(source, self.look_s)
+            again = self._look_at(source, self.look_s)
             proof = proof_of(before, replace(again, write="ok"), began)
         return before | {source: after}, proof
 
-    def _one(self, name: str, look_s: float) -> Seen:
+    def _look_at(self, name: str, look_s: float) -> Seen:
         host = self.hosts[name]
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
@@ -120,12 +120,12 @@ class Observer:
                 return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
             except Exception as error:
                 self._drop(name)
-                said = failure_of(error, host)
+                failure = failure_of(error, host)
                 if connection is not None and time.monotonic() - began >= self.look_s:
                     return replace(seen, **self._silent(name))
                 # An old connection may have died while the server did not.
                 if fresh or connection is None:
-                    return replace(seen, error=said)
+                    return replace(seen, error=failure)
         return seen
 
     def _deaf(self, name: str, connection: Any, state: ServerState) -> bool:
@@ -134,22 +134,30 @@ class Observer:
         by the receive thread itself only after the timeout of its network."""
         if not state.channels:
             return False
-        period_s, beats = (float((one_row(connection, one) or (0,))[0] or 0) for one in state.dialect.beats())
-        mark = (beats, *((one.source_host, one.source_port, one.read_file, one.read_pos) for one in state.channels))
+        period_s, beats = (
+            float((one_row(connection, statement) or (0,))[0] or 0) for statement in state.dialect.beats()
+        )
+        mark = (
+            beats,
+            *(
+                (channel.source_host, channel.source_port, channel.read_file, channel.read_pos)
+                for channel in state.channels
+            ),
+        )
         now = time.monotonic()
-        known, since = self._heard.get(name, (None, now))
-        if mark != known:
+        last_mark, since = self._heard.get(name, (None, now))
+        if mark != last_mark:
             self._heard[name] = (mark, now)
             return False
         return period_s > 0 and now - since > MISSED_BEATS * period_s
 
     def _events(self, name: str, connection: Any, state: ServerState) -> tuple[ScheduledEvent, ...]:
         """What its scheduler runs, asked seldom: the answer takes a table of the server's."""
-        known, at = self._scheduled.get(name, ((), -EVENTS_S))
+        events, at = self._scheduled.get(name, ((), -EVENTS_S))
         if time.monotonic() - at >= EVENTS_S:
-            known = scheduler.running(connection, state)
-            self._scheduled[name] = (known, time.monotonic())
-        return known
+            events = scheduler.running(connection, state)
+            self._scheduled[name] = (events, time.monotonic())
+        return events
 
     def _silent(self, name: str) -> dict[str, Any]:
         """A server that did not answer a question: does it still take connections? Then it is not
@@ -163,20 +171,20 @@ class Observer:
 
     def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> Any:
         with self._lock:
-            kept = self._open.get(name)
-        if kept is not None and not fresh:
-            return kept
-        made = self.hosts[name].connected(look_s or self.look_s)
+            cached = self._open.get(name)
+        if cached is not None and not fresh:
+            return cached
+        connection = self.hosts[name].connected(look_s or self.look_s)
         with self._lock:
-            self._open[name] = made
-        return made
+            self._open[name] = connection
+        return connection
 
     def _drop(self, name: str) -> None:
         with self._lock:
-            left = self._open.pop(name, None)
-        if left is not None:
+            connection = self._open.pop(name, None)
+        if connection is not None:
             with contextlib.suppress(Exception):
-                cut(left)
+                cut(connection)
 
     # --- the write probe --------------------------------------------------------------------------
 
@@ -237,18 +245,18 @@ def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Wr
     could go on; where they answer nobody, no other could."""
     source = before[name]
     away = [
-        one
-        for one in before.values()
-        if one.name != name
-        and one.state is not None
+        member
+        for member in before.values()
+        if member.name != name
+        and member.state is not None
         and any(
             (each.source_host, each.source_port) == (source.host, source.port)
-            and (each.receive == "connecting" or one.deaf)
-            for each in one.state.channels
+            and (each.receive == "connecting" or member.deaf)
+            for each in member.state.channels
         )
     ]
-    wanted = source.state.semi_sync.wait_count if source.state else 1
-    if len(away) >= wanted:
+    wait_count = source.state.semi_sync.wait_count if source.state else 1
+    if len(away) >= wait_count:
         return "stalled", f"its replicas cannot reach it: {state}"
     return "blocked", f"a write waits for replicas that are not there: {state}"
 
@@ -291,5 +299,5 @@ def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
         cursor.execute(
             "SELECT command, MAX(id) FROM information_schema.processlist WHERE command IN ('Slave_IO', 'Slave_SQL') GROUP BY command"
         )
-        found = {str(command): int(number) for command, number in cursor.fetchall()}
-    return ThreadRun(start, found.get("Slave_IO", 0), found.get("Slave_SQL", 0))
+        threads = {str(command): int(number) for command, number in cursor.fetchall()}
+    return ThreadRun(start, threads.get("Slave_IO", 0), threads.get("Slave_SQL", 0))

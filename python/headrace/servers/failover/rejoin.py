@@ -163,11 +163,11 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
     old = seen[name]
     if source == name:
         raise InputError(name, "cannot follow itself", GUIDE, "Name the new source with --from.")
-    open_now = [one for one in heads(seen) if one != name and took_over(seen, seen[one], name)]
-    open_now = [one for one in open_now if followers(seen, seen[one])] or open_now
-    below = [one.name for one in followers(seen, old)]
+    open_now = [head for head in heads(seen) if head != name and took_over(seen, seen[head], name)]
+    open_now = [head for head in open_now if followers(seen, seen[head])] or open_now
+    below = [follower.name for follower in followers(seen, old)]
     meant = open_now if source is None else [source]
-    followed = [one for one in meant if one in seen and followers(seen, seen[one])]
+    followed = [candidate for candidate in meant if candidate in seen and followers(seen, seen[candidate])]
     if below and old.state is not None and not old.state.read_only and not followed:
         verb = "follows" if len(below) == 1 else "follow"
         rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
@@ -176,7 +176,9 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
         raise InputError(", ".join(open_now), "take writes, all of them", GUIDE, "Name the new source: --from NAME.")
     if source is None and not open_now:
         silent = [
-            f"{one.name} does not answer ({one.error})" for one in seen.values() if not one.state and one is not old
+            f"{member.name} does not answer ({member.error})"
+            for member in seen.values()
+            if not member.state and member is not old
         ]
         rule = f"nobody has taken over from it{': ' + ', '.join(silent) if silent else ''}"
         raise CouldNotRun(
@@ -268,9 +270,9 @@ def _listed(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart
 def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
     """A reader's output, whole. Raises CouldNotRun: nothing may be thrown away by a list that is
     not."""
-    if said := rescue.read_out(words, file, FLASHBACK_S):
+    if reason := rescue.read_out(words, file, FLASHBACK_S):
         hint = "Nothing was thrown away. Read its binary logs by hand before it is seeded anew."
-        raise CouldNotRun(name, f"what only it has could not be read: {said}", GUIDE, hint)
+        raise CouldNotRun(name, f"what only it has could not be read: {reason}", GUIDE, hint)
 
 
 def _common(old: Seen, new: Seen) -> GtidSet:

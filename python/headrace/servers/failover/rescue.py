@@ -52,8 +52,8 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
     with old.binary_logs() as files:
         if not files:
             raise CouldNotRun(old.name, "its volume holds no binary log", GUIDE, "--accept-loss goes on without it.")
-        files, kept = lacking(files, has), len(files)
-        say(f"reading {len(files)} of {kept} binary logs of {old.name}")
+        files, total = lacking(files, has), len(files)
+        say(f"reading {len(files)} of {total} binary logs of {old.name}")
         program = program_of(new, before.flavor)
         check_earlier(program, files, old.name)
         try:
@@ -67,7 +67,7 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
             # It can be elected as before. All that it received is applied, so nothing is lost where
             # MariaDB throws its relay log away.
             try:
-                change(new, *(word for one in before.channels for word in before.dialect.start_apply(one.name)))
+                change(new, *(word for channel in before.channels for word in before.dialect.start_apply(channel.name)))
             except HeadraceError as error:
                 say(f"{new.name} does not apply again: {error}")
             raise
@@ -78,16 +78,16 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
 def _end_appliers(new: AddressHost, before: ServerState) -> None:
     """Frees what they hold of a transaction that was received in part."""
     with contextlib.closing(new.connected(CHANGE_S)) as connection:
-        for one in before.channels:
-            stop_applying(connection, before.dialect, one.name)
+        for channel in before.channels:
+            stop_applying(connection, before.dialect, channel.name)
 
 
 def _forget_part(new: AddressHost, before: ServerState) -> None:
     """MySQL: the part of that transaction goes, and with it the error of the applier that held it,
     for which nobody would promote this server. All else that it received is applied."""
     if before.flavor == "mysql":
-        for one in before.channels:
-            change(new, *before.dialect.stop(one.name), *before.dialect.forget_received(one.name))
+        for channel in before.channels:
+            change(new, *before.dialect.stop(channel.name), *before.dialect.forget_received(channel.name))
 
 
 def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
@@ -101,9 +101,9 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
         pattern = MARIADB_GTID if flavor == "mariadb" else MYSQL_GTID
         names: dict[str, None] = {}
         with (
-            tempfile.TemporaryFile() as said,
+            tempfile.TemporaryFile() as error_output,
             subprocess.Popen(
-                reading(program, files, has), stdout=subprocess.PIPE, stderr=said, env=PRIVATE_ENVIRONMENT
+                reading(program, files, has), stdout=subprocess.PIPE, stderr=error_output, env=PRIVATE_ENVIRONMENT
             ) as reader,
         ):
             for line in reader.stdout or ():
@@ -111,8 +111,8 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
                 if match and len(names) < MOST_LISTED:
                     names[match[1].decode()] = None
             code = reader.wait(APPLY_S)
-            said.seek(0)
-            _check_reader(code, said.read().decode(errors="replace"), old.name)
+            error_output.seek(0)
+            _check_reader(code, error_output.read().decode(errors="replace"), old.name)
         return [name for name in names if not has.contains(GtidSet.parse(name, flavor))]
 
 
@@ -121,11 +121,11 @@ def in_ranges(names: list[str], flavor: str, longest: int = 500) -> str:
     if flavor == "mysql":
         text = str(GtidSet.parse(",".join(names), flavor))
     else:
-        found: dict[tuple[int, int], list[int]] = {}
-        for one in names:
-            domain, server, number = map(int, one.split("-"))
-            found.setdefault((domain, server), []).append(number)
-        text = ranges({key: (min(each), max(each)) for key, each in found.items()})
+        numbers: dict[tuple[int, int], list[int]] = {}
+        for gtid in names:
+            domain, server, number = map(int, gtid.split("-"))
+            numbers.setdefault((domain, server), []).append(number)
+        text = ranges({key: (min(each), max(each)) for key, each in numbers.items()})
     return text if len(text) <= longest else text[:longest] + " ..."
 
 
@@ -136,12 +136,12 @@ def program_of(host: AddressHost, flavor: str) -> ServerProgram:
 
 
 def _tool(program: ServerProgram, names: tuple[str, ...]) -> tuple[str, ...]:
-    found = program.tool(*names)
-    if found is None:
+    command = program.tool(*names)
+    if command is None:
         raise CouldNotRun(
             names[0], "is not installed", str(program.basedir), f"apt-get install {program.flavor}-client"
         )
-    return found
+    return command
 
 
 def client(program: ServerProgram) -> tuple[str, ...]:
@@ -171,8 +171,8 @@ def _open_for_us(host: AddressHost, flavor: str) -> None:
 def apply(words: list[str], into: list[str], name: str) -> None:
     """One program's output into the other. A transaction that the crash cut off is not applied."""
     with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, env=PRIVATE_ENVIRONMENT) as source,
+        tempfile.TemporaryFile() as error_output,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=error_output, env=PRIVATE_ENVIRONMENT) as source,
         subprocess.Popen(
             into, stdin=source.stdout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT
         ) as applying,
@@ -187,8 +187,8 @@ def apply(words: list[str], into: list[str], name: str) -> None:
             rule = f"its tail was not applied within {APPLY_S:g} s"
             raise CouldNotRun(name, rule, GUIDE, "Begin again: what was applied stays.") from None
         code = source.wait()
-        said.seek(0)
-        _check_reader(code, said.read().decode(errors="replace"), name)
+        error_output.seek(0)
+        _check_reader(code, error_output.read().decode(errors="replace"), name)
         if applying.returncode != 0:
             rule = f"its tail could not be applied: {_in_line(errors.decode(errors='replace'))}"
             raise CouldNotRun(name, rule, GUIDE, "See what it says, and begin again.")
@@ -200,9 +200,9 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
     if len(files) < 2:
         return
     words = [*_tool(program, READERS[program.flavor]), *map(str, files[:-1])]
-    if said := read_out(words, subprocess.DEVNULL, APPLY_S):
+    if reason := read_out(words, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
-        raise CouldNotRun(name, f"a binary log before its last is damaged: {said}", GUIDE, hint)
+        raise CouldNotRun(name, f"a binary log before its last is damaged: {reason}", GUIDE, hint)
 
 
 def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
@@ -211,18 +211,18 @@ def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
         done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
     except subprocess.TimeoutExpired:
         return f"it was not read within {longest_s:g} s"
-    said = _in_line(done.stderr.decode(errors="replace"))
-    return "" if done.returncode == 0 or NOTHING_BEYOND.search(said) else said or f"exit code {done.returncode}"
+    output = _in_line(done.stderr.decode(errors="replace"))
+    return "" if done.returncode == 0 or NOTHING_BEYOND.search(output) else output or f"exit code {done.returncode}"
 
 
-def _in_line(said: str) -> str:
+def _in_line(text: str) -> str:
     """What a program said, in one line of some length."""
-    return " ".join(said.split())[:300]
+    return " ".join(text.split())[:300]
 
 
-def _check_reader(code: int, said: str, name: str) -> None:
-    if code != 0 and not CUT_OFF.search(said) and not NOTHING_BEYOND.search(said):
-        raise CouldNotRun(name, f"its binary log could not be read: {_in_line(said)}", GUIDE, "")
+def _check_reader(code: int, output: str, name: str) -> None:
+    if code != 0 and not CUT_OFF.search(output) and not NOTHING_BEYOND.search(output):
+        raise CouldNotRun(name, f"its binary log could not be read: {_in_line(output)}", GUIDE, "")
 
 
 @contextlib.contextmanager

@@ -50,8 +50,8 @@ def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEven
         with connection.cursor() as cursor:
             cursor.execute(ASLEEP)
             there = {(str(schema), str(name)) for schema, name in cursor.fetchall()}
-        wanted = [one for one in events if (one.schema, one.name) in there]
-        accounts.run(connection, (*state.dialect.session(), *(_enabling(one) for one in wanted)))
+        existing = [event for event in events if (event.schema, event.name) in there]
+        accounts.run(connection, (*state.dialect.session(), *(_enabling(event) for event in existing)))
         switch(host, connection, state, True)
 
 

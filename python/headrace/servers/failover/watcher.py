@@ -86,10 +86,12 @@ class Suspicion:
 
     def after(self, seen: Members, source: str, now_s: float) -> str:
         """Why to fail over now; "" while there is no reason."""
-        one = seen[source]
-        if one.state is None and one.write != "stalled":
+        member = seen[source]
+        if member.state is None and member.write != "stalled":
             self.stalled_since, self.stalled = None, 0
-            below = [(each, channel) for each in followers(seen, one) if (channel := follows(each, one)) is not None]
+            below = [
+                (each, channel) for each in followers(seen, member) if (channel := follows(each, member)) is not None
+            ]
             receiving = [each.name for each, channel in below if channel.receive == "on" and not each.deaf]
             # One that was stopped by hand says nothing of the source.
             without = [each for each, channel in below if each.deaf or channel.receive == "connecting"]
@@ -103,15 +105,15 @@ class Suspicion:
             self.unheard = 0 if receiving else self.unheard + (SILENT_LOOKS if missed else 1)
             if min(self.silent, self.unheard) < SILENT_LOOKS:
                 return ""
-            return f"{source} does not answer ({one.error}), and no replica receives from it"
+            return f"{source} does not answer ({member.error}), and no replica receives from it"
         self.silent = self.unheard = 0
         # Where writes hang, clients open more connections, until there is no room for the probe.
-        if one.write in ("stalled", "refused") or (one.write == "full" and self.stalled_since is not None):
+        if member.write in ("stalled", "refused") or (member.write == "full" and self.stalled_since is not None):
             self.stalled += 1
             if self.stalled_since is None:
-                self.stalled_since = now_s - one.waited_s
+                self.stalled_since = now_s - member.waited_s
             if self.stalled >= SILENT_LOOKS and now_s - self.stalled_since >= self.stalled_s:
-                return f"{source} answers and takes no writes: {one.error}"
+                return f"{source} answers and takes no writes: {member.error}"
             return ""
         self.stalled_since, self.stalled = None, 0
         return ""
@@ -160,9 +162,9 @@ class Watcher:
                     self._met = True
                     self.executor.back(self.source)
             self._tell_slow_fence()
-            found = self._tell(seen, before)
+            current_traps = self._tell(seen, before)
             if self.report is not None:
-                self.report(seen, found, self.proof)
+                self.report(seen, current_traps, self.proof)
             if why and self.acts:
                 outcome = self._acted(why, seen)
                 if outcome is None:
@@ -243,7 +245,9 @@ class Watcher:
         """Leaves the proof that semi-sync worked to a failover by hand."""
         if self.proof is None:
             return
-        received = {name: str(has(one)) for name, one in seen.items() if name != self.source and one.state is not None}
+        received = {
+            name: str(has(member)) for name, member in seen.items() if name != self.source and member.state is not None
+        }
         with contextlib.suppress(CouldNotRun), self.executor.journal.alone():
             self.executor.journal.hand_over(self.source, self.proof, self.events, received)
 
@@ -296,14 +300,14 @@ class Watcher:
     def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
         """Says each trap when it appears and when it has gone. Of a server that does not answer,
         and of none while the source does not, nobody knows whether it has gone."""
-        found = traps(seen, seen[self.source], before)
-        now = {(one.server, one.name) for one in found}
-        silent = {name for name, one in seen.items() if one.state is None}
-        now |= {one for one in self._told if self.source in silent or one[0] in silent}
-        for one in found:
-            if (one.server, one.name) not in self._told:
-                self.say(f"{one.kind}: {one.server}: {one.what}. {one.do}")
+        current_traps = traps(seen, seen[self.source], before)
+        now = {(trap.server, trap.name) for trap in current_traps}
+        silent = {name for name, member in seen.items() if member.state is None}
+        now |= {key for key in self._told if self.source in silent or key[0] in silent}
+        for trap in current_traps:
+            if (trap.server, trap.name) not in self._told:
+                self.say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")
         for server, name in sorted(self._told - now):
             self.say(f"over: {server}: {name}")
         self._told = now
-        return found
+        return current_traps

@@ -172,7 +172,7 @@ class FailoverWish:
     events: tuple[ScheduledEvent, ...] | None = None
     scheduled: bool = False
     alone: Literal["serve", "refuse"] = "serve"
-    told: bool = False
+    clients_updated: bool = False
     moved: tuple[str, ...] = ()
     stay: tuple[str, ...] = ()
     written_s: float | None = None
@@ -289,7 +289,7 @@ class FailoverPlan:
 
     steps: tuple[FailoverStep, ...] = ()
     elected: str | None = None
-    kept: bool = False
+    lossless: bool = False
     uncertain: tuple[str, ...] = ()
     missing: str = ""
     errant: Mapping[str, str] = field(default_factory=dict)
@@ -309,7 +309,7 @@ class FailoverPlan:
         return {
             "steps": [step.as_dict() for step in self.steps],
             "elected": self.elected,
-            "kept": self.kept,
+            "kept": self.lossless,
             "uncertain": list(self.uncertain),
             "missing": self.missing,
             "errant": dict(self.errant),
@@ -321,9 +321,9 @@ class FailoverPlan:
         }
 
 
-def refused(made: FailoverPlan, source: str) -> CouldNotRun:
+def refused(failover_plan: FailoverPlan, source: str) -> CouldNotRun:
     """The refusal of a plan as an error, with the source's name once."""
-    return CouldNotRun(source, made.refusal.removeprefix(f"{source} "), GUIDE, made.hint)
+    return CouldNotRun(source, failover_plan.refusal.removeprefix(f"{source} "), GUIDE, failover_plan.hint)
 
 
 @dataclass
@@ -343,7 +343,7 @@ class Outcome:
     """
 
     elected: str | None
-    kept: bool
+    lossless: bool
     uncertain: tuple[str, ...]
     missing: str
     left_out: Mapping[str, str]
@@ -364,7 +364,7 @@ class Outcome:
         """For JSON."""
         return {
             "elected": self.elected,
-            "kept": self.kept,
+            "kept": self.lossless,
             "uncertain": list(self.uncertain),
             "missing": self.missing,
             "left_out": dict(self.left_out),

@@ -52,8 +52,10 @@ def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
         refused = FailoverPlan(refusal=rule, hint=hint, elected=wish.elected)
     if refused:
         return replace(refused, guarantee=guarantee)
-    made = switchover.plan(members, source, wish) if wish.kind == "switchover" else _failover(members, source, wish)
-    return replace(made, guarantee=guarantee)
+    stage_plan = (
+        switchover.plan(members, source, wish) if wish.kind == "switchover" else _failover(members, source, wish)
+    )
+    return replace(stage_plan, guarantee=guarantee)
 
 
 def _wrong_target(members: Members, wish: FailoverWish) -> str:
@@ -70,27 +72,27 @@ def _follows_somebody(members: Members, source: Seen) -> str:
     writes may have a channel of another time, which is stopped."""
     if source.state is None or not source.state.read_only:
         return ""
-    names = {(one.host, one.port): one.name for one in members.values()}
-    places = [(one.source_host, one.source_port) for one in source.state.channels]
+    names = {(member.host, member.port): member.name for member in members.values()}
+    places = [(channel.source_host, channel.source_port) for channel in source.state.channels]
     return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
 
 
 def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
     """A topology that is not one source and its replicas is left alone."""
-    answering = [one for one in members.values() if one.state is not None]
-    if len({required(one).flavor for one in answering}) > 1:
+    answering = [member for member in members.values() if member.state is not None]
+    if len({required(member).flavor for member in answering}) > 1:
         return FailoverPlan(refusal="the servers are not all of one flavor", hint="Name those of one cluster.")
     ids: dict[int, str] = {}
-    for one in answering:
-        other = ids.setdefault(required(one).server_id, one.name)
-        if other != one.name:
-            rule = f"{other} and {one.name} both have server_id {required(one).server_id}"
+    for member in answering:
+        other = ids.setdefault(required(member).server_id, member.name)
+        if other != member.name:
+            rule = f"{other} and {member.name} both have server_id {required(member).server_id}"
             return FailoverPlan(refusal=rule, hint="Give every server its own.")
     uuids: dict[str, str] = {}
-    for one in answering:
-        other = uuids.setdefault(required(one).uuid or one.name, one.name)
-        if other != one.name:
-            rule = f"{other} and {one.name} both have the server_uuid {required(one).uuid}: one is a copy of the other with its auto.cnf"
+    for member in answering:
+        other = uuids.setdefault(required(member).uuid or member.name, member.name)
+        if other != member.name:
+            rule = f"{other} and {member.name} both have the server_uuid {required(member).uuid}: one is a copy of the other with its auto.cnf"
             return FailoverPlan(refusal=rule, hint="Remove auto.cnf from the copy's data directory and start it again.")
     strange = strangers(members, wish.source) if wish.elected is None else []
     if strange:
@@ -99,15 +101,21 @@ def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
     if circle:
         rule = f"{' and '.join(circle)} follow each other: co-masters and rings are not failed over"
         return FailoverPlan(refusal=rule, hint="Make one of them a plain replica first.")
-    writable = [one for one in answering if not required(one).read_only and one.name not in (wish.source, wish.elected)]
-    lawful = [one for one in writable if _is_promoted(one)]
+    writable = [
+        member
+        for member in answering
+        if not required(member).read_only and member.name not in (wish.source, wish.elected)
+    ]
+    lawful = [member for member in writable if _is_promoted(member)]
     source = members.get(wish.source)
     closed = source is None or source.state is None or source.state.read_only
     if wish.elected is not None or (wish.kind == "switchover" and not closed):
         # It is known who may be open: another one is of another time, or nobody's.
         lawful = []
     if len(lawful) > 1 or len(lawful) < len(writable):
-        rule = f"{', '.join(sorted(one.name for one in writable))}: writable next to {wish.elected or wish.source}"
+        rule = (
+            f"{', '.join(sorted(member.name for member in writable))}: writable next to {wish.elected or wish.source}"
+        )
         hint = "Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
         if wish.elected is not None:
             rule += ", who was elected by a failover that did not end"
@@ -126,7 +134,9 @@ def _circle(members: Members) -> list[str]:
     for start in sorted(members):
         path, at = [start], members[start]
         while True:
-            above = [one for one in members.values() if one.name != at.name and follows(at, one) is not None]
+            above = [
+                member for member in members.values() if member.name != at.name and follows(at, member) is not None
+            ]
             if not above:
                 break
             at = above[0]
@@ -145,7 +155,7 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
     fenced = wish.fenced_s is not None or wish.by_hand
     elected = _elected(members, wish)
     if elected is None and (strangers := _writable(members, wish)):
-        names = ", ".join(one.name for one in strangers)
+        names = ", ".join(stranger.name for stranger in strangers)
         rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
         hint = f"Bring it back as a replica (headrace failover rejoin), or name the servers without {names}."
         return FailoverPlan(refusal=rule, hint=hint)
@@ -184,23 +194,23 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
 def _elected(members: Members, wish: FailoverWish) -> Seen | None:
     """Who was elected already: by the journal, or a server that is promoted and writable."""
     if wish.elected is not None:
-        found = members.get(wish.elected)
-        return found if found is not None and found.state is not None else None
-    return next((one for one in _writable(members, wish) if took_over(members, one, wish.source)), None)
+        elected = members.get(wish.elected)
+        return elected if elected is not None and elected.state is not None else None
+    return next((member for member in _writable(members, wish) if took_over(members, member, wish.source)), None)
 
 
 def _writable(members: Members, wish: FailoverWish) -> list[Seen]:
     """Servers but the source that follow nobody and take writes."""
-    found = [one for one in members.values() if one.name != wish.source and one.state is not None]
-    return [one for one in found if not required(one).read_only and _is_promoted(one)]
+    others = [member for member in members.values() if member.name != wish.source and member.state is not None]
+    return [member for member in others if not required(member).read_only and _is_promoted(member)]
 
 
-def took_over(members: Members, one: Seen, source: str) -> bool:
+def took_over(members: Members, candidate: Seen, source: str) -> bool:
     """Whether a writable server may be the one that took over: replicas follow it, or those that
     still follow the old source have nothing that it has not."""
-    if any(each.name != source for each in election.followers(members, one)):
+    if any(each.name != source for each in election.followers(members, candidate)):
         return True
-    return not any(election.extra(each, one) for each in election.followers(members, members[source]))
+    return not any(election.extra(each, candidate) for each in election.followers(members, members[source]))
 
 
 def _is_alive(source: Seen) -> bool:
@@ -222,14 +232,14 @@ def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverS
     steps = []
     if not fenced and source.fence == "possible":
         steps.append(FailoverStep(1, "fence", source.name, why="the old source must not come back by itself"))
-    for one in replicas:
-        channel = follows(one, source)
+    for replica in replicas:
+        channel = follows(replica, source)
         if channel is None or channel.receive == "off":
             continue
         if channel.apply == "off" and not channel.apply_error:
             why = "started before receiving stops: a MariaDB whose threads have both stopped throws its relay log away"
-            steps.append(FailoverStep(1, "start-apply", one.name, why=why))
-        steps.append(FailoverStep(1, "stop-receive", one.name, why="it acknowledges no more"))
+            steps.append(FailoverStep(1, "start-apply", replica.name, why=why))
+        steps.append(FailoverStep(1, "stop-receive", replica.name, why="it acknowledges no more"))
     return tuple(steps)
 
 
@@ -237,7 +247,7 @@ def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, in
     """Whether enough acknowledging replicas are here, how many are, and how many it takes."""
     if proof is None:
         return False, 0, 0
-    reached = sum(1 for one in replicas if one.name in proof.ackers)
+    reached = sum(1 for replica in replicas if replica.name in proof.ackers)
     return reached >= proof.needed, reached, proof.needed
 
 
@@ -245,43 +255,43 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
     """Election and what follows, once nobody receives any more; `foreseen`: as if nobody did."""
     replicas = election.followers(members, source)
     elected = _elected(members, wish)
-    pool = [one for one in (*replicas, *([elected] if elected else [])) if one.state is not None]
-    pool = list({one.name: one for one in pool}.values())
+    pool = [member for member in (*replicas, *([elected] if elected else [])) if member.state is not None]
+    pool = list({member.name: member for member in pool}.values())
     silent = _can_still_acknowledge(replicas, wish, source)
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
     uncertain = tuple(_uncertain(pool, wish))
-    kept = not uncertain or wish.rescued
-    found = election.errant(members, source)
-    if found and wish.errant == "refuse" and wish.elected is None:
-        rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(found.items()))}"
+    lossless = not uncertain or wish.rescued
+    errant = election.errant(members, source)
+    if errant and wish.errant == "refuse" and wish.elected is None:
+        rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(errant.items()))}"
         hint = "--errant inject gives every server empty transactions in their place; --errant leave keeps them where they are."
-        return FailoverPlan(refusal=rule, hint=hint, errant=found, uncertain=uncertain, kept=kept)
-    chosen, left_out = _choice(pool, wish, elected, found)
+        return FailoverPlan(refusal=rule, hint=hint, errant=errant, uncertain=uncertain, lossless=lossless)
+    chosen, left_out = _choice(pool, wish, elected, errant)
     if isinstance(chosen, FailoverPlan):
-        return replace(chosen, uncertain=uncertain, kept=False, errant=found, left_out=left_out)
+        return replace(chosen, uncertain=uncertain, lossless=False, errant=errant, left_out=left_out)
     # Where no later look can bring certainty, that is refused before anything is changed: without a
     # proof, and where the semi-sync timeout is over before a fence can be.
     late = wish.proof is not None and wish.fenced_s is None and _fell_back(wish.proof, wish.now_s)
     decidable = not foreseen or wish.proof is None or late
-    if not kept and not wish.accept_loss and not wish.rescue and wish.elected is None and decidable:
+    if not lossless and not wish.accept_loss and not wish.rescue and wish.elected is None and decidable:
         hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
-        return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=found)
-    steps, refusal = _steps(members, source, chosen, pool, wish, found)
-    missing = _missing(pool, chosen, _made_up(wish, found))
-    kept, uncertain = wish.sure or ((kept and not missing) or (wish.rescue and source.volume), uncertain)
-    made = FailoverPlan(
+        return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=errant)
+    steps, refusal = _steps(members, source, chosen, pool, wish, errant)
+    missing = _missing(pool, chosen, _made_up(wish, errant))
+    lossless, uncertain = wish.sure or ((lossless and not missing) or (wish.rescue and source.volume), uncertain)
+    failover_plan = FailoverPlan(
         steps=steps,
         elected=chosen.name,
-        kept=kept,
+        lossless=lossless,
         uncertain=uncertain,
-        errant=found,
+        errant=errant,
         left_out=left_out,
         missing=missing,
-        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, wish, found), wish),
+        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, wish, errant), wish),
     )
-    return replace(made, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else made
+    return replace(failover_plan, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else failover_plan
 
 
 def _can_still_acknowledge(replicas: list[Seen], wish: FailoverWish, source: Seen) -> tuple[str, str] | None:
@@ -311,42 +321,44 @@ def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
     proof = wish.proof
     if proof is None:
         return ["semi-sync was not seen at work, so commits were acknowledged by the source alone"]
-    found = []
+    reasons = []
     if proof.timeout_s < NEVER_S:
         until = proof.at_s + proof.timeout_s
         if wish.fenced_s is None or _fell_back(proof, wish.fenced_s):
             late = (wish.now_s if wish.fenced_s is None else wish.fenced_s) - until
-            found.append(
+            reasons.append(
                 f"the source may have fallen back to asynchronous: it was not fenced within its semi-sync timeout of {proof.timeout_s:g} s ({max(late, 0):.1f} s late)"
             )
-    here = [one for one in pool if one.name in proof.ackers]
-    intact = [one for one in here if is_intact(proof, one)]
+    here = [member for member in pool if member.name in proof.ackers]
+    intact = [member for member in here if is_intact(proof, member)]
     if len(intact) < proof.needed:
-        renewed = [one.name for one in here if one not in intact]
+        renewed = [member.name for member in here if member not in intact]
         text = f"{len(intact)} acknowledging replicas are here with all they received, {proof.needed} are needed"
         if renewed:
             text += f" ({', '.join(renewed)} started anew since, and may have lost a relay log)"
-        found.append(text)
-    return found
+        reasons.append(text)
+    return reasons
 
 
 def _choice(
-    pool: list[Seen], wish: FailoverWish, elected: Seen | None, found: dict[str, str]
+    pool: list[Seen], wish: FailoverWish, elected: Seen | None, errant: dict[str, str]
 ) -> tuple[Seen | FailoverPlan, dict[str, str]]:
     """The one to promote, or a refusal; and who cannot be, with the reason."""
-    reasons = {one.name: unfit(one, wish.allow_delayed) for one in pool}
+    reasons = {member.name: unfit(member, wish.allow_delayed) for member in pool}
     left_out = {name: reason for name, reason in reasons.items() if reason}
     if elected is not None:
         return elected, left_out
-    able = [one for one in pool if not reasons[one.name] and (one.name not in found or wish.errant != "leave")]
+    able = [
+        member for member in pool if not reasons[member.name] and (member.name not in errant or wish.errant != "leave")
+    ]
     if wish.errant == "leave":
-        left_out |= {name: f"has transactions of its own: {text}" for name, text in found.items()}
-    made_up = _made_up(wish, found)
+        left_out |= {name: f"has transactions of its own: {text}" for name, text in errant.items()}
+    made_up = _made_up(wish, errant)
     if not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
         return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
     chosen = None
-    if wish.errant == "inject" and (clean := [one for one in able if one.name not in found]):
+    if wish.errant == "inject" and (clean := [member for member in able if member.name not in errant]):
         # Its own would come to the others as they are, instead of empty ones; but what it alone
         # received is not lost for that.
         chosen = election.best(clean, wish.target, made_up)
@@ -355,7 +367,7 @@ def _choice(
     chosen = chosen or election.best(able, wish.target, made_up)
     if chosen is None:
         return FailoverPlan(
-            refusal=f"{', '.join(one.name for one in able)}: none has all that the others received"
+            refusal=f"{', '.join(member.name for member in able)}: none has all that the others received"
         ), left_out
     beyond = _missing(pool, chosen, made_up)
     if beyond and not wish.accept_loss:
@@ -363,7 +375,7 @@ def _choice(
         rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
         return FailoverPlan(refusal=rule, hint=hint, missing=beyond), left_out
     if wish.target is not None and chosen.name != wish.target:
-        own = "it has transactions of its own" if wish.target in found else f"{chosen.name} has received more"
+        own = "it has transactions of its own" if wish.target in errant else f"{chosen.name} has received more"
         reason = left_out.get(wish.target) or own
         return FailoverPlan(
             refusal=f"{wish.target} is not the one to promote: {reason}", hint="Leave out --to."
@@ -371,12 +383,12 @@ def _choice(
     return chosen, left_out
 
 
-def _made_up(wish: FailoverWish, found: dict[str, str]) -> GtidSet | None:
+def _made_up(wish: FailoverWish, errant: dict[str, str]) -> GtidSet | None:
     """MySQL's errant transactions, where empty ones are to take their places, or they are left."""
-    if wish.errant == "refuse" or not found:
+    if wish.errant == "refuse" or not errant:
         return None
     try:
-        return GtidSet.parse(",".join(found.values()), "mysql")
+        return GtidSet.parse(",".join(errant.values()), "mysql")
     except InputError:  # MariaDB's: its domains are one line of numbers
         return None
 
@@ -386,23 +398,25 @@ def _missing(pool: list[Seen], chosen: Seen, made_up: GtidSet | None = None) -> 
     will = usable(chosen)
     if made_up is not None:
         will = will.union(made_up)
-    beyond = [has(one).minus(will) for one in pool if one.name != chosen.name]
-    texts = [str(one) for one in beyond if not one.is_empty]
+    beyond = [has(member).minus(will) for member in pool if member.name != chosen.name]
+    texts = [str(gtids) for gtids in beyond if not gtids.is_empty]
     # What the chosen one cannot apply of its own relay log is lost with it.
     own = has(chosen).minus(will)
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
-def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]) -> list[Seen]:
+def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[str, str]) -> list[Seen]:
     """Who will follow the chosen one."""
-    return [one for one in switchover.siblings(pool, chosen) if one.name not in found or wish.errant == "inject"]
+    return [
+        member for member in switchover.siblings(pool, chosen) if member.name not in errant or wish.errant == "inject"
+    ]
 
 
 def _steps(
-    members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]
+    members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
     """Drain, rescue, promote and repoint, as far as they are still to be done; or a refusal."""
-    siblings = _siblings(chosen, pool, wish, found)
+    siblings = _siblings(chosen, pool, wish, errant)
     steps = []
     channel, will = chosen.channel, usable(chosen)
     if channel is not None and not required(chosen).executed.contains(will):
@@ -422,11 +436,11 @@ def _steps(
                 2, "rescue", chosen.name, gtid=will, to=source.name, why="the rest of the old source's binary log"
             )
         )
-    if wish.errant == "inject" and found:
+    if wish.errant == "inject" and errant:
         if required(chosen).flavor == "mariadb":
             rule = "MariaDB cannot be given empty transactions in place of those another server wrote"
             return (), (rule, "Use --errant leave, and seed the replica anew afterwards.")
-        for name in sorted(found):
+        for name in sorted(errant):
             if name != chosen.name:
                 gtid = has(members[name]).minus(has(chosen))
                 steps.append(
@@ -440,5 +454,5 @@ def _after(members: Members, source: Seen, elected: Seen, wish: FailoverWish) ->
     """The rest, when the new source is open already."""
     steps, left_out = switchover.rest(members, source, elected, wish, stage=4)
     doubts = tuple(_uncertain([elected], wish))
-    kept, uncertain = wish.sure or (not doubts, doubts)
-    return FailoverPlan(steps, elected.name, kept=kept, uncertain=uncertain, left_out=left_out)
+    lossless, uncertain = wish.sure or (not doubts, doubts)
+    return FailoverPlan(steps, elected.name, lossless=lossless, uncertain=uncertain, left_out=left_out)

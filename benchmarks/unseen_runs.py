@@ -25,13 +25,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
-from headrace import calibrate, compare_run, load_run
-from headrace.calibration.runs import Run
-from headrace.errors import HeadraceError
-from headrace.workload.transactions import TransactionWorkload
+from headrace import HeadraceError, TransactionWorkload, calibrate, compare_run, load_run
 
 HERE = Path(__file__).parent
 # Runs of a table have no file of seconds: so many rows of their mean, s.
@@ -71,7 +69,7 @@ def folder() -> Path | None:
     return next((place for place in places if _files(place)), None)
 
 
-def load_all(source: Path) -> dict[str, Run]:
+def load_all(source: Path) -> dict[str, Any]:
     """The runs of published_runs.toml whose files lie in `source` or its subfolders, by name."""
     plan, files, runs = _plan(), _files(source), {}
     with tempfile.TemporaryDirectory() as place:
@@ -110,7 +108,7 @@ def _constant(row: dict[str, str]) -> str:
     return "\n".join(["t_s,threads,tps,lat_p95_ms", *rows])
 
 
-def _load(place: Path, name: str, described: dict, seconds: str, file: Path) -> Run:
+def _load(place: Path, name: str, described: dict, seconds: str, file: Path) -> Any:
     (place / "run.csv").write_text(seconds)
     files = {"sysbench": "run.csv"}
     vmstat = file.with_name(f"{name}.vmstat.txt")
@@ -127,7 +125,7 @@ def families(beginnings: Iterable[str] = ()) -> list[dict]:
     return [family for family in _plan()["families"] if not chosen or family["name"].startswith(chosen)]
 
 
-def sets_of(family: dict, runs: dict[str, Run]) -> list[tuple[tuple[str, ...], list[str]]]:
+def sets_of(family: dict, runs: dict[str, Any]) -> list[tuple[tuple[str, ...], list[str]]]:
     """What is calibrated on, and the runs that are predicted from it."""
     names = [name for name in runs if name.startswith(tuple(family["runs"]))]
 
@@ -147,7 +145,7 @@ def sets_of(family: dict, runs: dict[str, Run]) -> list[tuple[tuple[str, ...], l
 
 
 def score(
-    runs: dict[str, Run],
+    runs: dict[str, Any],
     beginnings: Iterable[str] = (),
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[Score]:
@@ -175,7 +173,7 @@ def score(
     return scores
 
 
-def _predicted(run: Run, workload: TransactionWorkload) -> dict:
+def _predicted(run: Any, workload: TransactionWorkload) -> dict:
     found = compare_run(run, workload)
     summary = found.prediction.summary
     measured = found.measured["tps"]
@@ -238,7 +236,9 @@ def lines(table: list[dict]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="How well databases are predicted on runs their calibration has not seen.")
+    parser = argparse.ArgumentParser(
+        description="How well databases are predicted on runs their calibration has not seen."
+    )
     parser.add_argument("--runs", type=Path, help="folder with the published runs")
     parser.add_argument("--family", nargs="+", default=(), help="families whose names begin so")
     parser.add_argument("--rows", action="store_true", help="print every prediction")
@@ -249,7 +249,11 @@ def main() -> int:
         return 3
     scores = score(load_all(source), given.family, lambda text: print(text, file=sys.stderr))
     for row in scores if given.rows else ():
-        told = row.refusal if row.error is None else f"{row.error:+6.1f} % {'holds' if row.holds else 'misses'} +-{100 * row.spread:.0f} %"
+        told = (
+            row.refusal
+            if row.error is None
+            else f"{row.error:+6.1f} % {'holds' if row.holds else 'misses'} +-{100 * row.spread:.0f} %"
+        )
         print(f"{row.family:34s} {row.run:52s} {told}  own {row.misfit:.1f} %  from {', '.join(row.calibrated_on)}")
     print("\n".join([*lines(summary(scores)), IN_SAMPLE]))
     return 0

@@ -19,8 +19,8 @@ class HeadraceError(Exception):
 
     `value` is what was met (with file and line if it has them), `rule` what it breaks, `source`
     where the rule comes from ("" when it is plain sense), `hint` what to do next, `exit_code` what
-    a command should exit with, `kind` the sort of refusal for programs ("" if it has none; the lab's
-    are in docs/reference/lab-protocol.md).
+    a command should exit with, `kind` the sort of refusal for programs ("" if it has none; those of
+    the lab are in docs/reference/lab-protocol.md).
     """
 
     default_exit_code = 2

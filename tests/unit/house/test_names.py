@@ -29,7 +29,7 @@ MOST = {
     "operate": 2272,
     "planner": 663,
     "report": 1133,
-    "servers": 2988,
+    "servers": 602,
     "simulation": 110,
     "studies": 584,
     "workload": 81,

@@ -181,7 +181,7 @@ def _query(text: str, query: str) -> dict[str, str]:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise InputError(shown(text), "what stands behind ? is not KEY=VALUE&KEY=VALUE", DOC) from None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, value in pairs:
         name = key.lower().replace("_", "-")
         if name not in PARAMETERS:
@@ -189,10 +189,10 @@ def _query(text: str, query: str) -> dict[str, str]:
                 hint = f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
                 raise InputError(shown(text), "holds a password", DOC, hint)
             raise InputError(f"?{key[:40]}= in {shown(text)}", f"must be one of {', '.join(PARAMETERS)}", DOC)
-        if name in found or not value:
+        if name in values or not value:
             raise InputError(f"?{name}= in {shown(text)}", "needs one value", DOC)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _checked(text: str, values: dict, password: Secret | None) -> Address:

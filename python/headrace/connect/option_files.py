@@ -310,17 +310,17 @@ def read_client(path: str | os.PathLike) -> dict[str, str]:
 
     Raises InputError for a file that breaks a rule, CouldNotRun when it cannot be read.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for setting in read_option_file(path, ("client",)).settings:
         key = setting.name.replace("_", "-")
         if key in CLIENT_KEYS and setting.value is not None:
-            found[key] = setting.value
+            values[key] = setting.value
             if key == "password":
                 _check_owner(setting.file)
-    port = found.get("port", "3306")
+    port = values.get("port", "3306")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65_535):
         raise InputError(f"{path}: port", "must be a number from 1 to 65,535", SOURCE)
-    return found
+    return values
 
 
 def _check_owner(path: Path) -> None:

@@ -46,10 +46,10 @@ def run(connection: pymysql.Connection, statements: tuple[str, ...]) -> None:
 
 def _refused(words: str, error: Exception) -> CouldNotRun:
     number = error.args[0] if error.args else ""
-    said = str(error.args[-1] if error.args else error)
-    if " near '" in said:  # a syntax error repeats the statement, perhaps with its password
-        said = "the server does not take this statement"
-    return CouldNotRun(words, said[:300], f"error {number} of the server", "")
+    message = str(error.args[-1] if error.args else error)
+    if " near '" in message:  # a syntax error repeats the statement, perhaps with its password
+        message = "the server does not take this statement"
+    return CouldNotRun(words, message[:300], f"error {number} of the server", "")
 
 
 def rows(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]:

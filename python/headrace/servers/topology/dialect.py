@@ -233,17 +233,17 @@ class Dialect:
 
     def filters(self, filters: dict[str, tuple[str, ...]], channel: str = "") -> tuple[str, ...]:
         """Until the server's next start; the option file has them for later ones."""
-        found = []
+        statements = []
         for kind, values in checked_filters(filters).items():
             name = kind.replace("-", "_")
             if self.is_mariadb:
-                found += [f"SET SESSION default_master_connection = {literal(checked_channel(channel))}"]
-                found += [f"SET GLOBAL {name} = {literal(','.join(values))}"]
+                statements += [f"SET SESSION default_master_connection = {literal(checked_channel(channel))}"]
+                statements += [f"SET GLOBAL {name} = {literal(','.join(values))}"]
             else:
                 quoted = [literal(value) if "wild" in kind else _identifier(value) for value in values]
                 where = f" FOR CHANNEL {literal(checked_channel(channel))}"
-                found += [f"CHANGE REPLICATION FILTER {name.upper()} = ({', '.join(quoted)}){where}"]
-        return tuple(found)
+                statements += [f"CHANGE REPLICATION FILTER {name.upper()} = ({', '.join(quoted)}){where}"]
+        return tuple(statements)
 
     def replica_status(self) -> str:
         """A row for each channel."""
@@ -349,14 +349,14 @@ class Dialect:
 
         Before 8.0.26 and on MariaDB there is no count.
         """
-        found = [f"SET GLOBAL {self.semi_sync_variable(side, 'enabled')} = {int(on)}"]
+        statements = [f"SET GLOBAL {self.semi_sync_variable(side, 'enabled')} = {int(on)}"]
         if side == "source" and on:
-            found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_point')} = 'AFTER_SYNC'")
+            statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_point')} = 'AFTER_SYNC'")
             if timeout_ms is not None:
-                found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'timeout')} = {int(timeout_ms)}")
+                statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'timeout')} = {int(timeout_ms)}")
             if count is not None and not self.is_mariadb:
-                found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_count')} = {int(count)}")
-        return tuple(found)
+                statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_count')} = {int(count)}")
+        return tuple(statements)
 
     def semi_sync_plugins(self) -> tuple[str, ...]:
         """Files that must be loaded first (plugin-load-add); MariaDB has them built in."""

@@ -23,33 +23,33 @@ def followers_of(lab: Lab, server: Server) -> list[str]:
 
 def states_of(lab: Lab) -> dict[str, ServerState]:
     """The state of each server of the lab that answers, by name."""
-    found = {}
-    for one in servers(lab):
-        if one.state == "running":
-            with contextlib.suppress(HeadraceError), accounts.connected(one) as connection:
-                found[one.name] = observe(connection, one.name, position=False)
-    return found
+    states = {}
+    for server in servers(lab):
+        if server.state == "running":
+            with contextlib.suppress(HeadraceError), accounts.connected(server) as connection:
+                states[server.name] = observe(connection, server.name, position=False)
+    return states
 
 
 def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
     if server.port is None:
         return []
     place = (server.host, server.port)
-    found = [
+    names = [
         name
         for name, state in sorted(states.items())
-        if any((one.source_host, one.source_port) == place for one in state.channels)
+        if any((channel.source_host, channel.source_port) == place for channel in state.channels)
     ]
     if server.name in states:
-        known = {state.server_id for state in states.values()}
+        server_ids = {state.server_id for state in states.values()}
         with contextlib.suppress(HeadraceError), accounts.connected(server) as connection:
             rows = accounts.rows(connection, states[server.name].dialect.replica_hosts())
             for row in rows:
                 # Server_id and Host in both manuals, SHOW REPLICAS.
                 number, host = int(row.get("Server_id") or row.get("Server_Id") or 0), row.get("Host")
-                if number not in known:
-                    found.append(f"server_id {number}{f' at {host}' if host else ''}")
-    return found
+                if number not in server_ids:
+                    names.append(f"server_id {number}{f' at {host}' if host else ''}")
+    return names
 
 
 def consequences(lab: Lab, server: Server) -> list[str]:
@@ -57,22 +57,24 @@ def consequences(lab: Lab, server: Server) -> list[str]:
     if server.state != "running" or server.port is None:
         return []
     states = states_of(lab)
-    found = []
+    effects = []
     if below := _followers(server, states):
-        found.append(f"{_and(below)} {'follows' if len(below) == 1 else 'follow'} it, and would receive nothing")
+        effects.append(f"{_and(below)} {'follows' if len(below) == 1 else 'follow'} it, and would receive nothing")
     own = states.get(server.name)
     for source in servers(lab):
         state = states.get(source.name)
         if state is None or own is None or not own.semi_sync.replica_status or not state.semi_sync.source_status:
             continue
-        follows = any((one.source_host, one.source_port) == (source.host, source.port) for one in own.channels)
-        left, semi = state.semi_sync.clients - 1, state.semi_sync
-        if follows and left < semi.wait_count:
-            found.append(
+        follows = any(
+            (channel.source_host, channel.source_port) == (source.host, source.port) for channel in own.channels
+        )
+        remaining, semi = state.semi_sync.clients - 1, state.semi_sync
+        if follows and remaining < semi.wait_count:
+            effects.append(
                 f"commits on {source.name} wait for {semi.wait_count} acknowledgement{'s' * (semi.wait_count != 1)}, and "
-                f"{left} replicas could give one: each would wait {semi.timeout_ms / 1000:g} s"
+                f"{remaining} replicas could give one: each would wait {semi.timeout_ms / 1000:g} s"
             )
-    return found
+    return effects
 
 
 def check_replica(lab: Lab, server: Server) -> None:
@@ -117,7 +119,7 @@ def check_channel(server: Server, channel: str) -> None:
     with accounts.connected(server) as connection:
         state = observe(connection, server.name)
     if state.channel(channel) is None:
-        there = ", ".join(one.name or "''" for one in state.channels) or "none"
+        there = ", ".join(channel.name or "''" for channel in state.channels) or "none"
         rule = f"follows no such channel; there are: {there}"
         raise InputError(f"{server.name}: --channel {channel!r}", rule, GUIDE, "")
 

@@ -90,11 +90,11 @@ def _position(state: ServerState) -> Iterator[Explained]:
 
 
 def _semi_sync(state: ServerState) -> Iterator[Explained]:
-    found = state.semi_sync
-    if not found.source_enabled:
+    semi_sync = state.semi_sync
+    if not semi_sync.source_enabled:
         return
-    value = f"ON, {'works' if found.source_status else 'is OFF now'}, {found.wait_point}, {found.timeout_ms / 1000:g} s"
-    lost = f"after {found.timeout_ms / 1000:g} s without an answer it goes on alone, and says so only in its status"
+    value = f"ON, {'works' if semi_sync.source_status else 'is OFF now'}, {semi_sync.wait_point}, {semi_sync.timeout_ms / 1000:g} s"
+    lost = f"after {semi_sync.timeout_ms / 1000:g} s without an answer it goes on alone, and says so only in its status"
     yield Explained(
         "rpl_semi_sync_source_enabled", value, "a round trip and the replica's receiving, each commit", lost
     )

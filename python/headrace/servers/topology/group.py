@@ -85,8 +85,8 @@ def group_up(
         rule = f"a group has {SMALLEST} to {LARGEST} members: a majority of them decides"
         raise InputError(f"--group {size}", rule, GUIDE, "Take 3, or 5 to survive two losses.")
     names = [f"{name}-{number}" for number in range(1, size + 1)]
-    there = [one for one in names if one in records.names(data_dir_of(lab))]
-    if there and len(there) == size and all(_is_member(lab, one) for one in names):
+    there = [member_name for member_name in names if member_name in records.names(data_dir_of(lab))]
+    if there and len(there) == size and all(_is_member(lab, member_name) for member_name in names):
         return _started_again(lab, names, progress)
     if there:
         rule = "is there already, and is not a whole group"
@@ -96,27 +96,29 @@ def group_up(
         raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
     request = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "own_address": own_address}
     try:
-        made = _made(lab, names, request | {"unpaced": unpaced}, dict(settings or {}), progress)
+        members = _create_servers(lab, names, request | {"unpaced": unpaced}, dict(settings or {}), progress)
         progress(0.7, "forming the group")
-        _form(made)
+        _form(members)
     except BaseException:
-        for one in names:
-            if server_paths(data_dir_of(lab), one).state.exists():
-                destroy(find(lab, one))
+        for member_name in names:
+            if server_paths(data_dir_of(lab), member_name).state.exists():
+                destroy(find(lab, member_name))
         raise
-    return [_kept(lab, one) for one in names]
+    return [_join_on_boot(lab, member_name) for member_name in names]
 
 
-def _made(lab: Lab, names: list[str], request: dict, wanted: dict[str, str | None], progress: Progress) -> list[Server]:
+def _create_servers(
+    lab: Lab, names: list[str], request: dict, requested: dict[str, str | None], progress: Progress
+) -> list[Server]:
     """The servers, apart from each other; made at the same time, as each waits for its disk."""
     group = str(uuid.uuid4())
     first_id = free_server_id(lab)
     taken = records.hosts(data_dir_of(lab))
     places: list[tuple[str, int]] = []
-    for one in names:
+    for member_name in names:
         host = links.LOOPBACK
         if request["own_address"]:
-            host = links.free_host(server_paths(data_dir_of(lab), one), taken)
+            host = links.free_host(server_paths(data_dir_of(lab), member_name), taken)
             taken.append(host)
         places.append((host, links.PORT if request["own_address"] else _other_port(places)))
     seeds = ",".join(f"{host}:{port}" for host, port in places)
@@ -124,7 +126,7 @@ def _made(lab: Lab, names: list[str], request: dict, wanted: dict[str, str | Non
 
     def make(index: int) -> Server:
         host, port = places[index]
-        settings = _settings(group, host, port, seeds, first_id + index) | wanted
+        settings = _settings(group, host, port, seeds, first_id + index) | requested
         own = {"port": port, "host": host if request["own_address"] else None}
         rest = {key: value for key, value in request.items() if key != "own_address"}
         with Lab(lab.place.data_dir, lab.place.socket) as mine:
@@ -132,9 +134,9 @@ def _made(lab: Lab, names: list[str], request: dict, wanted: dict[str, str | Non
 
     with ThreadPoolExecutor(len(names)) as pool:
         waiting = [pool.submit(make, index) for index in range(len(names))]
-    for one in waiting:
-        one.result()  # raises what went wrong, when all have ended
-    return [find(lab, one) for one in names]
+    for future in waiting:
+        future.result()  # raises what went wrong, when all have ended
+    return [find(lab, member_name) for member_name in names]
 
 
 def _other_port(places: Sequence[tuple[str, int]]) -> int:
@@ -221,33 +223,33 @@ def _wait(holds: Callable[[], bool], server: Server) -> None:
         time.sleep(LOOK_EVERY_S)
 
 
-def _kept(lab: Lab, name: str) -> Server:
+def _join_on_boot(lab: Lab, name: str) -> Server:
     """From now on a member that starts joins by itself."""
     where = server_paths(data_dir_of(lab), name)
     with records.locked(where):
-        known = records.required(where)
+        record = records.required(where)
         on: dict[str, str | None] = {ON_BOOT: "ON"}
-        records.save(where, known.with_(settings=known.settings_with(on)))
+        records.save(where, record.with_(settings=record.settings_with(on)))
     return find(lab, name)
 
 
 def _is_member(lab: Lab, name: str) -> bool:
-    known = records.load(server_paths(data_dir_of(lab), name))
-    return known is not None and known.made and "loose-group-replication-group-name" in known.settings
+    record = records.load(server_paths(data_dir_of(lab), name))
+    return record is not None and record.made and "loose-group-replication-group-name" in record.settings
 
 
 def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
     """Starts members that are down. A group of which nobody is left is begun anew by the member
     that has everything the others have; without one nothing is begun."""
-    none_left = all(find(lab, one).state != "running" for one in names)
-    for index, one in enumerate(names):
-        progress(0.1 + 0.5 * index / len(names), f"starting {one}")
+    none_left = all(find(lab, member_name).state != "running" for member_name in names)
+    for index, member_name in enumerate(names):
+        progress(0.1 + 0.5 * index / len(names), f"starting {member_name}")
         if none_left:
-            _started_alone(lab, one)
+            _started_alone(lab, member_name)
         else:
-            up(lab, name=one)
-    members = [find(lab, one) for one in names]
-    if not any(one.is_online for one in group_status(members)):
+            up(lab, name=member_name)
+    members = [find(lab, member_name) for member_name in names]
+    if not any(member.is_online for member in group_status(members)):
         _begin_again(members)
     for server in members:
         with accounts.connected(server) as connection:
@@ -262,10 +264,10 @@ def _started_alone(lab: Lab, name: str) -> None:
     """Starts a member that does not look for its group: nobody is left that would answer it."""
     where = server_paths(data_dir_of(lab), name)
     with records.locked(where):
-        known = records.required(where)
+        record = records.required(where)
         alone: dict[str, str | None] = {ON_BOOT: "OFF"}
-        started = running.start(lab, where, known.with_(settings=known.settings_with(alone)))
-        records.save(where, started.with_(settings=known.settings))
+        started = running.start(lab, where, record.with_(settings=record.settings_with(alone)))
+        records.save(where, started.with_(settings=record.settings))
 
 
 def _begin_again(members: list[Server]) -> None:
@@ -276,7 +278,9 @@ def _begin_again(members: list[Server]) -> None:
             has[server.name] = GtidSet.parse(
                 str(accounts.one_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql"
             )
-    first = next((one for one in members if all(has[one.name].contains(other) for other in has.values())), None)
+    first = next(
+        (member for member in members if all(has[member.name].contains(other) for other in has.values())), None
+    )
     if first is None:
         rule = "has no member with all transactions of the others, so beginning it anew would lose some"
         raise CouldNotRun(members[0].name.rpartition("-")[0], rule, GUIDE, "Compare gtid_executed of its members.")
@@ -286,10 +290,12 @@ def _begin_again(members: list[Server]) -> None:
 
 def members_of(lab: Lab, name: str) -> list[Server]:
     """The servers NAME-1, NAME-2, ... Raises InputError when there are none."""
-    found = [one for one in servers(lab) if one.name.rpartition("-")[0] == name and _is_member(lab, one.name)]
-    if not found:
+    members = [
+        server for server in servers(lab) if server.name.rpartition("-")[0] == name and _is_member(lab, server.name)
+    ]
+    if not members:
         raise InputError(name, "is not a group of this lab", GUIDE, "headrace mysql up NAME --flavor mysql --group 3")
-    return found
+    return members
 
 
 STATUS = """SELECT m.member_id, m.member_state, m.member_role, s.count_transactions_in_queue
@@ -299,10 +305,10 @@ LEFT JOIN performance_schema.replication_group_member_stats s USING (member_id)"
 
 def group_status(members: Sequence[Server]) -> list[GroupMember]:
     """Each member as it sees itself: one that is cut off from the others may be wrong of them."""
-    found = []
+    statuses = []
     for server in members:
         if server.state != "running":
-            found.append(GroupMember(server.name, "down", "", None, ""))
+            statuses.append(GroupMember(server.name, "down", "", None, ""))
             continue
         try:
             with accounts.connected(server) as connection, connection.cursor() as cursor:
@@ -311,10 +317,10 @@ def group_status(members: Sequence[Server]) -> list[GroupMember]:
                 cursor.execute(STATUS)
                 seen = {row[0]: row[1:] for row in cursor.fetchall()}
             state, role, waiting = seen.get(own, ("OFFLINE", "", None))
-            found.append(GroupMember(server.name, state, role, waiting, str(executed).replace("\n", "")))
+            statuses.append(GroupMember(server.name, state, role, waiting, str(executed).replace("\n", "")))
         except HeadraceError as error:
-            found.append(GroupMember(server.name, f"does not answer: {error.rule}", "", None, ""))
-    return found
+            statuses.append(GroupMember(server.name, f"does not answer: {error.rule}", "", None, ""))
+    return statuses
 
 
 def primary_of(members: Sequence[Server]) -> Server | None:
@@ -330,8 +336,8 @@ def primary_of(members: Sequence[Server]) -> Server | None:
                     votes[place] = votes.get(place, 0) + 1
         except HeadraceError:
             continue
-    place = next((one for one, count in votes.items() if 2 * count > len(members)), None)
-    return next((one for one in members if (one.host, one.port) == place), None)
+    place = next((candidate for candidate, count in votes.items() if 2 * count > len(members)), None)
+    return next((member for member in members if (member.host, member.port) == place), None)
 
 
 PRIMARY = """SELECT member_host, member_port FROM performance_schema.replication_group_members

@@ -61,7 +61,7 @@ class GtidSet:
         for key, writer in other.writers:
             if key not in writers or theirs[key][-1][1] > mine[key][-1][1]:
                 writers[key] = writer
-        return _made(self.flavor, joined, writers)
+        return _build_set(self.flavor, joined, writers)
 
     def minus(self, other: GtidSet) -> GtidSet:
         """What is in this one and not in the other.
@@ -70,11 +70,11 @@ class GtidSet:
         """
         self._check(other)
         theirs = dict(other.ranges)
-        left = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
+        remaining = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
         for key in self.diverged(other):
             last = dict(self.ranges)[key][-1][1]
-            left[key] = _merged([*left[key], (last, last)])
-        return _made(self.flavor, left, dict(self.writers))
+            remaining[key] = _merged([*remaining[key], (last, last)])
+        return _build_set(self.flavor, remaining, dict(self.writers))
 
     def diverged(self, other: GtidSet) -> list[str]:
         """MariaDB's domains where both end at the same number, written by different servers."""
@@ -108,11 +108,13 @@ class GtidSet:
 
     def only(self, key: str) -> GtidSet:
         """The part of one server (`uuid` or `uuid:tag`) or domain."""
-        return _made(self.flavor, {one: ranges for one, ranges in self.ranges if one == key}, dict(self.writers))
+        return _build_set(
+            self.flavor, {name: ranges for name, ranges in self.ranges if name == key}, dict(self.writers)
+        )
 
     def last(self, key: str) -> int:
         """The highest number of a server or domain, 0 where there is none."""
-        return next((ranges[-1][1] for one, ranges in self.ranges if one == key), 0)
+        return next((ranges[-1][1] for name, ranges in self.ranges if name == key), 0)
 
     def __str__(self) -> str:
         """As the server writes it; what is not a MariaDB position as `0:51-100`."""
@@ -131,14 +133,14 @@ def _source(flavor: str) -> str:
     return MARIADB_SOURCE if flavor == "mariadb" else MYSQL_SOURCE
 
 
-def _made(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) -> GtidSet:
+def _build_set(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) -> GtidSet:
     order = (lambda key: (int(key), key)) if flavor == "mariadb" else (lambda key: (0, key))
-    kept = tuple((key, ranges[key]) for key in sorted(ranges, key=order) if ranges[key])
-    return GtidSet(flavor, kept, tuple((key, writers[key]) for key, _ in kept if key in writers))
+    ordered = tuple((key, ranges[key]) for key in sorted(ranges, key=order) if ranges[key])
+    return GtidSet(flavor, ordered, tuple((key, writers[key]) for key, _ in ordered if key in writers))
 
 
 def _parse_mariadb(text: str) -> GtidSet:
-    found: dict[str, Ranges] = {}
+    ranges_by_domain: dict[str, Ranges] = {}
     writers: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         match = POSITION.fullmatch(part)
@@ -146,15 +148,15 @@ def _parse_mariadb(text: str) -> GtidSet:
         if not numbers or max(numbers[:2]) > MOST_ID or numbers[2] > MOST_MARIADB:
             raise InputError(part[:60], "a GTID of MariaDB is DOMAIN-SERVER-NUMBER", MARIADB_SOURCE, "As 0-1-100.")
         domain, server, number = numbers
-        if str(domain) in found:
+        if str(domain) in ranges_by_domain:
             raise InputError(part[:60], f"domain {domain} stands twice in one position", MARIADB_SOURCE, "")
         if number:
-            found[str(domain)], writers[str(domain)] = ((1, number),), server
-    return _made("mariadb", found, writers)
+            ranges_by_domain[str(domain)], writers[str(domain)] = ((1, number),), server
+    return _build_set("mariadb", ranges_by_domain, writers)
 
 
 def _parse_mysql(text: str) -> GtidSet:
-    found: dict[str, list[tuple[int, int]]] = {}
+    intervals: dict[str, list[tuple[int, int]]] = {}
     for part in filter(None, text.lower().split(",")):
         uuid, *words = part.split(":")
         if not UUID.fullmatch(uuid) or not words:
@@ -169,8 +171,8 @@ def _parse_mysql(text: str) -> GtidSet:
             last = int(match[2] or first) if match else 0
             if not 1 <= first <= last <= MOST_MYSQL:
                 raise InputError(part[:60], f"{word[:40]!r} is not an interval FIRST-LAST", MYSQL_SOURCE, "")
-            found.setdefault(key, []).append((first, last))
-    return _made("mysql", {key: _merged(ranges) for key, ranges in found.items()}, {})
+            intervals.setdefault(key, []).append((first, last))
+    return _build_set("mysql", {key: _merged(ranges) for key, ranges in intervals.items()}, {})
 
 
 def _written(ranges: Ranges) -> str:

@@ -127,8 +127,8 @@ class Follower:
             if self.begins is None or not self.begins.file:
                 raise InputError(self.name, "has no file position to begin at", GUIDE, "--position FILE:OFFSET")
             position = (self.begins.file, self.begins.offset)
-        told = accounts.follow(where, self.source, position, self.channel, self.delay_s)
-        accounts.run(connection, (*dialect.point_at(told), *dialect.start(self.channel)))
+        source_options = accounts.follow(where, self.source, position, self.channel, self.delay_s)
+        accounts.run(connection, (*dialect.point_at(source_options), *dialect.start(self.channel)))
         wait_connected(connection, self.name, self.channel)
 
     def made_read_only(self, where: ServerPaths, record: Record) -> Record:
@@ -148,13 +148,13 @@ def wait_connected(connection: pymysql.Connection, name: str, channel: str) -> S
     deadline = time.monotonic() + CONNECT_S
     while True:
         state = observe(connection, name)
-        found = state.channel(channel)
-        if found is not None and found.receive == "on" and not found.receive_error:
+        observed = state.channel(channel)
+        if observed is not None and observed.receive == "on" and not observed.receive_error:
             return state
-        said = "there is no such channel" if found is None else found.receive_error
+        receive_error = "there is no such channel" if observed is None else observed.receive_error
         # A source that is just starting refuses the first try.
-        if time.monotonic() > deadline or (found is not None and found.receive == "off" and said):
-            rule = f"does not receive from its source: {said or 'it is still connecting'}"
+        if time.monotonic() > deadline or (observed is not None and observed.receive == "off" and receive_error):
+            rule = f"does not receive from its source: {receive_error or 'it is still connecting'}"
             raise CouldNotRun(name, rule, GUIDE, "See headrace mysql log, and the source's.")
         time.sleep(LOOK_EVERY_S)
 
@@ -168,8 +168,8 @@ def purged_of(source: pymysql.Connection) -> GtidSet:
     if not first:
         return GtidSet("mariadb")
     # MariaDB: the position at the beginning of the first file, before its first transaction.
-    found = accounts.one_row(source, f"SELECT BINLOG_GTID_POS('{first[0]}', 4)")
-    return GtidSet.parse(str(found[0] or ""), "mariadb")
+    row = accounts.one_row(source, f"SELECT BINLOG_GTID_POS('{first[0]}', 4)")
+    return GtidSet.parse(str(row[0] or ""), "mariadb")
 
 
 @contextmanager
@@ -217,10 +217,12 @@ def copy_contents(of: Path, to: Path) -> None:
             os.fdatasync(target.fileno())
 
     # The largest first: they take longest.
-    files = sorted((one for one in of.rglob("*") if one.is_file() and not one.is_symlink()), key=_size, reverse=True)
+    files = sorted(
+        (path for path in of.rglob("*") if path.is_file() and not path.is_symlink()), key=_size, reverse=True
+    )
     with ThreadPoolExecutor(STREAMS) as pool:
         try:
-            for done in [pool.submit(copied, one) for one in files]:
+            for done in [pool.submit(copied, path) for path in files]:
                 done.result()
         except OSError as error:
             rule = f"cannot be copied: {error.strerror}"
@@ -246,26 +248,26 @@ class CopySeed(Follower):
         source, lab = self.source, self.source.lab
         theirs = source.paths
         with records.locked(theirs):
-            known = records.required(theirs)
-            running.stop(lab, theirs, known, kill=False)
+            source_record = records.required(theirs)
+            running.stop(lab, theirs, source_record, kill=False)
             try:
                 if not records.required(theirs).clean:
                     raise CouldNotRun(
                         source.name, "did not shut down cleanly", str(theirs.log), "Start it, and try again."
                     )
-                volumes.bring_back(lab, theirs, known)
-                self._copy(theirs, where, known, record)
+                volumes.bring_back(lab, theirs, source_record)
+                self._copy(theirs, where, source_record, record)
             finally:
                 with undisturbed():
                     volumes.quietly_unmount(theirs)
                     started = running.start(lab, theirs, records.required(theirs))
                     records.save(theirs, started)
 
-    def _copy(self, theirs: ServerPaths, where: ServerPaths, known: Record, record: Record) -> None:
+    def _copy(self, theirs: ServerPaths, where: ServerPaths, source_record: Record, record: Record) -> None:
         datadir.folders(where, service_user(), record.log_storage is not None)
         pairs = [
             (theirs.data_mount / "data", where.data_mount / "data"),
-            (_log_folder(theirs, known), _log_folder(where, record)),
+            (_log_folder(theirs, source_record), _log_folder(where, record)),
         ]
         for of, to in pairs:
             command = Command(("cp", "--archive", "--attributes-only", f"{of}/.", str(to)), what=f"copying {of}")
@@ -300,7 +302,7 @@ class SnapshotSeed(Follower):
 
     def snapshots(self, lab: Lab) -> Mapping[str, str]:
         roles = ("data", "log") if self.source.log_volume else ("data",)
-        ids = [one for one in (self.source.data_volume, self.source.log_volume) if one]
+        ids = [volume for volume in (self.source.data_volume, self.source.log_volume) if volume]
         with accounts.connected(self.source) as connection:
             state = observe(connection, self.source.name)
             try:
@@ -309,14 +311,14 @@ class SnapshotSeed(Follower):
                 accounts.run(connection, ("FLUSH LOCAL ENGINE LOGS",))
                 self.begins = position_now(connection)
                 self._sync()
-                made = lab.create_snapshots(ids, f"seed of {self.name}", {volumes.SEED_TAG: self.name})
+                snapshots = lab.create_snapshots(ids, f"seed of {self.name}", {volumes.SEED_TAG: self.name})
             finally:
                 with contextlib.suppress(Exception):
                     accounts.run(connection, ("UNLOCK TABLES",))
             self.held_s = time.monotonic() - began
         if not state.log_bin:
             raise InputError(self.source.name, "writes no binary log", GUIDE, "--prepare-source")
-        self.taken = dict(zip(roles, (one["id"] for one in made), strict=True))
+        self.taken = dict(zip(roles, (snapshot["id"] for snapshot in snapshots), strict=True))
         self._wait(lab)
         return self.taken
 
@@ -326,7 +328,7 @@ class SnapshotSeed(Follower):
 
     def _wait(self, lab: Lab) -> None:
         deadline = time.monotonic() + COPY_S
-        while any(lab.describe_snapshot(one)["state"] == "pending" for one in self.taken.values()):
+        while any(lab.describe_snapshot(snapshot)["state"] == "pending" for snapshot in self.taken.values()):
             if time.monotonic() > deadline:
                 raise CouldNotRun(", ".join(self.taken.values()), "is still pending", GUIDE, "Is the lab busy?")
             time.sleep(LOOK_EVERY_S)
@@ -344,9 +346,9 @@ class SnapshotSeed(Follower):
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
         record = super().finish(lab, where, record)
-        for one in self.taken.values():
+        for snapshot in self.taken.values():
             with contextlib.suppress(HeadraceError):
-                lab.delete_snapshot(one)
+                lab.delete_snapshot(snapshot)
         return record
 
 
@@ -387,12 +389,12 @@ class CloneSeed(Follower):
         with _socket(where) as connection:
             load_plugin(connection, "clone", "mysql_clone.so", self.name)
             dialect, at = dialect_of(connection), f"{source.host}:{source.port}"
-            told = accounts.follow(where, source)
+            source_options = accounts.follow(where, source)
             user, host = _literal(access.ACCOUNT), _literal(source.host)
             statements = (
                 *dialect.session(),
                 f"SET GLOBAL clone_valid_donor_list = {_literal(at)}",
-                f"SET GLOBAL clone_ssl_ca = {_literal(told.ssl_ca or '')}",
+                f"SET GLOBAL clone_ssl_ca = {_literal(source_options.ssl_ca or '')}",
             )
             accounts.run(connection, statements)
         with _long_socket(where) as connection:
@@ -453,10 +455,10 @@ def _literal(text: str) -> str:
 
 def load_plugin(connection: pymysql.Connection, name: str, file: str, server: str) -> None:
     """Loads one, for good, unless it is there. Raises CouldNotRun."""
-    found = accounts.one_row(
+    row = accounts.one_row(
         connection, f"SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = '{name}'"
     )
-    if found and found[0] == "ACTIVE":
+    if row and row[0] == "ACTIVE":
         return
     try:
         accounts.run(connection, (f"INSTALL PLUGIN {name} SONAME '{file}'",))
@@ -489,8 +491,12 @@ class BackupSeed(Follower):
         self.begins = _backup_position(target)
         for redo in target.glob("ib_logfile*"):
             shutil.move(redo, _log_folder(where, record) / redo.name)
-        for left in (*target.glob("xtrabackup_*"), *target.glob("mariadb_backup_*"), *target.glob("*backup-my.cnf")):
-            left.unlink()
+        for info_file in (
+            *target.glob("xtrabackup_*"),
+            *target.glob("mariadb_backup_*"),
+            *target.glob("*backup-my.cnf"),
+        ):
+            info_file.unlink()
         _forget_identity(target)
         datadir.give(target, service_user())
         datadir.give(_log_folder(where, record), service_user())
@@ -498,11 +504,11 @@ class BackupSeed(Follower):
     def _option_file(self, where: ServerPaths) -> Path:
         """Account and places of the source, for mariabackup's eyes."""
         source = self.source
-        known = records.required(source.paths)
+        source_record = records.required(source.paths)
         secret = read_client(source.paths.client).get("password", "")
         lines = ["[mariabackup]", f"user={quoted(access.ACCOUNT)}", f"password={quoted(secret)}"]
         lines += [f"socket={quoted(str(source.paths.socket))}", f"datadir={quoted(str(source.datadir))}"]
-        lines += [f"innodb-log-group-home-dir={quoted(str(_log_folder(source.paths, known)))}"]
+        lines += [f"innodb-log-group-home-dir={quoted(str(_log_folder(source.paths, source_record)))}"]
         path = where.state / "backup.cnf"
         path.unlink(missing_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as opened:

@@ -126,19 +126,23 @@ class ServerState:
 
     def channel(self, name: str = "") -> Channel | None:
         """The channel of a name, None where there is none."""
-        return next((one for one in self.channels if one.name == name), None)
+        return next((channel for channel in self.channels if channel.name == name), None)
 
     def as_dict(self) -> dict[str, object]:
         """For JSON; GTIDs as text."""
         return _plain(asdict(self), self)
 
 
-def _plain(found: dict[str, Any], state: ServerState) -> dict[str, object]:
-    found |= {"executed": str(state.executed), "binlog": str(state.binlog)}
-    found["version"] = ".".join(map(str, state.version))
-    for made, channel in zip(found["channels"], state.channels, strict=True):
-        made |= {"received": str(channel.received), "executed": str(channel.executed), "filters": dict(channel.filters)}
-    return found
+def _plain(document: dict[str, Any], state: ServerState) -> dict[str, object]:
+    document |= {"executed": str(state.executed), "binlog": str(state.binlog)}
+    document["version"] = ".".join(map(str, state.version))
+    for entry, channel in zip(document["channels"], state.channels, strict=True):
+        entry |= {
+            "received": str(channel.received),
+            "executed": str(channel.executed),
+            "filters": dict(channel.filters),
+        }
+    return document
 
 
 def observe(connection: pymysql.Connection, name: str = "", position: bool = True) -> ServerState:
@@ -183,8 +187,13 @@ def _refused(error: Exception, name: str) -> HeadraceError:
         grants = " or ".join(dict.fromkeys(GRANTS.values()))
         rule = "this account may not see the state of replication"
         return InputError(name or "the server", rule, f"error {code} of the server", f"GRANT {grants} ON *.* to it.")
-    said = "".join(one if one.isprintable() else "?" for one in str(error.args[-1] if error.args else error)[:200])
-    return CouldNotRun(name or "the server", f"does not answer: {said or type(error).__name__}", "", "Is it running?")
+    message = "".join(
+        character if character.isprintable() else "?"
+        for character in str(error.args[-1] if error.args else error)[:200]
+    )
+    return CouldNotRun(
+        name or "the server", f"does not answer: {message or type(error).__name__}", "", "Is it running?"
+    )
 
 
 def _observed(cursor: Any, name: str, position: bool) -> ServerState:
@@ -257,11 +266,11 @@ def written_by(connection: Any, state: ServerState) -> dict[tuple[int, int], int
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@GLOBAL.gtid_binlog_state")
         text = str((cursor.fetchone() or ("",))[0] or "")
-    found = {}
+    numbers = {}
     for part in filter(None, text.split(",")):
         domain, server, number = (int(word) for word in part.strip().split("-"))
-        found[domain, server] = max(number, found.get((domain, server), 0))
-    return found
+        numbers[domain, server] = max(number, numbers.get((domain, server), 0))
+    return numbers
 
 
 def _enforced(variables: dict[str, str]) -> bool:
@@ -279,7 +288,7 @@ def _pairs(cursor: Any, statement: str) -> dict[str, str]:
 
 def _rows(cursor: Any, statement: str) -> list[dict[str, Any]]:
     cursor.execute(statement)
-    names = [one[0].lower() for one in cursor.description or ()]
+    names = [column[0].lower() for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
@@ -292,11 +301,11 @@ def _binary_log(cursor: Any, dialect: Dialect) -> tuple[str, int]:
 def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
     """Both generations of names: source and replica, master and slave."""
 
-    def of(found: dict[str, str], *names: str) -> str:
-        return next((found[name] for name in names if name in found), "")
+    def of(values: dict[str, str], *names: str) -> str:
+        return next((values[name] for name in names if name in values), "")
 
-    def both(found: dict[str, str], new: str, old: str) -> str:
-        return of(found, f"rpl_semi_sync_{new}", f"rpl_semi_sync_{old}")
+    def both(values: dict[str, str], new: str, old: str) -> str:
+        return of(values, f"rpl_semi_sync_{new}", f"rpl_semi_sync_{old}")
 
     source = {key: f"source_{key}" for key in ("enabled", "timeout", "wait_point", "status", "clients")}
     old = {key: f"master_{key}" for key in source}
@@ -328,7 +337,7 @@ def _channel(row: dict[str, Any], variables: dict[str, str], dialect: Dialect) -
     applied = GtidSet.parse(text("executed_gtid_set", "gtid_slave_pos"), dialect.flavor)
     got = GtidSet.parse(text("retrieved_gtid_set", "gtid_io_pos"), dialect.flavor)
     workers = variables.get("slave_parallel_threads" if dialect.is_mariadb else "replica_parallel_workers", "0")
-    filters = tuple((kind, found) for kind in FILTERS if (found := text(kind.replace("-", "_"))))
+    filters = tuple((kind, patterns) for kind in FILTERS if (patterns := text(kind.replace("-", "_"))))
     behind = of("seconds_behind_source", "seconds_behind_master")
     receive = text("replica_io_running", "slave_io_running").lower()
     return Channel(
@@ -365,4 +374,4 @@ def _error(number: Any, words: str) -> str:
     """One printable line, "" without an error."""
     if not number and not words:
         return ""
-    return f"{number}: " + "".join(one if one.isprintable() else " " for one in words)[:500]
+    return f"{number}: " + "".join(character if character.isprintable() else " " for character in words)[:500]

@@ -40,11 +40,11 @@ def stop_applying(connection: pymysql.Connection, dialect: Dialect, channel: str
     The worker that holds it is ended first, and rolls it back."""
     if not dialect.is_mariadb:
         with contextlib.suppress(Exception), connection.cursor() as cursor:
-            _end_held(cursor, dialect.appliers_busy(channel), dialect.coordinates(channel))
+            _end_waiting_appliers(cursor, dialect.appliers_busy(channel), dialect.coordinates(channel))
     accounts.run(connection, dialect.stop_apply(channel))
 
 
-def _end_held(cursor: Any, ask: str, coordinates: str) -> None:
+def _end_waiting_appliers(cursor: Any, ask: str, coordinates: str) -> None:
     """Ends appliers that waited for more of one transaction in two looks. One that is applied is
     waited for, as STOP would. A STOP that comes before the coordinator has heard of it would still
     take its minute."""
@@ -55,8 +55,8 @@ def _end_held(cursor: Any, ask: str, coordinates: str) -> None:
         still = busy.keys() & before.keys()
         if not busy or (before and not still):
             return
-        if held := [one for one in still if busy[one] and before[one]]:
-            for number, _ in held:
+        if waiting := [applier for applier in still if busy[applier] and before[applier]]:
+            for number, _ in waiting:
                 cursor.execute(f"KILL {int(number)}")
             while _rows(cursor, coordinates) and time.monotonic() < until:
                 time.sleep(HELD_S / 4)
@@ -76,15 +76,15 @@ def to_start(state: ServerState, appliers: bool = True) -> tuple[list[str], list
     as nothing is lost by it; and the names of channels that stay stopped. With both threads stopped
     MariaDB throws its relay log away when the first one starts (MDEV-4698): only where all of that
     is applied."""
-    dialect, statements, left = state.dialect, [], []
-    for one in state.channels:
-        receives, applies = one.receive != "off", one.apply != "off"
-        if dialect.is_mariadb and not receives and not applies and not state.executed.contains(one.received):
-            left.append(one.name)
+    dialect, statements, stopped = state.dialect, [], []
+    for channel in state.channels:
+        receives, applies = channel.receive != "off", channel.apply != "off"
+        if dialect.is_mariadb and not receives and not applies and not state.executed.contains(channel.received):
+            stopped.append(channel.name)
             continue
-        statements += dialect.start_apply(one.name) if appliers and not applies else ()
-        statements += dialect.start_receive(one.name) if not receives else ()
-    return statements, left
+        statements += dialect.start_apply(channel.name) if appliers and not applies else ()
+        statements += dialect.start_receive(channel.name) if not receives else ()
+    return statements, stopped
 
 
 def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:

@@ -2,8 +2,8 @@
 
 >>> from headrace.lab import Lab
 >>> from headrace.servers.topology.topology import replica_up
->>> made = replica_up(Lab(), "replica", "db", storage="gp3:20")                 # doctest: +SKIP
->>> made.state.channels[0].receive                                              # doctest: +SKIP
+>>> replica = replica_up(Lab(), "replica", "db", storage="gp3:20")                 # doctest: +SKIP
+>>> replica.state.channels[0].receive                                              # doctest: +SKIP
 'on'
 """
 
@@ -137,9 +137,9 @@ def replica_up(
         raise InputError(source, f"is {followed.state}, so nothing can follow it", GUIDE, hint)
     notes: tuple[str, ...] = ()
     with records.locked(where), ends_as_interrupts():
-        known = records.load(where)
-        if known is not None and known.made:
-            notes = _follow_too(lab, where, known, followed, following)
+        existing = records.load(where)
+        if existing is not None and existing.made:
+            notes = _follow_too(lab, where, existing, followed, following)
         else:
             record = _record(lab, name, followed, following, given, settings, unpaced)
             kind = following.seed or seeding.DEFAULT_SEED[record.flavor]
@@ -161,8 +161,8 @@ def settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
     time."""
     until = time.monotonic() + longest_s
     while True:
-        found = member(find(lab, name), tables=False)
-        if not found.problems or time.monotonic() > until:
+        view = member(find(lab, name), tables=False)
+        if not view.problems or time.monotonic() > until:
             return member(find(lab, name))
         time.sleep(SETTLE_LOOK_S)
 
@@ -266,7 +266,7 @@ def _record(
     """The new replica's record: the source's, with what was said and what a replica needs."""
     theirs = records.required(source.paths)
     inherited = {key: value for key, value in theirs.settings.items() if not OWN.match(key)}
-    wanted = inherited | _settings(lab, theirs.flavor, following) | checked_settings(settings)
+    merged = inherited | _settings(lab, theirs.flavor, following) | checked_settings(settings)
     # A cache by memory is in the source's options already.
     host = theirs.host
     if host != links.LOOPBACK:
@@ -283,7 +283,7 @@ def _record(
         config=theirs.config,
         memory_gib=memory,
         port=given["port"] or (free_port() if host == links.LOOPBACK else links.PORT),
-        settings=wanted,
+        settings=merged,
         unpaced=unpaced,
         encrypted=theirs.encrypted,
         host=host,
@@ -292,42 +292,42 @@ def _record(
 
 def _settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | None]:
     """What makes a server a replica, over the source's settings."""
-    found = dict(checks.SOURCE_SETTINGS[flavor])
+    options = dict(checks.SOURCE_SETTINGS[flavor])
     if following.position != "gtid" and flavor == "mysql":
-        found = {key: value for key, value in found.items() if "gtid" not in key}
-    found |= {"server-id": str(free_server_id(lab)), "relay-log-recovery": "ON", "event-scheduler": "OFF"}
-    found["slave-net-timeout" if flavor == "mariadb" else "replica-net-timeout"] = str(NET_TIMEOUT_S)
-    found |= workers_settings(flavor, following)
+        options = {key: value for key, value in options.items() if "gtid" not in key}
+    options |= {"server-id": str(free_server_id(lab)), "relay-log-recovery": "ON", "event-scheduler": "OFF"}
+    options["slave-net-timeout" if flavor == "mariadb" else "replica-net-timeout"] = str(NET_TIMEOUT_S)
+    options |= workers_settings(flavor, following)
     for kind, values in following.filters.items():
         prefix = ""
         if following.channel and flavor == "mariadb":
             kind = f"{following.channel}.{kind}"
         elif following.channel:
             prefix = f"{following.channel}:"
-        found[kind] = ",".join(prefix + value for value in values)
+        options[kind] = ",".join(prefix + value for value in values)
     if following.semi_sync:
-        found |= semi_sync_settings(flavor, "replica")
-    return found
+        options |= semi_sync_settings(flavor, "replica")
+    return options
 
 
 def workers_settings(flavor: str, following: Following) -> dict[str, str | None]:
     """Options of parallel apply. Raises InputError for a mode of the other flavor."""
-    found: dict[str, str | None] = {}
+    options: dict[str, str | None] = {}
     mariadb = flavor == "mariadb"
     if following.workers is not None:
-        found["slave-parallel-threads" if mariadb else "replica-parallel-workers"] = str(following.workers)
+        options["slave-parallel-threads" if mariadb else "replica-parallel-workers"] = str(following.workers)
     if following.parallel_mode is not None:
         if following.parallel_mode not in MODES[flavor]:
             rule = f"is one of {', '.join(MODES[flavor])} there"
             raise InputError(f"--parallel-mode {following.parallel_mode[:40]}", rule, GUIDE, "")
-        found["slave-parallel-mode" if mariadb else "replica-parallel-type"] = following.parallel_mode
+        options["slave-parallel-mode" if mariadb else "replica-parallel-type"] = following.parallel_mode
     if following.preserve_order is not None:
         if mariadb and not following.preserve_order:
             rule = "MariaDB always commits in order within a domain"
             raise InputError("--no-preserve-order", rule, GUIDE, "Use gtid_domain_id on the source for more.")
         if not mariadb:
-            found["replica-preserve-commit-order"] = "ON" if following.preserve_order else "OFF"
-    return found
+            options["replica-preserve-commit-order"] = "ON" if following.preserve_order else "OFF"
+    return options
 
 
 def semi_sync_settings(flavor: str, side: str) -> dict[str, str | None]:
@@ -347,11 +347,11 @@ def switch_semi_sync_on(source: Server) -> None:
         seeding.load_semi_sync(connection, state.dialect, source.name)
         accounts.run(connection, state.dialect.semi_sync("source", True))
     where = source.paths
-    kept = semi_sync_settings(source.flavor, "source")
+    options = semi_sync_settings(source.flavor, "source")
     point = "loose-rpl-semi-sync-source-wait-point" if source.flavor == "mysql" else "rpl-semi-sync-master-wait-point"
     with records.locked(where):
-        known = records.required(where)
-        records.save(where, known.with_(settings=known.settings_with(kept | {point: "AFTER_SYNC"})))
+        record = records.required(where)
+        records.save(where, record.with_(settings=record.settings_with(options | {point: "AFTER_SYNC"})))
 
 
 def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: float = READY_S) -> TopologyMember:
@@ -363,8 +363,8 @@ def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: fl
     access.check_root()
     server = find(lab, name)
     with records.locked(server.paths), ends_as_interrupts():
-        known = records.required(server.paths)
-        with _begun(lab, server.paths, known, progress, timeout_s) as (connection, state, was_down):
+        record = records.required(server.paths)
+        with _open_existing(lab, server.paths, record, progress, timeout_s) as (connection, state, was_down):
             if not state.channels:
                 raise InputError(name, "follows no server", GUIDE, f"headrace replica up {name} --of SOURCE")
             begun = _begin_threads(connection, state)
@@ -376,8 +376,8 @@ def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: fl
 
 def _followed(lab: Lab, state: ServerState) -> str:
     """Whom a server follows, in words."""
-    names = {(one.host, one.port): one.name for one in servers(lab)}
-    places = [(one.source_host, one.source_port) for one in state.channels]
+    names = {(server.host, server.port): server.name for server in servers(lab)}
+    places = [(channel.source_host, channel.source_port) for channel in state.channels]
     return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
 
 
@@ -396,20 +396,20 @@ def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
 
 
 @contextlib.contextmanager
-def _begun(
-    lab: Lab, where: ServerPaths, known: Record, progress: Progress = quiet, timeout_s: float = READY_S
+def _open_existing(
+    lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
 ) -> Iterator[tuple[pymysql.Connection, ServerState, bool]]:
     """A connection to an existing server, its state, and whether it was down. One that is down is
     started for this once without replication, events and clients that write: where the work on it
     fails, it is ended again as it was found."""
-    was_down = running.process_of(where, known) is None
+    was_down = running.process_of(where, record) is None
     if was_down:
-        once = LOOKED_AT[known.flavor]
-        started = running.start(lab, where, known.with_(settings=known.settings_with(once)), progress, timeout_s)
-        records.save(where, started.with_(settings=known.settings))
+        once = LOOKED_AT[record.flavor]
+        started = running.start(lab, where, record.with_(settings=record.settings_with(once)), progress, timeout_s)
+        records.save(where, started.with_(settings=record.settings))
     try:
-        with accounts.connected(find(lab, known.name)) as connection:
-            yield connection, observe(connection, known.name), was_down
+        with accounts.connected(find(lab, record.name)) as connection:
+            yield connection, observe(connection, record.name), was_down
     except BaseException:
         if was_down:
             with undisturbed(), contextlib.suppress(HeadraceError):
@@ -417,14 +417,16 @@ def _begun(
         raise
 
 
-def _follow_too(lab: Lab, where: ServerPaths, known: Record, source: Server, following: Following) -> tuple[str, ...]:
+def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, following: Following) -> tuple[str, ...]:
     """An existing replica follows this source too, if it does not yet; what was not to be done, in
     words. Raises InputError for a server that follows nobody."""
-    with _begun(lab, where, known) as (connection, state, was_down):
+    with _open_existing(lab, where, record) as (connection, state, was_down):
         place = (source.host, source.port)
-        present = next((one for one in state.channels if (one.source_host, one.source_port) == place), None)
+        present = next(
+            (channel for channel in state.channels if (channel.source_host, channel.source_port) == place), None
+        )
         if present is not None:
-            _check_nothing_new(known.name, source.name, following)
+            _check_nothing_new(record.name, source.name, following)
             begun = _begin_threads(connection, state)
             by = f"channel {present.name}" if present.name else "its unnamed channel"
             if following.channel != present.name:
@@ -434,14 +436,14 @@ def _follow_too(lab: Lab, where: ServerPaths, known: Record, source: Server, fol
         _check_before(source, replace(following, seed=None))
         if following.filters:
             accounts.run(connection, state.dialect.filters(dict(following.filters), following.channel))
-        seed = seeding.Follower(source, known.name, following.position, following.channel, following.delay_s)
+        seed = seeding.Follower(source, record.name, following.position, following.channel, following.delay_s)
         try:
-            seed.follow_too(where, known, connection)
+            seed.follow_too(where, record, connection)
         except BaseException:
             with contextlib.suppress(Exception):
                 leave_source(connection, state.dialect, following.channel)
             raise
-        _begin_threads(connection, observe(connection, known.name))
+        _begin_threads(connection, observe(connection, record.name))
     return ()
 
 
@@ -511,13 +513,13 @@ def _own(lab: Lab, connection: pymysql.Connection, state: ServerState, sources: 
         mine = {key: last for key, last in written_by(connection, state).items() if key[1] == state.server_id}
         beyond = {key: last for key, last in mine.items() if all(last > log.get(key, 0) for _, log in sources)}
         return ", ".join(f"{domain}-{number}-{last}" for (domain, number), last in sorted(beyond.items()))
-    left = GtidSet(state.flavor)
+    remaining = GtidSet(state.flavor)
     for key, _ in state.executed.ranges:
         if key.partition(":")[0] == state.uuid.lower():
-            left = left.union(state.executed.only(key))
+            remaining = remaining.union(state.executed.only(key))
     for seen, _ in sources:
-        left = left.minus(seen.executed)
-    return str(left)
+        remaining = remaining.minus(seen.executed)
+    return str(remaining)
 
 
 def prepared(lab: Lab, name: str, following: Following, progress: Progress = quiet) -> Server:
@@ -539,15 +541,15 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
         hint = f"{checks.PREPARE}."
         raise InputError(name, f"cannot be a source: it {', and it '.join(lacks)}", GUIDE, hint)
     progress(0.02, f"restarting {name} as a source")
-    wanted = dict(checks.SOURCE_SETTINGS[source.flavor])
+    options = dict(checks.SOURCE_SETTINGS[source.flavor])
     with records.locked(theirs):
-        known = records.required(theirs)
-        numbered = {"server-id": known.settings.get("server-id") or str(free_server_id(lab))}
-        known = running.stop(lab, theirs, known, kill=False)
-        known = known.with_(settings=known.settings_with(wanted | numbered), port=known.port or free_port())
+        record = records.required(theirs)
+        numbered = {"server-id": record.settings.get("server-id") or str(free_server_id(lab))}
+        record = running.stop(lab, theirs, record, kill=False)
+        record = record.with_(settings=record.settings_with(options | numbered), port=record.port or free_port())
         if not (theirs.tls / "ca.pem").exists():
-            access.create_certificates(theirs, name, known.host)
-        records.save(theirs, running.start(lab, theirs, known))
+            access.create_certificates(theirs, name, record.host)
+        records.save(theirs, running.start(lab, theirs, record))
     return find(lab, name)
 
 
@@ -557,9 +559,9 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
 def member(server: Server, tables: bool = True) -> TopologyMember:
     """A server with its state. One that does not answer has none, and a problem. `tables`: they
     are looked at too."""
-    found = list(server.problems)
+    problems = list(server.problems)
     if server.state != "running":
-        return TopologyMember(server, None, tuple(found))
+        return TopologyMember(server, None, tuple(problems))
     try:
         with accounts.connected(server) as connection:
             state = observe(connection, server.name)
@@ -567,8 +569,8 @@ def member(server: Server, tables: bool = True) -> TopologyMember:
             if tables and (state.channels or _is_followed(connection, state)):
                 warnings += checks.warnings_of_tables(connection, state)
     except HeadraceError as error:
-        return TopologyMember(server, None, (*found, f"does not answer: {error.rule}"))
-    return TopologyMember(server, state, (*found, *checks.problems(state)), tuple(warnings))
+        return TopologyMember(server, None, (*problems, f"does not answer: {error.rule}"))
+    return TopologyMember(server, state, (*problems, *checks.problems(state)), tuple(warnings))
 
 
 def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
@@ -578,23 +580,27 @@ def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
 def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
     """All servers of the lab that follow or are followed, or one."""
     chosen = None if name is None else find(lab, name).name
-    members = [member(one, tables=chosen in (None, one.name)) for one in servers(lab)]
-    of_two = list(checks.warnings_of_all({one.server.name: one.state for one in members if one.state}))
+    members = [member(server, tables=chosen in (None, server.name)) for server in servers(lab)]
+    of_two = list(checks.warnings_of_all({entry.server.name: entry.state for entry in members if entry.state}))
     members = [
         replace(
-            one,
-            problems=(*one.problems, *_of_stopped(one.server, members)),
-            warnings=(*one.warnings, *(text for about, text in of_two if about == one.server.name)),
+            entry,
+            problems=(*entry.problems, *_of_stopped(entry.server, members)),
+            warnings=(*entry.warnings, *(text for about, text in of_two if about == entry.server.name)),
         )
-        for one in members
+        for entry in members
     ]
     if chosen is not None:
-        return [one for one in members if one.server.name == chosen]
-    ports = {(one.source_host, one.source_port) for each in members if each.state for one in each.state.channels}
+        return [entry for entry in members if entry.server.name == chosen]
+    ports = {
+        (channel.source_host, channel.source_port) for each in members if each.state for channel in each.state.channels
+    }
     return [
-        one
-        for one in members
-        if (one.state and one.state.channels) or (one.server.host, one.server.port) in ports or _is_replica(one.server)
+        entry
+        for entry in members
+        if (entry.state and entry.state.channels)
+        or (entry.server.host, entry.server.port) in ports
+        or _is_replica(entry.server)
     ]
 
 
@@ -604,9 +610,9 @@ def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[s
         return
     place = (server.host, server.port)
     below = [
-        one.server.name
-        for one in members
-        if one.state and any((each.source_host, each.source_port) == place for each in one.state.channels)
+        entry.server.name
+        for entry in members
+        if entry.state and any((each.source_host, each.source_port) == place for each in entry.state.channels)
     ]
     if below:
         follow = "follows" if len(below) == 1 else "follow"
@@ -622,11 +628,11 @@ def _is_replica(server: Server) -> bool:
 
 def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:
     """Whom each running server of the lab follows, by name."""
-    found = servers(lab)
-    names = {(one.host, one.port): one.name for one in found if one.port is not None}
-    states = {one.name: member(one, tables=False).state for one in found}
+    lab_servers = servers(lab)
+    names = {(server.host, server.port): server.name for server in lab_servers if server.port is not None}
+    states = {server.name: member(server, tables=False).state for server in lab_servers}
     return {
-        name: tuple(names.get((one.source_host, one.source_port), "?") for one in state.channels)
+        name: tuple(names.get((channel.source_host, channel.source_port), "?") for channel in state.channels)
         for name, state in states.items()
         if state is not None and state.channels
     }
@@ -634,11 +640,11 @@ def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:
 
 def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -> Server | None:
     """The server of the lab that a channel follows; None when it is none of the lab."""
-    found = state.channel(channel)
-    if found is None:
+    followed = state.channel(channel)
+    if followed is None:
         return None
-    places = {(one.host, one.port): one for one in servers(lab)}
-    return places.get((found.source_host, found.source_port))
+    places = {(server.host, server.port): server for server in servers(lab)}
+    return places.get((followed.source_host, followed.source_port))
 
 
 # --- lag ------------------------------------------------------------------------------------------
@@ -658,21 +664,23 @@ def watched(
     """A watch of the lab's topology, or of servers anywhere. Raises InputError when nothing there
     follows anything."""
     if addresses:
-        places = {(one.host or "", one.port or DEFAULT_PORT): one.label for one in addresses}
-        watch = LagWatch({one.label: one for one in addresses}, places, addresses[0].label if heartbeat else None)
+        places = {(address.host or "", address.port or DEFAULT_PORT): address.label for address in addresses}
+        watch = LagWatch(
+            {address.label: address for address in addresses}, places, addresses[0].label if heartbeat else None
+        )
         return WatchedServers(watch, {})
-    members = [one for one in status(lab) if one.server.state == "running"]
-    if not any(one.state and one.state.channels for one in members):
+    members = [entry for entry in status(lab) if entry.server.state == "running"]
+    if not any(entry.state and entry.state.channels for entry in members):
         raise InputError(
             name or "this lab", "no server here follows another", GUIDE, "headrace replica up NAME --of SOURCE"
         )
-    if name is not None and name not in {one.server.name for one in members}:
+    if name is not None and name not in {entry.server.name for entry in members}:
         raise InputError(name, "is not a replica that runs", GUIDE, "headrace replica status shows them.")
-    heads = [one.server.name for one in members if one.state and not one.state.channels]
-    places = {(one.server.host, one.server.port or 0): one.server.name for one in members}
+    heads = [entry.server.name for entry in members if entry.state and not entry.state.channels]
+    places = {(entry.server.host, entry.server.port or 0): entry.server.name for entry in members}
     on = heads[0] if heartbeat and heads else None
-    watch = LagWatch({one.server.name: one.server.address() for one in members}, places, on)
-    return WatchedServers(watch, {one.server.name: one.server for one in members})
+    watch = LagWatch({entry.server.name: entry.server.address() for entry in members}, places, on)
+    return WatchedServers(watch, {entry.server.name: entry.server for entry in members})
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -683,9 +691,9 @@ def free_server_id(lab: Lab) -> int:
     data_dir = data_dir_of(lab)
     taken = set[int]()
     for name in records.names(data_dir):
-        known = records.load(server_paths(data_dir, name))
-        if known is not None:
-            text = (known.options | known.settings).get("server-id") or "1"
+        record = records.load(server_paths(data_dir, name))
+        if record is not None:
+            text = (record.options | record.settings).get("server-id") or "1"
             taken.add(int(text) if text.isascii() and text.isdigit() else 1)
     return next(number for number in range(FIRST_SERVER_ID, FIRST_SERVER_ID + len(taken) + 1) if number not in taken)
 

@@ -74,23 +74,23 @@ class Trace:
 
     def at(self, moment_s: float) -> Stretch | None:
         """What it had by the last sample up to then."""
-        index = self._first(lambda one: one.first_s > moment_s) - 1
+        index = self._first(lambda stretch: stretch.first_s > moment_s) - 1
         return self.stretches[index] if index >= 0 else None
 
     def committed_s(self, without: GtidSet) -> Age | None:
         """When the first transaction that is not in `without` was committed, as an Age whose
         `seconds` are that moment. None when there is none."""
-        index = self._first(lambda one: not without.contains(one.gtids))
+        index = self._first(lambda stretch: not without.contains(stretch.gtids))
         if index == len(self.stretches):
             return None
-        found = self.stretches[index]
+        stretch = self.stretches[index]
         if index == 0:
-            return Age(found.first_s, exact=False)
+            return Age(stretch.first_s, exact=False)
         before = self.stretches[index - 1]
-        new = found.gtids.minus(before.gtids)
+        new = stretch.gtids.minus(before.gtids)
         count = new.count()
         has = count - new.minus(without).count()
-        return Age(before.last_s + (found.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
+        return Age(before.last_s + (stretch.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
 
     def _first(self, holds) -> int:
         """The index of the first stretch of which `holds`, as of all behind it."""

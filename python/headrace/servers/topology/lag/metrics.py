@@ -43,26 +43,31 @@ def text_of(watch: LagWatch) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _of_reading(one: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
-    labels = {"replica": one.replica, "channel": one.channel, "source": one.source}
-    clocks = {"gtid": one.gtid_s, "heartbeat": one.heartbeat_s, "server": one.server_s, "commit": one.commit_s}
-    clocks["estimate"] = one.estimate_s
+def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
+    labels = {"replica": reading.replica, "channel": reading.channel, "source": reading.source}
+    clocks = {
+        "gtid": reading.gtid_s,
+        "heartbeat": reading.heartbeat_s,
+        "server": reading.server_s,
+        "commit": reading.commit_s,
+    }
+    clocks["estimate"] = reading.estimate_s
     for clock, value in clocks.items():
         if value is not None:
             yield "headrace_replica_lag_seconds", labels | {"clock": clock}, value
     figures = {
-        "lag_exact": float(one.exact),
-        "backlog_transactions": one.backlog,
-        "unapplied_transactions": one.unapplied,
-        "applied_per_second": one.applied_tps,
-        "receive_up": float(one.receive == "on"),
-        "apply_up": float(one.apply == "on"),
-        "delay_seconds": one.delay_s,
+        "lag_exact": float(reading.exact),
+        "backlog_transactions": reading.backlog,
+        "unapplied_transactions": reading.unapplied,
+        "applied_per_second": reading.applied_tps,
+        "receive_up": float(reading.receive == "on"),
+        "apply_up": float(reading.apply == "on"),
+        "delay_seconds": reading.delay_s,
     }
     for name, value in figures.items():
         if value is not None:
             yield f"headrace_replica_{name}", labels, value
-    for worker in one.workers:
+    for worker in reading.workers:
         yield "headrace_replica_worker_lag_seconds", labels | {"worker": str(worker.number)}, worker.age_s
 
 
@@ -93,4 +98,4 @@ def serve(watch: LagWatch, listener: socket.socket, ready: Callable[[str], None]
 
 def names(readings: Sequence[LagReading]) -> list[str]:
     """Labels of channels as people read them: replica, and channel where it has a name."""
-    return [one.replica + (f" ({one.channel})" if one.channel else "") for one in readings]
+    return [reading.replica + (f" ({reading.channel})" if reading.channel else "") for reading in readings]

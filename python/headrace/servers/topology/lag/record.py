@@ -51,11 +51,11 @@ class LagRecord:
     def add(self, readings: list[LagReading]) -> None:
         """A row for each reading."""
         now, machines = time.monotonic() - self.began_s, {}
-        for one in readings:
-            if one.replica not in machines:
-                machines[one.replica] = self._machine(one.replica)
-            known = {name: getattr(one, name) for name in SCHEMA if hasattr(one, name)}
-            self.rows.append({"t_s": now} | known | machines[one.replica])
+        for reading in readings:
+            if reading.replica not in machines:
+                machines[reading.replica] = self._machine(reading.replica)
+            values = {name: getattr(reading, name) for name in SCHEMA if hasattr(reading, name)}
+            self.rows.append({"t_s": now} | values | machines[reading.replica])
         del self.rows[: max(0, len(self.rows) - MOST_ROWS)]
 
     def frame(self) -> pl.DataFrame:
@@ -67,15 +67,15 @@ class LagRecord:
         server = self.servers.get(name)
         if server is None:
             return {}
-        found: dict[str, object] = {"cpu_cores": self._cores(server)}
+        figures: dict[str, object] = {"cpu_cores": self._cores(server)}
         with contextlib.suppress(HeadraceError, KeyError, IndexError):
             if server.data_volume is not None:
                 answer = server.lab.metrics(server.data_volume, "second", last=1)
                 rate = rates(answer["columns"], answer["rows"][-1])
-                found |= {"read_iops": rate.read_iops, "write_iops": rate.write_iops}
-                found |= {"read_ms": rate.read_p50_ms, "write_ms": rate.write_p50_ms}
-                found |= {"balance_percent": rate.balance_percent}
-        return found
+                figures |= {"read_iops": rate.read_iops, "write_iops": rate.write_iops}
+                figures |= {"read_ms": rate.read_p50_ms, "write_ms": rate.write_p50_ms}
+                figures |= {"balance_percent": rate.balance_percent}
+        return figures
 
     def _cores(self, server: Server) -> float | None:
         """Processor time of its process since the last look, in cores."""

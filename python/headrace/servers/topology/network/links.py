@@ -123,13 +123,13 @@ class Link:
 
     def within(self, work: Callable[[], Answer]) -> Answer:
         """Runs `work` in a thread in the namespace; processes it starts are and stay in it."""
-        found: list[Answer] = []
+        answers: list[Answer] = []
         errors: list[BaseException] = []
 
         def run() -> None:
             try:
                 self._enter()
-                found.append(work())
+                answers.append(work())
             except BaseException as error:  # handed on to the caller below
                 errors.append(error)
 
@@ -138,7 +138,7 @@ class Link:
         thread.join()
         if errors:
             raise errors[0]
-        return found[0]
+        return answers[0]
 
     def _enter(self) -> None:
         """Moves this thread, for good."""
@@ -146,8 +146,8 @@ class Link:
         handle = os.open(NAMESPACES / self.namespace, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if libc.setns(handle, CLONE_NEWNET) != 0:
-                said = os.strerror(ctypes.get_errno())
-                raise CouldNotRun(self.namespace, f"cannot be entered: {said}", "setns(2)", "Run it with sudo.")
+                reason = os.strerror(ctypes.get_errno())
+                raise CouldNotRun(self.namespace, f"cannot be entered: {reason}", "setns(2)", "Run it with sudo.")
         finally:
             os.close(handle)
 
@@ -164,11 +164,11 @@ def lab_of(where: ServerPaths) -> str:
 
 def required_link(where: ServerPaths, host: str) -> Link:
     """A server's link. Raises InputError for one that has none."""
-    found = link_of(where, host)
-    if found is None:
+    link = link_of(where, host)
+    if link is None:
         rule = "is at 127.0.0.1, so it has no link of its own"
         raise InputError(where.state.name, rule, "docs/guide/replicas.md", "Make it with --own-address.")
-    return found
+    return link
 
 
 def free_host(where: ServerPaths, taken: Iterable[str]) -> str:
@@ -177,10 +177,10 @@ def free_host(where: ServerPaths, taken: Iterable[str]) -> str:
     there = {host for host in taken if host != LOOPBACK}
     network = ipaddress.IPv4Network(f"{min(there)}/24", strict=False) if there else _free_network(lab_of(where))
     hosts = list(network.hosts())[1 : MOST_HOSTS + 1]
-    found = next((str(host) for host in hosts if str(host) not in there), None)
-    if found is None:
+    free = next((str(host) for host in hosts if str(host) not in there), None)
+    if free is None:
         raise InputError(f"{len(there)} servers", f"a lab's network has {MOST_HOSTS} at most", "", "Destroy one.")
-    return found
+    return free
 
 
 def _free_network(lab: str) -> ipaddress.IPv4Network:

@@ -1,7 +1,7 @@
-"""Looks at all servers at once, with a deadline, and tries a write on the source.
+"""Observes all servers at once, with a deadline, and tries a write on the source.
 
-A server that takes connections and no writes (its volume is paused or full, somebody holds a lock)
-is a case of its own, so the write is tried, on one row of a table of Headrace's.
+A server may take connections and no writes (its volume is paused or full, somebody holds a lock),
+so a write is tried, on a row of a table of Headrace's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LACKS = "the account lacks a privilege: "
 
 @dataclass
 class Observer:
-    """Looks at servers by connections that stay open. `hosts`: by name."""
+    """Observes servers by connections that stay open. `hosts`: by name."""
 
     hosts: Mapping[str, AddressHost]
     look_s: float = LOOK_S
@@ -70,13 +70,13 @@ class Observer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
-        """Ends its connections without a word to servers that may not answer."""
+        """Closes its connections at once, without waiting for servers that may not answer."""
         for name in list(self._open):
             self._drop(name)
 
     def look(self, names: Sequence[str] | None = None, hurried: str = "") -> dict[str, Seen]:
-        """All servers, or these, as they are now. `hurried`: one that did not answer the last time
-        and is not waited for as long again."""
+        """Observes all servers, or those in `names`. `hurried`: a server that did not answer the
+        last time, for which the wait is shorter."""
         targets = list(names or self.hosts)
         limits = [HURRIED_S if name == hurried else self.look_s for name in targets]
         with ThreadPoolExecutor(max_workers=len(targets)) as pool:
@@ -85,9 +85,9 @@ class Observer:
     def tick(
         self, source: str, write_s: float | None = None, silent: bool = False
     ) -> tuple[dict[str, Seen], AckProof | None]:
-        """Looks, writes on the source, and looks at the source again: what was seen, and the proof
-        that semi-sync worked. `write_s`: the deadline of the write; `silent`: the source did not
-        answer the last time."""
+        """Observes, writes on the source, and observes the source again: returns the members, and
+        the proof that semi-sync worked. `write_s`: the deadline of the write; `silent`: the source
+        did not answer the last time."""
         before = self.look(hurried=source if silent else "")
         seen = before[source]
         if seen.state is None or seen.state.read_only:
@@ -108,7 +108,7 @@ class Observer:
         if name in self.fenced:
             return replace(seen, error="it is fenced")
         if look_s < self.look_s:
-            self._drop(name)  # it waits for an answer as long as it was told when it was made
+            self._drop(name)  # the timeout of a connection is set when it is made
         for fresh in (False, True):
             connection, began = None, time.monotonic()
             try:
@@ -129,9 +129,9 @@ class Observer:
         return seen
 
     def _deaf(self, name: str, connection: Any, state: ServerState) -> bool:
-        """Whether a replica has had no sign of life for some heartbeats: what it received, and how
-        many heartbeats, are as they were. A dead host is known by that within three seconds, and
-        by the receive thread itself only after the timeout of its network."""
+        """Returns whether a replica has had no sign of life for some heartbeats: what it received,
+        and the number of heartbeats, did not change. That shows a dead host within three seconds;
+        the receive thread itself notices it only after the timeout of its network."""
         if not state.channels:
             return False
         period_s, beats = (
@@ -152,7 +152,7 @@ class Observer:
         return period_s > 0 and now - since > MISSED_BEATS * period_s
 
     def _events(self, name: str, connection: Any, state: ServerState) -> tuple[ScheduledEvent, ...]:
-        """What its scheduler runs, asked seldom: the answer takes a table of the server's."""
+        """Returns the events that its scheduler runs, queried seldom: the query reads a table."""
         events, at = self._scheduled.get(name, ((), -EVENTS_S))
         if time.monotonic() - at >= EVENTS_S:
             events = scheduler.running(connection, state)
@@ -160,8 +160,8 @@ class Observer:
         return events
 
     def _silent(self, name: str) -> dict[str, Any]:
-        """A server that did not answer a question: does it still take connections? Then it is not
-        gone, it waits for something, as a commit for its volume under a lock that SHOW needs."""
+        """Checks whether a server that did not answer a query still takes connections: then it is
+        alive and waits, for example a commit waits for its volume under a lock that SHOW needs."""
         try:
             cut(self.hosts[name].connected(HURRIED_S))
         except Exception as error:
@@ -189,7 +189,7 @@ class Observer:
     # --- the write probe --------------------------------------------------------------------------
 
     def _write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
-        """How a write ends, and in words why not well."""
+        """Tries a write; returns its result, and in words why it failed."""
         from pymysql.err import MySQLError
 
         connection = None
@@ -227,7 +227,7 @@ class Observer:
                     cut(connection)
 
     def _waiting_for(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
-        """What a write without an answer waits for, by the list of processes."""
+        """Returns what a write without an answer waits for, by the list of processes."""
         with contextlib.suppress(Exception):
             with self._connection(name).cursor() as cursor:
                 cursor.execute("SELECT state FROM information_schema.processlist WHERE id = %s", (number,))
@@ -241,8 +241,8 @@ class Observer:
 
 
 def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Write, str]:
-    """A source that waits for replicas: where they answer us and not it, it is cut off, and another
-    could go on; where they answer nobody, no other could."""
+    """Judges a source that waits for replicas: if they answer us and not it, it is cut off, and
+    another server could take over; if they answer nobody, no other could."""
     source = before[name]
     away = [
         member
@@ -262,8 +262,8 @@ def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Wr
 
 
 def failure_of(error: Exception, host: AddressHost) -> str:
-    """Why a server could not be looked at, in words. An account that is refused comes as LOGIN, its
-    name and the cause; one that may not look comes as LACKS."""
+    """Returns why a server could not be observed, in words: LOGIN with name and cause for a refused
+    account, LACKS for an account without the rights to observe."""
     if isinstance(error, HeadraceError) and error.source in {f"error {code} of the server" for code in DENIED}:
         given = host.address.password is not None and host.address.password.reveal()
         return f"{LOGIN}{host.address.user}: {'wrong password' if given else 'no password was given'}"
@@ -276,7 +276,7 @@ def failure_of(error: Exception, host: AddressHost) -> str:
 
 
 def write_probe(cursor: Any) -> None:
-    """Writes one row of Headrace's own table, which it makes where it is missing."""
+    """Writes a row of Headrace's own table, which it creates if it is missing."""
     from pymysql.err import MySQLError
 
     try:
@@ -290,8 +290,8 @@ def write_probe(cursor: Any) -> None:
 
 
 def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
-    """When it started, and the numbers of its replication threads. MySQL keeps its relay log when
-    they are started anew, so only the server's start counts there."""
+    """Returns the server's start, and the ids of its replication threads. MySQL keeps its relay log
+    when they are started anew, so only the server's start counts there."""
     start = time.monotonic() - state.uptime_s
     if state.flavor != "mariadb" or not state.channels:
         return ThreadRun(start)

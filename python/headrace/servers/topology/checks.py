@@ -1,5 +1,5 @@
-"""What must hold before one server follows another, what is wrong when it does, and what will be:
-rules on states; and tables that replication has trouble with."""
+"""Rules on states: conditions before a server follows another, problems while it does, and warnings
+of later ones; and tables that cause trouble in replication."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
 
 
 def lacking(source: ServerState, gtid: bool) -> list[str]:
-    """In words, what a server lacks to be a source."""
+    """Lists, in words, what a server lacks to be a source."""
     lacks = []
     if not source.log_bin:
         lacks.append("writes no binary log (log_bin)")
@@ -53,7 +53,7 @@ def check_source(source: ServerState, gtid: bool = True) -> None:
 
 
 def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> None:
-    """Raises InputError where this replica cannot follow this source."""
+    """Raises InputError if this replica cannot follow this source."""
     check_source(source, gtid)
     if source.flavor != replica.flavor:
         rule = f"is {NAMES[replica.flavor]}, and {source.name} is {NAMES[source.flavor]}: their GTIDs and binary logs differ"
@@ -75,8 +75,8 @@ def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> 
 
 
 def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], source: str) -> None:
-    """Raises InputError when following `wanted` would lead back to `name`. `sources_of`: whom each
-    server follows now."""
+    """Raises InputError if following `source` would lead back to `name`. `sources_of`: the servers
+    that each server follows now."""
     if name == source:
         raise InputError(name, "cannot follow itself", GUIDE, "Name another server with --of.")
     seen, pending = set[str](), [(source, source)]
@@ -101,13 +101,14 @@ def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> No
 
 
 def errant(replica: ServerState, source: ServerState) -> GtidSet:
-    """What only the replica has. Read the replica first: what the source gains meanwhile does not
-    matter."""
+    """Returns the transactions that only the replica has. The replica must be read first: what the
+    source gains meanwhile does not matter."""
     return replica.executed.minus(source.executed)
 
 
 def problems(state: ServerState) -> Iterator[str]:
-    """In words, what is wrong with a server's replication, and what would be at its promotion."""
+    """Yields, in words, what is wrong with a server's replication, and what would be after a
+    promotion."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
         yield from (f"{name}{words}" for words in _of_channel(channel))
@@ -159,7 +160,7 @@ KNOWN_ERRORS = (
 
 
 def with_advice(error: str) -> str:
-    """An error of a replica's thread with what to do about it, where that is known."""
+    """Returns an error of a replica's thread, with advice if there is any."""
     for texts, what in KNOWN_ERRORS:
         if any(text.lower() in error.lower() for text in texts):
             return f"{error} (what to do: {what})"
@@ -167,7 +168,7 @@ def with_advice(error: str) -> str:
 
 
 def warnings(state: ServerState) -> Iterator[str]:
-    """In words, what works now and will bite one day."""
+    """Yields, in words, what works now and will cause trouble later."""
     yield from _on_purpose(state)
     logs = state.log_bin and (not state.channels or state.log_replica_updates)
     if logs and state.binlog_format == "STATEMENT":
@@ -181,7 +182,7 @@ def warnings(state: ServerState) -> Iterator[str]:
 
 
 def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
-    """Warnings that take two servers to see: name, and words."""
+    """Yields warnings that need the states of two servers: name, and words."""
     for name, source in sorted(states.items()):
         ready = [
             other
@@ -248,8 +249,8 @@ PARENT = (
 
 
 def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> list[str]:
-    """Tables that make replication slow or wrong, in words. What takes too long is left out, and
-    said."""
+    """Lists, in words, tables that make replication slow or wrong. A query that takes too long is
+    given up, which the list says."""
     asked = [(WITHOUT_KEY, KEYLESS), (NOT_TRANSACTIONAL, UNSAFE)]
     if state.flavor == "mysql":
         asked.append((PARENTS, PARENT))
@@ -283,7 +284,7 @@ def _as_candidate(state: ServerState) -> Iterator[str]:
 
 
 def _on_purpose(state: ServerState) -> Iterator[str]:
-    """What somebody asked for, and what speaks against a promotion all the same."""
+    """Yields deliberate settings that speak against a promotion all the same."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
         if channel.filters:

@@ -1,4 +1,4 @@
-"""The end of a server: who follows it, what that does to the others, and a replica's end."""
+"""Ends servers: lists who follows a server, the consequences for others, and ends replicas."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headrace.servers.topology.threads import leave_source
 
 
 def followers_of(lab: Lab, server: Server) -> list[str]:
-    """Who follows a server: names of the lab's running servers, and servers outside the lab that
-    are connected to it, by number and host."""
+    """Lists who follows a server: names of the lab's running servers, and server_id and host of
+    connected servers outside the lab."""
     return _followers(server, states_of(lab))
 
 
 def states_of(lab: Lab) -> dict[str, ServerState]:
-    """The state of each server of the lab that answers, by name."""
+    """Returns the state of each server of the lab that answers, by name."""
     states = {}
     for server in servers(lab):
         if server.state == "running":
@@ -53,7 +53,7 @@ def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
 
 
 def consequences(lab: Lab, server: Server) -> list[str]:
-    """What the end of a server does to others, in words; nothing for one that nobody needs."""
+    """Lists, in words, the consequences of a server's end for others; empty if nobody needs it."""
     if server.state != "running" or server.port is None:
         return []
     states = states_of(lab)
@@ -79,7 +79,7 @@ def consequences(lab: Lab, server: Server) -> list[str]:
 
 def check_replica(lab: Lab, server: Server) -> None:
     """Raises InputError for a server that is the source of others, or follows nobody: `headrace
-    replica down` is not for it."""
+    replica down` does not end such a server."""
     if server.state != "running":
         return
     below, hint = followers_of(lab, server), f"Use headrace mysql down {server.name}."
@@ -99,8 +99,8 @@ def replica_down(
     progress: Progress = quiet,
     timeout_s: float = STOP_S,
 ) -> Server:
-    """Shuts a replica down: it follows on at its next start. With `channel`: it stays up and
-    follows that source no longer, for good. Raises InputError for a server that others follow."""
+    """Shuts a replica down: it replicates again after its next start. With `channel`: it stays up
+    and does not follow that source any more. Raises InputError for a server that others follow."""
     server = find(lab, name)
     if channel is None:
         check_replica(lab, server)
@@ -112,7 +112,7 @@ def replica_down(
 
 
 def check_channel(server: Server, channel: str) -> None:
-    """Raises InputError where a server has no such channel, CouldNotRun where it does not run."""
+    """Raises InputError if a server has no such channel or does not run."""
     if server.state != "running":
         hint = f"Start it: headrace replica up {server.name}."
         raise InputError(server.name, f"is {server.state}, so its channels cannot be changed", GUIDE, hint)

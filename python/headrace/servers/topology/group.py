@@ -1,7 +1,7 @@
-"""MySQL's group replication, ready-made: members on lab volumes, one of them takes writes.
+"""MySQL's group replication: members on lab volumes, of which a single one takes writes.
 
-A commit is acknowledged when a majority of the members has agreed on its place, so a member that
-dies takes none with it; the others expel it and choose a new primary by themselves.
+A commit is acknowledged when a majority of the members has agreed on its order, so the death of a
+member loses no commit; the others expel it and choose a new primary by themselves.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ GRANTS = "REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_S
 
 @dataclass(frozen=True)
 class GroupMember:
-    """A member as the group sees it. `state`: ONLINE, RECOVERING, UNREACHABLE, ERROR, OFFLINE, or
-    down when its server does not run. `waiting`: transactions it has not yet checked or applied."""
+    """A member in the view of the group. `state`: ONLINE, RECOVERING, UNREACHABLE, ERROR, OFFLINE,
+    or down when its server does not run. `waiting`: transactions it has not yet checked or
+    applied."""
 
     name: str
     state: str
@@ -75,9 +76,9 @@ def group_up(
     unpaced: bool = False,
     progress: Progress = quiet,
 ) -> list[Server]:
-    """Makes a group of NAME-1, NAME-2, ... and starts it, or starts one that is there again.
+    """Creates a group of NAME-1, NAME-2, ... and starts it, or starts an existing group again.
 
-    Raises InputError, CouldNotRun, LabRefused; then nothing is left of a new group.
+    Raises InputError, CouldNotRun, LabRefused; then a new group is removed again.
     """
     access.check_root()
     checked_name(name)
@@ -110,7 +111,7 @@ def group_up(
 def _create_servers(
     lab: Lab, names: list[str], request: dict, requested: dict[str, str | None], progress: Progress
 ) -> list[Server]:
-    """The servers, apart from each other; made at the same time, as each waits for its disk."""
+    """Creates the servers, not yet as a group, at the same time, as each waits for its disk."""
     group = str(uuid.uuid4())
     first_id = free_server_id(lab)
     taken = records.hosts(data_dir_of(lab))
@@ -147,7 +148,8 @@ def _other_port(places: Sequence[tuple[str, int]]) -> int:
 
 
 def _settings(group: str, host: str, port: int, seeds: str, server_id: int) -> dict[str, str | None]:
-    """What a member needs (MySQL manual, Configuring an Instance for Group Replication)."""
+    """Returns the settings of a member (MySQL manual, Configuring an Instance for Group
+    Replication)."""
     return {
         "server-id": str(server_id),
         "gtid-mode": "ON",
@@ -158,7 +160,7 @@ def _settings(group: str, host: str, port: int, seeds: str, server_id: int) -> d
         "loose-group-replication-group-name": group,
         ON_BOOT: "OFF",
         "loose-group-replication-bootstrap-group": "OFF",
-        # By MySQL's own protocol and port, with its TLS and accounts (8.0.27 and later).
+        # Communication by MySQL's protocol and port, with its TLS and accounts (8.0.27 and later).
         "loose-group-replication-communication-stack": "MYSQL",
         "loose-group-replication-local-address": f"{host}:{port}",
         "loose-group-replication-group-seeds": seeds,
@@ -177,7 +179,7 @@ def _form(members: list[Server]) -> None:
 
 
 def _account(connection: pymysql.Connection, server: Server, password: Secret) -> None:
-    """Made on each member by itself: it has to be there before the member can join."""
+    """Creates the group's account on a member: it must exist before the member can join."""
     source = "127.0.0.1" if server.host == links.LOOPBACK else f"{server.host.rpartition('.')[0]}.%"
     account, secret = f"{literal(ACCOUNT)}@{literal(source)}", literal(password.reveal())
     statements = (
@@ -224,7 +226,7 @@ def _wait(holds: Callable[[], bool], server: Server) -> None:
 
 
 def _join_on_boot(lab: Lab, name: str) -> Server:
-    """From now on a member that starts joins by itself."""
+    """Lets a member join the group at each start from now on."""
     where = server_paths(data_dir_of(lab), name)
     with records.locked(where):
         record = records.required(where)
@@ -239,8 +241,9 @@ def _is_member(lab: Lab, name: str) -> bool:
 
 
 def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
-    """Starts members that are down. A group of which nobody is left is begun anew by the member
-    that has everything the others have; without one nothing is begun."""
+    """Starts members that are down. If no member runs, the group is begun anew by the member that
+    has all transactions of the others; without such a member it is not begun. Raises
+    CouldNotRun."""
     none_left = all(find(lab, member_name).state != "running" for member_name in names)
     for index, member_name in enumerate(names):
         progress(0.1 + 0.5 * index / len(names), f"starting {member_name}")
@@ -261,7 +264,7 @@ def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Serve
 
 
 def _started_alone(lab: Lab, name: str) -> None:
-    """Starts a member that does not look for its group: nobody is left that would answer it."""
+    """Starts a member that does not look for its group, since no other member runs."""
     where = server_paths(data_dir_of(lab), name)
     with records.locked(where):
         record = records.required(where)
@@ -289,7 +292,7 @@ def _begin_again(members: list[Server]) -> None:
 
 
 def members_of(lab: Lab, name: str) -> list[Server]:
-    """The servers NAME-1, NAME-2, ... Raises InputError when there are none."""
+    """Lists the servers NAME-1, NAME-2, ... Raises InputError if there are none."""
     members = [
         server for server in servers(lab) if server.name.rpartition("-")[0] == name and _is_member(lab, server.name)
     ]
@@ -304,7 +307,7 @@ LEFT JOIN performance_schema.replication_group_member_stats s USING (member_id)"
 
 
 def group_status(members: Sequence[Server]) -> list[GroupMember]:
-    """Each member as it sees itself: one that is cut off from the others may be wrong of them."""
+    """Returns each member in its own view: a member that is cut off may see the others wrongly."""
     statuses = []
     for server in members:
         if server.state != "running":
@@ -324,7 +327,7 @@ def group_status(members: Sequence[Server]) -> list[GroupMember]:
 
 
 def primary_of(members: Sequence[Server]) -> Server | None:
-    """The member that takes writes: the one a majority calls PRIMARY."""
+    """Returns the member that takes writes: the PRIMARY in the view of a majority."""
     votes: dict[tuple[str, int], int] = {}
     for server in members:
         try:

@@ -2,9 +2,9 @@
 
     MySQL     uuid[:tag]:1-5:7, uuid...   any set of numbers for each server (and tag)
     MariaDB   0-1-100, 1-2-5              a position: in each domain all up to a sequence number,
-                                          with the server that wrote the last of them
+                                          with the server that wrote the last transaction
 
-What is missing between two MariaDB positions is not a position; it is written as `0:51-100`.
+The difference of two MariaDB positions is not a position; it is written as `0:51-100`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Ranges = tuple[tuple[int, int], ...]
 @dataclass(frozen=True)
 class GtidSet:
     """A set of transactions. `ranges`: by server (`uuid` or `uuid:tag`) or MariaDB's domain, sorted
-    and apart from each other; `writers`: by MariaDB's domain, who wrote the last transaction."""
+    and disjoint; `writers`: by MariaDB's domain, the server that wrote the last transaction."""
 
     flavor: str
     ranges: tuple[tuple[str, Ranges], ...] = ()
@@ -41,19 +41,19 @@ class GtidSet:
 
     @classmethod
     def parse(cls, text: str, flavor: str) -> GtidSet:
-        """A set as servers write it. Raises InputError."""
+        """Parses a set in the servers' notation. Raises InputError."""
         if len(text) > MAX_TEXT:
             raise InputError(text[:60], f"a GTID set has at most {MAX_TEXT:,} characters", _source(flavor), "")
         compact = "".join(text.split())
         return _parse_mariadb(compact) if flavor == "mariadb" else _parse_mysql(compact)
 
     def contains(self, other: GtidSet) -> bool:
-        """Whether every transaction of the other is in this one."""
+        """Returns whether this set has every transaction of the other."""
         return other.minus(self).is_empty
 
     def union(self, other: GtidSet) -> GtidSet:
-        """What is in one of them. Where two MariaDB positions end at the same number of different
-        servers, this one's writer is kept: `diverged` tells of it."""
+        """Returns the union. If two MariaDB positions end at the same number of different servers,
+        this set's writer is taken: see `diverged`."""
         self._check(other)
         mine, theirs = dict(self.ranges), dict(other.ranges)
         joined = {key: _merged([*mine.get(key, ()), *theirs.get(key, ())]) for key in mine | theirs}
@@ -64,7 +64,7 @@ class GtidSet:
         return _build_set(self.flavor, joined, writers)
 
     def minus(self, other: GtidSet) -> GtidSet:
-        """What is in this one and not in the other.
+        """Returns the transactions of this set that the other lacks.
 
         A MariaDB transaction with the same number from another server is another transaction.
         """
@@ -77,7 +77,8 @@ class GtidSet:
         return _build_set(self.flavor, remaining, dict(self.writers))
 
     def diverged(self, other: GtidSet) -> list[str]:
-        """MariaDB's domains where both end at the same number, written by different servers."""
+        """Lists MariaDB's domains in which both end at the same number, written by different
+        servers."""
         self._check(other)
         theirs, writers = dict(other.ranges), dict(other.writers)
         return [
@@ -92,32 +93,33 @@ class GtidSet:
 
     @property
     def is_position(self) -> bool:
-        """Whether MariaDB can begin to replicate here."""
+        """True when MariaDB can begin to replicate at this set."""
         return all(len(ranges) == 1 and ranges[0][0] == 1 for _, ranges in self.ranges)
 
     def count(self) -> int:
-        """Number of transactions."""
+        """Returns the number of transactions."""
         return sum(last - first + 1 for _, ranges in self.ranges for first, last in ranges)
 
     def transactions(self) -> Iterator[str]:
-        """Each transaction's GTID, in order. MariaDB's without its server: a position knows one."""
+        """Yields each transaction's GTID, in order. MariaDB's has no server: a position knows only
+        the last writer."""
         for key, ranges in self.ranges:
             for first, last in ranges:
                 for number in range(first, last + 1):
                     yield f"{key}:{number}"
 
     def only(self, key: str) -> GtidSet:
-        """The part of one server (`uuid` or `uuid:tag`) or domain."""
+        """Returns the part of a server (`uuid` or `uuid:tag`) or domain."""
         return _build_set(
             self.flavor, {name: ranges for name, ranges in self.ranges if name == key}, dict(self.writers)
         )
 
     def last(self, key: str) -> int:
-        """The highest number of a server or domain, 0 where there is none."""
+        """Returns the highest number of a server or domain, 0 if it has none."""
         return next((ranges[-1][1] for name, ranges in self.ranges if name == key), 0)
 
     def __str__(self) -> str:
-        """As the server writes it; what is not a MariaDB position as `0:51-100`."""
+        """Returns the server's notation; `0:51-100` for a set that is not a MariaDB position."""
         if self.flavor == "mariadb" and self.is_position:
             writers = dict(self.writers)
             return ",".join(f"{key}-{writers.get(key, 0)}-{ranges[0][1]}" for key, ranges in self.ranges)
@@ -180,7 +182,7 @@ def _written(ranges: Ranges) -> str:
 
 
 def _merged(ranges: list[tuple[int, int]]) -> Ranges:
-    """Sorted, with neighbors joined."""
+    """Returns ranges sorted, with neighbors joined."""
     out: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if out and first <= out[-1][1] + 1:
@@ -191,7 +193,7 @@ def _merged(ranges: list[tuple[int, int]]) -> Ranges:
 
 
 def _without(ranges: Ranges, others: Ranges) -> Ranges:
-    """Both sorted and apart: one pass."""
+    """Subtracts ranges in a single pass; both must be sorted and disjoint."""
     out: list[tuple[int, int]] = []
     index = 0
     for first, last in ranges:

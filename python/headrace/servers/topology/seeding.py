@@ -1,4 +1,4 @@
-"""How a new replica gets its source's data.
+"""Seeds a new replica with its source's data.
 
     binlog        from the source's first binary log on: nothing is copied
     copy          the source is shut down, its files are copied, and it is started again
@@ -6,7 +6,7 @@
     clone         MySQL's own: the replica fetches the data from the running source
     mariabackup   MariaDB's own: files and redo log are copied while it is written to
 
-Each ends with the replica following the source from the very transaction its data end with.
+Each ends with the replica following the source from the exact transaction that its data end with.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LOOK_EVERY_S = 0.1
 
 @dataclass(frozen=True)
 class Position:
-    """Where a replica begins: GTIDs of its data, and file and offset of the source's binary log."""
+    """The begin of a replica: GTIDs of its data, and file and offset of the source's binary log."""
 
     gtids: GtidSet
     file: str = ""
@@ -68,7 +68,7 @@ class Position:
 
 @dataclass
 class Follower:
-    """The common part of every seeding: what the new replica is to be, and how it begins."""
+    """The common part of every seeding: the new replica's options, and where it begins."""
 
     source: Server
     name: str
@@ -91,7 +91,7 @@ class Follower:
         return self.made_read_only(where, record)
 
     def follow(self, where: ServerPaths, record: Record, connection: pymysql.Connection) -> None:
-        """Ends what was copied of the source's own replication, and follows the source."""
+        """Removes copied channels of the source's own replication, and follows the source."""
         state = observe(connection, self.name)
         dialect = state.dialect
         for channel in state.channels:
@@ -105,14 +105,14 @@ class Follower:
             check_reachable(self.name, purged, state.executed, self.source.name)
         accounts.create_account(where, connection, dialect, record.host)
         if any(SEMI_SYNC.search(name) for name in record.settings):
-            # MySQL's plugin is loaded for good: a clone has replaced the table of plugins.
+            # MySQL's plugin is loaded permanently: a clone has replaced the table of plugins.
             load_semi_sync(connection, dialect, self.name)
             accounts.run(connection, dialect.semi_sync("replica", True))
         self._point(where, connection, dialect)
 
     def follow_too(self, where: ServerPaths, record: Record, connection: pymysql.Connection) -> None:
-        """One source more for a server that has data, from that source's first binary log on or
-        from a file position."""
+        """Adds a source to a server that has data, from that source's first binary log on or from a
+        file position."""
         state = observe(connection, self.name)
         with accounts.connected(self.source) as source:
             theirs, purged = observe(source, self.source.name), purged_of(source)
@@ -132,7 +132,7 @@ class Follower:
         wait_connected(connection, self.name, self.channel)
 
     def made_read_only(self, where: ServerPaths, record: Record) -> Record:
-        """Keeps clients from writing, now and after later starts."""
+        """Makes a server read-only, now and after later starts."""
         if not self.read_only:
             return record
         with _socket(where) as connection:
@@ -144,7 +144,7 @@ class Follower:
 
 
 def wait_connected(connection: pymysql.Connection, name: str, channel: str) -> ServerState:
-    """Waits until a channel receives. Raises CouldNotRun with the server's words."""
+    """Waits until a channel receives. Raises CouldNotRun with the server's error."""
     deadline = time.monotonic() + CONNECT_S
     while True:
         state = observe(connection, name)
@@ -160,7 +160,7 @@ def wait_connected(connection: pymysql.Connection, name: str, channel: str) -> S
 
 
 def purged_of(source: pymysql.Connection) -> GtidSet:
-    """What a source no longer has in its binary logs."""
+    """Returns the transactions that a source has purged from its binary logs."""
     dialect = dialect_of(source)
     if not dialect.is_mariadb:
         return GtidSet.parse(str(accounts.one_row(source, "SELECT @@GLOBAL.gtid_purged")[0]), "mysql")
@@ -198,9 +198,9 @@ BLOCK, AHEAD, FLUSH_EVERY = 1 << 20, 8 << 20, 64 << 20  # bytes; an I/O of EBS i
 
 
 def copy_contents(of: Path, to: Path) -> None:
-    """The bytes of all files below a folder into those below another, which are there and empty.
-    One stream waits for each of its reads: several, with reads asked for ahead, take what a volume
-    gives. Raises CouldNotRun."""
+    """Copies the bytes of all files below a folder into existing, empty files below another. A
+    single stream would wait for each of its reads: several, with read-ahead, use a volume's
+    throughput. Raises CouldNotRun."""
     ended = threading.Event()
 
     def copied(path: Path) -> None:
@@ -242,7 +242,7 @@ def _log_folder(where: ServerPaths, record: Record) -> Path:
 
 @dataclass
 class CopySeed(Follower):
-    """The source is down while its files are copied, and is started again whatever happens."""
+    """Copies the files of the source while it is down, and starts it again whatever happens."""
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         source, lab = self.source, self.source.lab
@@ -294,8 +294,8 @@ class CopySeed(Follower):
 
 @dataclass
 class SnapshotSeed(Follower):
-    """All volumes of the source at one instant. The lock names the position: everything up to it is
-    on the volumes, and nothing after it."""
+    """Takes snapshots of all volumes of the source at one instant. The lock fixes the position:
+    everything up to it is on the volumes, and nothing after it."""
 
     held_s: float = field(default=0.0, init=False)
     taken: dict[str, str] = field(default_factory=dict, init=False)
@@ -336,8 +336,8 @@ class SnapshotSeed(Follower):
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         _forget_identity(where.data_mount / "data")
         log = _log_folder(where, record)
-        # No transaction was between its engine and its binary log when the lock was held, so the
-        # log is not needed to recover.
+        # No transaction was between its engine and its binary log under the lock, so the log is not
+        # needed for recovery.
         for pattern in ("binlog.*", "relay*"):
             for path in log.glob(pattern):
                 path.unlink()
@@ -353,7 +353,7 @@ class SnapshotSeed(Follower):
 
 
 def position_now(connection: pymysql.Connection) -> Position:
-    """The position of a server that is locked."""
+    """Reads the position of a locked server."""
     dialect = dialect_of(connection)
     row = accounts.one_row(connection, dialect.binary_log_position())
     with connection.cursor() as cursor:
@@ -367,7 +367,7 @@ SEMI_SYNC = re.compile(r"semi-sync-(replica|slave)-enabled")
 
 
 def load_semi_sync(connection: pymysql.Connection, dialect: Dialect, server: str) -> None:
-    """Loads MySQL's two plugins, for good; MariaDB has them built in."""
+    """Loads MySQL's two plugins permanently; MariaDB has them built in."""
     names = ("rpl_semi_sync_source", "rpl_semi_sync_replica")
     for name, file in zip(names, dialect.semi_sync_plugins(), strict=False):
         load_plugin(connection, name, file, server)
@@ -424,7 +424,7 @@ class CloneSeed(Follower):
 
 
 class _Ended(Exception):
-    """The server ended, as it does after CLONE."""
+    """Raised when the server has ended, as it does after CLONE."""
 
 
 def _clone(connection: pymysql.Connection, statements: tuple[str, ...], name: str) -> None:
@@ -454,7 +454,7 @@ def _literal(text: str) -> str:
 
 
 def load_plugin(connection: pymysql.Connection, name: str, file: str, server: str) -> None:
-    """Loads one, for good, unless it is there. Raises CouldNotRun."""
+    """Loads a plugin permanently, unless it is loaded. Raises CouldNotRun."""
     row = accounts.one_row(
         connection, f"SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = '{name}'"
     )
@@ -472,7 +472,7 @@ INFO = re.compile(r"(?P<file>\S+)\s+(?P<offset>\d+)(?:\s+(?P<gtid>[0-9,-]+))?", 
 
 @dataclass
 class BackupSeed(Follower):
-    """mariabackup, straight onto the new volume; it ends when this process ends."""
+    """Runs mariabackup, straight onto the new volume; it ends when this process ends."""
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         tool = program.companion("mariadb-backup", "mariabackup")
@@ -502,7 +502,7 @@ class BackupSeed(Follower):
         datadir.give(_log_folder(where, record), service_user())
 
     def _option_file(self, where: ServerPaths) -> Path:
-        """Account and places of the source, for mariabackup's eyes."""
+        """Writes an option file for mariabackup with the source's account and paths."""
         source = self.source
         source_record = records.required(source.paths)
         secret = read_client(source.paths.client).get("password", "")

@@ -1,4 +1,4 @@
-"""Replicas on the lab: made, ended, and shown with what is wrong.
+"""Replicas on the lab: creates and starts them, and reports their state and problems.
 
 >>> from headrace.lab import Lab
 >>> from headrace.servers.topology.topology import replica_up
@@ -59,9 +59,9 @@ LOOKED_AT: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class Following:
-    """How a new replica follows. `position`: gtid, file, or a file and offset; `seed` None: as its
-    flavor does it best. `delay_s`: on purpose. `prepare_source`: the source may be restarted with
-    what it lacks."""
+    """How a new replica follows. `position`: gtid, file, or a file and offset; `seed` None: the
+    best for its flavor. `delay_s`: intended delay. `prepare_source`: the source may be restarted
+    with settings that it lacks."""
 
     seed: str | None = None
     position: str | tuple[str, int] = "gtid"
@@ -77,9 +77,9 @@ class Following:
 
 @dataclass(frozen=True)
 class TopologyMember:
-    """A server of the lab and what it says; `state` None when it does not run. `problems`: what is
-    wrong with it or its replication, in words; `warnings`: what works now and will bite one day;
-    `notes`: what a command had not to do."""
+    """A server of the lab with its state, None if it does not run. `problems`: what is wrong with
+    it or its replication, in words; `warnings`: what works now and will cause trouble later;
+    `notes`: what a command did not need to do."""
 
     server: Server
     state: ServerState | None
@@ -88,7 +88,7 @@ class TopologyMember:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Returns a document for JSON."""
         state = None if self.state is None else self.state.as_dict()
         return {
             "name": self.server.name,
@@ -115,11 +115,11 @@ def replica_up(
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> TopologyMember:
-    """Makes a replica of a server of the lab and starts it. A replica that is there is started
-    again, or follows one source more, by another channel.
+    """Creates a replica of a server of the lab and starts it. An existing replica is started again,
+    or follows an additional source, by another channel.
 
-    What is not said is as the source has it. Raises InputError, CouldNotRun, LabRefused; then
-    nothing is left of a new replica. A server that follows nobody is refused: its own transactions
+    Options that are not given are the source's. Raises InputError, CouldNotRun, LabRefused; then a
+    new replica is removed again. A server that follows nobody is refused: its own transactions
     would be mixed with the source's.
     """
     access.check_root()
@@ -157,8 +157,7 @@ def replica_up(
 
 
 def settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
-    """A server with its state, once nothing is wrong with it any more, or when it has had its
-    time."""
+    """Waits until a server has no problems, at most `longest_s`, and returns it with its state."""
     until = time.monotonic() + longest_s
     while True:
         view = member(find(lab, name), tables=False)
@@ -168,7 +167,7 @@ def settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
 
 
 def _check_existing(server: Server, following: Following, given: Mapping[str, object]) -> None:
-    """Raises InputError for what only a new replica can be given. `given`: by option; None: not."""
+    """Raises InputError for options that only a new replica can have. `given`: values by option."""
     has = (server.storage, server.log_storage)
     refuse_other_storage(server.name, has, given["storage"], given["log_storage"])
     fresh = Following()
@@ -198,7 +197,7 @@ def _checked(following: Following) -> Following:
 
 
 def _check_kind(kind: str, record: Record, source: Server) -> None:
-    """Raises InputError for a seed that this pair cannot have."""
+    """Raises InputError for a kind of seeding that does not fit this pair."""
     if kind == "clone" and record.flavor != "mysql":
         raise InputError("--seed clone", "is MySQL's own", GUIDE, "For MariaDB: --seed mariabackup.")
     if kind == "mariabackup" and record.flavor != "mariadb":
@@ -214,9 +213,8 @@ def _check_kind(kind: str, record: Record, source: Server) -> None:
 
 
 def _check_room(kind: str, record: Record, source: Server) -> None:
-    """Raises InputError where the source's data would not fit on the new volume: said before it is
-    copied for minutes, or the source is shut down for it. A snapshot's volume is checked by the
-    lab."""
+    """Raises InputError if the source's data would not fit on the new volume, before they are
+    copied for minutes, or the source is shut down for it. The lab checks a snapshot's volume."""
     if kind not in ("copy", "clone", "mariabackup"):
         return
     folders = [source.datadir]
@@ -235,7 +233,7 @@ def _check_room(kind: str, record: Record, source: Server) -> None:
 
 
 def _check_before(source: Server, following: Following) -> None:
-    """The rules that can be known before anything is made; and makes the source's account."""
+    """Checks the rules that do not need the new replica, and creates the source's account."""
     gtid = following.position == "gtid"
     with accounts.connected(source) as connection:
         state = observe(connection, source.name)
@@ -244,8 +242,8 @@ def _check_before(source: Server, following: Following) -> None:
             nothing = seeding.GtidSet(state.flavor)
             checks.check_reachable("the new replica", seeding.purged_of(connection), nothing, source.name)
         if following.semi_sync:
-            # A replica asks for it when it connects, and goes without for as long as it stays
-            # connected if the source has not loaded it by then.
+            # A replica asks for semi-sync when it connects: if the source has not loaded it by
+            # then, the connection does without.
             seeding.load_semi_sync(connection, state.dialect, source.name)
         if source.port is None:
             hint = checks.PREPARE + "."
@@ -263,7 +261,8 @@ def _record(
     settings: Mapping[str, str | None] | None,
     unpaced: bool,
 ) -> Record:
-    """The new replica's record: the source's, with what was said and what a replica needs."""
+    """Returns the new replica's record: the source's, with the given options and those of a
+    replica."""
     theirs = records.required(source.paths)
     inherited = {key: value for key, value in theirs.settings.items() if not OWN.match(key)}
     merged = inherited | _settings(lab, theirs.flavor, following) | checked_settings(settings)
@@ -291,7 +290,7 @@ def _record(
 
 
 def _settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | None]:
-    """What makes a server a replica, over the source's settings."""
+    """Returns the settings that make a server a replica, in addition to the source's."""
     options = dict(checks.SOURCE_SETTINGS[flavor])
     if following.position != "gtid" and flavor == "mysql":
         options = {key: value for key, value in options.items() if "gtid" not in key}
@@ -311,7 +310,7 @@ def _settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | No
 
 
 def workers_settings(flavor: str, following: Following) -> dict[str, str | None]:
-    """Options of parallel apply. Raises InputError for a mode of the other flavor."""
+    """Returns options of parallel apply. Raises InputError for a mode of the other flavor."""
     options: dict[str, str | None] = {}
     mariadb = flavor == "mariadb"
     if following.workers is not None:
@@ -331,17 +330,17 @@ def workers_settings(flavor: str, following: Following) -> dict[str, str | None]
 
 
 def semi_sync_settings(flavor: str, side: str) -> dict[str, str | None]:
-    """Options that keep one side of semi-sync on over restarts."""
+    """Returns options that keep one side of semi-sync on over restarts."""
     if flavor == "mariadb":
         return {f"rpl-semi-sync-{'slave' if side == 'replica' else 'master'}-enabled": "ON"}
-    # The plugins are loaded for good, by INSTALL PLUGIN.
+    # The plugins are loaded permanently, by INSTALL PLUGIN.
     return {f"loose-rpl-semi-sync-{side}-enabled": "ON"}
 
 
 def switch_semi_sync_on(source: Server) -> None:
-    """The source's side, now and after later starts; it waits after the sync and before the
-    commit. Before the first replica has connected, commits would wait for the time-out: so this
-    comes last."""
+    """Switches the source's side on, now and after later starts; it waits after the sync and before
+    the commit. Before the first replica has connected, commits would wait for the time-out: so
+    this comes last."""
     with accounts.connected(source) as connection:
         state = observe(connection, source.name)
         seeding.load_semi_sync(connection, state.dialect, source.name)
@@ -355,7 +354,7 @@ def switch_semi_sync_on(source: Server) -> None:
 
 
 def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: float = READY_S) -> TopologyMember:
-    """Starts a replica that is there, and what it does not do of receiving and applying.
+    """Starts an existing replica, and its receive threads and appliers.
 
     Raises InputError for a server that follows nobody, which is left as it was; CouldNotRun,
     LabRefused.
@@ -375,16 +374,16 @@ def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: fl
 
 
 def _followed(lab: Lab, state: ServerState) -> str:
-    """Whom a server follows, in words."""
+    """Returns the servers that a server follows, in words."""
     names = {(server.host, server.port): server.name for server in servers(lab)}
     places = [(channel.source_host, channel.source_port) for channel in state.channels]
     return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
 
 
 def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
-    """Starts the threads of its channels that are off; whether there were any. Receiving first:
-    MariaDB would throw away the relay log of one whose applier alone starts while nothing runs,
-    and then fetch all of it again."""
+    """Starts the stopped threads of its channels; returns whether there were any. Receiving starts
+    first: if an applier starts while nothing runs, MariaDB deletes the relay log, and fetches it
+    again."""
     begun = False
     for channel in state.channels:
         if channel.receive == "off":
@@ -399,9 +398,9 @@ def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
 def _open_existing(
     lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
 ) -> Iterator[tuple[pymysql.Connection, ServerState, bool]]:
-    """A connection to an existing server, its state, and whether it was down. One that is down is
-    started for this once without replication, events and clients that write: where the work on it
-    fails, it is ended again as it was found."""
+    """Yields a connection to an existing server, its state, and whether it was down. A stopped
+    server is started without replication, events and clients that write, and stopped again if the
+    work on it fails."""
     was_down = running.process_of(where, record) is None
     if was_down:
         once = LOOKED_AT[record.flavor]
@@ -418,8 +417,8 @@ def _open_existing(
 
 
 def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, following: Following) -> tuple[str, ...]:
-    """An existing replica follows this source too, if it does not yet; what was not to be done, in
-    words. Raises InputError for a server that follows nobody."""
+    """Lets an existing replica follow this source too, if it does not yet; returns notes about what
+    was not necessary. Raises InputError for a server that follows nobody."""
     with _open_existing(lab, where, record) as (connection, state, was_down):
         place = (source.host, source.port)
         present = next(
@@ -448,7 +447,7 @@ def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, fo
 
 
 def _check_nothing_new(name: str, source: str, following: Following) -> None:
-    """Raises InputError for what a channel that is there would not take."""
+    """Raises InputError for options that do not apply to an existing channel."""
     fresh = Following()
     for field_name, option in (("position", "position"), ("delay_s", "delay"), ("filters", "filter")):
         if getattr(following, field_name) != getattr(fresh, field_name):
@@ -460,8 +459,8 @@ def _check_nothing_new(name: str, source: str, following: Following) -> None:
 def _check_one_more(
     lab: Lab, connection: pymysql.Connection, state: ServerState, source: Server, following: Following
 ) -> None:
-    """Raises InputError where an existing server cannot follow one source more: it follows nobody,
-    has transactions of its own, or its channel is taken."""
+    """Raises InputError if an existing server cannot follow an additional source: it follows
+    nobody, has transactions of its own, or its channel is in use."""
     name = state.name
     with accounts.connected(source) as above_connection:
         above = observe(above_connection, source.name)
@@ -499,8 +498,9 @@ Position = tuple[ServerState, dict[tuple[int, int], int]]
 
 
 def _own(lab: Lab, connection: pymysql.Connection, state: ServerState, sources: list[Position]) -> str:
-    """What a replica wrote itself, as text: it is under its own name in its binary log, and in none
-    of these and its present sources. Nothing where one of those cannot be asked."""
+    """Returns the transactions that a replica wrote itself, as text: those of its own id in its
+    binary log that neither `sources` nor its present sources have. "" if one of those does not
+    answer."""
     server = find(lab, state.name)
     for channel in state.channels:
         source = source_of(lab, server, state, channel.name)
@@ -523,7 +523,7 @@ def _own(lab: Lab, connection: pymysql.Connection, state: ServerState, sources: 
 
 
 def prepared(lab: Lab, name: str, following: Following, progress: Progress = quiet) -> Server:
-    """The source, restarted with what it lacks if that was agreed to."""
+    """Returns the source, restarted with the settings that it lacks if `following` allows it."""
     source = find(lab, name)
     if source.port is not None and not following.prepare_source:
         return source
@@ -557,8 +557,8 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
 
 
 def member(server: Server, tables: bool = True) -> TopologyMember:
-    """A server with its state. One that does not answer has none, and a problem. `tables`: they
-    are looked at too."""
+    """Returns a server with its state. If it does not answer, the state is None, with a problem.
+    `tables`: its tables are checked too."""
     problems = list(server.problems)
     if server.state != "running":
         return TopologyMember(server, None, tuple(problems))
@@ -578,7 +578,7 @@ def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
 
 
 def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
-    """All servers of the lab that follow or are followed, or one."""
+    """Lists all servers of the lab that follow or are followed, or the server `name`."""
     chosen = None if name is None else find(lab, name).name
     members = [member(server, tables=chosen in (None, server.name)) for server in servers(lab)]
     of_two = list(checks.warnings_of_all({entry.server.name: entry.state for entry in members if entry.state}))
@@ -605,7 +605,7 @@ def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
 
 
 def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[str]:
-    """What is wrong with a server that does not run, as others follow it."""
+    """Yields the problem of a stopped server that others follow."""
     if server.state == "running":
         return
     place = (server.host, server.port)
@@ -627,7 +627,7 @@ def _is_replica(server: Server) -> bool:
 
 
 def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:
-    """Whom each running server of the lab follows, by name."""
+    """Returns the servers that each running server of the lab follows, by name."""
     lab_servers = servers(lab)
     names = {(server.host, server.port): server.name for server in lab_servers if server.port is not None}
     states = {server.name: member(server, tables=False).state for server in lab_servers}
@@ -639,7 +639,7 @@ def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:
 
 
 def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -> Server | None:
-    """The server of the lab that a channel follows; None when it is none of the lab."""
+    """Returns the server of the lab that a channel follows; None if it is not of this lab."""
     followed = state.channel(channel)
     if followed is None:
         return None
@@ -652,7 +652,7 @@ def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -
 
 @dataclass(frozen=True)
 class WatchedServers:
-    """What is watched: a watch to be entered, and the servers of the lab in it, by name."""
+    """A watch to be entered, and the servers of the lab in it, by name."""
 
     watch: LagWatch
     servers: dict[str, Server]
@@ -661,8 +661,8 @@ class WatchedServers:
 def watched(
     lab: Lab, name: str | None = None, addresses: Sequence[Address] = (), heartbeat: bool = False
 ) -> WatchedServers:
-    """A watch of the lab's topology, or of servers anywhere. Raises InputError when nothing there
-    follows anything."""
+    """Returns a watch of the lab's topology, or of servers anywhere. Raises InputError if no server
+    follows another."""
     if addresses:
         places = {(address.host or "", address.port or DEFAULT_PORT): address.label for address in addresses}
         watch = LagWatch(
@@ -687,7 +687,7 @@ def watched(
 
 
 def free_server_id(lab: Lab) -> int:
-    """A server_id that no server of the lab has."""
+    """Returns a server_id that no server of the lab has."""
     data_dir = data_dir_of(lab)
     taken = set[int]()
     for name in records.names(data_dir):
@@ -699,8 +699,8 @@ def free_server_id(lab: Lab) -> int:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody has now. Another may take it before the server does; then the start
-    fails and says so."""
+    """Returns a free TCP port. If another program takes it before the server does, the start fails
+    with that reason."""
     import socket
 
     with socket.socket() as probe:

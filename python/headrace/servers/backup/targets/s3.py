@@ -274,7 +274,7 @@ class _S3Writer(TargetWriter):
 
     def _send(self, data: bytes) -> None:
         client, number = self.target._client, len(self._sent) + 1
-        with self.target._told(self.name):
+        with self.target._translate_errors(self.name):
             if self._upload is None:
                 begun = client.create_multipart_upload(**self._where, ChecksumAlgorithm="SHA256")
                 self._upload = begun["UploadId"]
@@ -308,13 +308,13 @@ class _S3Writer(TargetWriter):
                 data = bytes(self._waiting)
                 checksum = _sha256(data)
                 with self._answer_may_be_lost():
-                    with self.target._told(self.name):
+                    with self.target._translate_errors(self.name):
                         answer = client.put_object(**self._where, Body=data, ChecksumSHA256=checksum, IfNoneMatch="*")
                     self._check(answer, data, checksum, 1)
             else:
                 if self._waiting:
                     self._send(bytes(self._waiting))
-                with self._answer_may_be_lost(), self.target._told(self.name):
+                with self._answer_may_be_lost(), self.target._translate_errors(self.name):
                     client.complete_multipart_upload(
                         **self._where, UploadId=self._upload, MultipartUpload={"Parts": self._sent}, IfNoneMatch="*"
                     )
@@ -351,7 +351,7 @@ class _S3Writer(TargetWriter):
         self._waiting.clear()
         if upload is not None:
             try:
-                with self.target._told(self.name):
+                with self.target._translate_errors(self.name):
                     self.target._client.abort_multipart_upload(**self._where, UploadId=upload)
             except HeadraceError:
                 return  # `sweep` ends it later

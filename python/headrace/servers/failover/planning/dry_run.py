@@ -1,8 +1,8 @@
-"""The whole course of a plan, foreseen: every step that a real run would take if nothing happened
-in between, and who takes writes and follows whom in the end. Dry runs show it.
+"""Predicts the course of a plan: every step that a real run would take if nothing happened in
+between, and the end state of the servers. Dry runs show it.
 
-A plan is made stage by stage, because the servers are looked at again after each. Here each step's
-effect is put into what was seen, and the next stage is planned from that by the same planner.
+A plan is made stage by stage, because the servers are observed again after each. Here each step's
+effect is applied to the observation, and the same planner plans the next stage from it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ MOST_STAGES = 24  # as the executor has it; a plan has four, and more is a plan 
 
 @dataclass(frozen=True)
 class DryRun:
-    """`plan`: with the steps of all stages; `members`: the servers as they would be in the end."""
+    """A predicted run. `plan`: with the steps of all stages; `members`: the servers at the end."""
 
     plan: FailoverPlan
     members: Members
 
     def end_state(self) -> list[str]:
-        """Who takes writes then, who follows whom, and who stays down, in words."""
+        """Lists, in words, which servers take writes at the end, who follows whom, and who is
+        down."""
         writers = [
             member.name for member in self.members.values() if member.state is not None and not member.state.read_only
         ]
@@ -49,8 +50,8 @@ class DryRun:
 
 
 def dry_run(members: Members, wish: FailoverWish) -> DryRun:
-    """What a run would do from here on. A plan that is refused at a later stage has the steps until
-    then and the refusal, as the run would have."""
+    """Returns what a run would do from here on. If a later stage is refused, the plan has the steps
+    until then and the refusal, as the run would."""
     seen, steps = dict(members), list[FailoverStep]()
     decided = FailoverPlan()
     for stage in range(1, MOST_STAGES + 1):
@@ -73,7 +74,7 @@ def dry_run(members: Members, wish: FailoverWish) -> DryRun:
 
 
 def _wish_after(step: FailoverStep, wish: FailoverWish, stage_plan: FailoverPlan, seen: Members) -> FailoverWish:
-    """What the journal would know when a step is done."""
+    """Returns the wish with what the journal would add after a step."""
     if wish.elected is None and step.action in ("leave-source", "writable"):
         state = seen[stage_plan.elected].state if stage_plan.elected else None
         had = None if stage_plan.lossless or wish.rescued or state is None else state.executed
@@ -95,7 +96,7 @@ def _wish_after(step: FailoverStep, wish: FailoverWish, stage_plan: FailoverPlan
 
 
 def _seen_after(step: FailoverStep, wish: FailoverWish, seen: Mapping[str, Seen]) -> dict[str, Seen]:
-    """The servers when a step is done."""
+    """Returns the members after a step."""
     member = seen[step.server]
     if step.action == "fence":
         return {**seen, step.server: replace(member, state=None, error="it is fenced", fence="done", write="untried")}
@@ -127,7 +128,7 @@ def _seen_after(step: FailoverStep, wish: FailoverWish, seen: Mapping[str, Seen]
 
 
 def _with_executed(member: Seen, gtids: GtidSet) -> Seen:
-    """A server that has applied these too."""
+    """Returns a member that has applied these transactions too."""
     state = required(member)
     channels = tuple(replace(each, executed=each.executed.union(gtids)) for each in state.channels)
     executed = state.executed.union(gtids)
@@ -139,7 +140,7 @@ def _with_executed(member: Seen, gtids: GtidSet) -> Seen:
 
 
 def _with_log_of(member: Seen, other: Seen) -> Seen:
-    """A server whose binary log has what another's has (MariaDB)."""
+    """Returns a member whose binary log also has the transactions of another's (MariaDB)."""
     wrote = dict(member.wrote)
     for key, last in other.wrote.items():
         wrote[key] = max(wrote.get(key, 0), last)
@@ -147,7 +148,7 @@ def _with_log_of(member: Seen, other: Seen) -> Seen:
 
 
 def _following(member: Seen, to: Seen) -> Seen:
-    """A server that follows another and has all of it."""
+    """Returns a member that follows another and has all of its transactions."""
     state, above = required(member), required(to)
     common = {
         "source_host": to.host,
@@ -181,7 +182,7 @@ def _following(member: Seen, to: Seen) -> Seen:
 
 
 def _with_semi_sync(state: ServerState, step: FailoverStep) -> ServerState:
-    """A server with one side of semi-sync switched."""
+    """Returns the state of a server with one side of semi-sync switched."""
     on = step.action.endswith("on")
     if "replica" in step.action:
         semi = replace(state.semi_sync, replica_enabled=on, replica_status=on)

@@ -1,8 +1,8 @@
-"""Who can take over: what each replica has and can still apply, and what nobody else has.
+"""Finds who can take over: what each replica has and can still apply, and its errant transactions.
 
 A replica counts by what it *received*: what it acknowledged lies in its relay log, applied or not.
-But a relay log is worth something only where it will be applied. MariaDB with GTID throws it away
-when both threads of a replica have stopped and one is started again (MDEV-4698).
+But a relay log counts only if it will be applied. MariaDB with GTID deletes it when both threads of
+a replica have stopped and one is started again (MDEV-4698).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.servers.topology.state import Channel, ServerState
 
 
 def follows(seen: Seen, source: Seen) -> Channel | None:
-    """The channel by which a server follows another, None where it does not."""
+    """Returns the channel by which a server follows another, None if it does not."""
     for channel in seen.state.channels if seen.state else ():
         if (channel.source_host, channel.source_port) == (source.host, source.port):
             return channel
@@ -23,24 +23,25 @@ def follows(seen: Seen, source: Seen) -> Channel | None:
 
 
 def followers(members: Members, source: Seen) -> list[Seen]:
-    """Servers that answer and follow `source` themselves, by name."""
+    """Lists the servers that answer and follow `source` directly, by name."""
     ordered = (members[name] for name in sorted(members))
     return [member for member in ordered if member.name != source.name and follows(member, source) is not None]
 
 
 def writers(members: Members) -> list[str]:
-    """Servers that take writes, by name."""
+    """Lists the names of servers that take writes."""
     return sorted(name for name, member in members.items() if member.state is not None and not member.state.read_only)
 
 
 def heads(members: Members) -> list[str]:
-    """Servers that take writes and follow nobody, by name."""
+    """Lists the names of servers that take writes and follow nobody."""
     return [name for name in writers(members) if not required(members[name]).channels]
 
 
 def strangers(members: Members, source: str) -> list[str]:
-    """Servers that follow none of those named, in words: perhaps the source, by another name of it.
-    They would be left behind, with nobody to follow. Not those that clearly follow another one."""
+    """Lists, in words, servers that follow none of the named servers, perhaps the source under
+    another name: they would be left without a source. Servers that certainly follow another are
+    skipped."""
     named = {(member.host, member.port) for member in members.values()}
     descriptions = []
     for name, member in sorted(members.items()):
@@ -53,15 +54,15 @@ def strangers(members: Members, source: str) -> list[str]:
 
 
 def _is_another(seen: Seen, channel: Channel, source: Seen) -> bool:
-    """Whether a channel's source is certainly not this one: it has another number, or sends while
-    this one is dead."""
+    """Returns whether a channel's source is certainly not this one: it has another server_id, or
+    sends while this one is dead."""
     if source.state is not None:
         return channel.source_server_id not in (0, source.state.server_id)
     return channel.receive == "on" and not seen.deaf
 
 
 def has(seen: Seen) -> GtidSet:
-    """All it received or executed."""
+    """Returns everything that a server received or executed."""
     state = required(seen)
     gtids = state.executed
     for channel in state.channels:
@@ -70,18 +71,18 @@ def has(seen: Seen) -> GtidSet:
 
 
 def keeps_relay_log(state: ServerState) -> bool:
-    """Whether a relay log outlives a start of both threads."""
+    """Returns whether a relay log survives a start of both threads."""
     return not (state.flavor == "mariadb" and state.gtid_on)
 
 
 def usable(seen: Seen) -> GtidSet:
-    """What it will have executed when its applier is done with its relay log."""
+    """Returns what a server will have executed when its applier has finished its relay log."""
     state = required(seen)
     gtids = state.executed
     for channel in state.channels:
         gtids = gtids.union(channel.executed)
         running = channel.apply == "on"
-        # A thread that still receives keeps the relay log while the applier is started.
+        # While a thread receives, MariaDB keeps the relay log when the applier is started.
         startable = channel.receive != "off" or keeps_relay_log(state)
         if not channel.apply_error and (running or startable):
             gtids = gtids.union(channel.received)
@@ -89,7 +90,7 @@ def usable(seen: Seen) -> GtidSet:
 
 
 def unfit(seen: Seen, allow_delayed: bool = False) -> str:
-    """Why it cannot be promoted; "" when it can."""
+    """Returns why a server cannot be promoted; "" if it can."""
     state, channel = required(seen), seen.channel
     if len(state.channels) > 1:
         return f"follows {len(state.channels)} sources"
@@ -111,10 +112,10 @@ def unfit(seen: Seen, allow_delayed: bool = False) -> str:
 
 
 def errant(members: Members, source: Seen) -> dict[str, str]:
-    """Transactions that a follower wrote itself, by name, as text.
+    """Returns the transactions that followers wrote themselves, by name, as text.
 
-    MySQL: of its own UUID and nowhere in what it received. MariaDB: of its own server id in its
-    binary log, which only a promotion makes lawful.
+    MySQL: those of its own UUID that it did not receive. MariaDB: those of its own server id in its
+    binary log, which are legitimate only after a promotion.
     """
     texts = {}
     for follower in followers(members, source):
@@ -127,7 +128,7 @@ def errant(members: Members, source: Seen) -> dict[str, str]:
 
 
 def own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
-    """What is in a server's binary log under its own name."""
+    """Returns the transactions of a server's binary log that it wrote itself."""
     state = required(seen)
     if state.flavor == "mariadb":
         return {key: last for key, last in seen.wrote.items() if key[1] == state.server_id}
@@ -139,12 +140,12 @@ def own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
 
 
 def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
-    """The part of `own` that no other server has, as text."""
+    """Returns the part of `own` that no other server has, as text."""
     others = list(others)
     if isinstance(own, dict):
         highest = {key: max((other.wrote.get(key, 0) for other in others), default=0) for key in own}
         for channel in required(seen).channels:
-            # What came back through the ring of an earlier promotion is in its position.
+            # Its position has own transactions that came back from a later source.
             for text, writer in channel.executed.writers:
                 key = (int(text), writer)
                 if key in highest:
@@ -152,8 +153,8 @@ def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Itera
         everywhere = _highest([*(other.wrote for other in others), _positions(seen)])
         own = _not_settled(own, seen, everywhere)
         return ranges({key: (highest[key] + 1, last) for key, last in own.items() if last > highest[key]})
-    # Not what its channel received: MySQL says there what the server executed, its own writes too.
-    # With nobody to compare, its own may stem from a time at which it was the source.
+    # The received set of its channel does not help: MySQL lists there what the server executed, own
+    # writes included. Without another server to compare, they may be from a time as the source.
     remaining = own
     for other in others:
         remaining = remaining.minus(has(other))
@@ -161,7 +162,7 @@ def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Itera
 
 
 def _highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[int, int], int]:
-    """The last number of each (domain, server) in any of these."""
+    """Returns the last number of each (domain, server) in any of these logs."""
     highest: dict[tuple[int, int], int] = {}
     for log in logs:
         for key, last in log.items():
@@ -170,7 +171,7 @@ def _highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[int, i
 
 
 def _positions(seen: Seen) -> dict[tuple[int, int], int]:
-    """What a server's channels have applied, as (domain, server) and number."""
+    """Returns what a server's channels have applied, as (domain, server) and number."""
     positions = [channel.executed for channel in required(seen).channels]
     return _highest(
         {(int(text), writer): position.last(text) for text, writer in position.writers} for position in positions
@@ -180,9 +181,9 @@ def _positions(seen: Seen) -> dict[tuple[int, int], int]:
 def _not_settled(
     log: Mapping[tuple[int, int], int], seen: Seen, highest: Mapping[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
-    """The part of a binary log that a common later transaction does not vouch for. With strict
-    GTIDs a domain is one line of numbers: where both have one, both have all before it, even if the
-    binary log of one was emptied since (RESET MASTER) and does not name who wrote those."""
+    """Returns the part of a binary log behind the last common transaction of each domain. With
+    strict GTIDs a domain is a single sequence: servers that share a transaction share all before
+    it, even if one binary log was emptied since (RESET MASTER) and does not list them."""
     if not required(seen).gtid_strict:
         return dict(log)
     common: dict[int, int] = {}
@@ -192,17 +193,17 @@ def _not_settled(
 
 
 def ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str:
-    """MariaDB's transactions of one server, as DOMAIN-SERVER-FIRST..LAST."""
+    """Returns MariaDB's transactions of a server as text, DOMAIN-SERVER-FIRST..LAST."""
     return ", ".join(
         f"{domain}-{server}-{first}..{last}" for (domain, server), (first, last) in sorted(transactions.items())
     )
 
 
 def extra(old: Seen, new: Seen) -> str:
-    """Transactions of `old` that `new` has not, as text; "" when there are none.
+    """Returns the transactions of `old` that `new` lacks, as text; "" if there are none.
 
-    MariaDB's positions do not tell: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be in no
-    history but its own. So the last number of each server in both binary logs is compared.
+    MariaDB's positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only
+    in its own history. So the last number of each server in both binary logs is compared.
     """
     mine, theirs = required(old), required(new)
     if mine.flavor != "mariadb":
@@ -221,8 +222,8 @@ def extra(old: Seen, new: Seen) -> str:
 
 
 def best(candidates: list[Seen], target: str | None, made_up: GtidSet | None = None) -> Seen | None:
-    """The one that will have the most: its usable set contains that of every other, but for those
-    that are made up for by empty transactions. `target` where it is as good. None: no one's."""
+    """Returns the candidate whose usable set contains that of every other, apart from `made_up`,
+    transactions that empty ones replace; `target` if it is as good. None if no set contains all."""
     counted = {
         candidate.name: usable(candidate) if made_up is None else usable(candidate).minus(made_up)
         for candidate in candidates
@@ -233,13 +234,13 @@ def best(candidates: list[Seen], target: str | None, made_up: GtidSet | None = N
         if all(counted[candidate.name].contains(each) for each in counted.values())
     ]
     named = [candidate for candidate in able if candidate.name == target]
-    # Among equals the one that has applied most is ready soonest; then by name, so that two
-    # watchers choose alike.
+    # Among equals the candidate that has applied most is ready soonest; then by name, so that two
+    # watchers make the same choice.
     able.sort(key=lambda candidate: (usable(candidate).minus(required(candidate).executed).count(), candidate.name))
     return (named or able or [None])[0]
 
 
 def required(seen: Seen) -> ServerState:
-    """The state of a server that answered."""
+    """Returns the state of a server that answered."""
     assert seen.state is not None, seen.name
     return seen.state

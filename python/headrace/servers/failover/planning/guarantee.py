@@ -1,4 +1,4 @@
-"""Which guarantee holds now, told from the status of semi-sync and never from its settings."""
+"""Determines the current guarantee, by the status of semi-sync and never by its settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guaran
 
 
 def guarantee_now(members: Members, source: Seen) -> Guarantee:
-    """What the loss of `source` at this moment would mean."""
+    """Returns what the loss of `source` at this moment would mean."""
     state = source.state
     if state is None:
         return Guarantee("none", (f"{source.name} does not answer: {source.error or 'no connection'}",))
@@ -57,7 +57,7 @@ def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
 
 
 def acking(members: Members, source: Seen) -> list[Seen]:
-    """Replicas of `source` that acknowledge."""
+    """Lists the replicas of `source` that acknowledge."""
     return [
         follower
         for follower in followers(members, source)
@@ -66,17 +66,17 @@ def acking(members: Members, source: Seen) -> list[Seen]:
 
 
 def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
-    """The proof that an acknowledged write gives; None where semi-sync does not work.
+    """Returns the proof that an acknowledged write gives; None if semi-sync does not work.
 
-    `before`: the servers as they were looked at before the write began, at `began_s`; `after`: the
-    source, looked at when the write was acknowledged. In between no replica can have lost what it
-    acknowledges without its run telling so later.
+    `before`: the servers, observed before the write began at `began_s`; `after`: the source,
+    observed when the write was acknowledged. If a replica loses in between what it acknowledges,
+    its `ThreadRun` shows it later.
     """
     source = before.get(after.name)
     if source is None or source.state is None or after.state is None or after.write != "ok":
         return None
     semi = after.state.semi_sync
-    # Also those that do not take part now: they may join the next moment, and be the only ones.
+    # Also replicas that do not take part now: they may join at any moment, and be the only ones.
     able = [
         member
         for member in before.values()
@@ -98,7 +98,7 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
 
 
 def carried(proof: AckProof, members: Members) -> AckProof:
-    """The proof with the runs of those that have kept their relay logs since."""
+    """Returns the proof with the runs of the replicas that have kept their relay logs since."""
     runs = dict(proof.runs)
     for name in proof.ackers:
         if is_intact(proof, members.get(name)):
@@ -107,7 +107,7 @@ def carried(proof: AckProof, members: Members) -> AckProof:
 
 
 def is_intact(proof: AckProof, seen: Seen | None) -> bool:
-    """Whether a replica answers and has all it acknowledged by the proof and since."""
+    """Returns whether a replica answers and has everything that it acknowledged."""
     if seen is None or seen.state is None or seen.name not in proof.runs:
         return False
     return seen.run.unbroken(proof.runs[seen.name], keeps_relay_log(seen.state))

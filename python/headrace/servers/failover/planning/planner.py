@@ -1,14 +1,14 @@
-"""From what was seen to what is to be done: a pure function, asked again after every stage.
+"""Plans a failover from observations: a pure function, called again after every stage.
 
-    failover     1 revoke and fence   the old source can acknowledge no more
-                 2 drain              the one with the most received applies it
+    failover     1 revoke and fence   the old source cannot acknowledge any more
+                 2 drain              the replica with the most received applies it
                  3 promote            semi-sync's source role, then writable, then the clients
                  4 repoint            the others follow it
     switchover   1 stop the writes on a source that works   2-4 the same
 
-What has been done is seen in the servers themselves, so a plan that was cut off anywhere goes on
-from there: steps whose end is reached already are left out. The journal adds what cannot be seen
-(the fence, and who was elected).
+The servers themselves show what has been done, so a plan that was cut off anywhere resumes there:
+steps whose goal is reached already are left out. The journal adds what the servers do not show (the
+fence, and the elected server).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headrace.servers.topology.gtid import GtidSet
 
 
 def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
-    """What to do next, or why nothing is done."""
+    """Returns the next steps, or a refusal."""
     refused = _unlawful(members, wish)
     source = members.get(wish.source)
     if source is None:
@@ -59,7 +59,7 @@ def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
 
 
 def _wrong_target(members: Members, wish: FailoverWish) -> str:
-    """Why the server that is to take over cannot be meant; "" where it can."""
+    """Returns why the requested target cannot take over; "" if it can."""
     if wish.target == wish.source:
         return f"{wish.target} is the source already, so it cannot take over"
     if wish.target not in members:
@@ -68,8 +68,8 @@ def _wrong_target(members: Members, wish: FailoverWish) -> str:
 
 
 def _follows_somebody(members: Members, source: Seen) -> str:
-    """Whom a source that is read-only follows itself, in words; "" for nobody. One that takes
-    writes may have a channel of another time, which is stopped."""
+    """Returns the servers that a read-only source follows, in words; "" for none. A source that
+    takes writes may have an old channel, which is stopped."""
     if source.state is None or not source.state.read_only:
         return ""
     names = {(member.host, member.port): member.name for member in members.values()}
@@ -78,7 +78,7 @@ def _follows_somebody(members: Members, source: Seen) -> str:
 
 
 def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
-    """A topology that is not one source and its replicas is left alone."""
+    """Refuses a topology that is not a source with its replicas."""
     answering = [member for member in members.values() if member.state is not None]
     if len({required(member).flavor for member in answering}) > 1:
         return FailoverPlan(refusal="the servers are not all of one flavor", hint="Name those of one cluster.")
@@ -110,7 +110,7 @@ def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
     source = members.get(wish.source)
     closed = source is None or source.state is None or source.state.read_only
     if wish.elected is not None or (wish.kind == "switchover" and not closed):
-        # It is known who may be open: another one is of another time, or nobody's.
+        # The server that may be writable is known: any other is outdated or unexpected.
         lawful = []
     if len(lawful) > 1 or len(lawful) < len(writable):
         rule = (
@@ -125,12 +125,12 @@ def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
 
 
 def _is_promoted(seen: Seen) -> bool:
-    """Whether a writable server looks as a promotion leaves it: it follows nobody."""
+    """Returns whether a writable server may have been promoted: it follows nobody."""
     return not required(seen).channels
 
 
 def _circle(members: Members) -> list[str]:
-    """Names of servers that follow each other; empty where there are none."""
+    """Lists the names of servers that follow each other; empty for none."""
     for start in sorted(members):
         path, at = [start], members[start]
         while True:
@@ -166,7 +166,7 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
                 f"Stop it and make sure that it stays down; or use: headrace failover switchover --from {source.name}."
             )
             return FailoverPlan(refusal=f"{source.name} was said to be dead, and it {does}", hint=hint)
-        # Somebody started it since: what was true then is not now, so it is fenced again.
+        # Somebody has started it since, so it is fenced again.
         fenced, wish = False, replace(wish, fenced_s=None, by_hand=False)
     if source.state is not None and not fenced and elected is None:
         if source.write == "ok":
@@ -192,7 +192,7 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
 
 
 def _elected(members: Members, wish: FailoverWish) -> Seen | None:
-    """Who was elected already: by the journal, or a server that is promoted and writable."""
+    """Returns the server that was elected already: by the journal, or promoted and writable."""
     if wish.elected is not None:
         elected = members.get(wish.elected)
         return elected if elected is not None and elected.state is not None else None
@@ -200,21 +200,21 @@ def _elected(members: Members, wish: FailoverWish) -> Seen | None:
 
 
 def _writable(members: Members, wish: FailoverWish) -> list[Seen]:
-    """Servers but the source that follow nobody and take writes."""
+    """Lists the servers except the source that follow nobody and take writes."""
     others = [member for member in members.values() if member.name != wish.source and member.state is not None]
     return [member for member in others if not required(member).read_only and _is_promoted(member)]
 
 
 def took_over(members: Members, candidate: Seen, source: str) -> bool:
-    """Whether a writable server may be the one that took over: replicas follow it, or those that
-    still follow the old source have nothing that it has not."""
+    """Returns whether a writable server may have taken over: replicas follow it, or those that
+    still follow the old source have no transactions that it lacks."""
     if any(each.name != source for each in election.followers(members, candidate)):
         return True
     return not any(election.extra(each, candidate) for each in election.followers(members, members[source]))
 
 
 def _is_alive(source: Seen) -> bool:
-    """Whether it answers and may take writes, whatever was said of it."""
+    """Returns whether the source answers and may take writes, whatever the user said."""
     return source.state is not None and not source.state.read_only and source.fence != "done"
 
 
@@ -223,11 +223,11 @@ def _open_for_clients(seen: Seen) -> bool:
 
 
 def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:
-    """Takes from the old source what it needs to acknowledge: its process and volume, and its
-    replicas.
+    """Returns steps that end the old source's ability to acknowledge: its process and volume, and
+    its replicas.
 
-    The fence comes first if it has one: what a dead source sent is still in the sockets, and
-    the replicas may take it in until they are stopped.
+    The fence comes first if the source has one: what a dead source sent is still in the sockets,
+    and the replicas may receive it until they are stopped.
     """
     steps = []
     if not fenced and source.fence == "possible":
@@ -244,7 +244,8 @@ def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverS
 
 
 def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, int]:
-    """Whether enough acknowledging replicas are here, how many are, and how many it takes."""
+    """Returns whether enough acknowledging replicas answer, how many do, and how many are
+    needed."""
     if proof is None:
         return False, 0, 0
     reached = sum(1 for replica in replicas if replica.name in proof.ackers)
@@ -252,7 +253,8 @@ def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, in
 
 
 def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool = False) -> FailoverPlan:
-    """Election and what follows, once nobody receives any more; `foreseen`: as if nobody did."""
+    """Returns the election and the later steps, once nobody receives; `foreseen`: as if nobody
+    did."""
     replicas = election.followers(members, source)
     elected = _elected(members, wish)
     pool = [member for member in (*replicas, *([elected] if elected else [])) if member.state is not None]
@@ -270,8 +272,8 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
     chosen, left_out = _choice(pool, wish, elected, errant)
     if isinstance(chosen, FailoverPlan):
         return replace(chosen, uncertain=uncertain, lossless=False, errant=errant, left_out=left_out)
-    # Where no later look can bring certainty, that is refused before anything is changed: without a
-    # proof, and where the semi-sync timeout is over before a fence can be.
+    # If no later observation can bring certainty, that is refused before anything is changed:
+    # without a proof, and if the semi-sync timeout is over before a fence can be complete.
     late = wish.proof is not None and wish.fenced_s is None and _fell_back(wish.proof, wish.now_s)
     decidable = not foreseen or wish.proof is None or late
     if not lossless and not wish.accept_loss and not wish.rescue and wish.elected is None and decidable:
@@ -295,7 +297,7 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
 
 
 def _can_still_acknowledge(replicas: list[Seen], wish: FailoverWish, source: Seen) -> tuple[str, str] | None:
-    """Rule and hint, when the old source might acknowledge a commit after the promotion."""
+    """Returns rule and hint if the old source might acknowledge a commit after the promotion."""
     if wish.fenced_s is not None or wish.by_hand or source.fence == "done":
         return None
     enough, reached, needed = _quorum(replicas, wish.proof)
@@ -312,12 +314,13 @@ def _can_still_acknowledge(replicas: list[Seen], wish: FailoverWish, source: See
 
 
 def _fell_back(proof: AckProof, at_s: float) -> bool:
-    """Whether the source may acknowledge alone at a moment: its semi-sync timeout is over."""
+    """Returns whether the source may acknowledge alone at a moment: its semi-sync timeout is
+    over."""
     return proof.timeout_s < NEVER_S and at_s > proof.at_s + proof.timeout_s
 
 
 def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
-    """Why an acknowledged commit may be on none of the servers that are here."""
+    """Lists why an acknowledged commit may be on none of the servers that answer."""
     proof = wish.proof
     if proof is None:
         return ["semi-sync was not seen at work, so commits were acknowledged by the source alone"]
@@ -343,7 +346,7 @@ def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
 def _choice(
     pool: list[Seen], wish: FailoverWish, elected: Seen | None, errant: dict[str, str]
 ) -> tuple[Seen | FailoverPlan, dict[str, str]]:
-    """The one to promote, or a refusal; and who cannot be, with the reason."""
+    """Returns the server to promote, or a refusal; and the servers that cannot be, with reasons."""
     reasons = {member.name: unfit(member, wish.allow_delayed) for member in pool}
     left_out = {name: reason for name, reason in reasons.items() if reason}
     if elected is not None:
@@ -359,8 +362,8 @@ def _choice(
         return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
     chosen = None
     if wish.errant == "inject" and (clean := [member for member in able if member.name not in errant]):
-        # Its own would come to the others as they are, instead of empty ones; but what it alone
-        # received is not lost for that.
+        # A server with errant transactions would pass them on instead of empty ones; but it is
+        # promoted if it alone received transactions.
         chosen = election.best(clean, wish.target, made_up)
         if chosen is not None and _missing(pool, chosen, made_up):
             chosen = None
@@ -384,29 +387,29 @@ def _choice(
 
 
 def _made_up(wish: FailoverWish, errant: dict[str, str]) -> GtidSet | None:
-    """MySQL's errant transactions, where empty ones are to take their places, or they are left."""
+    """Returns MySQL's errant transactions if they are to be replaced by empty ones, or left."""
     if wish.errant == "refuse" or not errant:
         return None
     try:
         return GtidSet.parse(",".join(errant.values()), "mysql")
-    except InputError:  # MariaDB's: its domains are one line of numbers
+    except InputError:  # MariaDB's: a domain is a single sequence of numbers
         return None
 
 
 def _missing(pool: list[Seen], chosen: Seen, made_up: GtidSet | None = None) -> str:
-    """What others of the pool have and the chosen one will not."""
+    """Returns what others of the pool have and the chosen server will lack, as text."""
     will = usable(chosen)
     if made_up is not None:
         will = will.union(made_up)
     beyond = [has(member).minus(will) for member in pool if member.name != chosen.name]
     texts = [str(gtids) for gtids in beyond if not gtids.is_empty]
-    # What the chosen one cannot apply of its own relay log is lost with it.
+    # The part of its own relay log that the chosen server cannot apply is lost too.
     own = has(chosen).minus(will)
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
 def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[str, str]) -> list[Seen]:
-    """Who will follow the chosen one."""
+    """Lists the servers that will follow the chosen one."""
     return [
         member for member in switchover.siblings(pool, chosen) if member.name not in errant or wish.errant == "inject"
     ]
@@ -415,7 +418,7 @@ def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[s
 def _steps(
     members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
-    """Drain, rescue, promote and repoint, as far as they are still to be done; or a refusal."""
+    """Returns the remaining steps of drain, rescue, promotion and re-pointing; or a refusal."""
     siblings = _siblings(chosen, pool, wish, errant)
     steps = []
     channel, will = chosen.channel, usable(chosen)
@@ -451,7 +454,7 @@ def _steps(
 
 
 def _after(members: Members, source: Seen, elected: Seen, wish: FailoverWish) -> FailoverPlan:
-    """The rest, when the new source is open already."""
+    """Returns the remaining steps if the new source takes writes already."""
     steps, left_out = switchover.rest(members, source, elected, wish, stage=4)
     doubts = tuple(_uncertain([elected], wish))
     lossless, uncertain = wish.sure or (not doubts, doubts)

@@ -1,6 +1,6 @@
-"""Traps of semi-sync, found by status and never by setting.
+"""Finds traps of semi-sync, by status and never by setting.
 
-Each was met on real servers; docs/guide/failover.md tells how they come about. A trap is `loss`
+Each was observed on real servers; docs/guide/failover.md explains their causes. A trap is `loss`
 (acknowledged commits can be lost now), `stall` (writes wait, or will), or `note`.
 """
 
@@ -23,7 +23,7 @@ MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_syn
 
 @dataclass(frozen=True)
 class Trap:
-    """One finding on one server."""
+    """A finding on a server."""
 
     name: str
     server: str
@@ -33,8 +33,8 @@ class Trap:
 
 
 def traps(members: Members, source: Seen, before: Members | None = None) -> list[Trap]:
-    """What is wrong with semi-sync on these servers. `before`: an earlier look, for what counts
-    up."""
+    """Lists what is wrong with semi-sync on these servers. `before`: an earlier observation, for
+    counters."""
     trap_list = []
     if source.state is not None:
         trap_list += _of_source(members, source, before or {})
@@ -122,8 +122,8 @@ def _of_replica(member: Seen, source: Seen) -> Iterator[Trap]:
 
 
 def timeout_ms(wish: FailoverWish, state: ServerState, seen: Members) -> int:
-    """The semi-sync timeout of a new source, ms: as the old one has or had it; where nobody knows,
-    as this server has it."""
+    """Returns the semi-sync timeout of a new source, ms: that of the old source; if it is unknown,
+    that of this server."""
     old = seen.get(wish.source)
     if wish.proof is not None:
         return int(min(wish.proof.timeout_s * 1000, MOST_TIMEOUT_MS))

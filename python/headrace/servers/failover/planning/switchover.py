@@ -1,5 +1,5 @@
-"""What a failover and a planned switchover share: the promotion, and how the others follow; and the
-plan of a switchover, whose source works and lends a hand."""
+"""Plans a switchover, whose source works and cooperates; and the steps that it shares with a
+failover: the promotion, and how the others follow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.servers.failover.planning.members import FailoverPlan, FailoverSte
 
 
 def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
-    """Stops the writes on a source that works, waits until one replica has them all, promotes it,
-    and lets the old source follow it."""
+    """Plans to stop the writes on a working source, to wait until a replica has them all, to
+    promote it, and to let the old source follow it."""
     if source.state is None:
         hint = "Use: headrace failover run."
         return FailoverPlan(
@@ -34,7 +34,7 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
         reason = left_out.get(wish.target, "does not follow it, or does not answer")
         return FailoverPlan(refusal=f"{wish.target} cannot take over: it {reason}", errant=errant, left_out=left_out)
     chosen = elected or next((candidate for candidate in able if candidate.name == wish.target), able[0])
-    # Those that a cut-off switchover, or the stage before, let follow the chosen one already.
+    # Replicas that a cut-off switchover, or the stage before, has moved to the chosen one already.
     below = [follower for follower in election.followers(members, chosen) if follower.name != source.name]
     others = [replica for replica in (*replicas, *below) if replica.name != chosen.name and replica.name not in errant]
     promote, refusal = promotion(chosen, [*others, source], wish, stage=2)
@@ -70,9 +70,9 @@ def _early(
     wish: FailoverWish,
     promote: tuple[FailoverStep, ...],
 ) -> list[FailoverStep]:
-    """Replicas that follow the chosen one while the writes still go on, so that its first commit
-    finds them there: as many as it waits for, as long as the old source keeps as many as *it*
-    waits for. Without semi-sync nobody waits for them, and they follow afterwards."""
+    """Returns steps that move replicas to the chosen one while the writes go on, so that its first
+    commit is acknowledged: as many as it waits for, as long as the old source keeps as many as *it*
+    waits for. Without semi-sync nobody waits for them, and they are moved afterwards."""
     count = max((step.count for step in promote if step.action == "semi-sync-source-on"), default=0)
     if not count and required(chosen).semi_sync.source_enabled:
         count = required(chosen).semi_sync.wait_count
@@ -105,7 +105,7 @@ def _early(
 def _able(
     replicas: list[Seen], wish: FailoverWish, errant: dict[str, str], source: Seen
 ) -> tuple[list[Seen], dict[str, str]]:
-    """Replicas that can take over from a source that works, the one with the most applied first;
+    """Lists replicas that can take over from a working source, the one with the most applied first;
     and why others cannot."""
     left_out = {}
     for replica in replicas:
@@ -125,16 +125,17 @@ def _able(
 
 
 def siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
-    """Who can follow the chosen one: those without transactions that it has not."""
+    """Lists the servers that can follow the chosen one: those without transactions that it
+    lacks."""
     return [member for member in pool if member.name != chosen.name and not extra(member, chosen)]
 
 
 def _acknowledging(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> tuple[bool, list[Seen], int, int]:
-    """Whether the new source's commits are to wait for replicas, which could acknowledge, for how
-    many its commits are to wait, and for how many they can."""
+    """Returns whether the new source's commits must wait for replicas, the replicas that could
+    acknowledge, the number to wait for, and the possible number."""
     semi = required(chosen).semi_sync
-    # At a switchover the old source is among the followers: whether its commits waited for replicas
-    # is seen in it, and a successor that was no acknowledging replica itself has to wait like it.
+    # At a switchover the old source is among the followers: it shows whether commits waited for
+    # replicas, and a successor that did not acknowledge itself has to wait as well.
     old = next((required(follower).semi_sync for follower in followers if follower.name == wish.source), None)
     waited = old is not None and old.source_enabled
     must_wait = wish.proof is not None or semi.replica_enabled or waited
@@ -149,7 +150,7 @@ def _acknowledging(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> t
 
 
 def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
-    """Which guarantee this promotion gives up, in words; "" for none."""
+    """Returns the guarantee that this promotion gives up, in words; "" for none."""
     must_wait, _, asked, count = _acknowledging(chosen, followers, wish)
     if not must_wait or count == asked:
         return ""
@@ -170,7 +171,7 @@ def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
 def promotion(
     chosen: Seen, followers: list[Seen], wish: FailoverWish, stage: int
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
-    """The steps that make a drained server the source; or rule and hint of a refusal."""
+    """Returns the steps that make a drained server the source; or rule and hint of a refusal."""
     state = required(chosen)
     steps, leaving = [], []
     if state.channels:
@@ -188,7 +189,7 @@ def promotion(
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
     if wish.kind == "switchover" and must_wait:
-        # All that they have is on the old source too, which lives. So they may follow before
+        # Everything they have is on the old source too, which is alive. So they may follow before
         # clients write, whose commits would wait for them.
         for follower in followers:
             here = follows(follower, chosen) is not None
@@ -205,8 +206,8 @@ def promotion(
 def rest(
     members: Members, source: Seen, elected: Seen, wish: FailoverWish, stage: int
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
-    """What is left to do when the new source is open: the others follow it, its events run, and
-    what is lost is listed."""
+    """Returns the remaining steps when the new source takes writes: the others follow it, its
+    events run, and lost transactions are listed."""
     steps, left_out = [], {}
     if wish.elected == elected.name:
         if not wish.clients_updated:
@@ -224,7 +225,7 @@ def rest(
         if old and wish.kind == "failover":
             continue  # it is rejoined by hand: never twice by itself
         if not old and follows(member, source) is None and name not in wish.moved:
-            continue  # somebody else's replica, or one at the end of a chain
+            continue  # a replica of another server
         apart = extra(member, elected)
         if apart:
             left_out[name] = f"has transactions that {elected.name} has not: {apart}"

@@ -1,4 +1,4 @@
-"""Lag for Prometheus, in its text format, served on the loopback."""
+"""Serves lag for Prometheus, in its text format, on the loopback address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTERS = ("headrace_semi_sync_unanswered_total",)
 
 
 def text_of(watch: LagWatch) -> str:
-    """All of it, as Prometheus reads it."""
+    """Returns all metrics in Prometheus's text format."""
     rows: dict[str, list[str]] = {name: [] for name in HELP}
     for reading in watch.read():
         for name, labels, value in _of_reading(reading):
@@ -79,7 +79,8 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def listen(port: int) -> socket.socket:
-    """The loopback's port, 0 for a free one. Raises InputError, CouldNotRun."""
+    """Listens at a port of the loopback address, 0 for a free one. Raises InputError,
+    CouldNotRun."""
     if not 0 <= port <= 65_535:
         raise InputError(f"--prometheus {port}", "a port is 0 to 65,535", "TCP, RFC 9293", "")
     try:
@@ -97,5 +98,5 @@ def serve(watch: LagWatch, listener: socket.socket, ready: Callable[[str], None]
 
 
 def names(readings: Sequence[LagReading]) -> list[str]:
-    """Labels of channels as people read them: replica, and channel where it has a name."""
+    """Returns labels of channels for people: the replica, and the channel if it has a name."""
     return [reading.replica + (f" ({reading.channel})" if reading.channel else "") for reading in readings]

@@ -2,11 +2,11 @@
 
     gtid        age of the first transaction that the replica lacks (`clocks`)
     heartbeat   age of a row that is written on the source, if that was asked for
-    server      Seconds_Behind_Source, as the server says it: whole seconds, nothing when broken
+    server      Seconds_Behind_Source of the server: whole seconds, nothing when broken
     commit      MySQL: age of the oldest transaction that is being applied, by worker
     estimate    age of the backlog, if it was written at the source's present rate
 
-A thread for each server, so that one that hangs keeps no other from being watched.
+Each server has its own thread, so that a server that hangs does not block the others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TABLE = f"{SCHEMA}.heartbeat"
 
 @dataclass(frozen=True)
 class WorkerLag:
-    """A worker of MySQL's applier: `age_s` of the transaction it applies, 0 when it has none."""
+    """A worker of MySQL's applier: `age_s` of the transaction that it applies, 0 if it is idle."""
 
     number: int
     age_s: float
@@ -52,10 +52,10 @@ class WorkerLag:
 
 @dataclass(frozen=True)
 class LagReading:
-    """How far a channel is behind at a moment (`at_unix`, s).
+    """The lag of a channel at a moment (`at_unix`, s, Unix).
 
-    `lag_s`: by GTIDs where that clock is `exact`; else the largest of all clocks, as each of them
-    may miss a part. `at_least`: no other clock says more than the GTIDs, which say "at least".
+    `lag_s`: by GTIDs if that clock is `exact`; else the largest of all clocks, as each of them may
+    miss a part. `at_least`: no other clock exceeds the GTIDs, which give a lower bound.
     `estimate_s`: of the backlog at the source's present rate. `backlog`: transactions that the
     replica lacks; `unapplied`: those of them that it has received.
     """
@@ -85,7 +85,7 @@ class LagReading:
 
 @dataclass
 class _Watched:
-    """What is known of a server, written by its thread under the lock."""
+    """The latest observations of a server, written by its thread under the lock."""
 
     name: str
     address: Address
@@ -100,8 +100,8 @@ class _Watched:
 
 
 class LagWatch:
-    """Watches while it is entered. `follows`: the source's name by replica and channel; None: by
-    the addresses that channels name.
+    """Watches servers while it is entered. `places`: names of servers by the host and port that
+    channels name; `heartbeat_on`: the server that heartbeats are written on.
 
     >>> with LagWatch({"db": db.address(), "r1": r1.address()}) as watch:       # doctest: +SKIP
     ...     time.sleep(2)
@@ -120,7 +120,7 @@ class LagWatch:
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
-        # Heartbeats are told by a clock that nobody sets: the machine's may jump by an hour.
+        # Heartbeats use a clock that nobody sets: the machine's may jump by an hour.
         self._wall_s = time.time() - time.monotonic()
 
     def __enter__(self) -> LagWatch:
@@ -136,7 +136,8 @@ class LagWatch:
             thread.join(2 * ANSWER_S)
 
     def _now_s(self) -> float:
-        """Unix seconds as the machine's clock had them when the watch was made, counted on."""
+        """Returns Unix seconds: the machine's clock at the begin of the watch, counted on
+        monotonically."""
         return self._wall_s + time.monotonic()
 
     def _begin(self, work: Any, server: _Watched) -> None:
@@ -147,7 +148,7 @@ class LagWatch:
         self._threads.append(thread)
 
     def _keep_connected(self, work: Any, server: _Watched) -> None:
-        """Does the work on a connection, and on a new one when that is lost."""
+        """Does the work on a connection, and on a new connection when that is lost."""
         while not self._end.is_set():
             try:
                 with contextlib.closing(connect(server.address, ANSWER_S)) as connection:
@@ -172,7 +173,7 @@ class LagWatch:
             gtids = executed_now(connection, state)
             took = time.monotonic() - began
             with self._lock:
-                # The server read it at some moment in between.
+                # The server read the GTIDs at some moment in between.
                 server.trace.add(began + took / 2, gtids)
                 server.error = ""
             if began >= due_status:
@@ -207,7 +208,7 @@ class LagWatch:
     # --- reading ----------------------------------------------------------------------------------
 
     def read(self) -> list[LagReading]:
-        """Every channel of every server, as it is now."""
+        """Returns the reading of every channel of every server, as of now."""
         with self._lock:
             now = time.monotonic()
             return [
@@ -218,12 +219,12 @@ class LagWatch:
             ]
 
     def problems(self) -> dict[str, str]:
-        """Servers that do not answer, and why."""
+        """Returns the servers that do not answer, with the reason."""
         with self._lock:
             return {server.name: server.error for server in self._watched.values() if server.error}
 
     def server_figures(self) -> list[tuple[str, dict[str, str], float]]:
-        """Figures of servers, not of channels: name, labels, value."""
+        """Returns figures of servers, not of channels: name, labels, value."""
         figures: list[tuple[str, dict[str, str], float]] = []
         with self._lock:
             for server in self._watched.values():
@@ -291,9 +292,9 @@ class LagWatch:
 
 
 def _largest(gtid_age: Age | None, *clocks: float | None) -> Age | None:
-    """The lag by GTIDs where it is exact. Where the watch began after what is missing was written,
-    the largest of all clocks, as each of them may miss a part. A server whose clock was set wrongly
-    says too much, until the GTIDs know."""
+    """Returns the lag by GTIDs if it is exact. If the watch began after the missing transactions
+    were written, it returns the largest of all clocks, as each of them may miss a part. A server
+    whose clock is wrong makes that too large, until the GTIDs are exact."""
     if gtid_age is not None and gtid_age.exact:
         return gtid_age
     ages = [Age(float(seconds), exact=False) for seconds in clocks if seconds is not None]
@@ -317,7 +318,7 @@ FROM performance_schema.replication_connection_status WHERE channel_name = %s"""
 def commit_age(
     connection: pymysql.Connection, state: ServerState, channel: Channel
 ) -> tuple[float | None, tuple[WorkerLag, ...]]:
-    """MySQL's own clock of a channel, and its workers; nothing from MariaDB."""
+    """Returns the lag by MySQL's own clock of a channel, s, and its workers; None for MariaDB."""
     if state.dialect.is_mariadb:
         return None, ()
     with connection.cursor() as cursor:
@@ -330,7 +331,7 @@ def commit_age(
     )
     oldest = max((worker.age_s for worker in workers), default=0.0)
     if channel.apply != "on" and not channel.executed.contains(channel.received):
-        # The next one to be applied was committed after the last that was.
+        # The next transaction to be applied was committed after the last applied one.
         oldest = max(oldest, min((float(last) for *_, last in rows if last is not None), default=0.0))
     if channel.receive != "on" and silent and silent[0] is not None:
         oldest = max(oldest, float(silent[0]))

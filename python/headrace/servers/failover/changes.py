@@ -56,7 +56,8 @@ KEEP = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "S
 @dataclass
 class Closing:
     """Stops a source's writes, on a connection that was made beforehand: slow preparations are done
-    while the writes go on. Connections of accounts that read_only does not stop are killed."""
+    while the writes go on. Connections of accounts that read_only does not stop are killed;
+    with READ ONLY ADMIN (MariaDB) they can write again: the plan says so."""
 
     host: AddressHost
     state: ServerState

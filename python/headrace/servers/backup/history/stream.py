@@ -431,7 +431,8 @@ class Stream:
         return newer.exists() and (self.spool / self.state.file).exists()
 
     def _over(self, done: bool, followed: bool) -> bool:
-        """Whether the file has ended: it says so, or another one followed before it was read."""
+        """Returns whether the file has ended: by its last event, or because another file followed
+        before it was read."""
         assert self._following is not None
         return self._read >= self._following.whole_to if done else followed
 

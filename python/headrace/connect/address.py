@@ -127,7 +127,7 @@ def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) 
         client.pop("socket", None)
     merged = {key: value if value is not None else client.get(key) for key, value in given.items()}
     password = client.get("password") if "password" in client else settings.given(PASSWORD_VARIABLE)
-    return _checked(shown(text), merged, None if password is None else Secret(password))
+    return _check_address(shown(text), merged, None if password is None else Secret(password))
 
 
 def shown(text: str) -> str:
@@ -195,7 +195,7 @@ def _query(text: str, query: str) -> dict[str, str]:
     return values
 
 
-def _checked(text: str, values: dict, password: Secret | None) -> Address:
+def _check_address(text: str, values: dict, password: Secret | None) -> Address:
     user, host, port, socket = values["user"], values["host"], values["port"], values["socket"]
     if not user:
         raise InputError(text, "names no user", DOC, f"{FORM}; or user= under [client] of the option file.")

@@ -127,14 +127,14 @@ def adopt(where: ServerPaths, log_volume: bool) -> None:
         for index in folder.glob("*.index"):
             about = index.stat()
             lines = index.read_text(errors="surrogateescape").splitlines()
-            moved = [_moved(line, folder) for line in lines]
+            moved = [_relocate(line, folder) for line in lines]
             if moved != lines:
                 write_whole(index, "".join(f"{line}\n" for line in moved).encode(errors="surrogateescape"))
                 os.chown(index, about.st_uid, about.st_gid)
                 os.chmod(index, about.st_mode & 0o777)
 
 
-def _moved(line: str, folder: Path) -> str:
+def _relocate(line: str, folder: Path) -> str:
     """Returns a path of an index file; an absolute path is moved into this folder."""
     return str(folder / line.rpartition("/")[2]) if line.startswith("/") else line
 

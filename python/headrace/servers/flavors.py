@@ -95,7 +95,7 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
             flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path."
         )
     if server_path is not None:
-        return _given(os.fspath(server_path))
+        return _find_given(os.fspath(server_path))
     programs = installed(flavor)
     if not programs:
         raise CouldNotRun(
@@ -134,7 +134,7 @@ def unpacked(flavor: str) -> list[tuple[str, ...]]:
     return commands
 
 
-def _given(path: str) -> ServerProgram:
+def _find_given(path: str) -> ServerProgram:
     """Returns the server at a path that the user gave: the executable or its base directory."""
     where = Path(os.path.abspath(path))
     if where.is_dir():
@@ -158,7 +158,7 @@ def _ask_quietly(command: tuple[str, ...]) -> ServerProgram | None:
 
 
 @lru_cache(maxsize=32)
-def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
+def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     text = _output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
@@ -198,7 +198,7 @@ def ask(command: tuple[str, ...]) -> ServerProgram:
         raise InputError(
             command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd."
         ) from None
-    return _asked(command, changed)
+    return _query(command, changed)
 
 
 def _output(words: tuple[str, ...]) -> str:

@@ -69,7 +69,7 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
 def install_mysql(progress: Progress) -> ServerProgram:
     """Installs MySQL in a folder of its own. See `install`."""
     folder = flavors.servers_folder()
-    apt, dpkg = _needed("apt-get", "apt"), _needed("dpkg-deb", "dpkg")
+    apt, dpkg = _require("apt-get", "apt"), _require("dpkg-deb", "dpkg")
     _check_keyring()
     made_by_us = False
     try:
@@ -77,7 +77,7 @@ def install_mysql(progress: Progress) -> ServerProgram:
         made_by_us = not folder.exists()
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as fresh:
-            program = _fetched_and_unpacked(Path(fresh), apt, dpkg, folder, progress)
+            program = _fetch_and_unpack(Path(fresh), apt, dpkg, folder, progress)
     except OSError as error:
         rule = f"cannot be written: {error.strerror or error}"
         hint = "Run it with sudo, or name another folder in HEADRACE_SERVERS."
@@ -89,14 +89,14 @@ def install_mysql(progress: Progress) -> ServerProgram:
     return program
 
 
-def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
+def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
     options = _private_apt(fresh / "apt")
     progress(0.05, "fetching the index of packages")
     _run([apt, *options, "update"], "apt-get update", APT_S)
     version = _candidate(options)
     target = folder / f"mysql-{version}"
     if (target / MANIFEST).is_file():
-        return _checked(target)
+        return _ask_tree(target)
     progress(0.2, f"fetching MySQL {version} and its libraries")
     fetch = ["--yes", "--download-only", "--no-install-recommends", "install", *MYSQL_PACKAGES]
     _run([apt, *options, *fetch], "apt-get install --download-only", APT_S)
@@ -118,10 +118,10 @@ def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progre
     }
     (tree / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     os.chmod(tree, 0o755)
-    _checked(tree)
+    _ask_tree(tree)
     shutil.rmtree(target, ignore_errors=True)  # left by a try that was killed: it has no manifest
     os.rename(tree, target)
-    return _checked(target)
+    return _ask_tree(target)
 
 
 def _private_apt(folder: Path) -> list[str]:
@@ -162,7 +162,7 @@ def _mirror() -> str:
 
 def _candidate(options: list[str]) -> str:
     """Reads the version of the server in the index."""
-    text = _run([_needed("apt-cache", "apt"), *options, "policy", MYSQL_PACKAGES[0]], "apt-cache policy", APT_S)
+    text = _run([_require("apt-cache", "apt"), *options, "policy", MYSQL_PACKAGES[0]], "apt-cache policy", APT_S)
     for line in text.splitlines():
         what, _, value = line.strip().partition(": ")
         if what == "Candidate" and value.strip() not in ("", "(none)"):
@@ -186,7 +186,7 @@ def _command(tree: Path) -> list[str]:
     return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]
 
 
-def _checked(tree: Path) -> ServerProgram:
+def _ask_tree(tree: Path) -> ServerProgram:
     """Runs the server of an unpacked tree and returns its program. Raises CouldNotRun."""
     words = json.loads((tree / MANIFEST).read_text())["command"]
     return flavors.ask(tuple(word.replace("{}", str(tree)) for word in words))
@@ -213,7 +213,7 @@ def _make_user() -> None:
     except KeyError:
         if os.geteuid() == 0:
             words = "--system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin mysql"
-            _run([_needed("useradd", "passwd"), *words.split()], "useradd mysql", 60.0)
+            _run([_require("useradd", "passwd"), *words.split()], "useradd mysql", 60.0)
 
 
 # --- MariaDB, of the system -----------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _make_user() -> None:
 
 def install_mariadb(progress: Progress) -> ServerProgram:
     """Installs MariaDB. It starts neither now nor at boot, unless it did before. See `install`."""
-    apt = _needed("apt-get", "apt")
+    apt = _require("apt-get", "apt")
     if os.geteuid() != 0:
         rule = "installing packages takes root"
         raise CouldNotRun(f"user id {os.geteuid()}", rule, "apt-get(8)", "Run it with sudo.")
@@ -277,7 +277,7 @@ def _no_services() -> Iterator[None]:
 # --- both -----------------------------------------------------------------------------------------
 
 
-def _needed(name: str, package: str) -> str:
+def _require(name: str, package: str) -> str:
     program_path = which(name)
     if program_path is None:
         rule = "is not here: servers are installed from Debian's packages"

@@ -161,7 +161,7 @@ def up(
         record = records.load(where)
         if record is not None and record.made:
             _refuse_other(record, _specs(lab, record), new)
-            return _view(lab, where, _started(lab, where, record, settings, unpaced, progress, timeout_s))
+            return _view(lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s))
         if storage is None:
             rule = "is not a server of this lab yet, and no storage was named for it"
             raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
@@ -242,7 +242,7 @@ def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, 
             raise InputError(f"{record.name}: {what.replace('_', '-')} {value}", rule, GUIDE, hint)
 
 
-def _started(
+def _start_existing(
     lab: Lab,
     where: ServerPaths,
     record: Record,

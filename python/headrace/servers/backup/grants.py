@@ -169,10 +169,10 @@ def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
 def parsed(lines: Iterable[str]) -> list[Grant]:
     """Parses the grants on databases and tables in lines of SHOW GRANTS; skips lines about roles,
     routines and proxies."""
-    return [grant for line in lines if (grant := _parsed(line)) is not None]
+    return [grant for line in lines if (grant := _parse_grant(line)) is not None]
 
 
-def _parsed(line: str) -> Grant | None:
+def _parse_grant(line: str) -> Grant | None:
     verb, _, rest = line.partition(" ")
     on = _outside(rest, " ON ")
     if verb not in ("GRANT", "REVOKE") or on < 0:

@@ -241,7 +241,7 @@ class Pumped(Flow):
 
     def pieces(self) -> Iterator[bytes]:
         if not self.stages:
-            yield from self._seen()
+            yield from self._show_pieces()
             return
         failed: list[BaseException] = []
         self._start(first_stdin=subprocess.PIPE, last_stdout=subprocess.PIPE)
@@ -250,7 +250,7 @@ class Pumped(Flow):
 
         def give() -> None:
             try:
-                for piece in self._seen():
+                for piece in self._show_pieces():
                     pipe.write(piece)
             except BaseException as error:
                 failed.append(error)
@@ -274,7 +274,7 @@ class Pumped(Flow):
         self.first.__exit__()
         super().__exit__(*error)
 
-    def _seen(self) -> Iterator[bytes]:
+    def _show_pieces(self) -> Iterator[bytes]:
         with self.first as flow:
             for piece in flow.pieces():
                 self.plain_bytes += len(piece)

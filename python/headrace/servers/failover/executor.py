@@ -127,7 +127,7 @@ class Executor:
 
     def close(self) -> None:
         """Closes its connections."""
-        self._closed_up()
+        self._finish_stage()
         self.lease.release()
         self._hands.close()
         self.observer.close()
@@ -147,7 +147,7 @@ class Executor:
         unfinished = self.journal.unfinished()
         if unfinished is not None and not unfinished.is_over(wish, seen) and unfinished.is_same(wish):
             wish = unfinished.joined(wish)
-        wish = self._with_handed(wish, seen)
+        wish = self._add_handed_proof(wish, seen)
         return dry_run(seen, replace(wish, now_s=time.monotonic()))
 
     def run(self, wish: FailoverWish, by: str = "user", seen: Members | None = None) -> Outcome:
@@ -168,8 +168,8 @@ class Executor:
                 self._silenced = self._silenced or (unfinished.closed and bool(wish.events))
             if wish.proof is None and self.journal.handed(wish.source) is not None:
                 seen = seen or self._look(wish)
-                wish = self._with_handed(wish, seen)
-            self.lease.take(_leased(wish))
+                wish = self._add_handed_proof(wish, seen)
+            self.lease.take(_find_left_out(wish))
             self._began, self._closed_at, self._closed_s, self._parts = time.monotonic(), None, None, {}
             self._client = None
             self._elected, self._target, self._moved = wish.elected is not None, None, list(wish.moved)
@@ -179,7 +179,7 @@ class Executor:
             finally:
                 self.lease.release()
 
-    def _with_handed(self, wish: FailoverWish, seen: Members) -> FailoverWish:
+    def _add_handed_proof(self, wish: FailoverWish, seen: Members) -> FailoverWish:
         """Adds the proof that a watch has handed over, if this call has none and no replica has
         received anything since."""
         if wish.kind != "failover" or wish.proof is not None or wish.elected is not None:
@@ -257,7 +257,7 @@ class Executor:
                     self._give_up(wish, seen)
                 raise refused(stage_plan, wish.source)
             if not stage_plan.steps:
-                return self._finished(decided if decided.elected else stage_plan, stage_plan, wish)
+                return self._finish(decided if decided.elected else stage_plan, stage_plan, wish)
             if any(step.action == "writable" for step in stage_plan.stage):
                 decided = stage_plan
                 if stage_plan.gives_up:
@@ -270,7 +270,7 @@ class Executor:
                     self._undo(wish, seen)
                 raise
             finally:
-                self._closed_up()
+                self._finish_stage()
         raise CouldNotRun(
             wish.source, f"is not done after {MOST_STAGES} looks", GUIDE, "See the journal, and try again."
         )
@@ -339,7 +339,7 @@ class Executor:
             else:
                 self.say(f"{name} follows {wish.source} again")
 
-    def _closed_up(self) -> None:
+    def _finish_stage(self) -> None:
         """Does what a stage postponed: settings for later starts, and closing connections."""
         self._hurry.close()
         later, self._later = self._later, []
@@ -361,9 +361,9 @@ class Executor:
             self._prepare(stage_plan, seen)
         if any(step.action == "read-only" for step in stage_plan.stage):
             self._close_soon(stage_plan, wish, seen)
-        for steps in _abreast(stage_plan.stage):
+        for steps in _group_parallel(stage_plan.stage):
             if steps[0].action not in UNLEASED:
-                self.lease.check(_leased(wish))
+                self.lease.check(_find_left_out(wish))
             if len(steps) > 1:
                 began = time.monotonic()
                 self._do_abreast(steps, wish, seen)
@@ -391,7 +391,7 @@ class Executor:
                     raise
                 self.say(f"{step.words}: failed: {error.rule}")
                 if step.action == "fence":
-                    self._unfenced(step.server)
+                    self._note_unfenced(step.server)
                 if step.action == "clients":
                     # The replicas have to follow all the same; the file is tried again at the end.
                     self._unwritten, wish = error.rule, replace(wish, clients_updated=True)
@@ -489,12 +489,12 @@ class Executor:
                 with self._hands.on(new) as connection:
                     self._following[new.name, name] = source_of(new, host, connection)
 
-    def _unfenced(self, name: str) -> None:
+    def _note_unfenced(self, name: str) -> None:
         """A fence that failed is not tried again in this run: the quorum of replicas decides."""
         host = self.observer.hosts[name]
         self.observer.hosts = {**self.observer.hosts, name: replace(host, can_fence=False)}
 
-    def _finished(self, decided: FailoverPlan, last: FailoverPlan, wish: FailoverWish) -> Outcome:
+    def _finish(self, decided: FailoverPlan, last: FailoverPlan, wish: FailoverWish) -> Outcome:
         self.observer.fenced.discard(wish.source)
         lost, events_left = self._lost or (None, "", ""), ()
         if wish.events is None and decided.elected:
@@ -647,7 +647,7 @@ class Executor:
             write_whole(self.clients, (text + "\n").encode())
 
 
-def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
+def _group_parallel(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
     """Groups the steps of a stage, in order: neighbours that may run at once are together."""
     groups: list[list[FailoverStep]] = []
     for step in stage:
@@ -658,6 +658,6 @@ def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
     return groups
 
 
-def _leased(wish: FailoverWish) -> str | None:
+def _find_left_out(wish: FailoverWish) -> str | None:
     """Returns the server that the lease leaves out: a dead source, or None."""
     return wish.source if wish.kind == "failover" else None

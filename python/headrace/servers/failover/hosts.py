@@ -297,16 +297,16 @@ class Ec2Host(AddressHost):
         with contextlib.ExitStack() as undo:
             places = []
             for volume in self.volumes:
-                self._moved_here(client, volume, here)
+                self._move_here(client, volume, here)
                 undo.callback(self._left, client, volume, here)
                 place = Path(tempfile.mkdtemp(prefix="headrace-rescue-"))
-                undo.callback(_removed, place)
+                undo.callback(_remove_folder, place)
                 volumes.mount_to_read(self._device(volume), place)
                 undo.callback(volumes.unmount, place, lazily=True)
                 places.append(place)
             yield find_logs(places)
 
-    def _moved_here(self, client: Any, volume: str, here: str) -> None:
+    def _move_here(self, client: Any, volume: str, here: str) -> None:
         try:
             for attachment in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]:
                 if attachment["State"] != "detaching":
@@ -340,7 +340,7 @@ class Ec2Host(AddressHost):
             client.detach_volume(VolumeId=volume, InstanceId=here)
 
 
-def _removed(place: Path) -> None:
+def _remove_folder(place: Path) -> None:
     """Removes an empty folder; files that are still mounted there are never deleted."""
     with contextlib.suppress(OSError):
         place.rmdir()
@@ -419,7 +419,7 @@ class Hands:
     @contextlib.contextmanager
     def on(self, host: AddressHost) -> Iterator[Any]:
         """Yields a connection to a host, for one thread."""
-        connection = self._again(host) or host.connected(CHANGE_S)
+        connection = self._reconnect(host) or host.connected(CHANGE_S)
         try:
             yield connection
         except BaseException:
@@ -427,7 +427,7 @@ class Hands:
             raise
         self._idle.setdefault(host.name, []).append(connection)
 
-    def _again(self, host: AddressHost) -> Any:
+    def _reconnect(self, host: AddressHost) -> Any:
         while self._idle.get(host.name):
             connection = self._idle[host.name].pop()
             try:

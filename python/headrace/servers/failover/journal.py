@@ -128,12 +128,12 @@ class Journal:
             hint = "Wait for it, or see what it does: headrace failover status."
             raise LeaseTaken(str(self.path), "another failover of this cluster is under way", GUIDE, hint) from None
         try:
-            self._mend()
+            self._cut_partial_line()
             yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def _mend(self) -> None:
+    def _cut_partial_line(self) -> None:
         """Removes a last line that a crash cut off, so that the next line is complete."""
         with open(self.path, "rb+") as file:
             content = file.read(MAX_BYTES + 1)
@@ -386,10 +386,10 @@ class Lease:
         # A single server first, the same for everybody: of two processes at once, each with a part
         # of the servers, neither would act.
         while remaining and not self.locks and not refused:
-            refused = list(filter(None, [self._asked(remaining.pop(0))]))
+            refused = list(filter(None, [self._take_on(remaining.pop(0))]))
         if not refused:
             with ThreadPoolExecutor(max(len(remaining), 1)) as pool:
-                refused = list(filter(None, pool.map(self._asked, remaining)))
+                refused = list(filter(None, pool.map(self._take_on, remaining)))
         if len(self.locks) * 2 <= len(replicas):
             self.release()
             if refused:
@@ -418,7 +418,7 @@ class Lease:
         with contextlib.suppress(Exception):
             yield host.connected(LEASE_S)
 
-    def _asked(self, host: AddressHost) -> str:
+    def _take_on(self, host: AddressHost) -> str:
         """Takes the lock on a server; returns the server's name if another process holds it, else
         ""."""
         for connection in self._connections(host):

@@ -115,20 +115,20 @@ class Observer:
                 connection = self._connection(name, fresh, look_s)
                 state = observe(connection, name, position=False)
                 run, wrote = _thread_run(connection, state), written_by(connection, state)
-                deaf = self._deaf(name, connection, state)
+                deaf = self._is_deaf(name, connection, state)
                 events = None if state.read_only or state.channels else self._events(name, connection, state)
                 return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
             except Exception as error:
                 self._drop(name)
                 failure = failure_of(error, host)
                 if connection is not None and time.monotonic() - began >= self.look_s:
-                    return replace(seen, **self._silent(name))
+                    return replace(seen, **self._check_silent(name))
                 # An old connection may have died while the server did not.
                 if fresh or connection is None:
                     return replace(seen, error=failure)
         return seen
 
-    def _deaf(self, name: str, connection: Any, state: ServerState) -> bool:
+    def _is_deaf(self, name: str, connection: Any, state: ServerState) -> bool:
         """Returns whether a replica has had no sign of life for some heartbeats: what it received,
         and the number of heartbeats, did not change. That shows a dead host within three seconds;
         the receive thread itself notices it only after the timeout of its network."""
@@ -159,7 +159,7 @@ class Observer:
             self._scheduled[name] = (events, time.monotonic())
         return events
 
-    def _silent(self, name: str) -> dict[str, Any]:
+    def _check_silent(self, name: str) -> dict[str, Any]:
         """Checks whether a server that did not answer a query still takes connections: then it is
         alive and waits, for example a commit waits for its volume under a lock that SHOW needs."""
         try:
@@ -216,7 +216,7 @@ class Observer:
             if code not in (0, 2013):  # 2013: no answer within the deadline
                 return ("blocked" if code == 1205 else "refused"), f"{code}: {str(error.args[-1])[:200]}"
             words = f"no answer to a write within {write_s:g} s"
-            return self._waiting_for(name, number if connection else 0, before, words)
+            return self._find_cause(name, number if connection else 0, before, words)
         except HeadraceError as error:
             return "blocked", f"the probe is not let in: {error.rule}"
         except Exception as error:
@@ -226,7 +226,7 @@ class Observer:
                 with contextlib.suppress(Exception):
                     cut(connection)
 
-    def _waiting_for(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
+    def _find_cause(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
         """Returns what a write without an answer waits for, by the list of processes."""
         with contextlib.suppress(Exception):
             with self._connection(name).cursor() as cursor:

@@ -77,7 +77,7 @@ def rejoin(
             host.fence()
             old = replace(old, state=None)
         if old.state is None:
-            host = _started(cluster, host, say)
+            host = _start_without_threads(cluster, host, say)
         _close(host)
         seen = observer.look()
         old, new = seen[name], seen[above]
@@ -207,7 +207,7 @@ def _keep_apart(
     """Writes a file with the extra transactions of the old source, if its files can be read."""
     words = f"{old.name} has transactions that {new.name} has not: {answer['extra']}"
     if isinstance(host, LabHost):
-        answer["file"] = str(_listed(cluster, host, old, new, answer["extra"]))
+        answer["file"] = str(_list_extra(cluster, host, old, new, answer["extra"]))
         say(f"{words}; they are in {answer['file']}")
     else:
         say(
@@ -220,7 +220,7 @@ def _semi_sync(new: Seen) -> bool:
     return required(new).semi_sync.source_enabled
 
 
-def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
+def _start_without_threads(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
     """Starts a stopped server of the lab, this time without its threads."""
     if not isinstance(host, LabHost):
         raise CouldNotRun(host.name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
@@ -252,7 +252,7 @@ def _close(host: Any) -> None:
         raise CouldNotRun(host.name, rule, GUIDE, "End it and start it read-only, then rejoin it.") from None
 
 
-def _listed(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart: str) -> Path:
+def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart: str) -> Path:
     """Writes a file with the extra transactions of the old source, from its binary log."""
     folder = cluster.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

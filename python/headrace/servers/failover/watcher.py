@@ -165,7 +165,7 @@ class Watcher:
             if self.report is not None:
                 self.report(seen, current_traps, self.proof)
             if why and self.acts:
-                outcome = self._acted(why, seen)
+                outcome = self._fail_over(why, seen)
                 if outcome is None:
                     stop.wait(self.every_s)
                     continue
@@ -181,7 +181,7 @@ class Watcher:
             stop.wait(max(0.0, every_s - (time.monotonic() - began)))
         return done
 
-    def _acted(self, why: str, seen: Members) -> Outcome | None:
+    def _fail_over(self, why: str, seen: Members) -> Outcome | None:
         """Fails over and returns the outcome; None if another watcher acts."""
         try:
             if self._repeated is None:

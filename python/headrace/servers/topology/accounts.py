@@ -41,10 +41,10 @@ def run(connection: pymysql.Connection, statements: tuple[str, ...]) -> None:
             try:
                 cursor.execute(statement)
             except Exception as error:
-                raise _refused(words, error) from None
+                raise _translate_error(words, error) from None
 
 
-def _refused(words: str, error: Exception) -> CouldNotRun:
+def _translate_error(words: str, error: Exception) -> CouldNotRun:
     number = error.args[0] if error.args else ""
     message = str(error.args[-1] if error.args else error)
     if " near '" in message:  # a syntax error repeats the statement, perhaps with its password
@@ -62,7 +62,7 @@ def rows(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]
             cursor.execute(statement)
             return list(cursor.fetchall())
         except Exception as error:
-            raise _refused(" ".join(statement.split()[:3]), error) from None
+            raise _translate_error(" ".join(statement.split()[:3]), error) from None
 
 
 def one_row(connection: pymysql.Connection, statement: str) -> tuple[Any, ...]:

@@ -88,7 +88,7 @@ def group_up(
     names = [f"{name}-{number}" for number in range(1, size + 1)]
     there = [member_name for member_name in names if member_name in records.names(data_dir_of(lab))]
     if there and len(there) == size and all(_is_member(lab, member_name) for member_name in names):
-        return _started_again(lab, names, progress)
+        return _start_again(lab, names, progress)
     if there:
         rule = "is there already, and is not a whole group"
         raise InputError(", ".join(there), rule, GUIDE, "headrace mysql destroy it, or take another name.")
@@ -240,7 +240,7 @@ def _is_member(lab: Lab, name: str) -> bool:
     return record is not None and record.made and "loose-group-replication-group-name" in record.settings
 
 
-def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
+def _start_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
     """Starts members that are down. If no member runs, the group is begun anew by the member that
     has all transactions of the others; without such a member it is not begun. Raises
     CouldNotRun."""
@@ -248,7 +248,7 @@ def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Serve
     for index, member_name in enumerate(names):
         progress(0.1 + 0.5 * index / len(names), f"starting {member_name}")
         if none_left:
-            _started_alone(lab, member_name)
+            _start_alone(lab, member_name)
         else:
             up(lab, name=member_name)
     members = [find(lab, member_name) for member_name in names]
@@ -263,7 +263,7 @@ def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Serve
     return members
 
 
-def _started_alone(lab: Lab, name: str) -> None:
+def _start_alone(lab: Lab, name: str) -> None:
     """Starts a member that does not look for its group, since no other member runs."""
     where = server_paths(data_dir_of(lab), name)
     with records.locked(where):

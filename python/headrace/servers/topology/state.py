@@ -154,11 +154,11 @@ def observe(connection: pymysql.Connection, name: str = "", position: bool = Tru
     """
     try:
         with connection.cursor() as cursor:
-            return _observed(cursor, name, position)
+            return _query_state(cursor, name, position)
     except HeadraceError:
         raise
     except Exception as error:
-        raise _refused(error, name) from None
+        raise _translate_error(error, name) from None
 
 
 def dialect_of(connection: pymysql.Connection) -> Dialect:
@@ -180,7 +180,7 @@ def dialect_of_version(text: str) -> Dialect:
     return Dialect(flavor, version)
 
 
-def _refused(error: Exception, name: str) -> HeadraceError:
+def _translate_error(error: Exception, name: str) -> HeadraceError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     # ER_ACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR
     if code in (1045, 1227, 1142):
@@ -196,7 +196,7 @@ def _refused(error: Exception, name: str) -> HeadraceError:
     )
 
 
-def _observed(cursor: Any, name: str, position: bool) -> ServerState:
+def _query_state(cursor: Any, name: str, position: bool) -> ServerState:
     variables = _pairs(cursor, "SHOW GLOBAL VARIABLES")
     status = _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'") | _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'uptime'")
     dialect = dialect_of_version(variables.get("version", ""))
@@ -224,7 +224,7 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         log_bin=_on(variables.get("log_bin")),
         log_replica_updates=_on(variables.get("log_slave_updates", variables.get("log_replica_updates"))),
         gtid_on=mariadb or variables.get("gtid_mode") == "ON",
-        gtid_strict=_on(variables.get("gtid_strict_mode")) if mariadb else _enforced(variables),
+        gtid_strict=_on(variables.get("gtid_strict_mode")) if mariadb else _is_enforced(variables),
         sync_binlog=int(variables.get("sync_binlog", 0)),
         flush_log=int(variables.get("innodb_flush_log_at_trx_commit", 1)),
         sync_relay_log=int(variables.get("sync_relay_log", 0)),
@@ -274,7 +274,7 @@ def written_by(connection: Any, state: ServerState) -> dict[tuple[int, int], int
     return numbers
 
 
-def _enforced(variables: dict[str, str]) -> bool:
+def _is_enforced(variables: dict[str, str]) -> bool:
     return variables.get("enforce_gtid_consistency") == "ON"
 
 

@@ -123,7 +123,7 @@ def replica_up(
     would be mixed with the source's.
     """
     access.check_root()
-    following = _checked(following or Following())
+    following = _check_following(following or Following())
     where = server_paths(data_dir_of(lab), name)
     lab.status()
     given = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "port": port}
@@ -184,7 +184,7 @@ def _check_existing(server: Server, following: Following, given: Mapping[str, ob
             raise InputError(server.name, f"exists; {option} is for a new replica", GUIDE, hint)
 
 
-def _checked(following: Following) -> Following:
+def _check_following(following: Following) -> Following:
     checked_channel(following.channel)
     checked_filters(dict(following.filters))
     if following.seed is not None and following.seed not in seeding.SEEDS:
@@ -369,11 +369,11 @@ def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: fl
             begun = _begin_threads(connection, state)
     notes = ()
     if not was_down and not begun:
-        notes = (f"runs already, and follows {_followed(lab, state)}: nothing was done",)
+        notes = (f"runs already, and follows {_describe_sources(lab, state)}: nothing was done",)
     return replace(settled(lab, name), notes=notes)
 
 
-def _followed(lab: Lab, state: ServerState) -> str:
+def _describe_sources(lab: Lab, state: ServerState) -> str:
     """Returns the servers that a server follows, in words."""
     names = {(server.host, server.port): server.name for server in servers(lab)}
     places = [(channel.source_host, channel.source_port) for channel in state.channels]

@@ -300,11 +300,11 @@ def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None
     """Yields the bytes of the binary log in a piece, and tests every checksum. Raises
     InputError."""
     try:
-        data = _unpacked(target, name, piece, key)
+        data = _unpack(target, name, piece, key)
     except InputError as error:
         if error.kind != MISSING:
             raise
-        data = _from_joined(target, name, piece, key)
+        data = _read_from_joined(target, name, piece, key)
     for entry in piece.entries:
         start = entry.offset - piece.offset
         if hashlib.sha256(data[start : start + entry.length]).hexdigest() != entry.sha256:
@@ -312,7 +312,7 @@ def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None
     yield data
 
 
-def _unpacked(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
+def _unpack(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
     """Returns the bytes of a piece whose index was read, and tests their checksum."""
     first = next(iter(target.read(name)), b"")[:LENGTH_BYTES]
     if not re.fullmatch(rb"[0-9]{20}\n", first):
@@ -328,7 +328,7 @@ def _unpacked(target: BackupTarget, name: str, piece: Piece, key: bytes | None) 
     return data
 
 
-def _from_joined(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
+def _read_from_joined(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
     """Returns the bytes of a piece that a stream has joined with others since it was listed."""
     for file in target.list(f"{name.rpartition('/')[0]}/"):
         extent = extent_of(file.name)
@@ -336,7 +336,7 @@ def _from_joined(target: BackupTarget, name: str, piece: Piece, key: bytes | Non
             continue
         joined = read_piece(target, file.name, key)
         start = piece.offset - joined.offset
-        return _unpacked(target, file.name, joined, key)[start : start + piece.length]
+        return _unpack(target, file.name, joined, key)[start : start + piece.length]
     raise _damaged(target, name, "it was there, and is not any more")
 
 
@@ -433,7 +433,7 @@ def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
             files.append(joined)
     begins = about.get("begins", "")
     if f"binlogs/{name}/{PRUNED}" in names:
-        begins = _pruned_to(target, name, key, damages) or begins
+        begins = _read_first_kept(target, name, key, damages) or begins
     _check_begin(files, begins, by_file.keys(), damages)
     _check_end(name, files, end, damages)
     origin = {name: str(about.get(name, "")) for name in ("flavor", "version", "source", "source_id")}
@@ -441,7 +441,7 @@ def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
     return Timeline(name, files=tuple(files), damages=tuple(damages), end=end, **origin)
 
 
-def _pruned_to(target: BackupTarget, timeline: str, key: bytes | None, damages: list[Damage]) -> str:
+def _read_first_kept(target: BackupTarget, timeline: str, key: bytes | None, damages: list[Damage]) -> str:
     """Reads the first file that was not pruned; "" if the note cannot be read."""
     name = f"binlogs/{timeline}/{PRUNED}"
     try:

@@ -531,10 +531,10 @@ class _Reach:
         self.servers.add(server_id)
         self.count, self.last_gtid, self.last_us = self.count + 1, transaction.gtid, transaction.time_us
         if self._unreached_set is not None:
-            self._reached(key, number, transaction.gtid)
+            self._mark_reached(key, number, transaction.gtid)
         return True
 
-    def _reached(self, key: str, number: int, gtid: str) -> None:
+    def _mark_reached(self, key: str, number: int, gtid: str) -> None:
         if key not in self.unreached:
             return
         if self.flavor == "mariadb":

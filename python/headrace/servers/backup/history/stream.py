@@ -182,7 +182,7 @@ class Stream:
         last = mine[-1]
         self.state.timeline = last.id
         self._refuse_second(last.id)
-        if why := _unusable(last):
+        if why := _explain_unusable(last):
             self._break(f"the archive of timeline {last.id} is damaged at its end ({why})", there[0])
             return
         for problem in last.problems:
@@ -209,7 +209,7 @@ class Stream:
         another machine collides at a piece or at the index: then the one that is behind ends."""
         by = mark_of(self.target, f"binlogs/{timeline}/{archive.STREAMING}")
         if by is not None and by.here and by.alive and by.pid != os.getpid():
-            rule = f"is being streamed by process {by.pid}, since {_shown(by.began_unix)}"
+            rule = f"is being streamed by process {by.pid}, since {_format_time(by.began_unix)}"
             raise InputError(f"timeline {timeline}", rule, DOC, ONE_STREAM)
 
     def _logs(self) -> list[str]:
@@ -616,7 +616,7 @@ class Stream:
         return CouldNotRun(self.target.label, rule, DOC, hint.strip())
 
 
-def _unusable(last: Timeline) -> str:
+def _explain_unusable(last: Timeline) -> str:
     """Returns why nothing can be stored behind a timeline, in words; "" if it can. Its index is
     missing, or pieces lie behind a damaged one: bytes fetched again would be cut elsewhere."""
     if not last.files or not last.source_id:
@@ -628,7 +628,7 @@ def _unusable(last: Timeline) -> str:
     return at_end[0].words if at_end else ""
 
 
-def _shown(unix: float) -> str:
+def _format_time(unix: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))
 
 

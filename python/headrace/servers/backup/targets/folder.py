@@ -63,7 +63,7 @@ class FolderTarget(BackupTarget):
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise self._failed("", error, "read") from None
+            raise self._translate_error("", error, "read") from None
         return sorted(stored, key=lambda file: file.name)
 
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
@@ -87,7 +87,7 @@ class FolderTarget(BackupTarget):
         except (FileNotFoundError, NotADirectoryError):
             raise self.missing(name) from None
         except OSError as error:
-            raise self._failed(name, error, "read") from None
+            raise self._translate_error(name, error, "read") from None
 
     def replace(self, name: str, content: bytes) -> None:
         with _FolderWriter(self, name, self._path(name), over=True) as writer:
@@ -100,7 +100,7 @@ class FolderTarget(BackupTarget):
             with contextlib.suppress(OSError):  # not empty yet
                 path.parent.rmdir()
         except OSError as error:
-            raise self._failed(name, error, "removed") from None
+            raise self._translate_error(name, error, "removed") from None
 
     def sweep(self, prefix: str, older_s: float) -> int:
         removed, now = 0, time.time()
@@ -140,17 +140,17 @@ class FolderTarget(BackupTarget):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise self._failed(name, error, "written") from None
+            raise self._translate_error(name, error, "written") from None
 
     def _room(self) -> int | None:
         there = next((ancestor for ancestor in (self.folder, *self.folder.parents) if ancestor.exists()), None)
         try:
             room = None if there is None else os.statvfs(there)
         except OSError as error:
-            raise self._failed("", error, "written") from None
+            raise self._translate_error("", error, "written") from None
         return None if room is None else room.f_bavail * room.f_frsize
 
-    def _failed(self, name: str, error: OSError, what: str) -> CouldNotRun:
+    def _translate_error(self, name: str, error: OSError, what: str) -> CouldNotRun:
         """Returns the operating system's refusal in words: full, read-only, gone."""
         place = f"{self.label}/{name}" if name else self.label
         reason = {
@@ -186,7 +186,7 @@ class _FolderWriter(TargetWriter):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self._begun, flags, 0o600)
         except OSError as error:
-            raise target._failed(name, error, "written") from None
+            raise target._translate_error(name, error, "written") from None
 
     def _write(self, data: bytes) -> None:
         self._waiting += data
@@ -205,7 +205,7 @@ class _FolderWriter(TargetWriter):
                 os.fdatasync(self._file)
                 self._unflushed = 0
         except OSError as error:
-            raise self.target._failed(self.name, error, "written") from None
+            raise self.target._translate_error(self.name, error, "written") from None
 
     def close(self) -> None:
         try:
@@ -225,7 +225,7 @@ class _FolderWriter(TargetWriter):
             raise self.target.taken(self.name) from None
         except OSError as error:
             self.abort()
-            raise self.target._failed(self.name, error, "written") from None
+            raise self.target._translate_error(self.name, error, "written") from None
         except CouldNotRun:
             self.abort()
             raise

@@ -62,7 +62,7 @@ class S3Target(BackupTarget):
     """A bucket, or a prefix in one."""
 
     def __init__(self, rest: str) -> None:
-        bucket, prefix, region, endpoint = _parsed(rest)
+        bucket, prefix, region, endpoint = _parse_place(rest)
         self.bucket, self.prefix = bucket, f"{prefix}/" if prefix else ""
         self.label = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
         self._client = _client(region, endpoint)
@@ -159,11 +159,11 @@ class S3Target(BackupTarget):
         try:
             yield
         except ClientError as error:
-            raise self._refused(name, error.response) from None
+            raise self._translate_refusal(name, error.response) from None
         except (BotoCoreError, Boto3Error, HTTPError, OSError) as error:
-            raise self._unreachable(name, error) from None
+            raise self._translate_failure(name, error) from None
 
-    def _refused(self, name: str, answer: dict[str, Any]) -> HeadraceError:
+    def _translate_refusal(self, name: str, answer: dict[str, Any]) -> HeadraceError:
         error = answer.get("Error", {})
         code, text = str(error.get("Code", "")), str(error.get("Message", ""))[:200]
         value, source = f"{self.label}/{name}" if name else self.label, f"S3 error {code}"
@@ -189,7 +189,7 @@ class S3Target(BackupTarget):
             return CouldNotRun(value, rule, source, "Try again later. What was begun does not count as a backup.")
         return CouldNotRun(value, f"refused it: {text}", source, "See the bucket's policy and the server's log.")
 
-    def _unreachable(self, name: str, error: Exception) -> HeadraceError:
+    def _translate_failure(self, name: str, error: Exception) -> HeadraceError:
         kind = type(error).__name__
         if kind in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"):
             hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
@@ -199,7 +199,7 @@ class S3Target(BackupTarget):
         return CouldNotRun(value, f"cannot be reached: {text}", S3_SOURCE, "Is the network up, and the endpoint right?")
 
 
-def _parsed(rest: str) -> tuple[str, str, str | None, str | None]:
+def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
     """Parses bucket, prefix, region and endpoint. Raises InputError."""
     place, _, query = rest.partition("?")
     bucket, _, prefix = place.partition("/")

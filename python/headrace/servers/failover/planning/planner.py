@@ -34,7 +34,7 @@ from headrace.servers.topology.gtid import GtidSet
 
 def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
     """Returns the next steps, or a refusal."""
-    refused = _unlawful(members, wish)
+    refused = _refuse_topology(members, wish)
     source = members.get(wish.source)
     if source is None:
         return FailoverPlan(refusal=f"{wish.source} is not one of {', '.join(sorted(members))}")
@@ -77,7 +77,7 @@ def _follows_somebody(members: Members, source: Seen) -> str:
     return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
 
 
-def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
+def _refuse_topology(members: Members, wish: FailoverWish) -> FailoverPlan | None:
     """Refuses a topology that is not a source with its replicas."""
     answering = [member for member in members.values() if member.state is not None]
     if len({required(member).flavor for member in answering}) > 1:
@@ -153,7 +153,7 @@ def _circle(members: Members) -> list[str]:
 
 def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
     fenced = wish.fenced_s is not None or wish.by_hand
-    elected = _elected(members, wish)
+    elected = _find_elected(members, wish)
     if elected is None and (strangers := _writable(members, wish)):
         names = ", ".join(stranger.name for stranger in strangers)
         rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
@@ -184,14 +184,14 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
         return FailoverPlan(refusal=f"no server that answers follows {source.name}", hint="Bring a replica back.")
     first = _revoke(source, replicas, fenced)
     if any(step.action != "fence" for step in first) or (first and not _quorum(replicas, wish.proof)[0]):
-        return replace(_decided(members, source, wish, foreseen=True), steps=first)
-    decided = _decided(members, source, wish)
+        return replace(_decide(members, source, wish, foreseen=True), steps=first)
+    decided = _decide(members, source, wish)
     if decided.refusal or not first:
         return decided
     return replace(decided, steps=(*first, *decided.steps))
 
 
-def _elected(members: Members, wish: FailoverWish) -> Seen | None:
+def _find_elected(members: Members, wish: FailoverWish) -> Seen | None:
     """Returns the server that was elected already: by the journal, or promoted and writable."""
     if wish.elected is not None:
         elected = members.get(wish.elected)
@@ -252,11 +252,11 @@ def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, in
     return reached >= proof.needed, reached, proof.needed
 
 
-def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool = False) -> FailoverPlan:
+def _decide(members: Members, source: Seen, wish: FailoverWish, foreseen: bool = False) -> FailoverPlan:
     """Returns the election and the later steps, once nobody receives; `foreseen`: as if nobody
     did."""
     replicas = election.followers(members, source)
-    elected = _elected(members, wish)
+    elected = _find_elected(members, wish)
     pool = [member for member in (*replicas, *([elected] if elected else [])) if member.state is not None]
     pool = list({member.name: member for member in pool}.values())
     silent = _can_still_acknowledge(replicas, wish, source)
@@ -281,7 +281,7 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=errant)
     steps, refusal = _steps(members, source, chosen, pool, wish, errant)
-    missing = _missing(pool, chosen, _made_up(wish, errant))
+    missing = _missing(pool, chosen, _list_replaced(wish, errant))
     lossless, uncertain = wish.sure or ((lossless and not missing) or (wish.rescue and source.volume), uncertain)
     failover_plan = FailoverPlan(
         steps=steps,
@@ -356,7 +356,7 @@ def _choice(
     ]
     if wish.errant == "leave":
         left_out |= {name: f"has transactions of its own: {text}" for name, text in errant.items()}
-    made_up = _made_up(wish, errant)
+    made_up = _list_replaced(wish, errant)
     if not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
         return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
@@ -386,7 +386,7 @@ def _choice(
     return chosen, left_out
 
 
-def _made_up(wish: FailoverWish, errant: dict[str, str]) -> GtidSet | None:
+def _list_replaced(wish: FailoverWish, errant: dict[str, str]) -> GtidSet | None:
     """Returns MySQL's errant transactions if they are to be replaced by empty ones, or left."""
     if wish.errant == "refuse" or not errant:
         return None

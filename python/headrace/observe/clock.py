@@ -146,14 +146,14 @@ def _date(recording: Recording, where, text: str, match, order: str) -> date:
         year = c if len(match["c"]) == 4 else 2000 + c
         month, day = (a, b) if order == "mdy" else (b, a)
     try:
-        found = date(year, month, day)
+        day_of_calendar = date(year, month, day)
     except ValueError:
         hint = "The line is damaged, or two recordings were joined."
         raise recording.bad(where, text, "is not a day of the calendar", hint) from None
     if not FIRST_YEAR <= year <= LAST_YEAR:
         hint = "The clock of that host was wrong."
         raise recording.bad(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", hint)
-    return found
+    return day_of_calendar
 
 
 def _hour(match) -> int | None:

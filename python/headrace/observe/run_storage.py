@@ -59,8 +59,8 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
 
 def _refusal(key: str, text: str, error: Exception) -> InputError:
     value, rule, source, hint = (str(part) for part in error.args)
-    told = value if value not in (text, "") else ""
-    return InputError(f"{key} = {shown(text)}" + (f": {told[:120]}" if told else ""), rule, source, hint)
+    detail = value if value not in (text, "") else ""
+    return InputError(f"{key} = {shown(text)}" + (f": {detail[:120]}" if detail else ""), rule, source, hint)
 
 
 def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:

@@ -114,17 +114,17 @@ def check_version(version: object, flavor: object, engine: str) -> tuple[str | N
         hint = 'Write it as SELECT VERSION() does, for example "8.0.36".'
         raise InputError(what, "is not a version number", VERSIONS_SOURCE, hint)
     major, minor = int(match[1]), int(match[2])
-    said = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
-    if said == "mariadb":
+    server = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
+    if server == "mariadb":
         _known_mariadb(what, major, minor, engine)
     else:
         _known_mysql(what, major, minor, engine)
-    return version, said
+    return version, server
 
 
 def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
-    known = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
-    if not known:
+    supported = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
+    if not supported:
         rule = f"MySQL and Percona Server {major}.{minor} is not known here; known are 5.5 to 5.7, 8.0 to 8.4 and 9"
         hint = 'Check the number; for MariaDB (10 to 12) say flavor = "mariadb".'
         raise InputError(what, rule, VERSIONS_SOURCE, hint)

@@ -35,7 +35,7 @@ __all__ = [
     "parse_recording",
 ]
 
-NOTHING_TOLD = ImportOptions()
+DEFAULT_OPTIONS = ImportOptions()
 SERVICES = ("prometheus:", "aws:")  # what keeps recordings, before its address or name
 
 
@@ -68,20 +68,20 @@ class LoadedRecording:
     recording: Recording
     readings: Readings
 
-    def workload(self, options: ImportOptions = NOTHING_TOLD) -> OpenWorkload:
+    def workload(self, options: ImportOptions = DEFAULT_OPTIONS) -> OpenWorkload:
         """The demand of one device. Raises InputError."""
         return build(*self.apart(), options)
 
-    def each(self, most: int, options: ImportOptions = NOTHING_TOLD) -> dict[str, OpenWorkload | None]:
+    def each(self, most: int, options: ImportOptions = DEFAULT_OPTIONS) -> dict[str, OpenWorkload | None]:
         """The demand of each device by its name, those with the most I/Os first; None behind the
         first `most`, and where a device alone makes none."""
-        found: dict[str, OpenWorkload | None] = {}
+        demands: dict[str, OpenWorkload | None] = {}
         for index, device in enumerate(ranked(self.readings)):
             try:
-                found[device] = self.workload(replace(options, device=device)) if index < most else None
+                demands[device] = self.workload(replace(options, device=device)) if index < most else None
             except InputError:
-                found[device] = None
-        return found
+                demands[device] = None
+        return demands
 
     def apart(self) -> tuple[Recording, Readings]:
         """Copies: building notes what it saw, and may leave out the last report."""
@@ -120,10 +120,10 @@ def import_file(
     options = ReadOptions(
         format, read_kib, write_kib, any_unit, step_s=interval_s if of_service else None, device=device
     )
-    told = ImportOptions(
+    chosen = ImportOptions(
         device=device, interval_s=None if of_service else interval_s, start=start, gaps=gaps, name=name
     )
-    return load_recording(path, options).workload(told)
+    return load_recording(path, options).workload(chosen)
 
 
 def is_service(target: str | os.PathLike) -> bool:

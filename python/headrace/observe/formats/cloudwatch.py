@@ -91,18 +91,18 @@ def parse(recording: Recording) -> Readings:
 
 
 def readings_of(recording: Recording, points: dict[tuple[str, str], dict[float, float]], period_s: float) -> Readings:
-    """The same of points that are known already: by volume ("" of an RDS instance) and metric,
-    value by the beginning of its period, seconds since 1970. Raises InputError."""
+    """Returns the readings of points by volume ("" for an RDS instance) and metric, value by the
+    beginning of its period, seconds since 1970. Raises InputError."""
     stamps: dict[float, Stamp] = {}
     series: Metrics = {}
     for key, values in points.items():
-        found = series.setdefault(key, {})
+        by_time = series.setdefault(key, {})
         for at, value in values.items():
             stamp = stamps.get(at)
             if stamp is None:
                 stamp = stamps[at] = Stamp(at, EPOCH + timedelta(seconds=at), "UTC")
             place = f"{key[1]} at {stamp.local} UTC"
-            found[at] = (place, stamp, recording.number(place, key[1], value))
+            by_time[at] = (place, stamp, recording.number(place, key[1], value))
     return _join(recording, series, [], period_s)
 
 
@@ -125,11 +125,11 @@ def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Re
         return _join(recording, series, periods)
     except InputError as error:
         last = len(recording.lines)
-        kept = {
+        whole_lines = {
             key: {time: point for time, point in points.items() if point[0] != last} for key, points in series.items()
         }
         try:
-            readings = _join(recording, kept, periods)
+            readings = _join(recording, whole_lines, periods)
         except InputError:
             raise error from None
         recording.notes.append(cut_note(error))
@@ -141,10 +141,10 @@ def metric_in(text: str) -> str | None:
     plain = re.sub(r"[^a-z]", "", text.lower())
     if any(other in plain for other in OTHERS):
         return None
-    found = [
+    metrics = [
         metric for metric in STATISTICS if metric.lower() in plain or plain == metric.removeprefix("Volume").lower()
     ]
-    return found[0] if len(found) == 1 else None
+    return metrics[0] if len(metrics) == 1 else None
 
 
 def volume_in(*texts: object) -> str:
@@ -156,11 +156,11 @@ def volume_in(*texts: object) -> str:
     return UNNAMED
 
 
-def _check_statistic(recording: Recording, where, metric: str, found: str) -> None:
-    if found.lower() != STATISTICS[metric].lower():
-        wanted = STATISTICS[metric]
-        hint = f"Set the statistic to {wanted} and export again."
-        raise recording.bad(where, f"statistic {found} of {metric}", f"the {wanted} is needed", hint, SOURCE)
+def _check_statistic(recording: Recording, where, metric: str, statistic: str) -> None:
+    if statistic.lower() != STATISTICS[metric].lower():
+        needed = STATISTICS[metric]
+        hint = f"Set the statistic to {needed} and export again."
+        raise recording.bad(where, f"statistic {statistic} of {metric}", f"the {needed} is needed", hint, SOURCE)
 
 
 def _put(
@@ -353,9 +353,9 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
                 periods.append(recording.number(number, "period", cells[at].lower().replace("seconds", "").strip()))
     named = []
     for at in range(1, width):
-        found = {metric_in(text) for text in about[at]} - {None}
-        if len(found) == 1:
-            named.append((at, found.pop(), volume_in(*about[at])))
+        metrics = {metric_in(text) for text in about[at]} - {None}
+        if len(metrics) == 1:
+            named.append((at, metrics.pop(), volume_in(*about[at])))
             if at in asked:
                 _check_statistic(recording, asked[at][0], named[-1][1], asked[at][1])
 
@@ -425,20 +425,18 @@ def _join(recording: Recording, series: Metrics, periods: list[float], period_s:
 def _service(recording: Recording, series: Metrics) -> Service:
     """Whose metrics these are; EBS when none of either is there, so that the error names what is
     missing."""
-    found = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
-    if len(found) > 1:
+    services = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
+    if len(services) > 1:
         raise recording.bad("", "metrics of EBS and of RDS", "are in one file", "Export and import them one by one.")
-    return found[0] if found else EBS
+    return services[0] if services else EBS
 
 
 def _other_metrics(
     recording: Recording, series: Metrics, volume: str, period_s: float
 ) -> dict[str, dict[float, tuple]]:
-    """The metrics besides the four, of this volume or of an unnamed one.
-
-    Those of another period are left out, with a note.
-    """
-    found = {}
+    """Returns the metrics besides the four, of this volume or of an unnamed one. Those of another
+    period are left out, with a note."""
+    others = {}
     for metric in BESIDE:
         points = series.get((volume, metric)) or series.get((UNNAMED, metric))
         if not points:
@@ -448,8 +446,8 @@ def _other_metrics(
         if abs(step - period_s) > PERIOD_SLACK_S:
             recording.note(f"Left out: {metric}, every {step:g} s where the I/Os are every {period_s:g} s.")
         else:
-            found[metric] = points
-    return found
+            others[metric] = points
+    return others
 
 
 def _observed(others: dict[str, float], rates: list[float], period_s: float) -> Observed:
@@ -477,8 +475,8 @@ def _period(recording: Recording, series: Metrics, periods: list[float]) -> floa
         rule = "all metrics need the same one"
         hint = "Export them with one period."
         raise recording.bad("", f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s", rule, hint)
-    found = {key: sorted(points) for key, points in series.items()}
-    steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in found.items() if len(at) > 1}
+    times = {key: sorted(points) for key, points in series.items()}
+    steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in times.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
         value = f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart"
         rule = "all metrics need the same period"

@@ -188,7 +188,7 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
     read_await, write_await, both, queue, util, balance = observed
     if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
         util = 100.0
-    kept = Observed(
+    plausible = Observed(
         read_await if reads > 0 else None,
         write_await if writes > 0 else None,
         both if reads + writes > 0 else None,
@@ -199,13 +199,13 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
     absurd = [
         value is not None and value > most
         for value, most in zip(
-            kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True
+            plausible, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True
         )
     ]
     if not any(absurd):
-        return kept
+        return plausible
     recording.note(ABSURD_NOTE)
-    return Observed(*(None if wrong else value for value, wrong in zip(kept, absurd, strict=True)))
+    return Observed(*(None if wrong else value for value, wrong in zip(plausible, absurd, strict=True)))
 
 
 def _belong_together(recording: Recording, where, what: str, ops: float, kib: float) -> tuple[float, float]:
@@ -228,14 +228,14 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
 
 
 def device_series(
-    recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None
+    recording: Recording, readings: Readings, chosen: str | None, interval_s: float | None
 ) -> tuple[str, float, TimeSeries]:
     """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
 
     Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS.
     Intervals without a report are left out. Raises InputError.
     """
-    device, samples = _choose(recording, readings, wanted)
+    device, samples = _choose(recording, readings, chosen)
     interval_s = _interval(recording, readings, interval_s)
     starts = [slot * interval_s for slot in _slots(recording, readings, interval_s)]
     columns: dict[str, list[float | None]] = {rate: [getattr(sample, rate) for sample in samples] for rate in RATES}
@@ -328,7 +328,7 @@ def _by_weight(weight: dict[str, float]) -> list[str]:
     return sorted(weight, key=lambda device: (-weight[device], device))
 
 
-def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample]]:
+def _choose(recording: Recording, readings: Readings, chosen: str | None) -> tuple[str, list[Sample]]:
     weight = _weights(readings)
     if not weight:
         hint = "Record without -z, or name the device to the tool."
@@ -336,14 +336,14 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
     order = _by_weight(weight)
     count = len(readings.reports)
     listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in order[:12])
-    if wanted is not None:
-        members = [_listed(member.strip(), weight) for member in wanted.split("+")]
+    if chosen is not None:
+        members = [_listed(member.strip(), weight) for member in chosen.split("+")]
         for member in members:
             if member not in weight:
                 hint = f"There are: {listing}."
                 raise InputError(f"device {clip(member)!r}", f"is not in {recording.name}", DOC, hint)
         if len(set(members)) != len(members):
-            raise InputError(f"device {clip(wanted)!r}", "names a device twice", DOC, f"There are: {listing}.")
+            raise InputError(f"device {clip(chosen)!r}", "names a device twice", DOC, f"There are: {listing}.")
         return "+".join(members), _column(recording, readings, members)
     if len(order) > 1:
         if weight[order[0]] < CLEAR_WINNER * weight[order[1]] or weight[order[0]] == 0.0:
@@ -368,7 +368,9 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
         readings.reports.pop()
         recording.notes.append("The last report was left out: it ends before the device.")
     if not readings.absent_is_idle:
-        readings.reports = [one for one in readings.reports if all(member in one.devices for member in members)]
+        readings.reports = [
+            report for report in readings.reports if all(member in report.devices for member in members)
+        ]
         if not readings.reports:
             rule = "were never measured at the same time"
             raise recording.bad("", clip("+".join(members)), rule, "Name one of them.")
@@ -420,12 +422,12 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         asked = check_number("interval_s", asked, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
     stamps = [report.stamp for report in readings.reports if report.stamp is not None]
     if len(stamps) < len(readings.reports):
-        found = readings.interval_s
+        spacing_s = readings.interval_s
     else:
         _check_order(recording, readings, stamps)
         steps = [b.epoch_s - a.epoch_s for a, b in pairwise(stamps)]
-        found = readings.interval_s or (statistics.median_low(steps) if steps else None)
-    if found is None and asked is None:
+        spacing_s = readings.interval_s or (statistics.median_low(steps) if steps else None)
+    if spacing_s is None and asked is None:
         rule = f"this {readings.tool} file does not say how many seconds lie between its reports"
         without, timed = (
             ("vmstat 10", "vmstat -t 10") if readings.tool == "vmstat" else ("iostat -x 10", "iostat -xt 10")
@@ -433,13 +435,13 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         hint = f"Say it: --interval 10 where the command was {without}. With times in the file ({timed}) nobody has to."
         raise recording.bad("", "no interval", rule, hint)
     if (
-        found is not None
+        spacing_s is not None
         and asked is not None
-        and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2)
+        and abs(spacing_s - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2)
     ):
         hint = "Leave the interval out."
-        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", hint)
-    interval_s = asked or found or 0.0
+        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {spacing_s:g} s apart", hint)
+    interval_s = asked or spacing_s or 0.0
     if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
         hint = "Longer means hide every burst: record again, at a minute or less."

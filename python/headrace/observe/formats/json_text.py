@@ -58,8 +58,8 @@ def _decoded(recording: Recording, text: str, at: int) -> tuple[object, int]:
     except json.JSONDecodeError as error:
         # The decoder stops at the end of the text when the text stops too early.
         # Half a number or half of `null` may be left.
-        left = text[error.pos : error.pos + 40]
-        cut = _HALF_A_VALUE.fullmatch(left) is not None or error.msg.startswith("Unterminated string")
+        rest = text[error.pos : error.pos + 40]
+        cut = _HALF_A_VALUE.fullmatch(rest) is not None or error.msg.startswith("Unterminated string")
         rule = CUT_RULE if cut else "this is not JSON"
         hint = (
             "The tool was stopped or the copy cut off: record again, or close the brackets by hand."

@@ -56,9 +56,9 @@ def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
     if not pages or pages[-1].next_token:
         return None
     times = _Times()
-    found: list[MetricSeries] = []
+    series: list[MetricSeries] = []
     notes: dict[str, None] = {}
-    for result in (one for page in pages for one in page.metric_data_results):
+    for result in (result for page in pages for result in page.metric_data_results):
         metric = next((name for text in (result.label, result.id) if text and (name := metric_in(text))), None)
         if metric is None:
             notes[f"Left out: {str(result.label or result.id)[:MOST_TEXT]!r}, {LEFT_OUT}."] = None
@@ -68,27 +68,27 @@ def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
         if at is None or len(at) != len(values) or result.status_code in NOT_DELIVERED or not _sound(metric, values):
             return None
         if len(at):
-            found.append(MetricSeries(volume_in(result.label, result.id), metric, at, values))
-    return None if _comes_twice(found) else (found, list(notes))
+            series.append(MetricSeries(volume_in(result.label, result.id), metric, at, values))
+    return None if _comes_twice(series) else (series, list(notes))
 
 
 def _pages(content: bytes) -> list[_Page] | None:
-    decoder, rest, found = msgspec.json.Decoder(_Page), memoryview(content), []
+    decoder, rest, pages = msgspec.json.Decoder(_Page), memoryview(content), []
     while len(rest):
         try:
-            found.append(decoder.decode(rest))
-            return found
+            pages.append(decoder.decode(rest))
+            return pages
         except msgspec.DecodeError as error:
             follows = _FOLLOWS.search(str(error))
             if follows is None:
                 return None
             end = int(follows[1]) - 1  # where the next document begins: msgspec has read its first byte
             try:
-                found.append(decoder.decode(rest[:end]))
+                pages.append(decoder.decode(rest[:end]))
             except msgspec.DecodeError:
                 return None
             rest = rest[end:]
-    return found
+    return pages
 
 
 class _Times:
@@ -115,10 +115,10 @@ class _Times:
             if word not in self.stamps:
                 stamp = parse_iso(word[:MOST_TEXT])
                 self.stamps[word] = None if stamp is None else stamp.epoch_s
-        found = [self.stamps[word] for word in words]
-        if None in found or len(set(found)) < len(found):
+        epochs = [self.stamps[word] for word in words]
+        if None in epochs or len(set(epochs)) < len(epochs):
             return None
-        return np.array(found, dtype=float)
+        return np.array(epochs, dtype=float)
 
 
 def _sound(metric: str, values: np.ndarray) -> bool:
@@ -134,7 +134,7 @@ def _sound(metric: str, values: np.ndarray) -> bool:
 def _comes_twice(series: list[MetricSeries]) -> bool:
     """Whether a time of a series is there twice, in two pages."""
     parts: dict[tuple[str, str], list[np.ndarray]] = {}
-    for one in series:
-        parts.setdefault((one.volume, one.metric), []).append(one.t_unix)
+    for part in series:
+        parts.setdefault((part.volume, part.metric), []).append(part.t_unix)
     several = (np.concatenate(times) for times in parts.values() if len(times) > 1)
     return any(len(np.unique(times)) < len(times) for times in several)

@@ -243,7 +243,7 @@ def _add_row(recording: Recording, where: int | str, report: DeviceReport, row: 
 
 def _stamped(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:
     epochs = [parse_iso(text) if text[:10].isdigit() else None for _, text in stamps]
-    found = epochs if all(epochs) else parse_stamps(recording, stamps)
-    for report, stamp in zip(reports, found, strict=True):
+    moments = epochs if all(epochs) else parse_stamps(recording, stamps)
+    for report, stamp in zip(reports, moments, strict=True):
         report.stamp = stamp
     return Readings("sar", reports, interval_s=statistics.median_low(intervals) if intervals else None)

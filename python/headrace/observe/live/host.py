@@ -32,22 +32,22 @@ CPU = {
 def device_names(devices: Sequence[str]) -> dict[str, str]:
     """Kernel names of devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`): kernel
     name to what was given. Raises InputError, CouldNotRun."""
-    known = read_disks(None)
-    found: dict[str, str] = {}
+    disks = read_disks(None)
+    given: dict[str, str] = {}
     for device in devices:
         path = device if device.startswith("/") else f"/dev/{device}"
         # A path below /dev is `!` in sysfs and `/` here, as in cciss/c0d0.
         name = os.path.realpath(path).removeprefix("/dev/")
-        if name not in known:
-            busy = [other for other, row in known.items() if row["reads"] + row["writes"]]
+        if name not in disks:
+            busy = [other for other, row in disks.items() if row["reads"] + row["writes"]]
             hint = f"There are: {', '.join(busy[:20]) or 'none'}."
             raise InputError(device, "is not a block device of this machine", "/proc/diskstats", hint)
-        if name in found:
-            rule = f"is {found[name]} once more" if device != found[name] else "is named twice"
+        if name in given:
+            rule = f"is {given[name]} once more" if device != given[name] else "is named twice"
             hint = "Name each device once."
             raise InputError(device, rule, "", hint)
-        found[name] = device
-    return found
+        given[name] = device
+    return given
 
 
 def device_of(path: str) -> str | None:
@@ -85,14 +85,14 @@ def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
 
     A device that is gone is left out. Raises CouldNotRun without /proc.
     """
-    found = {}
+    counters = {}
     for line in _read("/proc/diskstats").splitlines():
         words = line.split()
         if len(words) > 13 and (names is None or words[2] in names):
-            found[words[2]] = {
+            counters[words[2]] = {
                 key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)
             }
-    return found
+    return counters
 
 
 def read_host() -> dict[str, float]:
@@ -109,7 +109,7 @@ def read_host() -> dict[str, float]:
 def read_pressure() -> dict[str, float]:
     """Seconds since boot in which something waited for processors, or for I/O (`some`, and `full`:
     nothing else could run); nothing where the kernel keeps no PSI."""
-    found = {}
+    seconds = {}
     for what, kinds in {"cpu": ("some",), "io": ("some", "full")}.items():
         try:
             text = _read(f"/proc/pressure/{what}")
@@ -119,8 +119,8 @@ def read_pressure() -> dict[str, float]:
             words = line.split()
             if words and words[0] in kinds:
                 # Microseconds (Documentation/accounting/psi.rst of Linux).
-                found[f"{what}_{words[0]}_s"] = float(words[-1].partition("=")[2]) / 1e6
-    return found
+                seconds[f"{what}_{words[0]}_s"] = float(words[-1].partition("=")[2]) / 1e6
+    return seconds
 
 
 def read_process(pid: int) -> float | None:

@@ -68,7 +68,7 @@ class NvmePage:
 
     def to_document(self) -> dict[str, Any]:
         """Counters, and of histograms the bins with a count, by name."""
-        counted = {name: [one for one in bins if one[2]] for name, bins in self.histograms.items()}
+        counted = {name: [bin_ for bin_ in bins if bin_[2]] for name, bins in self.histograms.items()}
         return {"device": self.device} | dict(self.counters) | counted
 
     def rows(self) -> list[dict[str, Any]]:
@@ -91,9 +91,9 @@ def read_page(page: bytes) -> NvmePage:
         raise InputError(f"a page of {len(page):,} bytes", rule, LAYOUT, hint)
     (magic,) = struct.unpack_from("<I", page)
     if magic not in MAGICS:
-        known = " or ".join(f"{one:#010x} ({name})" for one, name in MAGICS.items())
+        magics = " or ".join(f"{number:#010x} ({name})" for number, name in MAGICS.items())
         raise InputError(
-            f"a page that begins with {magic:#010x}", f"a statistics page begins with {known}", LAYOUT, hint
+            f"a page that begins with {magic:#010x}", f"a statistics page begins with {magics}", LAYOUT, hint
         )
     values = struct.unpack_from(f"<{len(COUNTERS)}Q", page, 8)
     return NvmePage(

@@ -91,32 +91,34 @@ class Profile:
 
     def settings(self, engine: str) -> dict[str, float | int | bool]:
         """[settings] of RUN.toml as far as the server tells them."""
-        found: dict[str, float | int | bool] = {}
+        table: dict[str, float | int | bool] = {}
         for name, (variable, make) in VARIABLES.items():
             if variable in self.variables:
-                _keep(found, engine, name, make, self.variables[variable])
+                _keep_setting(table, engine, name, make, self.variables[variable])
         prefix = "innodb" if engine == "innodb" else "rocksdb"
-        _keep(
-            found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
+        _keep_setting(
+            table, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
         )
-        _keep(found, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
+        _keep_setting(table, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
         family = self.variables.get("rocksdb_default_cf_options", "")
-        _keep(found, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size")
-        _keep(
-            found,
+        _keep_setting(
+            table, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size"
+        )
+        _keep_setting(
+            table,
             engine,
             "l0_trigger",
             lambda text: int(_option_bytes(family, text)),
             "level0_file_num_compaction_trigger",
         )
-        if found.get("io_capacity_max", 2**64) < found.get("io_capacity", 0):
-            del found["io_capacity_max"]  # the server takes the larger as both
-        if found.get("page_kib", 16) not in PAGES_KIB:
-            del found["page_kib"]
-        return found
+        if table.get("io_capacity_max", 2**64) < table.get("io_capacity", 0):
+            del table["io_capacity_max"]  # the server takes the larger as both
+        if table.get("page_kib", 16) not in PAGES_KIB:
+            del table["page_kib"]
+        return table
 
 
-def _keep(found: dict, engine: str, name: str, make, text: str) -> None:
+def _keep_setting(settings: dict, engine: str, name: str, make, text: str) -> None:
     """A setting, if it is one of this engine and within what a description takes."""
     owner, _, _, low, high = SETTINGS[name]
     try:
@@ -124,7 +126,7 @@ def _keep(found: dict, engine: str, name: str, make, text: str) -> None:
     except (ValueError, KeyError):
         return
     if owner in (None, engine) and low <= value <= high:
-        found[name] = value
+        settings[name] = value
 
 
 def _redo_bytes(variables: dict[str, str]) -> float:
@@ -161,14 +163,14 @@ def read_profile(connection, address: Address) -> Profile:
     flavor = "mariadb" if "mariadb" in comment else "percona" if "percona" in comment else "mysql"
     check_version(version, flavor, "innodb")
     ((idle,),) = ask(connection, IDLE)
-    found = Profile(version, flavor, variables.get("hostname", ""), variables, 1 + int(idle))
+    server = Profile(version, flavor, variables.get("hostname", ""), variables, 1 + int(idle))
     grants = [str(row[0]) for row in ask(connection, "SHOW GRANTS FOR CURRENT_USER")]
     # The name and the hash of the password stand in there: nothing of it is repeated.
     if any(WRITING.search(text.partition(" ON ")[0]) for text in grants):
-        found.notes.append(
+        server.notes.append(
             "the account may write; a capture needs none of that: see the GRANTs in docs/reference/capture.md"
         )
-    return found
+    return server
 
 
 def data_gib(connection, engine: str, account: str) -> float | None:

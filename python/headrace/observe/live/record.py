@@ -126,14 +126,14 @@ def capture(
     engine = request.engine or _busier(server, samples)
     after = Latencies() if state == "broken" else _latencies(request.address, server)
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
-    found = between(before, after)
-    if before.transactions and after.transactions and "transactions" not in found:
+    latencies = between(before, after)
+    if before.transactions and after.transactions and "transactions" not in latencies:
         notes.append(
             "performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are"
         )
-    description = _description(request, server, engine, sizes_gib.get(engine), samples, found, notes)
+    description = _description(request, server, engine, sizes_gib.get(engine), samples, latencies, notes)
     folder = _write_somewhere(folder, description, samples)
-    return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], found, tuple(notes))
+    return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], latencies, tuple(notes))
 
 
 def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
@@ -181,8 +181,8 @@ def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, flo
             engine: profile.data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
             for engine in server.engines
         }
-        known = {engine: size for engine, size in sizes.items() if size is not None}
-        return server, known, read_latencies(connection, server.variables, account)
+        sized = {engine: size for engine, size in sizes.items() if size is not None}
+        return server, sized, read_latencies(connection, server.variables, account)
 
     return _with_connection(request.address, ask)
 
@@ -215,20 +215,20 @@ def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str
     """Devices to sample, and what to say of them."""
     here = server.hostname == socket.gethostname()
     if request.devices:
-        known = (
+        doubts = (
             []
             if here
             else [
                 f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"
             ]
         )
-        return list(request.devices), known
-    found = host.device_of(server.variables.get("datadir", "")) if here else None
-    if found is None:
+        return list(request.devices), doubts
+    device = host.device_of(server.variables.get("datadir", "")) if here else None
+    if device is None:
         return [], [
             "no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"
         ]
-    return [found], [f"disk counters are of {found}, on which the data directory lies"]
+    return [device], [f"disk counters are of {device}, on which the data directory lies"]
 
 
 def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float], None]) -> str:

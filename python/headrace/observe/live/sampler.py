@@ -187,10 +187,10 @@ class Sampler:
         self._status.add(sample)
 
     def _read_disks(self) -> None:
-        now, found = time.time(), host.read_disks(list(self._disks))
+        now, counters = time.time(), host.read_disks(list(self._disks))
         for name, store in self._disks.items():
-            if name in found:
-                store.add({"t_unix": now} | found[name])
+            if name in counters:
+                store.add({"t_unix": now} | counters[name])
             elif name not in self._ended:
                 with self._lock:
                     self._ended.add(name)

@@ -90,10 +90,10 @@ class Samples:
                 frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"})
                 for name, frame in each.items()
             ]
-        known = [frame["tick"] for frame in parts if frame.height]
-        if not known:
+        lines = [frame["tick"] for frame in parts if frame.height]
+        if not lines:
             return pl.DataFrame(schema={"t_s": pl.Float64, "t_unix": pl.Float64, "duration_s": pl.Float64})
-        ticks = pl.concat(known).to_list()
+        ticks = pl.concat(lines).to_list()
         first = min(ticks)
         line = pl.DataFrame({"tick": pl.int_range(first, max(ticks) + 1, eager=True)})
         for frame in parts:
@@ -142,12 +142,12 @@ def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
 
 
 def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
-    found = _differences(frame, step, lambda column: column == "in_flight")
-    if not found.height:
-        return found
+    changes = _differences(frame, step, lambda column: column == "in_flight")
+    if not changes.height:
+        return changes
     per = {column: pl.col(f"{column}_per_s") for column in host.FIELDS}
     parts = 1.0 if hands_on_parts(name) else 0.0
-    return found.select(
+    return changes.select(
         "tick",
         (per["reads"] + parts * per["reads_merged"].fill_null(0.0)).alias("read_iops"),
         (

@@ -61,10 +61,10 @@ class HttpJson:
             return self._refusal(error)
         except (OSError, ValueError) as error:  # URLError is an OSError; a timeout and TLS too
             raise self._unreachable(error) from None
-        found = _object(content)
-        if found is None:
+        document = _object(content)
+        if document is None:
             raise self._of_another_kind(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
-        return found
+        return document
 
     def _content(self, answer: IO[bytes], encoding: str) -> bytes:
         parts, size, until = [], 0, time.monotonic() + ANSWER_S
@@ -94,9 +94,9 @@ class HttpJson:
             to = error.headers.get("Location", "elsewhere")
             hint = "Name that address, if it is the server; a login page cannot be used."
             raise InputError(self.base, f"sends to {clip(to)} (HTTP {code})", self.doc, hint) from None
-        found = _object(_unpacked(error.read(CHUNK_BYTES)))
-        if found is not None and "status" in found:
-            return found
+        document = _object(_unpacked(error.read(CHUNK_BYTES)))
+        if document is not None and "status" in document:
+            return document
         if code >= 500:
             raise CouldNotRun(self.base, f"cannot answer now: HTTP {code}", self.doc, "Try again.") from None
         raise self._of_another_kind(f"answers HTTP {code}")
@@ -127,13 +127,13 @@ class HttpJson:
             return f"Bearer {token}"
         try:
             path = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
-            found = netrc.netrc(path).authenticators(self._host) if path.exists() else None
+            login = netrc.netrc(path).authenticators(self._host) if path.exists() else None
         except (OSError, netrc.NetrcParseError, RuntimeError) as error:
             rule = f"cannot be read: {clip(str(error))}"
             raise InputError("~/.netrc", rule, "ftp(1), netrc", "Correct it, or unset NETRC.") from None
-        if found is None:
+        if login is None:
             return ""
-        return "Basic " + base64.b64encode(f"{found[0]}:{found[2]}".encode()).decode()
+        return "Basic " + base64.b64encode(f"{login[0]}:{login[2]}".encode()).decode()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -146,10 +146,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _object(content: bytes) -> dict[str, Any] | None:
     """The JSON object that this is; None for anything else."""
     try:
-        found = json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _unpacked(content: bytes) -> bytes:

@@ -168,18 +168,20 @@ def _host(labels: dict[str, str]) -> tuple[str, str]:
 
 def _one_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
     """The host of the series. Raises InputError where there is none, or several."""
-    found = sorted({_host(labels) for labels in listed})
-    if len(found) == 1:
-        return found[0][1]
-    if found:
-        label, names = found[0][0], [value for _, value in found]
+    hosts_seen = sorted({_host(labels) for labels in listed})
+    if len(hosts_seen) == 1:
+        return hosts_seen[0][1]
+    if hosts_seen:
+        label, names = hosts_seen[0][0], [value for _, value in hosts_seen]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         hint = f"Name one: '{PREFIX}{asked.address}?{label}={names[0]}'. There are: {', '.join(names[:SHOWN])}{more}."
         raise InputError(asked.address, f"has the counters of {len(names)} hosts in that time", DOC, hint)
     there = sorted({_host(labels)[1] for labels in server.series(list(READS), begin, end)})
-    told = f"There are: {', '.join(there[:SHOWN])}." if there else "It scrapes no node_exporter in that time (--last)."
+    advice = (
+        f"There are: {', '.join(there[:SHOWN])}." if there else "It scrapes no node_exporter in that time (--last)."
+    )
     rule = f"has no counters of disks or InnoDB for {asked.selector()} in that time"
-    raise InputError(asked.address, rule, DOC, told)
+    raise InputError(asked.address, rule, DOC, advice)
 
 
 @dataclass(frozen=True)
@@ -191,10 +193,10 @@ class _Server:
     def series(self, selectors: list[str], begin: float, end: float) -> list[dict[str, str]]:
         """The labels of the series that had samples in that time."""
         times = [("start", f"{begin:.3f}"), ("end", f"{end:.3f}")]
-        found = self._data("/api/v1/series", [*(("match[]", one) for one in selectors), *times])
-        if not isinstance(found, list):
+        listed = self._data("/api/v1/series", [*(("match[]", selector) for selector in selectors), *times])
+        if not isinstance(listed, list):
             raise InputError(self.http.base, "does not list series", DOC, "Is it a Prometheus server?")
-        return [one for one in found if isinstance(one, dict)]
+        return [labels for labels in listed if isinstance(labels, dict)]
 
     def at(self, query: str, moment: float) -> list[dict[str, Any]]:
         """The result of a query at a moment."""
@@ -211,16 +213,16 @@ class _Server:
 
     def _result(self, path: str, parameters: list[tuple[str, str]]) -> list[dict[str, Any]]:
         data = self._data(path, parameters)
-        found = data.get("result") if isinstance(data, dict) else None
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        result = data.get("result") if isinstance(data, dict) else None
+        if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
             raise InputError(self.http.base, "answers without a result", DOC, "Is it a Prometheus server?")
-        return found
+        return result
 
     def _data(self, path: str, parameters: list[tuple[str, str]]) -> Any:
         answer = self.http.get(path, parameters)
         if answer.get("status") != "success":
-            told = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
-            raise InputError(self.http.base, f"refuses the query: {told}", DOC, "Ask for a shorter time (--last).")
+            refusal = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
+            raise InputError(self.http.base, f"refuses the query: {refusal}", DOC, "Ask for a shorter time (--last).")
         return answer.get("data")
 
 
@@ -245,8 +247,8 @@ class _Plan:
         seen = [
             float(value)
             for part in self.server.over(f"timestamp({counter})", begin, end, look)
-            for one in part
-            for _, value in one.get("values", ())
+            for series in part
+            for _, value in series.get("values", ())
         ]
         # Between two steps of the look a short life is not seen: then its end tells.
         last = max(seen, default=end)
@@ -272,7 +274,9 @@ class _Plan:
         for look_s in (LOOK_S, LONG_LOOK_S):
             results = self.server.at(f"{counter}[{look_s}s]", last + 0.001)
             steps = [
-                step for one in results for step in np.diff([float(pair[0]) for pair in one.get("values", ())]).tolist()
+                step
+                for series in results
+                for step in np.diff([float(pair[0]) for pair in series.get("values", ())]).tolist()
             ]
             if steps:
                 return max(LEAST_STEP_S, float(round(float(np.median(steps)))))
@@ -283,7 +287,7 @@ class _Plan:
     ) -> Iterator[dict[str, Any]]:
         """The series with the times of their samples."""
         questions = [*self._disk_questions(), *self._server_questions()]
-        groups = {times: [one for one in questions if one[1] == times] for _, times, _ in questions}
+        groups = {times: [question for question in questions if question[1] == times] for _, times, _ in questions}
         done = 0
         for times_query, group in groups.items():
             if times_query is None:
@@ -291,9 +295,9 @@ class _Plan:
             times = self._times(times_query, begin, end, step_s)
             for query, _, name in group:
                 for part in self.server.over(query, begin, end, step_s):
-                    for one in part:
-                        labels = one.get("metric", {}) | ({"__name__": name} if name else {})
-                        pairs = {times[at]: value for at, value in one.get("values", ()) if at in times}
+                    for series in part:
+                        labels = series.get("metric", {}) | ({"__name__": name} if name else {})
+                        pairs = {times[at]: value for at, value in series.get("values", ()) if at in times}
                         yield {"metric": labels, "values": [[at, value] for at, value in sorted(pairs.items())]}
                 done += 1
                 progress(done / len(questions))
@@ -303,16 +307,16 @@ class _Plan:
     def _times(self, query: str, begin: float, end: float, step_s: float) -> dict[float, float]:
         """By step, the time of the sample that stands there; of several devices any, they are
         scraped together."""
-        found: dict[float, float] = {}
+        sampled_at: dict[float, float] = {}
         for part in self.server.over(query, begin, end, step_s):
-            for one in part:
-                found |= {at: float(value) for at, value in one.get("values", ())}
-        return found
+            for series in part:
+                sampled_at |= {at: float(value) for at, value in series.get("values", ())}
+        return sampled_at
 
     def _of_disks(self) -> str:
-        wanted = {one.rpartition("/")[2].strip() for one in (self.device or "").split("+")} - {""}
+        names = {member.rpartition("/")[2].strip() for member in (self.device or "").split("+")} - {""}
         there = {labels.get("device", "") for labels in self.disks}
-        chosen = wanted if wanted and wanted <= there else set()
+        chosen = names if names and names <= there else set()
         return self.asked.selector(
             *([f"device=~{_quoted('|'.join(map(re.escape, sorted(chosen))))}"] if chosen else [])
         )
@@ -327,12 +331,12 @@ class _Plan:
         names = [name for name in DISK if name.endswith("_total") == newer]
         selector = self._of_disks()
         times = f"timestamp({READS[0] if newer else READS[1]}{selector})"
-        found: list[tuple[str, str | None, str]] = [(f"{name}{selector}", times, "") for name in names]
+        questions: list[tuple[str, str | None, str]] = [(f"{name}{selector}", times, "") for name in names]
         hosts = ",".join(
-            dict.fromkeys(("mode", *(name for name in HOST_LABELS if any(name in one for one in self.disks))))
+            dict.fromkeys(("mode", *(name for name in HOST_LABELS if any(name in labels for labels in self.disks))))
         )
         cpu = CPU[0] if newer else CPU[1]
-        return [*found, (f"sum by ({hosts}) ({cpu}{self.asked.selector()})", times, cpu)]
+        return [*questions, (f"sum by ({hosts}) ({cpu}{self.asked.selector()})", times, cpu)]
 
     def _server_questions(self) -> list[tuple[str, str | None, str]]:
         if not self.servers:

@@ -110,12 +110,12 @@ def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[f
     tps = pl.DataFrame({"row": slot.cast(pl.UInt32), "tps": rows["tps"]}).unique("row", keep="first")
     grid = grid.join(tps, on="row", how="left", maintain_order="left")
     grid = grid.select(_ups_and_downs("disk"), _ups_and_downs("tps"))
-    found = []
+    correlations = []
     for lag in range(-most, most + 1):
         pair = grid.select(pl.col("disk").shift(lag), pl.col("tps")).drop_nulls()
         r = pair.select(pl.corr("disk", "tps")).item() if pair.height >= FEWEST_ROWS // 2 else None
-        found.append((r if r is not None and math.isfinite(r) else 0.0, lag, pair.height))
-    best, plain = max(found), next(item for item in found if item[1] == 0)
+        correlations.append((r if r is not None and math.isfinite(r) else 0.0, lag, pair.height))
+    best, plain = max(correlations), next(entry for entry in correlations if entry[1] == 0)
     clear = best[0] >= LEAST_CORRELATION and best[0] - plain[0] >= max(LEAST_GAIN, CLEAR / math.sqrt(max(best[2], 1)))
     # At the edge the true lag may lie outside: nothing is clear then.
     if not clear or abs(best[1]) == most:
@@ -135,7 +135,7 @@ def onto(
 
     Both are in order; intervals do not overlap.
     """
-    found: dict[str, list[float | None]] = {column: [] for column in series.columns}
+    means: dict[str, list[float | None]] = {column: [] for column in series.columns}
     count, at = len(series.start_s), 0
     for start, duration in zip(starts, durations, strict=True):
         end = start + duration
@@ -150,6 +150,6 @@ def onto(
                     sums[column] += value * part
                     covered[column] += part
             k += 1
-        for column, values in found.items():
+        for column, values in means.items():
             values.append(sums[column] / covered[column] if covered[column] >= LEAST_COVERAGE * duration else None)
-    return found
+    return means

@@ -44,7 +44,7 @@ def hands_on_parts(device: str) -> bool:
 
 def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list[tuple[float, ...]]]:
     """By device: (epoch, the counters of NEEDED and ABOUT), in order of time."""
-    found: dict[str, list[tuple[float, ...]]] = {}
+    by_device: dict[str, list[tuple[float, ...]]] = {}
     header: list[str] = []
     for number, cells in csv_rows(recording, findings):
         if not header:
@@ -52,8 +52,8 @@ def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list
             continue
         if number > MAX_SAMPLES:
             raise recording.bad(number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC)
-        _add(recording, number, dict(zip(header, cells, strict=True)), found)
-    return found
+        _add(recording, number, dict(zip(header, cells, strict=True)), by_device)
+    return by_device
 
 
 def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
@@ -66,7 +66,7 @@ def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
     return header
 
 
-def _add(recording: Recording, number: int, row: dict[str, str], found: dict[str, list[tuple[float, ...]]]) -> None:
+def _add(recording: Recording, number: int, row: dict[str, str], by_device: dict[str, list[tuple[float, ...]]]) -> None:
     stamp = parse_iso(row["time"])
     if stamp is None:
         rule = "must be ISO 8601 or seconds since 1970"
@@ -76,7 +76,7 @@ def _add(recording: Recording, number: int, row: dict[str, str], found: dict[str
         raise recording.bad(number, f"device = {clip(device, 40)}", "must be the name of a device", "", DOC)
     values = [recording.number(number, name, row[name]) for name in NEEDED]
     values += [recording.number(number, name, row[name]) if row.get(name, "").strip() else 0.0 for name in ABOUT]
-    samples = found.setdefault(device, [])
+    samples = by_device.setdefault(device, [])
     if samples and stamp.epoch_s <= samples[-1][0]:
         rule = "samples of a device follow each other"
         hint = "The clock was set: cut the file there."

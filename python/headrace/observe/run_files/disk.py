@@ -51,13 +51,13 @@ def read_disk(
         interval_s = even_interval(recording, key, len(readings.reports), span_s, row_s, findings)
     _, interval_s, series = device_series(recording, readings, device, interval_s)
     _say_gaps(recording, readings, series, interval_s)
-    told = series.columns
+    columns = series.columns
     series.columns = {
-        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]]
+        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in columns[f"{way}_kib_s"]]
         for way in ("read", "write")
     }
     if key == "iostat":
-        series.columns = {"read_iops": told["reads_per_s"], "write_iops": told["writes_per_s"]} | series.columns
+        series.columns = {"read_iops": columns["reads_per_s"], "write_iops": columns["writes_per_s"]} | series.columns
     shares = busy_shares(recording, key, len(series.start_s))
     if shares is not None:
         series.columns["busy_share"] = list(shares)
@@ -131,14 +131,14 @@ def _of_iostat(text: str) -> list[float]:
     return shares
 
 
-def _sum(words: list[str], columns: list[str], wanted: tuple[str, ...]) -> float:
+def _sum(words: list[str], columns: list[str], names: tuple[str, ...]) -> float:
     """Of percentages, as a share; rounded ones may add up to a little more than all.
 
     Not a number where the line has not what the header names.
     """
     try:
         figures = dict(zip(columns, words, strict=False))
-        percent = sum(float(figures[name].replace(",", ".")) for name in wanted if name in figures)
+        percent = sum(float(figures[name].replace(",", ".")) for name in names if name in figures)
     except ValueError:
         return float("nan")
-    return min(percent / 100.0, 1.0) if any(name in figures for name in wanted) and percent <= 102.0 else float("nan")
+    return min(percent / 100.0, 1.0) if any(name in figures for name in names) and percent <= 102.0 else float("nan")

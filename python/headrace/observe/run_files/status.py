@@ -174,11 +174,11 @@ def one_sample(recording: Recording) -> dict[str, float]:
     if len(samples.where) != 1:
         hint = "Save SHOW GLOBAL STATUS once, whole."
         raise recording.bad("", f"{len(samples.where)} samples", "one is needed", hint, DOC)
-    found = {name: column[0] for name, column in samples.values.items() if not math.isnan(column[0])}
-    if "uptime" not in found:
+    counters = {name: column[0] for name, column in samples.values.items() if not math.isnan(column[0])}
+    if "uptime" not in counters:
         rule = "is not the output of SHOW GLOBAL STATUS: it has no Uptime"
         raise recording.bad("", "no Uptime", rule, "Save it whole.", DOC)
-    return found
+    return counters
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSam
     samples, sample, names, begun, stamp, next_stamp = StatusSamples(), {}, set(), 0, None, None
     lines = recording.lines
     last = max(index for index, line in enumerate(lines) if line.strip()) + 1
-    known, sizes = 0, []
+    counted, sizes = 0, []
     for number, raw in enumerate(lines, start=1):
         line = raw.strip()
         if not line or BORDER.match(line) or WARNING.match(line):
@@ -217,13 +217,13 @@ def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSam
             begun = begun or number
             stamp, next_stamp = (next_stamp, None) if next_stamp else (stamp, None)
         names.add(name)
-        known += name in WANTED
+        counted += name in WANTED
         samples.engines |= {prefix for prefix in ("innodb", "rocksdb") if name.startswith(prefix + "_")}
         if name in WANTED:
             cut = number == last and not recording.text.endswith("\n")
             if not cut or NUMBER.match(value):
                 sample[name] = _number(recording, number, name, value)
-    if not known and not samples.where:
+    if not counted and not samples.where:
         _no_status(recording)
     if names:
         if sizes and len(names) < statistics.median(sizes):
@@ -285,8 +285,8 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
             raise recording.bad(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
         if "t_s" in row:
             samples.t_s.append(_number(recording, number, "t_s", row["t_s"]))
-        wanted = {name: _number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()}
-        samples.add(recording, number, stamp, wanted)
+        counters = {name: _number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()}
+        samples.add(recording, number, stamp, counters)
     return samples
 
 
@@ -315,8 +315,8 @@ def _add_up(samples: StatusSamples) -> bool:
     False when the first sample is a difference too, so that levels are not known.
     """
     uptime = samples.values["uptime"]
-    known = [value for value in uptime if not math.isnan(value)]
-    whole = len(known) < 2 or known[0] > 3 * statistics.median(known[1:])
+    uptimes = [value for value in uptime if not math.isnan(value)]
+    whole = len(uptimes) < 2 or uptimes[0] > 3 * statistics.median(uptimes[1:])
     for name in (*RATES, *LEVELS, *HELPERS):
         column, total = samples.values[name], 0.0
         for index, value in enumerate(column):

@@ -129,9 +129,11 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
         hint = "Run sysbench with --report-interval=1."
         raise recording.bad("", "no report of sysbench", "is in the file", hint, DOC)
     if percentiles - {95.0}:
-        said = ", ".join(f"{value:g}" for value in sorted(percentiles))
+        percents = ", ".join(f"{value:g}" for value in sorted(percentiles))
         rows.findings.append(
-            RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there.")
+            RunFinding(
+                "percentile", f"{recording.name} has the {percents} % latency, not the 95 %: p95_ms is null there."
+            )
         )
     _against_total(recording, rows, totals)
     return rows

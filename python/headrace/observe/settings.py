@@ -48,7 +48,7 @@ VERSIONS_SOURCE = f"{DOC}, Versions"
 
 
 def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
-    """The [settings] table, each by name, kind and range. Raises InputError."""
+    """Checks the [settings] table, each by name, kind and range. Raises InputError."""
     checked = {}
     for key, value in table.items():
         if key not in SETTINGS:
@@ -90,7 +90,8 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
 
 
 def check_version(version: object, flavor: object, engine: str) -> tuple[str | None, str | None]:
-    """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB.
+    """Returns (engine_version, flavor) as given; the flavor is filled in where the version names
+    MariaDB.
 
     Raises InputError.
     """

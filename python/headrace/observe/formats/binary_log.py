@@ -82,8 +82,8 @@ class BinaryLogSample:
         return len(self.transactions) / (alone + groups)
 
     def parallelism(self, workers: int) -> float:
-        """How many of `workers` can be busy on average by what the log allows, if all transactions
-        take as long and commits take no time: 1 to `workers`.
+        """Returns how many of `workers` can be busy on average by what the log allows, if all
+        transactions take as long and commits take no time: 1 to `workers`.
 
         MySQL: a transaction begins when all up to its last_committed have ended; it is given out in
         order. MariaDB (conservative): one begins when those of earlier groups have ended.
@@ -129,7 +129,8 @@ def _busy(clock: list[tuple[int | None, int | None]], workers: int) -> float:
 
 
 def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLogSample:
-    """The first `most` whole transactions of a file. What is cut at its end is left out.
+    """Reads the first `most` whole transactions of a file. A transaction that is cut off at its end
+    is left out.
 
     Raises InputError for a file that is not a binary log, is encrypted or has no transactions with
     GTIDs, CouldNotRun for what cannot be read.

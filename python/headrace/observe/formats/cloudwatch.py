@@ -83,7 +83,7 @@ Metrics = dict[tuple[str, str], dict[float, tuple]]
 
 
 def parse(recording: Recording) -> Readings:
-    """Reports of a CloudWatch export. Raises InputError."""
+    """Returns the reports of a CloudWatch export. Raises InputError."""
     series, periods = read_metrics(recording)
     if not recording.text.lstrip().startswith(("{", "[")) and not recording.text.endswith("\n"):
         return _join_cut(recording, series, periods)
@@ -107,7 +107,7 @@ def readings_of(recording: Recording, points: dict[tuple[str, str], dict[float, 
 
 
 def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:
-    """The metrics of an export by volume and name, and the periods that it tells. Raises
+    """Returns the metrics of an export by volume and name, and the periods that it states. Raises
     InputError."""
     series: Metrics = {}
     periods: list[float] = []
@@ -119,8 +119,8 @@ def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:
 
 
 def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
-    """A CSV without a last line end: where its last figure is impossible it was cut off, and its
-    line is left out."""
+    """Joins a CSV without a last line end: where its last figure is impossible, that line was cut
+    off and is left out."""
     try:
         return _join(recording, series, periods)
     except InputError as error:
@@ -137,7 +137,7 @@ def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Re
 
 
 def metric_in(text: str) -> str | None:
-    """Which metric a label, id or column heading names; None for another or none."""
+    """Returns the metric that a label, id or column heading names; None for another or none."""
     plain = re.sub(r"[^a-z]", "", text.lower())
     if any(other in plain for other in OTHERS):
         return None
@@ -148,7 +148,7 @@ def metric_in(text: str) -> str | None:
 
 
 def volume_in(*texts: object) -> str:
-    """The volume's id in a label, id or heading; "" where there is none."""
+    """Returns the volume's id in a label, id or heading; "" where there is none."""
     for text in texts:
         match = VOLUME_ID.search(text) if isinstance(text, str) else None
         if match:
@@ -306,7 +306,8 @@ def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> No
 
 
 def _long_form(recording: Recording, series: Metrics, header: list[str], rows: list) -> None:
-    """One line a figure: metric, timestamp, value, and perhaps volume, statistic, unit."""
+    """Reads a CSV with one figure a line: metric, timestamp, value, and perhaps volume, statistic,
+    unit."""
     columns = {name: at for at, name in enumerate(header)}
     value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
     if value_at is None:
@@ -334,8 +335,8 @@ def _long_form(recording: Recording, series: Metrics, header: list[str], rows: l
 
 
 def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows: list) -> None:
-    """The console's download: some lines about each column (label, statistic, period), then one
-    line a time."""
+    """Reads the console's download: some lines about each column (label, statistic, period), then
+    one line a time."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
     if first is None or first == 0:
         hint = "Download the four metrics as CSV from the console."
@@ -375,8 +376,9 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
 
 
 def _join(recording: Recording, series: Metrics, periods: list[float], period_s: float | None = None) -> Readings:
-    """The needed metrics of each volume together. `period_s`: of the points, where it is known;
-    None: as `periods` (those that an export states) or the times tell."""
+    """Returns the readings of all volumes, the needed metrics of each put together. `period_s`: of
+    the points, where it is known; None: as `periods` (those that an export states) or the times
+    tell."""
     service = _service(recording, series)
     volumes = sorted({volume for volume, metric in series if metric in service.needed})
     for volume in volumes or [UNNAMED]:
@@ -423,8 +425,8 @@ def _join(recording: Recording, series: Metrics, periods: list[float], period_s:
 
 
 def _service(recording: Recording, series: Metrics) -> Service:
-    """Whose metrics these are; EBS when none of either is there, so that the error names what is
-    missing."""
+    """Returns the service whose metrics these are; EBS when none of either is there, so that the
+    error names what is missing."""
     services = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
     if len(services) > 1:
         raise recording.bad("", "metrics of EBS and of RDS", "are in one file", "Export and import them one by one.")
@@ -451,8 +453,8 @@ def _other_metrics(
 
 
 def _observed(others: dict[str, float], rates: list[float], period_s: float) -> Observed:
-    """Queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`: reads and
-    writes a second first."""
+    """Returns queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`:
+    reads and writes a second first."""
 
     def await_ms(latency: str, total: str, rate: float) -> float | None:
         if latency in others:

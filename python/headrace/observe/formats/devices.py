@@ -99,7 +99,7 @@ class DeviceReport:
     processors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add(self, recording: Recording, where: int | str, device: object, sample: Sample) -> None:
-        """One more device, or an InputError for one without a name or listed before."""
+        """Adds a device. Raises InputError for a device without a name or listed before."""
         if not isinstance(device, str) or not device:
             raise recording.bad(where, f"device {device!r}", "each device has a name", "The file is damaged.")
         if device in self.devices:
@@ -170,7 +170,7 @@ def make_sample(
     write_kib: float,
     observed: Observed = NOTHING_OBSERVED,
 ) -> Sample:
-    """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong
+    """Returns a sample from I/Os and KiB a second. Raises InputError for figures that cannot belong
     together."""
     for what, rate in (("reads", reads), ("writes", writes)):
         if rate > MAX_OPS_PER_S:
@@ -183,8 +183,8 @@ def make_sample(
 
 
 def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
-    """The figures besides the rates, without those that are not a measurement: latencies of no I/O
-    (printed as 0) and absurd ones."""
+    """Returns the figures besides the rates, without those that are not a measurement: latencies of
+    no I/O (printed as 0) and absurd ones."""
     read_await, write_await, both, queue, util, balance = observed
     if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
         util = 100.0
@@ -230,7 +230,8 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
 def device_series(
     recording: Recording, readings: Readings, chosen: str | None, interval_s: float | None
 ) -> tuple[str, float, TimeSeries]:
-    """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
+    """Returns the device `chosen` (None: the busiest), the seconds between its reports, and its
+    series.
 
     Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS.
     Intervals without a report are left out. Raises InputError.
@@ -248,7 +249,7 @@ def device_series(
 
 
 def build(recording: Recording, readings: Readings, options: ImportOptions) -> OpenWorkload:
-    """The workload of one device of a recording. Raises InputError."""
+    """Returns the workload of one device of a recording. Raises InputError."""
     gaps = readings.gaps if options.gaps is None else check_choice("gaps", options.gaps, GAPS)
     if not readings.reports:
         raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
@@ -283,8 +284,8 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
 
 
 def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
-    """The points of a workload: for each interval a row of the series, and whether it was filled in
-    (`idle`: with zeros)."""
+    """Returns the points of a workload: for each interval a row of the series, and whether it was
+    filled in (`idle`: with zeros)."""
     taken, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
     frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Float64) for name, column in series.columns.items()})[taken]
     if idle:
@@ -311,12 +312,12 @@ def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float,
 
 
 def ranked(readings: Readings) -> list[str]:
-    """The devices of a recording, those with the most I/Os first."""
+    """Returns the devices of a recording, those with the most I/Os first."""
     return _by_weight(_weights(readings))
 
 
 def _weights(readings: Readings) -> dict[str, float]:
-    """The I/Os a second of each device, added up over the reports."""
+    """Returns the I/Os a second of each device, added up over the reports."""
     weight: dict[str, float] = {}
     for report in readings.reports:
         for device, sample in report.devices.items():
@@ -355,14 +356,14 @@ def _choose(recording: Recording, readings: Readings, chosen: str | None) -> tup
 
 
 def _listed(member: str, listed: dict) -> str:
-    """A device as the tool lists it: /dev/nvme1n1 is nvme1n1 there."""
+    """Returns the name by which the tool lists a device: nvme1n1 for /dev/nvme1n1."""
     short = [member.removeprefix(folder) for folder in ("/dev/mapper/", "/dev/") if member.startswith(folder)]
     return next((name for name in (member, *short) if name in listed), member)
 
 
 def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample]:
-    """The samples of the members added up, one a report; a member the report leaves out was idle
-    (iostat -z)."""
+    """Returns the samples of the members added up, one a report; a member the report leaves out was
+    idle (iostat -z)."""
     whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
     if whole == [True, False]:
         readings.reports.pop()
@@ -388,8 +389,8 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
 
 
 def _together(where: int | str, members: list[Sample]) -> Sample:
-    """The members of an array as one device: rates and queues add up, latency is the mean of an
-    I/O, the fullest member counts."""
+    """Returns the members of an array as one device: rates and queues add up, latency is the mean
+    of an I/O, the fullest member counts."""
     if len(members) == 1:
         return members[0]
     rates = {name: sum(getattr(member, name) for member in members) for name in RATES}
@@ -407,7 +408,7 @@ def _together(where: int | str, members: list[Sample]) -> Sample:
 
 
 def _mean(values: tuple, weights: list[float]) -> float | None:
-    """The mean weighted by rates; None when a member that did I/O has no figure."""
+    """Returns the mean weighted by rates; None when a member that did I/O has no figure."""
     used = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
     if not used or any(value is None for value, _ in used):
         return None
@@ -464,7 +465,7 @@ def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) 
 
 
 def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
-    """Which interval of the grid each report fills.
+    """Returns the interval of the grid that each report fills.
 
     Rounded step by step, so slow drift makes no gaps.
     """
@@ -495,8 +496,8 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
 def _filled(
     recording: Recording, readings: Readings, series: TimeSeries, gaps: str, interval_s: float
 ) -> list[tuple[int, bool]]:
-    """For each interval of an even grid the report that stands for it, and whether it stands for a
-    missing one."""
+    """Returns for each interval of an even grid the report that stands for it, and whether it
+    stands for a missing one."""
     slots = [round(start / interval_s) for start in series.start_s]
     total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
     if missing:
@@ -523,12 +524,12 @@ def _filled(
 
 
 def _stamped_late_s(readings: Readings, interval_s: float) -> float:
-    """How long after the beginning of its interval a report is stamped, seconds."""
+    """Returns how long after the beginning of its interval a report is stamped, seconds."""
     return interval_s if readings.stamped_at == "end" else 0.0
 
 
 def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | None) -> tuple[str | None, str | None]:
-    """When the recording began, and the zone of that clock; None for what is not known."""
+    """Returns when the recording began, and the zone of that clock; None for what is not known."""
     if asked is not None:
         text = asked.isoformat() if isinstance(asked, datetime) else str(asked)
         stamp = parse_iso(text)

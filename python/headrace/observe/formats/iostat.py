@@ -28,7 +28,7 @@ OTHER_IO_NOTE = "Discards were left out: they move no data, though EBS may count
 
 
 def parse(recording: Recording) -> Readings:
-    """Reports of an iostat file. Raises InputError."""
+    """Returns reports of an iostat file. Raises InputError."""
     if recording.text.lstrip().startswith("{"):
         return _parse_json(recording)
     reader = _TextReader(recording)
@@ -122,8 +122,8 @@ class _TextReader:
 
 
 def check_columns(recording: Recording, where, columns: list[str]) -> None:
-    """Refuse a table without reads and writes apart, which is what iostat prints without -x or with
-    -s."""
+    """Refuses a table without reads and writes apart, which is what iostat prints without -x or
+    with -s."""
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         matches = [column for column in columns if column in names]
         if not matches:
@@ -135,7 +135,7 @@ def check_columns(recording: Recording, where, columns: list[str]) -> None:
 
 
 def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
-    """One device's line as a sample; bytes are held against the printed mean sizes."""
+    """Returns one device's line as a sample; bytes are held against the printed mean sizes."""
     read_kib = sum(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = sum(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
     reads, writes = figures["r/s"], figures["w/s"]
@@ -155,8 +155,8 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
 
 
 def observed_of(figures: dict[str, float]) -> Observed:
-    """Latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms and per
-    cent."""
+    """Returns latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms
+    and per cent."""
     apart = "r_await" in figures and "w_await" in figures
     return Observed(
         figures["r_await"] if apart else None,
@@ -201,8 +201,8 @@ def _parse_json(recording: Recording) -> Readings:
 def _finish(
     recording: Recording, reports: list[DeviceReport], stamp_texts: list, interval_s: float | None = None
 ) -> Readings:
-    """The reports without those since boot. `interval_s`: of the command line; times in the file
-    come before it."""
+    """Returns the reports without those since boot. `interval_s`: of the command line; times in the
+    file come before it."""
     if not reports:
         raise recording.bad("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
     stamped = [text for text in stamp_texts if text]

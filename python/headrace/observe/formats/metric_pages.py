@@ -50,8 +50,8 @@ class MetricSeries:
 
 
 def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
-    """The series of a file of pages, one after the other, and notes of what was left out; None
-    where it is anything else, or not in order."""
+    """Returns the series of a file of pages, one after the other, and notes of what was left out;
+    None where it is anything else, or not in order."""
     pages = _pages(content)
     if not pages or pages[-1].next_token:
         return None
@@ -99,7 +99,7 @@ class _Times:
         self.stamps: dict[str, float | None] = {}
 
     def of(self, raw: msgspec.Raw) -> np.ndarray | None:
-        """Seconds since 1970, each once; None where they are not times as CloudWatch writes
+        """Returns seconds since 1970, each once; None where they are not times as CloudWatch writes
         them."""
         text = bytes(raw)
         if text not in self.lists:
@@ -122,7 +122,8 @@ class _Times:
 
 
 def _sound(metric: str, values: np.ndarray) -> bool:
-    """Whether they are figures of a disk, and sums of I/Os and bytes whole."""
+    """True when these are figures of a disk, with whole numbers where they are sums of I/Os and
+    bytes."""
     if not len(values):
         return True
     if not (values.min() >= 0.0 and values.max() <= MOST_VALUE):  # a NaN is neither
@@ -132,7 +133,7 @@ def _sound(metric: str, values: np.ndarray) -> bool:
 
 
 def _comes_twice(series: list[MetricSeries]) -> bool:
-    """Whether a time of a series is there twice, in two pages."""
+    """True when two pages have the same time of a series."""
     parts: dict[tuple[str, str], list[np.ndarray]] = {}
     for part in series:
         parts.setdefault((part.volume, part.metric), []).append(part.t_unix)

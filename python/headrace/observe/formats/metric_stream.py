@@ -48,8 +48,9 @@ class StreamPoint(msgspec.Struct):
 
 
 def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Iterator[tuple[int, StreamPoint]]:
-    """The points of a file in OpenTelemetry format, each with the number of its record. A last
-    record that is cut off is left out, and noted. Raises InputError for what is no such file."""
+    """Yields the points of a file in OpenTelemetry format, each with the number of its record. A
+    last record that is cut off is left out, and noted. Raises InputError for what is no such file.
+    """
     try:
         from google.protobuf.message import DecodeError
         from google.protobuf.proto import parse_length_prefixed
@@ -109,7 +110,7 @@ def _point_of(metric: Any, point: Any, account: str) -> StreamPoint:
 
 
 def _names(point: Any) -> dict[str, str]:
-    """Namespace, metric and dimensions, of 1.0 (attributes) or 0.7 (labels)."""
+    """Returns namespace, metric and dimensions, of 1.0 (attributes) or 0.7 (labels)."""
     names: dict[str, str] = {}
     for attribute in point.attributes:
         if attribute.key == "Dimensions":

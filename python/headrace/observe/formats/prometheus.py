@@ -121,17 +121,17 @@ class _Counter:
         return tuple(sorted((name, value) for name, value in self.labels.items() if name not in INNER))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times in order, and values."""
+        """Returns times in order, and values."""
         at = np.array(sorted(self.samples))
         return at, np.array([self.samples[time] for time in at.tolist()])
 
 
 def parse(recording: Recording, interval_s: float | None = None) -> Readings:
-    """Reports of the disks in answers of Prometheus. `interval_s`: between the points that were
-    asked for; None: as the samples lie apart. Raises InputError."""
+    """Returns reports of the disks in answers of Prometheus. `interval_s`: between the points that
+    were asked for; None: as the samples lie apart. Raises InputError."""
     counters = _counters(recording)
-    disks = _of_finest(recording, [counter for counter in counters if counter.name in DISK])
-    status = _of_finest(recording, [counter for counter in counters if counter.name.startswith(STATUS)])
+    disks = _keep_finest(recording, [counter for counter in counters if counter.name in DISK])
+    status = _keep_finest(recording, [counter for counter in counters if counter.name.startswith(STATUS)])
     if not disks and not status:
         raise _nothing_counted(recording, counters)
     hosts = list(dict.fromkeys(counter.host for counter in (disks or status)))
@@ -178,7 +178,7 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
 
 
 def _counters(recording: Recording) -> list[_Counter]:
-    """The series of a file that have a name, each once. Raises InputError."""
+    """Returns the series of a file that have a name, each once. Raises InputError."""
     by_labels: dict[tuple, _Counter] = {}
     samples, unnamed = 0, None
     for where, result in _results(recording):
@@ -209,7 +209,7 @@ def _counters(recording: Recording) -> list[_Counter]:
 
 
 def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
-    """(place, one series) of all bodies in a file. Raises InputError."""
+    """Yields (place, one series) of all bodies in a file. Raises InputError."""
     for number, body in enumerate(_bodies(recording), 1):
         place = f"answer {number}"
         if "metric" in body and ("values" in body or "value" in body):
@@ -238,7 +238,7 @@ def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
 
 
 def _bodies(recording: Recording) -> list[dict]:
-    """The objects of a file: one behind the other, or in a list. Raises InputError."""
+    """Returns the objects of a file: one behind the other, or in a list. Raises InputError."""
     text = recording.text.lstrip()
     if not text.startswith("["):
         return load_all_json(recording)
@@ -254,7 +254,7 @@ def _bodies(recording: Recording) -> list[dict]:
 
 
 def _take_samples(recording: Recording, where: str, result: dict, counter: _Counter) -> int:
-    """Adds the samples of a result to its counter; how many. Raises InputError."""
+    """Adds the samples of a result to its counter and returns their number. Raises InputError."""
     values = as_list(recording, f"{where}.values", result.get("values"))
     if "timestamps" in result:  # VictoriaMetrics' export: two lists, milliseconds
         times = as_list(recording, f"{where}.timestamps", result["timestamps"])
@@ -290,7 +290,7 @@ def _seconds(milliseconds: Any) -> Any:
 
 
 def _moment(recording: Recording, place: str, value: Any) -> float:
-    """A time in seconds since 1970. Raises InputError."""
+    """Returns a time in seconds since 1970. Raises InputError."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and EARLIEST_S <= value <= LATEST_S:
         return float(value)
     hint = "Are its times in another unit? The file may be damaged, too."
@@ -300,7 +300,8 @@ def _moment(recording: Recording, place: str, value: Any) -> float:
 
 
 def _figure(value: Any) -> float | None:
-    """A finite figure of a counter, of any size (a byte counter may pass 1e15); None for others."""
+    """Returns a finite figure of a counter, of any size (a byte counter may pass 1e15); None for
+    others."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -315,9 +316,9 @@ def _nothing_counted(recording: Recording, counters: list[_Counter]) -> InputErr
     return recording.bad("", clip(names), rule, hint, "node_exporter, collector diskstats")
 
 
-def _of_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]:
-    """The counters, where several exporters count for one host (PMM scrapes at three resolutions,
-    pairs of Prometheus both) those of the one with the most samples."""
+def _keep_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]:
+    """Returns the counters; where several exporters count for one host (PMM scrapes at three
+    resolutions, pairs of Prometheus both), those of the exporter with the most samples."""
     by_host: dict[str, dict[tuple, list[_Counter]]] = {}
     for counter in counters:
         by_host.setdefault(counter.host, {}).setdefault(counter.exporter, []).append(counter)
@@ -341,8 +342,8 @@ def _of_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]
 
 
 def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
-    """By device, its counters (times, values in counts, bytes and seconds). `named`: with the
-    host before the device. Raises InputError where none is whole."""
+    """Returns by device its counters (times, values in counts, bytes and seconds). `named`: with
+    the host before the device. Raises InputError where no device has all of them."""
     devices: dict[str, dict[str, tuple]] = {}
     for counter in disks:
         device = counter.labels.get("device", "")
@@ -394,7 +395,7 @@ def _name(host: str, device: str, named: bool) -> str:
 
 
 def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) -> float:
-    """Seconds between the samples as a rule, a whole number. Raises InputError."""
+    """Returns seconds between the samples as a rule, a whole number. Raises InputError."""
     steps = np.concatenate([np.diff(figures["reads"][0]) for figures in devices.values()])
     if not len(steps):
         hint = "Ask for a longer time, or a shorter step."
@@ -406,7 +407,7 @@ def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) 
 
 
 def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:
-    """Where the grid begins and how many intervals it has."""
+    """Returns where the grid begins and how many intervals it has."""
     begin = min(float(figures["reads"][0][0]) for figures in devices.values())
     end = max(float(figures["reads"][0][-1]) for figures in devices.values())
     # A last scrape that came a little early still closes its interval.
@@ -414,8 +415,8 @@ def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[f
 
 
 def _increments(at: np.ndarray, values: np.ndarray, edges: np.ndarray, interval_s: float) -> tuple[np.ndarray, int]:
-    """What a counter grew by in each interval of the grid: NaN where it was reset, or where
-    samples are missing; and how often it was reset."""
+    """Returns what a counter grew by in each interval of the grid (NaN where it was reset, or where
+    samples are missing), and how often it was reset."""
     steps = np.diff(values)
     reset = steps < 0
     level = np.concatenate([[0.0], np.cumsum(np.where(reset, 0.0, steps))])
@@ -461,7 +462,8 @@ def _add_device(
 
 
 def _observed(interval: dict[str, float], interval_s: float) -> Observed:
-    """Latencies (ms), mean of outstanding requests and utilisation (per cent) of an interval."""
+    """Returns latencies (ms), mean of outstanding requests and utilisation (per cent) of an
+    interval."""
     return Observed(
         interval["read_s"] / interval["reads"] * 1e3 if "read_s" in interval and interval["reads"] > 0 else None,
         interval["write_s"] / interval["writes"] * 1e3 if "write_s" in interval and interval["writes"] > 0 else None,
@@ -479,7 +481,7 @@ def _place(moment: float) -> str:
 
 
 def _described(counters: list[_Counter], named: bool) -> dict[str, VolumeDescription]:
-    """The EBS volumes behind devices, by their serial numbers in node_disk_info."""
+    """Returns the EBS volumes behind devices, by their serial numbers in node_disk_info."""
     volumes = {}
     for counter in counters:
         match = SERIAL.match(counter.labels.get("serial", "")) if counter.name == INFO else None
@@ -493,8 +495,8 @@ def _described(counters: list[_Counter], named: bool) -> dict[str, VolumeDescrip
 def _processors(
     cpus: list[_Counter], hosts: list[str], edges: np.ndarray, interval_s: float
 ) -> dict[str, list[dict[str, float]]]:
-    """By host, for each interval the processors' worth of each mode (user, system, idle ...); an
-    empty one where it is not known."""
+    """Returns by host, for each interval the processors' worth of each mode (user, system, idle
+    ...); an empty one where it is not known."""
     shares = {}
     for host in hosts:
         modes: dict[str, np.ndarray] = {}
@@ -514,7 +516,7 @@ def _processors(
 
 
 def _status_name(counter: _Counter) -> str | None:
-    """The name in SHOW GLOBAL STATUS, lower case, of a counter of mysqld_exporter."""
+    """Returns the name in SHOW GLOBAL STATUS, lower case, of a counter of mysqld_exporter."""
     name = counter.name.removeprefix(STATUS)
     if name in SPLIT:
         label, form = SPLIT[name]
@@ -525,8 +527,8 @@ def _status_name(counter: _Counter) -> str | None:
 def _server(
     recording: Recording, status: list[_Counter], disks: list[_Counter], edges: np.ndarray
 ) -> list[ServerSample]:
-    """Readings of the server's status at the samples nearest to the grid. Of several servers the
-    one on the host of the disks; none where that is not clear."""
+    """Returns readings of the server's status at the samples nearest to the grid. Of several
+    servers the one on the host of the disks; none where that is not clear."""
     servers = sorted({counter.host for counter in status})
     if not servers:
         return []

@@ -27,7 +27,7 @@ LEAST_MEMORY_KIB = 65_536
 def parse(
     recording: Recording, read_kib: float | None = None, write_kib: float | None = None, any_unit: bool = False
 ) -> Readings:
-    """Reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O.
+    """Returns reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O.
 
     Raises InputError.
     """

@@ -30,8 +30,8 @@ CPU = {
 
 
 def device_names(devices: Sequence[str]) -> dict[str, str]:
-    """Kernel names of devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`): kernel
-    name to what was given. Raises InputError, CouldNotRun."""
+    """Returns the devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`) by their kernel
+    names. Raises InputError, CouldNotRun."""
     disks = read_disks(None)
     given: dict[str, str] = {}
     for device in devices:
@@ -51,8 +51,8 @@ def device_names(devices: Sequence[str]) -> dict[str, str]:
 
 
 def device_of(path: str) -> str | None:
-    """The block device on which a file or folder lies, by its kernel name; None where it cannot be
-    told (overlay, btrfs, no right to look)."""
+    """Returns the block device on which a file or folder lies, by its kernel name; None where it
+    cannot be told (overlay, btrfs, no right to look)."""
     try:
         number = os.stat(path).st_dev
         name = os.path.basename(os.path.realpath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}", strict=True))
@@ -62,7 +62,7 @@ def device_of(path: str) -> str | None:
 
 
 def volume_id(name: str) -> str | None:
-    """The EBS volume behind an NVMe device on EC2 (its serial number), else None."""
+    """Returns the EBS volume behind an NVMe device on EC2 (its serial number), else None."""
     disk = name.split("p")[0] if name.startswith("nvme") else name
     try:
         with open(f"/sys/block/{disk}/device/serial", encoding="ascii") as file:
@@ -73,7 +73,7 @@ def volume_id(name: str) -> str | None:
 
 
 def members_of(name: str) -> list[str]:
-    """The devices that an md or dm device lies on; none where the kernel does not say."""
+    """Returns the devices that an md or dm device lies on; none where the kernel does not say."""
     try:
         return sorted(os.listdir(f"/sys/block/{name}/slaves"))
     except OSError:
@@ -81,7 +81,7 @@ def members_of(name: str) -> list[str]:
 
 
 def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
-    """Counters by kernel name, of those named (None: all).
+    """Returns counters by kernel name, of those named (None: all).
 
     A device that is gone is left out. Raises CouldNotRun without /proc.
     """
@@ -96,8 +96,8 @@ def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
 
 
 def read_host() -> dict[str, float]:
-    """Seconds of all processors since boot, load over a minute, bytes of memory that can be had
-    without swapping."""
+    """Returns seconds of all processors since boot, load over a minute, bytes of memory that can be
+    had without swapping."""
     ticks = os.sysconf("SC_CLK_TCK")
     # guest time (8, 9) is in user and nice already.
     times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]
@@ -107,8 +107,8 @@ def read_host() -> dict[str, float]:
 
 
 def read_pressure() -> dict[str, float]:
-    """Seconds since boot in which something waited for processors, or for I/O (`some`, and `full`:
-    nothing else could run); nothing where the kernel keeps no PSI."""
+    """Returns seconds since boot in which something waited for processors, or for I/O (`some`, and
+    `full`: nothing else could run); nothing where the kernel keeps no PSI."""
     seconds = {}
     for what, kinds in {"cpu": ("some",), "io": ("some", "full")}.items():
         try:
@@ -124,7 +124,7 @@ def read_pressure() -> dict[str, float]:
 
 
 def read_process(pid: int) -> float | None:
-    """Seconds of processor that a process has used; None for one that is gone."""
+    """Returns seconds of processor that a process has used; None for one that is gone."""
     try:
         # proc(5), /proc/PID/stat: utime and stime are fields 14 and 15; the name may have blanks.
         words = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()

@@ -71,8 +71,8 @@ def _try(connection, statement: str, latencies: Latencies, account: str) -> tupl
 
 
 def between(before: Latencies, after: Latencies) -> dict[str, float]:
-    """`transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms`: of the time between
-    two readings; what is not known is left out."""
+    """Returns `transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms` of the time
+    between two readings; what is not known is left out."""
     changes: dict[str, float] = {}
     if before.transactions and after.transactions:
         count, took = (b - a for a, b in zip(before.transactions, after.transactions, strict=True))

@@ -84,13 +84,13 @@ class Profile:
         )
 
     def cache_gib(self, engine: str) -> float:
-        """Buffer pool or block cache, GiB."""
+        """Returns buffer pool or block cache, GiB."""
         return (
             int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
         )
 
     def settings(self, engine: str) -> dict[str, float | int | bool]:
-        """[settings] of RUN.toml as far as the server tells them."""
+        """Returns the [settings] of RUN.toml as far as the server tells them."""
         table: dict[str, float | int | bool] = {}
         for name, (variable, make) in VARIABLES.items():
             if variable in self.variables:
@@ -119,7 +119,7 @@ class Profile:
 
 
 def _keep_setting(settings: dict, engine: str, name: str, make, text: str) -> None:
-    """A setting, if it is one of this engine and within what a description takes."""
+    """Takes over a setting, if it is one of this engine and within what a description takes."""
     owner, _, _, low, high = SETTINGS[name]
     try:
         value = make(text)
@@ -137,8 +137,8 @@ def _redo_bytes(variables: dict[str, str]) -> float:
 
 
 def _option_bytes(options: str, name: str) -> float:
-    """A number of RocksDB's option string, such as write_buffer_size=64m; its own default where it
-    has none. Raises KeyError."""
+    """Returns a number of RocksDB's option string, such as write_buffer_size=64m; its own default
+    where it has none. Raises KeyError."""
     match = re.search(rf"(?:^|[;{{])\s*{name}=(\d+)([kmgKMG]?)\b", options)
     if match is None:
         match = re.search(rf"{name}=(\d+)([kmg]?)", ROCKSDB_DEFAULTS)
@@ -174,7 +174,7 @@ def read_profile(connection, address: Address) -> Profile:
 
 
 def data_gib(connection, engine: str, account: str) -> float | None:
-    """What the tables take on disk, GiB; None where the server does not say.
+    """Returns what the tables take on disk, GiB; None where the server does not say.
 
     Raises InputError naming the GRANT that is missing.
     """
@@ -195,13 +195,13 @@ def data_gib(connection, engine: str, account: str) -> float | None:
 
 
 def account_of(connection) -> str:
-    """The account as the server knows it, quoted for a GRANT."""
+    """Returns the account as the server knows it, quoted for a GRANT."""
     user, _, host = str(ask(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
 def ask(connection, statement: str) -> tuple:
-    """The rows of a statement.
+    """Returns the rows of a statement.
 
     Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's.
     """

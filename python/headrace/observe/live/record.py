@@ -87,7 +87,7 @@ class Captured:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def to_document(self) -> dict:
-        """What `headrace workload capture --output json` prints of the capture itself."""
+        """Returns what `headrace workload capture --output json` prints of the capture itself."""
         return {
             "schema": "headrace-capture/1",
             "description": str(self.description),
@@ -167,7 +167,7 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
 
 
 def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, float], Latencies]:
-    """What the server is, GiB of data by engine, and performance_schema as it stands."""
+    """Returns what the server is, GiB of data by engine, and performance_schema as it stands."""
 
     def ask(connection):
         server = profile.read_profile(connection, request.address)
@@ -212,7 +212,7 @@ def _latencies(address: Address, server: profile.Profile) -> Latencies:
 
 
 def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
-    """Devices to sample, and what to say of them."""
+    """Returns devices to sample, and what to say of them."""
     here = server.hostname == socket.gethostname()
     if request.devices:
         doubts = (
@@ -326,8 +326,8 @@ def _description(
 
 
 def _by_statement(samples: Samples) -> bool:
-    """Nearly every statement is a transaction of its own: then the histogram of statements is that
-    of transactions."""
+    """True when nearly every statement is a transaction of its own: then the histogram of
+    statements is that of transactions."""
     return _grown(samples, "com_commit") < 0.01 * _grown(samples, "questions")
 
 
@@ -363,7 +363,7 @@ def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
 
 
 def _write(folder: Path, document: dict, samples: Samples) -> None:
-    """RUN.toml comes last: a folder with it is whole."""
+    """Writes the capture, RUN.toml last: a folder with it is whole."""
     import tomli_w
 
     from headrace.base.files import write_whole

@@ -61,7 +61,7 @@ class Samples:
     notes: list[str] = field(default_factory=list)
 
     def rates(self) -> pl.DataFrame:
-        """One row per interval between two samples, on one time line.
+        """Returns a row per interval between two samples, on one time line.
 
         Null where a sample is missing, or a counter started over.
 
@@ -107,19 +107,19 @@ class Samples:
 
 
 def write_status_csv(samples: Samples, path) -> None:
-    """The samples of the server as RUN.toml's files.status takes them: a column per variable, and
-    `time`. Raises CouldNotRun."""
+    """Writes the samples of the server as RUN.toml's files.status takes them: a column per
+    variable, and `time`. Raises CouldNotRun."""
     write_csv(samples.status.rename({"t_unix": "time"}), path)
 
 
 def write_disk_csv(samples: Samples, path) -> None:
-    """The counters of the disks as RUN.toml's files.disk takes them: `time`, `device`, counters.
-    Raises CouldNotRun."""
+    """Writes the counters of the disks as RUN.toml's files.disk takes them: `time`, `device`,
+    counters. Raises CouldNotRun."""
     write_csv(samples.disk.rename({"t_unix": "time"}), path)
 
 
 def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
-    """A row per interval between neighbours of the grid, `tick` its beginning."""
+    """Returns a row per interval between neighbours of the grid, `tick` its beginning."""
     if frame.height < 2:
         return pl.DataFrame(schema={"tick": pl.Int64})
     frame = frame.with_columns((pl.col("t_unix") / step).round().cast(pl.Int64).alias("tick")).unique(
@@ -166,7 +166,7 @@ def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
 
 
 def _together(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """All devices as one: sums, `busy` the busiest, waits weighted by requests.
+    """Returns all devices together: sums, `busy` of the busiest, waits weighted by requests.
 
     A row that one of them lacks is left out.
     """

@@ -72,7 +72,7 @@ class Fetched:
     others: Points = field(default_factory=dict)
 
     def readings(self) -> tuple[Recording, Readings]:
-        """As of a recording. Raises InputError."""
+        """Returns recording and readings, as of an imported file. Raises InputError."""
         shown = json.dumps([[*key, list(values.items())] for key, values in self.points.items()])
         recording = Recording(clip(f"{PREFIX}{self.name}", 80), "", hashlib.sha256(shown.encode()).hexdigest())
         recording.title, recording.notes = clip(self.name, 60), list(self.notes)
@@ -92,8 +92,8 @@ class Fetched:
 
 
 def client(service: str) -> Any:
-    """A client of boto3. Raises CouldNotRun without boto3, InputError without credentials or
-    region."""
+    """Returns a client of boto3. Raises CouldNotRun without boto3, InputError without credentials
+    or region."""
     with import_optional():
         import boto3
         from botocore.config import Config
@@ -109,8 +109,8 @@ def client(service: str) -> Any:
 
 
 def call(what: str, action: str, method: Callable[..., Any], **arguments: Any) -> Any:
-    """An answer of AWS. `action`: the permission that it takes, as IAM writes it. Raises InputError
-    for a refusal, CouldNotRun where nobody answers."""
+    """Calls AWS and returns its answer. `action`: the permission that it takes, as IAM writes it.
+    Raises InputError for a refusal, CouldNotRun where nobody answers."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -128,7 +128,7 @@ def call(what: str, action: str, method: Callable[..., Any], **arguments: Any) -
 
 
 def names_of(target: str) -> list[str]:
-    """The volumes, or the one RDS instance, that `aws:...` names. Raises InputError."""
+    """Returns the volumes, or the RDS instance, that `aws:...` names. Raises InputError."""
     names = [name.strip() for name in target.removeprefix(PREFIX).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
         raise InputError(clip(target), "names no volume, or one twice", DOC, f"For example {EXAMPLE}.")
@@ -142,19 +142,20 @@ def names_of(target: str) -> list[str]:
 
 
 def is_database(target: str) -> bool:
-    """Whether `aws:...` names an RDS instance."""
+    """True when `aws:...` names an RDS instance."""
     return target.startswith(f"{PREFIX}db-")
 
 
 def fetch(target: str, span: TimeSpan, clients: Clients | None = None) -> Fetched:
-    """The metrics of what `aws:...` names in that time. Raises InputError, CouldNotRun."""
+    """Fetches the metrics of what `aws:...` names in that time. Raises InputError, CouldNotRun."""
     names, clients = names_of(target), clients or client
-    return _of_database(names[0], span, clients) if is_database(target) else _of_volumes(names, span, clients)
+    return _fetch_database(names[0], span, clients) if is_database(target) else _fetch_volumes(names, span, clients)
 
 
 def bounds(span: TimeSpan) -> tuple[float, float, int]:
-    """Beginning and end of what is asked, on whole periods, and the period: the shortest whose
-    points are kept for all of that time. Ten minutes that are kept no longer are left out."""
+    """Returns beginning and end of the time to ask for, on whole periods, and the period: the
+    shortest whose points are kept for all of that time. Ten minutes that are no longer kept are
+    left out."""
     now = TimeSpan().ends()[1]
     begin, end = span.ends()
     period, retention_s = next((pair for pair in RETENTION_S if now - begin <= pair[1] + CLOCK_S), RETENTION_S[-1])
@@ -163,8 +164,9 @@ def bounds(span: TimeSpan) -> tuple[float, float, int]:
 
 
 def published_every(times: Collection[float], period: int) -> int:
-    """The period of points that were asked for each minute: five minutes where all of them lie on
-    such, as volumes that are monitored every five minutes publish."""
+    """Returns the period at which points that were asked for each minute were published: five
+    minutes where all of them lie on whole five minutes, as volumes with basic monitoring publish.
+    """
     five = 5 * MINUTE_S
     sparse = period < five and len(times) >= LEAST_POINTS and all(at % five == 0 for at in times)
     return five if sparse else period
@@ -173,7 +175,7 @@ def published_every(times: Collection[float], period: int) -> int:
 # --- volumes --------------------------------------------------------------------------------------
 
 
-def _of_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
+def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
     described = described_volumes(clients("ec2"), names)
     types = instance_types(clients("ec2"), [volume["instance"] for volume in described.values() if volume["instance"]])
     metrics = [*EBS.needed, *(name for name in BESIDE if name.startswith(("Volume", "Burst"))), *CHECKS]
@@ -198,9 +200,9 @@ def _of_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetch
 
 
 def _with_zeros(points: Points) -> Points:
-    """The four counts in every period in which anything was published: a volume publishes no count
-    of what it did not do (Xen). The newest periods, of which only a part has arrived, are left
-    out."""
+    """Returns the four counts in every period in which anything was published: a volume publishes
+    no count of what it did not do (Xen). The newest periods, of which only a part has arrived, are
+    left out."""
     times = sorted({at for values in points.values() for at in values})
     expected = [metric for metric in EBS.needed if points.get(metric)]
     late = list(takewhile(lambda at: any(at not in points[metric] for metric in expected), reversed(times)))
@@ -214,8 +216,8 @@ def _with_zeros(points: Points) -> Points:
 
 
 def described_volumes(ec2: Any, volumes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By volume: `storage` in the catalog's notation, `instance` (id), `device`, `state` of a
-    modification, `notes`. Raises InputError for one that is not there."""
+    """Returns by volume: `storage` in the catalog's notation, `instance` (id), `device`, `state` of
+    a modification, `notes`. Raises InputError for a volume that is not there."""
     what, action = ", ".join(volumes), "ec2:DescribeVolumes"
     answer = call(what, action, ec2.describe_volumes, VolumeIds=list(volumes))
     by_volume: dict[str, dict[str, Any]] = {}
@@ -251,7 +253,7 @@ def _shared(volume: str, instances: Sequence[str]) -> str:
 
 
 def _modification(ec2: Any, volume: str) -> str:
-    """`modifying`, `optimizing` or nothing."""
+    """Returns `modifying`, `optimizing` or an empty text."""
     action = "ec2:DescribeVolumesModifications"
     try:
         answer = call(volume, action, ec2.describe_volumes_modifications, VolumeIds=[volume])
@@ -262,7 +264,7 @@ def _modification(ec2: Any, volume: str) -> str:
 
 
 def instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
-    """The types of instances by their ids; none where these may not be described."""
+    """Returns the types of instances by their ids; none where these may not be described."""
     if not ids:
         return {}
     try:
@@ -279,7 +281,7 @@ def instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
 # --- an RDS instance ------------------------------------------------------------------------------
 
 
-def _of_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
+def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
     instance = _described_database(clients("rds"), name)
     identifier = instance["DBInstanceIdentifier"]
     begin, end, period = bounds(span)
@@ -298,8 +300,8 @@ def _of_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
 
 
 def _described_database(rds: Any, name: str) -> dict[str, Any]:
-    """What RDS says of the instance that `db-NAME` means: NAME, an instance that is itself called
-    db-NAME, or one of this resource id. Raises InputError."""
+    """Returns what RDS says of the instance that `db-NAME` means: NAME, an instance that is itself
+    called db-NAME, or one of this resource id. Raises InputError."""
     from botocore.exceptions import ClientError
 
     match = _DATABASE.match(name)
@@ -325,8 +327,8 @@ def _described_database(rds: Any, name: str) -> dict[str, Any]:
 
 
 def _storage_of(instance: Mapping[str, Any], notes: list[str]) -> VolumeDescription:
-    """The storage of an RDS instance in the catalog's notation, as the volumes that RDS lays it
-    over, and the instance type behind its class."""
+    """Returns the storage of an RDS instance in the catalog's notation, as the volumes that RDS
+    lays it over, and the instance type behind its class."""
     kind, size = instance.get("StorageType", ""), int(instance.get("AllocatedStorage") or 0)
     engine = instance.get("Engine", "")
     name = f"db-{instance['DBInstanceIdentifier']}"
@@ -364,8 +366,8 @@ def _storage_of(instance: Mapping[str, Any], notes: list[str]) -> VolumeDescript
 def points_of(
     cloudwatch: Any, owners: Sequence[tuple[str, str, str, str, Sequence[str]]], begin: float, end: float, period: int
 ) -> dict[tuple[str, str], dict[float, float]]:
-    """By owner and metric, value by time. `owners`: (owner, namespace, dimension, its value,
-    metrics). Every page is fetched. Raises InputError, CouldNotRun."""
+    """Fetches by owner and metric the values by time. `owners`: (owner, namespace, dimension, its
+    value, metrics). Every page is fetched. Raises InputError, CouldNotRun."""
     queries, meaning = [], {}
     for owner, namespace, dimension, value, metrics in owners:
         for metric in metrics:
@@ -379,7 +381,7 @@ def points_of(
 
 
 def pages(cloudwatch: Any, queries: list[dict], begin: float, end: float) -> Points:
-    """By query: value by time. Raises InputError, CouldNotRun."""
+    """Fetches by query the values by time. Raises InputError, CouldNotRun."""
     by_query: Points = {}
     for at in range(0, len(queries), MOST_QUERIES):
         arguments: dict[str, Any] = {

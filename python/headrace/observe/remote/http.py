@@ -47,8 +47,8 @@ class HttpJson:
         self._authorization = self._credentials()
 
     def get(self, path: str, parameters: list[tuple[str, str]]) -> dict[str, Any]:
-        """The JSON object at a path; also that of a refusal, which says why. Raises InputError and
-        CouldNotRun."""
+        """Fetches the JSON object at a path; also that of a refusal, which says why. Raises
+        InputError and CouldNotRun."""
         request = urllib.request.Request(f"{self.base}{path}?{urlencode(parameters)}")
         request.add_header("Accept", "application/json")
         request.add_header("Accept-Encoding", "gzip")
@@ -63,7 +63,7 @@ class HttpJson:
             raise self._unreachable(error) from None
         document = _object(content)
         if document is None:
-            raise self._of_another_kind(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
+            raise self._refuse_other_api(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
         return document
 
     def _content(self, answer: IO[bytes], encoding: str) -> bytes:
@@ -84,7 +84,8 @@ class HttpJson:
         return b"".join(parts)
 
     def _refusal(self, error: urllib.error.HTTPError) -> dict[str, Any]:
-        """The JSON of a refusal; raises where it has none, or is about who asks."""
+        """Returns the JSON of a refusal. Raises InputError or CouldNotRun where it has none, or is
+        about the login."""
         code = error.code
         if code in (UNAUTHORIZED, FORBIDDEN):
             hint = f"Put login and password for {self._host} into ~/.netrc (mode 600), or a token into ${TOKEN}."
@@ -99,9 +100,9 @@ class HttpJson:
             return document
         if code >= 500:
             raise CouldNotRun(self.base, f"cannot answer now: HTTP {code}", self.doc, "Try again.") from None
-        raise self._of_another_kind(f"answers HTTP {code}")
+        raise self._refuse_other_api(f"answers HTTP {code}")
 
-    def _of_another_kind(self, answers: str) -> InputError:
+    def _refuse_other_api(self, answers: str) -> InputError:
         hint = "Name the server's root, as for Grafana's data source: http://HOST:9090, PMM's https://HOST/prometheus."
         return InputError(self.base, f"is not the API of a Prometheus server: it {answers}", self.doc, hint)
 
@@ -114,7 +115,7 @@ class HttpJson:
         return CouldNotRun(self.base, f"cannot be reached: {clip(words)}", self.doc, hint)
 
     def _credentials(self) -> str:
-        """The header Authorization; "" without any. Raises InputError."""
+        """Returns the header Authorization; "" without any. Raises InputError."""
         token = settings.given(TOKEN)
         if token:
             if urlsplit(self.base).scheme != "https" and not _is_this_machine(self._host):
@@ -144,7 +145,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _object(content: bytes) -> dict[str, Any] | None:
-    """The JSON object that this is; None for anything else."""
+    """Returns the JSON object in these bytes; None for anything else."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):

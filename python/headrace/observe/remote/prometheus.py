@@ -74,11 +74,11 @@ class PrometheusTarget:
         )
 
     def selector(self, *more: str) -> str:
-        """The labels as PromQL has them, in braces."""
+        """Returns the labels as PromQL has them, in braces."""
         return "{" + ",".join([*more, *(_matcher(name, value) for name, value in self.labels)]) + "}"
 
     def of_server(self) -> PrometheusTarget:
-        """The same for mysqld_exporter, which listens on another port of the host."""
+        """Returns the target for mysqld_exporter, which listens on another port of the host."""
         labels = tuple(
             (name, value.rpartition(":")[0] if name == "instance" and re.search(r":\d+\Z", value) else value)
             for name, value in self.labels
@@ -88,7 +88,7 @@ class PrometheusTarget:
 
 
 def parse_target(text: str) -> PrometheusTarget:
-    """What `prometheus:URL?label=value` names. Raises InputError."""
+    """Parses `prometheus:URL?label=value`. Raises InputError."""
     rest = text.removeprefix(PREFIX)
     try:
         parts = urlsplit(rest)
@@ -128,16 +128,17 @@ def fetch(
     device: str | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Recording, float]:
-    """The counters of one host in that time, and the seconds between them. `step_s`: between
-    points; None: as they were scraped, and longer where that makes more than 20,160 points.
-    `device`: of several the one, or members joined by +. Raises InputError, CouldNotRun."""
+    """Fetches the counters of one host in that time, and the seconds between them. `step_s`:
+    between points; None: as they were scraped, and longer where that makes more than 20,160 points.
+    `device`: the only device that is read, or members joined by +. Raises InputError, CouldNotRun.
+    """
     asked = parse_target(target)
     server = _Server(HttpJson(asked.address, DOC))
     begin, end = span.ends()
     listed = server.series([f"{name}{asked.selector()}" for name in READS], begin, end)
     of_server = asked.of_server()
     servers = server.series([f"{STATUS}{INNODB['reads']}{of_server.selector()}"], begin, end)
-    host = _one_host(asked, server, listed or servers, begin, end)
+    host = _only_host(asked, server, listed or servers, begin, end)
     plan = _Plan(server, asked, of_server, listed, servers, device)
     step_s, begin, end = plan.step(step_s, begin, end)
     results = list(plan.results(begin, end, step_s, progress))
@@ -149,25 +150,26 @@ def fetch(
 
 
 def hosts(target: str, span: TimeSpan) -> list[str]:
-    """A target for each host that a server has disks of in that time. Raises InputError,
+    """Returns a target for each host that a server has disks of in that time. Raises InputError,
     CouldNotRun."""
     asked = parse_target(target)
     server = _Server(HttpJson(asked.address, DOC))
     listed = server.series([f"{name}{asked.selector()}" for name in READS], *span.ends())
     if not listed:
-        _one_host(asked, server, listed, *span.ends())
+        _only_host(asked, server, listed, *span.ends())
     named = sorted({_host(labels) for labels in listed})
     fixed = [(name, value) for name, value in asked.labels if name not in {key for key, _ in named}]
     return [f"{PREFIX}{asked.address}?{urlencode([(label, value), *fixed])}" for label, value in named]
 
 
 def _host(labels: dict[str, str]) -> tuple[str, str]:
-    """The label that names the host of a series, and its value."""
+    """Returns the label that names the host of a series, and its value."""
     return next(((name, labels[name]) for name in HOST_LABELS if labels.get(name)), ("instance", ""))
 
 
-def _one_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
-    """The host of the series. Raises InputError where there is none, or several."""
+def _only_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
+    """Returns the name of the only host of the series. Raises InputError where there is none, or
+    several."""
     hosts_seen = sorted({_host(labels) for labels in listed})
     if len(hosts_seen) == 1:
         return hosts_seen[0][1]
@@ -191,7 +193,7 @@ class _Server:
     http: HttpJson
 
     def series(self, selectors: list[str], begin: float, end: float) -> list[dict[str, str]]:
-        """The labels of the series that had samples in that time."""
+        """Returns the labels of the series that had samples in that time."""
         times = [("start", f"{begin:.3f}"), ("end", f"{end:.3f}")]
         listed = self._data("/api/v1/series", [*(("match[]", selector) for selector in selectors), *times])
         if not isinstance(listed, list):
@@ -199,11 +201,11 @@ class _Server:
         return [labels for labels in listed if isinstance(labels, dict)]
 
     def at(self, query: str, moment: float) -> list[dict[str, Any]]:
-        """The result of a query at a moment."""
+        """Returns the result of a query at a moment."""
         return self._result("/api/v1/query", [("query", query), ("time", f"{moment:.3f}")])
 
     def over(self, query: str, begin: float, end: float, step_s: float) -> Iterator[list[dict[str, Any]]]:
-        """The results of a range query, slice by slice."""
+        """Yields the results of a range query, slice by slice."""
         slices = math.ceil(((end - begin) / step_s + 1) / MOST_POINTS)
         for index in range(slices):
             first = begin + index * MOST_POINTS * step_s
@@ -238,9 +240,10 @@ class _Plan:
     device: str | None
 
     def step(self, asked_s: float | None, begin: float, end: float) -> tuple[float, float, float]:
-        """Seconds between points, and the time in which there are samples. Raises InputError."""
+        """Returns seconds between points, and the time in which there are samples. Raises
+        InputError."""
         if self.disks:
-            counter = f"{self.disks[0]['__name__']}{self._of_disks()}"
+            counter = f"{self.disks[0]['__name__']}{self._select_disks()}"
         else:
             counter = f"{STATUS}{INNODB['reads']}{self.of_server.selector()}"
         look = max(LEAST_STEP_S, (end - begin) / LOOK_POINTS)
@@ -270,7 +273,7 @@ class _Plan:
         return step_s, last + step_s / 2 - steps * step_s, last + step_s / 2
 
     def _scraped(self, counter: str, last: float) -> float | None:
-        """Seconds between samples, a whole number; None where there are not two."""
+        """Returns the seconds between samples, a whole number; None where there are not two."""
         for look_s in (LOOK_S, LONG_LOOK_S):
             results = self.server.at(f"{counter}[{look_s}s]", last + 0.001)
             steps = [
@@ -285,7 +288,7 @@ class _Plan:
     def results(
         self, begin: float, end: float, step_s: float, progress: Callable[[float], None]
     ) -> Iterator[dict[str, Any]]:
-        """The series with the times of their samples."""
+        """Yields the series with the times of their samples."""
         questions = [*self._disk_questions(), *self._server_questions()]
         groups = {times: [question for question in questions if question[1] == times] for _, times, _ in questions}
         done = 0
@@ -305,15 +308,15 @@ class _Plan:
             yield {"metric": info, "values": []}
 
     def _times(self, query: str, begin: float, end: float, step_s: float) -> dict[float, float]:
-        """By step, the time of the sample that stands there; of several devices any, they are
-        scraped together."""
+        """Returns by step the time of the sample that stands there; of several devices any, they
+        are scraped together."""
         sampled_at: dict[float, float] = {}
         for part in self.server.over(query, begin, end, step_s):
             for series in part:
                 sampled_at |= {at: float(value) for at, value in series.get("values", ())}
         return sampled_at
 
-    def _of_disks(self) -> str:
+    def _select_disks(self) -> str:
         names = {member.rpartition("/")[2].strip() for member in (self.device or "").split("+")} - {""}
         there = {labels.get("device", "") for labels in self.disks}
         chosen = names if names and names <= there else set()
@@ -322,14 +325,14 @@ class _Plan:
         )
 
     def _disk_questions(self) -> list[tuple[str, str | None, str]]:
-        """(query, query of its times, name where the query takes it away) of the disks and
+        """Returns (query, query of its times, name where the query takes it away) of the disks and
         processors."""
         if not self.disks:
             return []
         ours = {labels["__name__"] for labels in self.disks}
         newer = READS[0] in ours
         names = [name for name in DISK if name.endswith("_total") == newer]
-        selector = self._of_disks()
+        selector = self._select_disks()
         times = f"timestamp({READS[0] if newer else READS[1]}{selector})"
         questions: list[tuple[str, str | None, str]] = [(f"{name}{selector}", times, "") for name in names]
         hosts = ",".join(

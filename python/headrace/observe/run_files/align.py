@@ -33,7 +33,7 @@ LEAST_COVERAGE = 0.5
 def even_interval(
     recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]
 ) -> float:
-    """The interval of a file that does not say it, when its length fits the run.
+    """Returns the interval of a file that does not state it, when its length fits the run.
 
     Raises InputError.
     """
@@ -53,7 +53,7 @@ def even_interval(
 def offset_of(
     series: TimeSeries, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
 ) -> float:
-    """Seconds to add to the times of a series to get the run's.
+    """Returns seconds to add to the times of a series to get the run's.
 
     `reference`: the column whose ups and downs are compared with tps.
 
@@ -96,7 +96,7 @@ def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, fi
 
 
 def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
-    """(lag in s or 0, correlation there, correlation at 0)."""
+    """Returns (lag in s or 0, correlation there, correlation at 0)."""
     interval = rows["duration_s"][0]
     most = int(MAX_LAG_S // interval)
     if rows.height < FEWEST_ROWS or most < 1:
@@ -130,8 +130,8 @@ def _ups_and_downs(column: str) -> pl.Expr:
 def onto(
     series: TimeSeries, offset_s: float, starts: list[float], durations: list[float]
 ) -> dict[str, list[float | None]]:
-    """Means of the series over other intervals, weighted by time; None where less than half of one
-    was measured.
+    """Returns means of the series over other intervals, weighted by time; None where less than half
+    of one was measured.
 
     Both are in order; intervals do not overlap.
     """

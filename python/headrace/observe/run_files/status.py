@@ -101,7 +101,7 @@ class StatusSamples:
     engines: set[str] = field(default_factory=set)
 
     def add(self, recording: Recording, where: int, stamp: Stamp | None, sample: dict[str, float]) -> None:
-        """One more sample."""
+        """Adds a sample."""
         if len(self.where) >= MAX_ROWS:
             raise recording.bad(where, f"more than {MAX_ROWS:,} samples", "is too many", "Cut the file.", DOC)
         self.where.append(where)
@@ -133,7 +133,7 @@ def parse(
     row_s: float,
     findings: list[RunFinding],
 ) -> Status:
-    """The samples of a file.
+    """Reads the samples of a file.
 
     `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell
     times. Raises InputError.
@@ -168,8 +168,8 @@ def parse(
 
 
 def one_sample(recording: Recording) -> dict[str, float]:
-    """The counters of a file that holds one output of SHOW GLOBAL STATUS, Uptime among them. Raises
-    InputError."""
+    """Reads the counters of a file that holds one output of SHOW GLOBAL STATUS, Uptime among them.
+    Raises InputError."""
     samples = _read_batches(recording, [])
     if len(samples.where) != 1:
         hint = "Save SHOW GLOBAL STATUS once, whole."
@@ -234,7 +234,7 @@ def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSam
 
 
 def _pair(line: str) -> tuple[str, str] | None:
-    """(name, value) of a line of a table or of a tab-separated batch."""
+    """Returns (name, value) of a line of a table or of a tab-separated batch."""
     if line.startswith("|"):
         match = TABLE_ROW.match(line)
         return (match[1], match[2]) if match and NAME.match(match[1]) else None
@@ -294,8 +294,8 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
 
 
 def _looks_relative(samples: StatusSamples) -> bool:
-    """Differences (mysqladmin -r): Uptime does not grow from one sample to the next; without
-    Uptime, counters fall again and again."""
+    """Returns differences (mysqladmin -r): Uptime does not grow from one sample to the next;
+    without Uptime, counters fall again and again."""
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if len(uptime) >= 3:
         grows = sum(b > a for a, b in zip(uptime[1:], uptime[2:], strict=False))
@@ -310,7 +310,7 @@ def _looks_relative(samples: StatusSamples) -> bool:
 
 
 def _add_up(samples: StatusSamples) -> bool:
-    """Differences become running sums.
+    """Returns differences become running sums.
 
     False when the first sample is a difference too, so that levels are not known.
     """
@@ -343,8 +343,8 @@ def _times(
     row_s: float,
     findings: list[RunFinding],
 ) -> tuple[list[float], list[float], float | None]:
-    """(starts, durations) of the intervals between samples, from 0, and the epoch of the beginning
-    or None."""
+    """Returns (starts, durations) of the intervals between samples, from 0, and the epoch of the
+    beginning or None."""
     count, begin = len(samples.where), None
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     stamps = [stamp for stamp in samples.stamps if stamp is not None]
@@ -465,7 +465,7 @@ def _status(samples: StatusSamples, series: TimeSeries, durations: list[float], 
 
 
 def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
-    """The intervals as `Run.status`, on the run's time."""
+    """Returns the intervals as `Run.status`, on the run's time."""
     columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
     return pl.DataFrame(
         columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)}
@@ -473,7 +473,7 @@ def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
 
 
 def check_engine(status: Status, engine: str, name: str) -> None:
-    """Refuse a file without any counter of the engine described."""
+    """Refuses a file without any counter of the engine described."""
     needed = "rocksdb" if engine == "myrocks" else "innodb"
     if needed not in status.engines:
         other = " and ".join(sorted(status.engines)) or "no engine"
@@ -482,7 +482,7 @@ def check_engine(status: Status, engine: str, name: str) -> None:
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:
-    """Whether a buffer pool with so much free is cold: it holds less than half of what it could.
+    """True when a buffer pool with so much free is cold: it holds less than half of what it could.
 
     `data_share`: data over pool, None: not known.
     """

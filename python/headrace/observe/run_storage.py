@@ -64,7 +64,7 @@ def _refusal(key: str, text: str, error: Exception) -> InputError:
 
 
 def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:
-    """Returns members add up: no layout carries more I/Os to its members than they take together."""
+    """Adds the members up: no layout carries more I/Os to its members than they take together."""
     if any(
         caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"]
         for member in members

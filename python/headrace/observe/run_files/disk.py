@@ -93,7 +93,7 @@ def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, inte
 
 
 def busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | None:
-    """Returns share of all processors at work in each of the `reports` that the reader of disks
+    """Returns the share of all processors at work in each of the `reports` that the reader of disks
     keeps; None where the file does not say so for every one of them.
 
     Readers leave out the first report, the mean since boot; `iostat -y` has none.

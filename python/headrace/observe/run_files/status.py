@@ -294,7 +294,7 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
 
 
 def _looks_relative(samples: StatusSamples) -> bool:
-    """Returns differences (mysqladmin -r): Uptime does not grow from one sample to the next;
+    """True for differences (mysqladmin -r): Uptime does not grow from one sample to the next;
     without Uptime, counters fall again and again."""
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if len(uptime) >= 3:
@@ -310,7 +310,7 @@ def _looks_relative(samples: StatusSamples) -> bool:
 
 
 def _add_up(samples: StatusSamples) -> bool:
-    """Returns differences become running sums.
+    """Turns differences into running sums.
 
     False when the first sample is a difference too, so that levels are not known.
     """

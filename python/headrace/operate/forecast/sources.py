@@ -11,7 +11,15 @@ import numpy as np
 from headrace.base.storage import Storage
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
-from headrace.operate.evidence import Evidence, SourceOptions, described_by, evidence_of, is_live, load_target, told_of
+from headrace.operate.evidence import (
+    Evidence,
+    SourceOptions,
+    described_by,
+    evidence_of,
+    import_options,
+    is_live,
+    load_target,
+)
 from headrace.operate.forecast.history import DOC
 from headrace.operate.forecast.space import SpaceHistory, space_from_free
 from headrace.workload import OpenWorkload
@@ -47,7 +55,7 @@ def demand_of(target: str, options: SourceOptions = NOTHING_SAID) -> RecordedDem
         return RecordedDemand(*from_evidence(evidence_of(target, options)[0]))
     # A volume of EBS that nobody uses publishes nothing; elsewhere a missing point is a hole.
     gaps = "zero" if loaded.readings.gaps == "zero" else "hold"
-    load = loaded.workload(told_of(target, options, gaps))
+    load = loaded.workload(import_options(target, options, gaps))
     storage, instance = described_by(loaded, load)
     space = None
     if loaded.readings.free_bytes and storage is not None:

@@ -71,7 +71,7 @@ class Judge:
         return sorted(shares, key=lambda entry: -entry[0])
 
     def _credits(self, moment: Moment, exact: bool) -> Iterator[LiveVerdict]:
-        """Yields verdicts on balances that are or soon will be empty, the first to be empty first."""
+        """Yields verdicts on balances that are empty or soon will be, the first of them first."""
         felt = _mean(self._felt)
         # Where nobody counts how long requests waited, credits that are gone bind.
         gone = "touched" if exact or (felt is not None and felt < THRESHOLDS.felt_share) else "binds"

@@ -175,7 +175,7 @@ def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], o
         growth = ()
     notes: list[str] = []
     found = ledger.scores(
-        ledger.known_as(load), storage, ledger.kept(path, notes), load, history, growth, used, **where
+        ledger.known_as(load), storage, ledger.load(path, notes), load, history, growth, used, **where
     )
     for note in notes:
         say(f"note: {note}")

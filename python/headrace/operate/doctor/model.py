@@ -20,7 +20,7 @@ Basis = Literal["felt", "seen", "inferred", "coming", "server", ""]
 
 
 def exit_code_of(verdict: str) -> int:
-    """0 where nothing needs doing, 1 with findings, 3 where nothing can be told."""
+    """Returns 0 where nothing needs doing, 1 with findings, 3 where nothing can be told."""
     if verdict == "cannot tell":
         return 3
     return 0 if verdict in CALM else 1
@@ -136,7 +136,7 @@ class Diagnosis(Document):
     extra: dict[str, Any] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
-        """What `headrace doctor --output json` prints."""
+        """Returns what `headrace doctor --output json` prints."""
         return {"schema": SCHEMA} | self.to_dict()
 
     @property

@@ -18,7 +18,7 @@ DOC = "docs/reference/run-description.md"
 
 @dataclass(frozen=True)
 class Caps:
-    """What data volumes and instance together allow (catalog, day of the run); infinite where no
+    """The limits of data volumes and instance together (catalog, day of the run); infinite where no
     figure is known.
 
     `iops` without burst credits, `iops_burst` with them, I/Os a second; `mib_s` and `mib_s_burst`

@@ -26,8 +26,8 @@ from headrace.observe.recording import Recording, cut_note, read_lines
 
 @dataclass(frozen=True)
 class Service:
-    """Whose metrics: the four that are needed (reads, writes, bytes read, bytes written), and those
-    taken besides them."""
+    """A service and its metrics: the four that are needed (reads, writes, bytes read, bytes
+    written), and those taken besides them."""
 
     name: str
     needed: tuple[str, str, str, str]

@@ -59,8 +59,8 @@ CLEAR_WINNER = 2.0
 
 
 class Observed(NamedTuple):
-    """What a tool says of a device besides its rates, in the order of OBSERVED_COLUMNS; None where
-    it does not."""
+    """Figures that a tool has of a device besides its rates, in the order of OBSERVED_COLUMNS; None
+    where it has none."""
 
     read_await_ms: float | None = None
     write_await_ms: float | None = None
@@ -110,7 +110,7 @@ class DeviceReport:
 
 @dataclass(frozen=True)
 class VolumeDescription:
-    """What a source knows of the volume behind a device: the id of EBS or the name of an RDS
+    """Facts that a source knows of the volume behind a device: the id of EBS or the name of an RDS
     instance, storage in the catalog's notation, the instance that it is attached to."""
 
     id: str
@@ -127,7 +127,7 @@ class ServerSample(NamedTuple):
 
 @dataclass
 class Readings:
-    """What a parser found.
+    """The reports that a parser read.
 
     `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
 
@@ -152,7 +152,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the user may say besides the file. `gaps` None: as the source means what is missing."""
+    """Choices of the user besides the file. `gaps` None: as the source means what is missing."""
 
     device: str | None = None
     interval_s: float | None = None

@@ -25,7 +25,7 @@ MS_PER_S = 1_000.0
 
 
 class StreamValue(msgspec.Struct):
-    """What CloudWatch keeps of a period."""
+    """The statistics that CloudWatch keeps of a period."""
 
     count: float
     sum: float

@@ -48,7 +48,7 @@ POLL_S = 0.25  # how soon Ctrl-C and a lost server are noticed
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """What is to be captured.
+    """A capture that is asked for.
 
     `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block
     devices of this machine.

@@ -82,7 +82,7 @@ class Sampler:
 
     @property
     def notes(self) -> list[str]:
-        """What was noted so far."""
+        """The notes so far."""
         with self._lock:
             return list(self._notes)
 

@@ -43,7 +43,7 @@ def is_level(variable: str) -> bool:
 
 @dataclass
 class Samples:
-    """What was sampled, source by source, in order of time.
+    """The samples of a capture, source by source, in order of time.
 
     `t_unix`: seconds since 1970, the middle of the reading.
 

@@ -59,9 +59,9 @@ Points = dict[str, dict[float, float]]  # by metric: value by the beginning of i
 
 @dataclass(frozen=True)
 class Fetched:
-    """What CloudWatch has. `points`: by volume ("" of an RDS instance) and metric. `described`:
-    what is known of them, by the device's name in the readings. `gaps`: what a missing period
-    means. `name`: of the target. `others`: points of metrics that are not of a volume."""
+    """Points fetched from CloudWatch. `points`: by volume ("" of an RDS instance) and metric.
+    `described`: what is known of them, by the device's name in the readings. `gaps`: what a missing
+    period means. `name`: of the target. `others`: points of metrics that are not of a volume."""
 
     name: str
     points: dict[tuple[str, str], dict[float, float]]
@@ -131,7 +131,7 @@ def names_of(target: str) -> list[str]:
     """Returns the volumes, or the RDS instance, that `aws:...` names. Raises InputError."""
     names = [name.strip() for name in target.removeprefix(PREFIX).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
-        raise InputError(clip(target), "names no volume, or one twice", DOC, f"For example {EXAMPLE}.")
+        raise InputError(clip(target), "names no volume, or names a volume twice", DOC, f"For example {EXAMPLE}.")
     for name in names:
         if not _VOLUME.match(name) and not _DATABASE.match(name):
             raise InputError(clip(name), "is neither vol-... nor db-...", DOC, f"For example {EXAMPLE}.")

@@ -68,7 +68,7 @@ class PrometheusTarget:
 
     @property
     def title(self) -> str:
-        """What the recording is called: the host that was asked for, else the server."""
+        """The name of the recording: the host that was asked for, else the server."""
         return next(
             (value for name, value in self.labels if name in HOST_LABELS), urlsplit(self.address).hostname or ""
         )
@@ -230,7 +230,7 @@ class _Server:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Which counters of a host are asked for."""
+    """The counters of a host to ask for."""
 
     server: _Server
     asked: PrometheusTarget

@@ -46,7 +46,7 @@ TOTAL_SLACK = 0.05
 
 @dataclass
 class Rows:
-    """What the file says, column by column; NaN where a value is not measured.
+    """The figures of the file, column by column; NaN where a value is not measured.
 
     `t_s` as printed: the end of the interval.
     """

@@ -63,7 +63,7 @@ class Level:
 
     @property
     def is_held(self) -> bool:
-        """Whether the rate is flatter than requests that come by chance: a limit holds it."""
+        """True when the rate is flatter than requests that come by chance: a limit holds it."""
         if self.points < LEAST_POINTS:
             return False
         scatter = min(self.iops_scatter, self.bytes_scatter)

@@ -38,11 +38,10 @@ class FindingFigure(Document):
 
 @dataclass(frozen=True)
 class Gain(Document):
-    """What lifting the limit would bring. `transactions`: relative change of transactions a second
+    """The effect of lifting the limit. `transactions`: relative change of transactions a second
     (0.4 is 40 % more), with its 80 % interval; None where no server was seen. `factor`: times
     today's I/O that the storage would carry then. `next_limit`: which binds next (names of
-    base.caps), None where none is near, `at_factor` of today's load. `how`: what it rests on.
-    """
+    base.caps), None where none is near, `at_factor` of today's load. `how`: what it rests on."""
 
     transactions: float | None
     low: float | None
@@ -141,5 +140,5 @@ class Diagnosis(Document):
 
     @property
     def exit_code(self) -> int:
-        """As `exit_code_of` its verdict."""
+        """The exit code of its verdict (`exit_code_of`)."""
         return exit_code_of(self.verdict)

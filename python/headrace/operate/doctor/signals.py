@@ -25,7 +25,7 @@ DEFAULT_IO_KIB = 16.0
 
 @dataclass(frozen=True)
 class ModelLatency:
-    """What the model gives without waiting, ms, at the mix and sizes of the window."""
+    """The model's latency without waiting, ms, at the mix and sizes of the window."""
 
     read_p50: float
     read_p99: float
@@ -35,8 +35,8 @@ class ModelLatency:
 
 @dataclass
 class VolumeSignals:
-    """Of one volume. `over`: share of the time over each limit (None: not counted), `over_seconds`
-    share of ticks with any; `use`: rate over each limit; `near`: share of ticks at
+    """Signals of one volume. `over`: share of the time over each limit (None: not counted),
+    `over_seconds` share of ticks with any; `use`: rate over each limit; `near`: share of ticks at
     `inferred_use` of it and more. Latencies in ms: of the median tick, medians where a histogram
     gives them, else means."""
 
@@ -75,7 +75,7 @@ class VolumeSignals:
 
     @property
     def limits(self) -> HoldingLimits | None:
-        """Those that hold."""
+        """The limits that hold."""
         return self.facts.limits
 
     @property
@@ -91,9 +91,9 @@ class VolumeSignals:
 
 @dataclass
 class ServerSignals:
-    """Of the server: means over the window. `felt`: share of clients' time in I/O waits; its parts
-    are `felt_read` and `felt_commit`; of those `held_read` and `held_commit`, in clients on
-    average, wait for more than the volume's own latency. `locks`: share in row locks."""
+    """Signals of the server: means over the window. `felt`: share of clients' time in I/O waits;
+    its parts are `felt_read` and `felt_commit`; of those `held_read` and `held_commit`, in clients
+    on average, wait for more than the volume's own latency. `locks`: share in row locks."""
 
     facts: SeenServer
     seconds: float
@@ -110,7 +110,7 @@ class ServerSignals:
 
     @property
     def kept_share(self) -> float:
-        """Of the pages read, those that took a free place in the buffer pool."""
+        """The share of the pages read that took a free place in the buffer pool."""
         variables = self.facts.variables
         size, page = variables.get("innodb_buffer_pool_size", ""), variables.get("innodb_page_size", "16384")
         read = (self.get("pool_reads_per_s") or 0.0) * self.seconds
@@ -120,7 +120,7 @@ class ServerSignals:
 
     @property
     def unused_share(self) -> float | None:
-        """Of the buffer pool, what is free and not kept free: the page cleaner frees up to
+        """The share of the buffer pool that is free and not kept free: the page cleaner frees up to
         innodb_lru_scan_depth pages of each instance (MariaDB and MySQL, system variables)."""
         variables, free = self.facts.variables, self.get("free_share")
         names = ("innodb_buffer_pool_size", "innodb_page_size", "innodb_lru_scan_depth")
@@ -137,12 +137,13 @@ class ServerSignals:
 
     @property
     def commits_unknown(self) -> bool:
-        """Whether nobody tells the commits of its clients from those of its appliers: a replica."""
+        """True when nobody tells the commits of its clients from those of its appliers: a
+        replica."""
         return self.facts.replica and self.felt_commit is None
 
     @property
     def felt(self) -> float | None:
-        """Both parts, at most all of the time."""
+        """The share of the clients' time in both parts, at most all of the time."""
         return together(self.felt_read, self.felt_commit, 1.0)
 
 
@@ -409,7 +410,8 @@ def _filled(rows: pl.DataFrame) -> float:
 
 @dataclass(frozen=True)
 class _Latency:
-    """How long one of a client's requests takes, ms, and how much of that is the volume's own."""
+    """The time that one of a client's requests takes, ms, and how much of that is the volume's
+    own."""
 
     ms: float
     own_ms: float

@@ -39,8 +39,8 @@ FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its
 
 @dataclass(frozen=True)
 class SlowPart:
-    """What is looked at. `rows`: of the device, without what a limit explains. `at`: a time in
-    words, from seconds of the recording."""
+    """The part of a recording that is looked at. `rows`: of the device, without what a limit
+    explains. `at`: a time in words, from seconds of the recording."""
 
     evidence: Evidence
     volume: VolumeEvidence

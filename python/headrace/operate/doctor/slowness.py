@@ -35,10 +35,10 @@ SHORT_STRETCH = 4  # points, below which a fall of latency does not show
 
 @dataclass(frozen=True)
 class Slowness:
-    """What a slow stretch may be. `cause`: the first that is not ruled out. `reads_only`: writes
-    are as quick as ever. `apart`: whether the latency of reads and writes is known apart. `busy`:
-    share of the time with a request under way, None where nobody counted. `use`: the rate over the
-    nearest limit. `falls`: whether the latency falls along the stretch."""
+    """The possible causes of a slow stretch. `cause`: the first that is not ruled out.
+    `reads_only`: writes are as quick as ever. `apart`: whether the latency of reads and writes is
+    known apart. `busy`: share of the time with a request under way, None where nobody counted.
+    `use`: the rate over the nearest limit. `falls`: whether the latency falls along the stretch."""
 
     cause: Cause
     reads_only: bool
@@ -49,7 +49,7 @@ class Slowness:
 
     @property
     def may_be_cold(self) -> bool:
-        """Whether first reads of blocks would look like that too."""
+        """True when first reads of blocks would look like that too."""
         return self.cause == "first-touch" or self.reads_only or not self.apart
 
 

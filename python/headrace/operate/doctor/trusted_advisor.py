@@ -63,9 +63,9 @@ def rules() -> dict[str, AdvisorRule]:
 
 @dataclass(frozen=True)
 class AdvisedVolume:
-    """What the checks look at. `days`: of each of the past days, oldest first, the IOPS of its
-    points. `mib_s_periods`: of the preceding UTC day, MiB/s of all volumes of the instance, of each
-    five minutes; `instance_mib_s`: its published maximum. `snapshot_age_days`: of the
+    """The facts that the checks look at. `days`: of each of the past days, oldest first, the IOPS
+    of its points. `mib_s_periods`: of the preceding UTC day, MiB/s of all volumes of the instance,
+    of each five minutes; `instance_mib_s`: its published maximum. `snapshot_age_days`: of the
     newest, None where there is none, and not asked where `snapshots_known` is False."""
 
     volume: str
@@ -83,7 +83,8 @@ class AdvisedVolume:
 
 @dataclass(frozen=True)
 class AdvisorAnswer:
-    """What a check says of a volume. `result`: `ok`, `yellow`, `red`, or `not known` with `why`."""
+    """The answer of a check about a volume. `result`: `ok`, `yellow`, `red`, or `not known` with
+    `why`."""
 
     check_id: str
     volume: str

@@ -89,7 +89,7 @@ class LiveSource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was noted so far: restarts, counters that went back, volumes that were detached."""
+        """The notes so far: restarts, counters that went back, volumes that were detached."""
         parts = [self._notes, self._volumes.notes if self._volumes else [], self._server.notes if self._server else []]
         return tuple(dict.fromkeys(text for part in parts for text in part))
 

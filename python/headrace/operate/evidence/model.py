@@ -86,12 +86,12 @@ class Tick:
 
 @dataclass(frozen=True)
 class SeenVolume:
-    """What a volume is. `storage`: its notation, None where nobody said. `limits`: those that hold.
-    `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
+    """The facts of a volume. `storage`: its notation, None where nobody said. `limits`: those that
+    hold. `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
     `members_slow`: members of an array that are not well, as the lab or md says it. `role`: `data`
     or `log`, what the server keeps on it. `id`: that of EBS or the lab, where the name is another.
-    `loading_known`: whether the source tells that blocks still lie in a snapshot (`initializing`).
-    """
+    `loading_known`: whether the source tells that blocks still lie in a snapshot
+    (`initializing`)."""
 
     name: str
     storage: str | None = None
@@ -107,7 +107,7 @@ class SeenVolume:
 
 @dataclass(frozen=True)
 class SeenServer:
-    """What the server is: `variables` are its global ones, by name. `waits_timed`: whether
+    """The facts of the server: `variables` are its global ones, by name. `waits_timed`: whether
     performance_schema times file waits. `replica`: whether it follows a source."""
 
     label: str
@@ -124,7 +124,7 @@ VolumeFacts, ServerFacts = SeenVolume, SeenServer
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What a source is about, known before the first tick.
+    """The facts of a source, known before the first tick.
 
     `kind`: `live`, or the file's: `capture`, `iostat`, `sar`, `vmstat`, `cloudwatch`, `recording`.
     `grain_s`: seconds of a tick. `clock`: whose times they are. `vcpus`: of the host. `exact`:
@@ -175,7 +175,7 @@ class Evidence:
 
     @property
     def ends_unix(self) -> float | None:
-        """When its last tick ends; None without any."""
+        """The end of its last tick; None without any."""
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return max(
             (float(frame["t_unix"][-1] + frame["duration_s"][-1]) for frame in frames if frame.height), default=None
@@ -183,7 +183,7 @@ class Evidence:
 
     @property
     def begins_unix(self) -> float | None:
-        """When its first tick begins; None without any."""
+        """The beginning of its first tick; None without any."""
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return min((float(frame["t_unix"][0]) for frame in frames if frame.height), default=None)
 

@@ -48,15 +48,14 @@ LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What is said besides the target. `storage`, `instance`, `as_of`: what today's storage is,
-    where the source does not say, and `log_storage` that of a log volume. `devices`: block
-    devices of this host. `read_address`: makes an address of a text (the password comes from
-    there). `lab`: opens the lab, raises where none answers. `alone`: of lab:VOLUME, do not look
-    for the server on it. `members`: of arrays of the lab, read each member too (volumes of role
-    `member`, named NAME/0 and so on). `interval_s`, `clock_start`: of a recording that has no
-    times, seconds between its reports and when it began (ISO 8601). `span`: what a service that
-    keeps the past is asked for (None: 14 days), and `progress` is told the share that is there.
-    """
+    """Options besides the target. `storage`, `instance`, `as_of`: what today's storage is, where
+    the source does not say, and `log_storage` that of a log volume. `devices`: block devices of
+    this host. `read_address`: makes an address of a text (the password comes from there). `lab`:
+    opens the lab, raises where none answers. `alone`: of lab:VOLUME, do not look for the server on
+    it. `members`: of arrays of the lab, read each member too (volumes of role `member`, named
+    NAME/0 and so on). `interval_s`, `clock_start`: of a recording that has no times, seconds
+    between its reports and when it began (ISO 8601). `span`: what a service that keeps the past is
+    asked for (None: 14 days), and `progress` is told the share that is there."""
 
     storage: str | None = None
     instance: str | None = None
@@ -74,7 +73,7 @@ class SourceOptions:
 
     @property
     def times_given(self) -> dict[str, str]:
-        """What is said of the times of a recording, by the name of its option."""
+        """The options on the times of a recording that were given, by name."""
         span = self.span
         given = {
             "--interval": None if self.interval_s is None else f"{self.interval_s:g}",
@@ -299,7 +298,7 @@ def _noted(evidence: Evidence, options: SourceOptions, who: str = "AWS says") ->
 def _names(target: str, prefix: str, example: str) -> list[str]:
     names = [name.strip() for name in target.removeprefix(prefix).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
-        raise InputError(target[:80], "names no volume, or one twice", DOC, f"For example {example}.")
+        raise InputError(target[:80], "names no volume, or names a volume twice", DOC, f"For example {example}.")
     return names
 
 

@@ -84,8 +84,8 @@ class VolumeBill:
 
 @dataclass(frozen=True)
 class PaidRate:
-    """What a report says of one kind of usage: `amount` in the catalog's units and months, `usd`
-    paid for it."""
+    """The figures of one kind of usage in a report: `amount` in the catalog's units and months,
+    `usd` paid for it."""
 
     account: str
     product: str
@@ -97,9 +97,9 @@ class PaidRate:
 
 @dataclass(frozen=True, eq=False)
 class PriceTable:
-    """What an account pays in a region: `table` as the core takes it. `words`: which items are at
-    the account's own rates and which at list prices, in words; "" where all are of one source.
-    """
+    """The prices that an account pays in a region: `table` as the core takes it. `words`: which
+    items are at the account's own rates and which at list prices, in words; "" where all are of one
+    source."""
 
     region: str
     account: str
@@ -109,8 +109,8 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class CostReport:
-    """What a Cost and Usage Report says of volumes. `month`: `2026-10`. `billed`: US dollars of
-    each volume in that month, discounts taken off. `notes`: what is not part of a rate."""
+    """The figures of a Cost and Usage Report on volumes. `month`: `2026-10`. `billed`: US dollars
+    of each volume in that month, discounts taken off. `notes`: what is not part of a rate."""
 
     month: str
     rates: tuple[tuple[str, PaidRate], ...]  # by region, where the inventory knows it

@@ -74,14 +74,14 @@ class DeviceHistory:
 
     @cached_property
     def censored(self) -> np.ndarray:
-        """Which points were at a limit: the check said so, the credits were gone, or the rate is
-        that of a limit."""
+        """The points at a limit: the check said so, the credits were gone, or the rate is that of a
+        limit."""
         at_limit = self.throttled
         return at_limit if self.at_instance is None else at_limit | self.at_instance
 
     @cached_property
     def throttled(self) -> np.ndarray:
-        """Which points were at a limit of the volume itself."""
+        """The points at a limit of the volume itself."""
         with np.errstate(invalid="ignore"):
             at_limit = (self.exceeded > 0) | (self.balance_percent <= GONE_PERCENT)
         return at_limit if self.at_rate is None else at_limit | self.at_rate

@@ -132,8 +132,8 @@ class FleetVolume(msgspec.Struct, frozen=True):
 
 
 class FleetDevice(msgspec.Struct, frozen=True):
-    """What a server sees as one device: a volume, or the members of an array by id. `key`: the
-    volume's id, or INSTANCE/NAME of the array; unique in a fleet."""
+    """A device as a server sees it: a volume, or the members of an array by id. `key`: the volume's
+    id, or INSTANCE/NAME of the array; unique in a fleet."""
 
     key: str
     members: tuple[FleetVolume, ...]

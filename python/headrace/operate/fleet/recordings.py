@@ -46,7 +46,7 @@ ARRAYS = ("md", "dm-")  # devices that show the I/O of others again (Linux, devi
 
 @dataclass(frozen=True)
 class RecordingHints:
-    """What is said besides the recordings. `interval_s`, `clock_start`: of those without times.
+    """Facts given besides the recordings. `interval_s`, `clock_start`: of those without times.
     `span`: what services are asked for. `volumes`: by device ("nvme1n1", or "db1/nvme1n1" of one
     recording among several), the id of the volume; where any is named, no other is imported."""
 

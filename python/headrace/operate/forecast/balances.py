@@ -48,7 +48,7 @@ class Balances:
 
 @dataclass(frozen=True)
 class Followed:
-    """What a demand makes of the credits. `empty_at_s`: when the first are gone, infinite where
+    """The effect of a demand on the credits. `empty_at_s`: when the first are gone, infinite where
     none are; `empty_s`: for how long in all. By row, which begins at `t_s`: the balance of the
     volumes at its end (of the instance where they have none) as `own`, the `lowest` of all, and the
     seconds in which requests waited, `throttled_s`."""

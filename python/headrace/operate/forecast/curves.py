@@ -59,7 +59,7 @@ class GrowthShape:
 
     @property
     def per_day(self) -> float:
-        """How much the figure changes a day, on day 0."""
+        """The change of the figure a day, on day 0."""
         if self.kind == FACTOR:
             return self.slope * math.exp(self.level)
         if self.kind == AMOUNT:

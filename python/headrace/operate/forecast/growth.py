@@ -43,7 +43,7 @@ class GrowthForecast:
 
     @property
     def at_limit(self) -> bool:
-        """Whether 90 % of the limit is met now."""
+        """True when 90 % of the limit is met now."""
         return self.share_now >= MET_AT
 
     @property

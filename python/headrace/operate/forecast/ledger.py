@@ -56,7 +56,7 @@ class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 @dataclass(frozen=True)
 class Score:
-    """How promises about one quantity, so far ahead, turned out. `hits`: how many of `count` lay in
+    """The outcome of promises about one quantity, so far ahead. `hits`: how many of `count` lay in
     their 80 % interval; `median_error`: of the middle, in the quantity's unit."""
 
     quantity: str

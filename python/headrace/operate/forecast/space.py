@@ -53,7 +53,7 @@ class SpaceForecast:
 
     @property
     def full(self) -> bool:
-        """Whether it is full, or was in the last weeks: to 98 %, or to the last byte where files
+        """True when it is full, or was in the last weeks: to 98 %, or to the last byte where files
         have room inside."""
         taken = self.used_gib - self.free_inside_gib
         return taken >= FULL_AT * self.limit_gib or self.used_gib >= self.limit_gib

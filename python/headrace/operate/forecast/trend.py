@@ -65,12 +65,12 @@ class Trend:
 
     @property
     def enough(self) -> bool:
-        """Whether it rests on enough days to say anything of the days to come."""
+        """True when it rests on enough days to say anything of the days to come."""
         return self.days >= LEAST_DAYS
 
     @property
     def curved(self) -> bool:
-        """Whether it is known not to be straight."""
+        """True when it is known not to be straight."""
         return self.kinds[0] != LINE
 
     def days_until(self, target: float) -> tuple[float, float, float]:

@@ -45,7 +45,7 @@ ANSWER_S = 5.0
 
 @dataclass(frozen=True)
 class ServerPosition:
-    """Where a server was when its commits were held back. Every commit up to here is in the
+    """The position of a server when its commits were held back. Every commit up to here is in the
     snapshot.
 
     `gtid`: everything it had executed; "" without GTIDs. `file`, `offset`: its binary log; "" and 0
@@ -68,7 +68,7 @@ class ServerPosition:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What is asked before anything is locked. `folders`: where its files are."""
+    """The facts that are asked before anything is locked. `folders`: where its files are."""
 
     flavor: str
     version: str

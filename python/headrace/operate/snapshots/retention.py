@@ -20,7 +20,7 @@ BEING_TAKEN_S = 900.0
 
 @dataclass(frozen=True)
 class RetentionVerdict:
-    """What happens to a set, and why."""
+    """The fate of a set, and why."""
 
     chosen: SnapshotSet
     goes: bool

@@ -25,7 +25,7 @@ class MemberVolume:
 
 
 class VolumeService(Protocol):
-    """What is needed of the lab or of EC2. Every method raises InputError or CouldNotRun."""
+    """The calls that the lab or EC2 must answer. Every method raises InputError or CouldNotRun."""
 
     def members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes of these disks, in their order."""

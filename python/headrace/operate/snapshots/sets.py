@@ -50,7 +50,7 @@ class StoredSnapshot:
 
     @property
     def member(self) -> dict[str, Any]:
-        """How the volume was used: `place`, `kind`, `layout`, `spec`, `role`."""
+        """The use of the volume: `place`, `kind`, `layout`, `spec`, `role`."""
         return _json(_joined(self.tags, MEMBER))
 
     def as_dict(self) -> dict[str, Any]:
@@ -79,17 +79,17 @@ class SnapshotSet:
 
     @property
     def whole(self) -> bool:
-        """Nothing is wrong with it."""
+        """True when nothing is wrong with the set."""
         return not self.problems
 
     @property
     def stored(self) -> bool:
-        """All its blocks are in the object store."""
+        """True when all its blocks are in the object store."""
         return all(snapshot.state == "completed" for snapshot in self.snapshots)
 
     @property
     def size_gib(self) -> int:
-        """Of its volumes."""
+        """The size of its volumes together, GiB."""
         return sum(snapshot.size_gib for snapshot in self.snapshots)
 
     def as_dict(self) -> dict[str, object]:

@@ -38,10 +38,10 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SnapshotRequest:
-    """What to take. `name`: of the server, for people. `service`: where its volumes are. `about`:
-    what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`: longest wait
-    for the lock. `hold_s`: longest freeze. `tags`: the user's own. `keep_off`: folders that are
-    needed meanwhile, so must not be on a filesystem that is frozen."""
+    """A set that is asked for. `name`: of the server, for people. `service`: where its volumes are.
+    `about`: what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`:
+    longest wait for the lock. `hold_s`: longest freeze. `tags`: the user's own. `keep_off`: folders
+    that are needed meanwhile, so must not be on a filesystem that is frozen."""
 
     name: str
     address: Address
@@ -58,7 +58,7 @@ class SnapshotRequest:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What will be locked, frozen and snapshotted."""
+    """The things that will be locked, frozen and snapshotted."""
 
     facts: ServerFacts
     filesystems: tuple[Filesystem, ...]

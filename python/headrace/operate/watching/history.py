@@ -38,7 +38,7 @@ class History:
 
     @property
     def reaches_s(self) -> float:
-        """How far back it goes."""
+        """The seconds that it reaches back."""
         return self._packed[-1][0] - self._packed[0][0] if self._packed else 0.0
 
     def at(self, t_unix: float) -> Moment | None:

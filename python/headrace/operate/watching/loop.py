@@ -62,7 +62,7 @@ class Feed:
 
 
 class Watching:
-    """What the keys and the moments make of the screen. Without a terminal: `press` and `lines`."""
+    """The screen as keys and moments make it. Without a terminal: `press` and `lines`."""
 
     def __init__(self, folder: Path, ascii: bool = False) -> None:
         self.history, self.state, self.folder = History(), ScreenState(ascii=ascii), folder

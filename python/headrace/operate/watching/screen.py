@@ -46,8 +46,8 @@ BAR = 12
 
 @dataclass(frozen=True)
 class ScreenState:
-    """What the keys have set: `frozen`; `back_s`: how old the moment shown is; `before`: the moment
-    an hour ago that is subtracted; `message`: what a key did."""
+    """The state that the keys have set: `frozen`; `back_s`: how old the moment shown is; `before`:
+    the moment an hour ago that is subtracted; `message`: what a key did."""
 
     frozen: bool = False
     back_s: float = 0.0

@@ -32,7 +32,7 @@ DRAWS = 12  # databases as probable as the calibration says, for the interval
 
 @dataclass(frozen=True)
 class Counsel:
-    """What advice rests on. `database`: a calibrated one, None: the counters of the window.
+    """The ground of advice. `database`: a calibrated one, None: the counters of the window.
     `region`: of prices. `as_of`: the day of limits and prices."""
 
     database: TransactionWorkload | None = None

@@ -16,8 +16,8 @@ SHRINK_RULE = "a volume never shrinks (data/rules.toml, modify_volume.never_shri
 
 @dataclass(frozen=True)
 class VolumeSetting:
-    """What EC2 is told of a volume, and says of it. `iops`, `mib_s`: None where the type has none
-    to buy."""
+    """The setting of a volume, as EC2 is told and tells it. `iops`, `mib_s`: None where the type
+    has none to buy."""
 
     type: str
     size_gib: int

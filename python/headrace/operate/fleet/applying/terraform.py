@@ -40,7 +40,7 @@ INDEX = re.compile(r"\[[^\]]*\]")
 
 @dataclass(frozen=True)
 class TerraformNote:
-    """What is to be done by hand: the address, and what in words."""
+    """A step to do by hand: the address, and the step in words."""
 
     address: str
     what: str

@@ -130,9 +130,9 @@ def shown(path: str) -> str:
 
 @dataclass(frozen=True)
 class Below:
-    """What a filesystem's device is made of. `disks`: names of the disks, without partitions, in
-    order. `layout`: the arrays and logical volumes on the way, in words that `mdadm` and `lvm`
-    know, from the filesystem down."""
+    """The parts that a filesystem's device is made of. `disks`: names of the disks, without
+    partitions, in order. `layout`: the arrays and logical volumes on the way, in words that `mdadm`
+    and `lvm` know, from the filesystem down."""
 
     disks: tuple[str, ...]
     layout: tuple[dict[str, str], ...]

@@ -27,8 +27,9 @@ GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Frozen:
-    """How a freeze went. Times in ns of CLOCK_MONOTONIC: from the first call to freeze (writers
-    begin to wait) to the last thaw. `unbroken`: frozen from the first to the last, by us alone."""
+    """The course of a freeze. Times in ns of CLOCK_MONOTONIC: from the first call to freeze
+    (writers begin to wait) to the last thaw. `unbroken`: frozen from the first to the last, by us
+    alone."""
 
     began_ns: int
     complete_ns: int
@@ -37,7 +38,7 @@ class Frozen:
 
     @property
     def milliseconds(self) -> float:
-        """How long writers may have waited."""
+        """The time that writers may have waited, ms."""
         return (self.ended_ns - self.began_ns) / 1e6
 
 
@@ -81,7 +82,7 @@ class Freezer:
 
     @property
     def process_id(self) -> int | None:
-        """That of the watchdog."""
+        """The process id of the watchdog."""
         return None if self._program is None else self._program.pid
 
     def sync(self) -> None:

@@ -48,7 +48,7 @@ LOOK_EVERY_S = 0.001
 
 
 class Watchdog:
-    """What it holds, and what of it is frozen."""
+    """The filesystems that it holds, and which of them are frozen."""
 
     def __init__(self, answers: int, filesystems: list[int]) -> None:
         self.answers, self.filesystems = answers, filesystems

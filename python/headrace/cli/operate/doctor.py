@@ -94,7 +94,7 @@ def doctor(
     from headrace.operate.doctor.advising.gains import Counsel
     from headrace.operate.doctor.diagnosis import diagnose
     from headrace.operate.doctor.recorded import diagnose_recording
-    from headrace.operate.evidence import evidence_of, kept
+    from headrace.operate.evidence import evidence_file, evidence_of
     from headrace.report.output import check_chart_path
 
     if target is None:
@@ -109,7 +109,7 @@ def doctor(
         raise InputError(
             "--trusted-advisor and --report", "the checks are printed only", "headrace doctor --help", hint
         )
-    kept.check_name(record)
+    evidence_file.check_name(record)
     check_region(region)
     options = replace(
         recorded.told(told_storage(storage, instance)),
@@ -122,7 +122,7 @@ def doctor(
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
         evidence, demand = evidence_of(target, replace(options, progress=tick), seconds, tick)
-    kept_well = record is None or _wrote(record, lambda: kept.save(evidence, record))
+    kept_well = record is None or _wrote(record, lambda: evidence_file.save(evidence, record))
     if record is not None and kept_well:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:

@@ -132,7 +132,7 @@ def fleet_prices(
     accounts = {volume.id: volume.account for volume in known.volumes if volume.account}
     paid = read_cost_report(prices.cost, regions, accounts)
     made = FleetPrices(as_of, prices.discount_percent, prices.price_file, paid)
-    told = [table.told for table in made.tables((regions[one.id], one.account) for one in known.volumes)]
+    told = [table.words for table in made.tables((regions[one.id], one.account) for one in known.volumes)]
     notes = [f"Prices in {text}." for text in told[:MOST_TOLD]]
     if len(told) > MOST_TOLD:
         notes.append(f"{len(told) - MOST_TOLD:,} more pairs of region and account have their own rates too.")

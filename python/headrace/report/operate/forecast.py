@@ -39,7 +39,7 @@ def in_words(made) -> list[str]:
 
 
 def _moment(made, ahead: timedelta) -> str:
-    at = made.made + ahead
+    at = made.made_at + ahead
     return at.strftime("%a %Y-%m-%d %H:%M" if made.dated else "%H:%M")
 
 
@@ -95,12 +95,12 @@ def _growth(made, one) -> str:
     now = f"the busiest five minutes of a day take {percent(one.share_now)} of {cap} ({number(one.limit)} {one.unit})"
     now += ": it is at the limit now" if one.at_limit else ""
     if not one.trend.claimed:
-        return f"Growth: {now}; {_no_trend(one.trend, made.made - timedelta(days=1) if made.dated else None)}."
+        return f"Growth: {now}; {_no_trend(one.trend, made.made_at - timedelta(days=1) if made.dated else None)}."
     low, middle, high = (percent(value) for value in one.growth_per_month)
     text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {one.trend.days} days{_bent(one.trend)}"
     if one.trend.per_day <= 0 or one.at_limit:
         return f"{text}."
-    return f"{text}; 90 % of the limit is met {_on(made.made, one.days)}."
+    return f"{text}; 90 % of the limit is met {_on(made.made_at, one.days)}."
 
 
 def _space(full) -> str:
@@ -173,7 +173,7 @@ def document(made) -> dict:
         "of": made.of,
         "storage": made.storage,
         "instance": made.instance,
-        "made": made.made.isoformat(),
+        "made": made.made_at.isoformat(),
         "dated": made.dated,
         "credits": None
         if credits is None
@@ -239,7 +239,7 @@ def score_rows(scores) -> list[tuple[str, ...]]:
             one.quantity,
             span(one.ahead.total_seconds()),
             str(one.count),
-            percent(one.held / one.count),
+            percent(one.hits / one.count),
             number(one.median_error),
         )
         for one in scores

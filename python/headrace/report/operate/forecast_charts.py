@@ -38,7 +38,7 @@ def _credits(made) -> Drawing:
     now = pl.DataFrame({"hours": [0.0], **{name: [lowest] for name in ("low", "middle", "high")}})
     fan = ahead.fan.gather_every(-(-ahead.fan.height // MOST_POINTS))
     rows = pl.concat([now, fan]).with_columns((pl.col("hours") * 3_600.0).alias("t_s"), pl.lit(0.0).alias("duration_s"))
-    axis = TimeAxis(made.made.isoformat() if made.dated else f"{made.made:%H:%M:%S}", ahead.hours * 3_600.0)
+    axis = TimeAxis(made.made_at.isoformat() if made.dated else f"{made.made_at:%H:%M:%S}", ahead.hours * 3_600.0)
     frame = axis.add(rows)
     x, y = axis.x(True), linear("credit balance (%)", *PERCENT, ticks=5)
     band = alt.Chart(frame).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
@@ -46,7 +46,7 @@ def _credits(made) -> Drawing:
     layers = [band.encode(x=x, y=y("low"), y2="high:Q"), line.encode(x=x, y=y("middle"))]
     empty = ahead.empty_after_h[1]
     if math.isfinite(empty):
-        label = f"{made.made + timedelta(hours=empty):%H:%M}: empty, in the median"
+        label = f"{made.made_at + timedelta(hours=empty):%H:%M}: empty, in the median"
         gone = axis.add(pl.DataFrame({"t_s": [empty * 3_600.0], "duration_s": [0.0], "label": [label]}))
         mark = alt.Chart(gone).mark_rule(color=style.WARN, strokeWidth=1.5, strokeDash=[5, 3])
         right = empty < ahead.hours / 2
@@ -79,7 +79,7 @@ def _growth(made) -> Drawing:
     for one in made.growth:
         past = pl.DataFrame({"day": np.arange(1 - len(one.busy), 1, dtype=float), "value": one.busy})
         limit = (one.limit, caps.long(one.cap), one.unit)
-        panels.append(_panel(made.made if made.dated else None, past, one.trend, one.days, limit, math.exp))
+        panels.append(_panel(made.made_at if made.dated else None, past, one.trend, one.days, limit, math.exp))
     title = f"Busiest five minutes of each day of {made.of} on {made.storage}"
     return _finished(alt.vconcat(*panels, spacing=26), title)
 

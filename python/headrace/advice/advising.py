@@ -1,4 +1,4 @@
-"""From a server, its storage and its workload to a list of settings."""
+"""Advises a list of settings, from a server, its storage and its workload."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def advise(
     replica: bool = False,
     as_of: str | None = None,
 ) -> Advice:
-    """The settings of a server for its storage, each with reason, source, risk and simulated
+    """Advises the settings of a server for its storage, each with reason, source, risk and simulated
     effect.
 
     `storage`, `log_storage`: in the catalog's notation. `memory_gib`, `vcpus`: of the machine;
@@ -87,7 +87,7 @@ def advise(
     """
     if isinstance(address, str):
         address = parse_address(address)
-    current, notes, known = todays(address, config, flavor, version)
+    current, notes, has_current = todays(address, config, flavor, version)
     situation = situation_of(
         current.server,
         storage,
@@ -99,7 +99,7 @@ def advise(
         log_dir=log_dir,
         tmp_dir=tmp_dir,
         workload=workload,
-        current=current.values if known else None,
+        current=current.values if has_current else None,
         durability=durability,
         replica=replica,
         as_of=as_of,
@@ -107,7 +107,7 @@ def advise(
     return Advice(
         current.server,
         current,
-        known,
+        has_current,
         _in_a_line(situation, memory_gib, vcpus),
         tuple(advised_settings(situation)),
         tuple(findings(current) + _memory(current, situation)),
@@ -117,8 +117,10 @@ def advise(
 
 def _memory(current: CurrentSettings, situation: Situation) -> list[ConfigFinding]:
     """Return the finding that today's server can take more memory than there is, if it can."""
-    found = memory_finding(normalised(current.values), current.server, situation.memory_gib) if current.values else None
-    return [] if found is None else [found]
+    finding = (
+        memory_finding(normalised(current.values), current.server, situation.memory_gib) if current.values else None
+    )
+    return [] if finding is None else [finding]
 
 
 def _in_a_line(s: Situation, memory_gib: float | None, vcpus: int | None) -> str:
@@ -195,8 +197,8 @@ def situation_of(
     replica: bool = False,
     as_of: str | None = None,
 ) -> Situation:
-    """What the rules look at. `current`: today's values by variable name; other arguments as for
-    `advise`. Raises InputError."""
+    """Returns the situation that the rules look at. `current`: today's values by variable name;
+    other arguments as for `advise`. Raises InputError."""
     host = None
     if instance is not None:
         with core_errors():
@@ -253,32 +255,33 @@ def normalised(current: dict[str, str]) -> dict[str, str]:
 
 
 def _by_parameter(current: dict[str, str], server: ServerVersion) -> dict[str, str]:
-    """Today's values by parameter.
+    """Returns today's values by parameter.
 
     From 8.0.30 on MySQL derives the redo capacity from the old file sizes, where it is not set
     itself.
     """
-    found = normalised(current)
-    given = [name for name in OLD_REDO if found.get(name)]
+    values = normalised(current)
+    given = [name for name in OLD_REDO if values.get(name)]
     capacity = parameters()["innodb_redo_log_capacity"].name_on(server)
     refused = any((gone(name, server) or {}).get("then") == "refused" for name in given)
-    if capacity and "innodb_redo_log_capacity" not in found and given and not refused:
+    if capacity and "innodb_redo_log_capacity" not in values and given and not refused:
         # Either alone is enough; the other is then as before 8.0.30: two files of 48 MiB.
-        size = as_bytes(found.get("innodb_log_file_size", OLD_FILE_SIZE))
-        count = as_number(found.get("innodb_log_files_in_group", OLD_FILES))
+        size = as_bytes(values.get("innodb_log_file_size", OLD_FILE_SIZE))
+        count = as_number(values.get("innodb_log_files_in_group", OLD_FILES))
         if size and count:
-            found["innodb_redo_log_capacity"] = size_text(size * count)
-    return found
+            values["innodb_redo_log_capacity"] = size_text(size * count)
+    return values
 
 
 def _default_redo(server: ServerVersion) -> float | None:
-    """Bytes of the redo log when nobody sets it."""
-    known = parameters()
-    capacity = known["innodb_redo_log_capacity"].name_on(server)
+    """Returns the bytes of the redo log when nobody sets it; None where the server computes
+    them."""
+    table = parameters()
+    capacity = table["innodb_redo_log_capacity"].name_on(server)
     if capacity is not None:
         return as_bytes(capacity.default)
-    size = known["innodb_log_file_size"].name_on(server)
-    count = known["innodb_log_files_in_group"].name_on(server)
+    size = table["innodb_log_file_size"].name_on(server)
+    count = table["innodb_log_files_in_group"].name_on(server)
     each = as_bytes(size.default) if size else None
     return None if each is None else each * int(count.default if count else "1")
 

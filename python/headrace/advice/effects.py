@@ -50,7 +50,7 @@ Alternative = tuple[str, ModelSettings, str]
 
 
 def effect_of(parameter: str, value: str, before: str | None, situation: Situation) -> str | None:
-    """What changing `parameter` from `before` to `value` does.
+    """Returns the effect of changing `parameter` from `before` to `value`, in a sentence.
 
     None without a workload, or without anything to compare with.
     """
@@ -162,7 +162,7 @@ ALTERNATIVES: dict[str, Callable[[ModelSettings, Situation], Alternative | None]
 def _sentence(
     label: str, old: ModelSettings, new: ModelSettings, situation: Situation, note: str, first_hour: bool = False
 ) -> str:
-    """`A to B: 210 to 254 tps, +21 % (80 %: +15 to +27)`."""
+    """Returns the effect in words: `A to B: 210 to 254 tps, +21 % (80 %: +15 to +27)`."""
     workload = situation.workload
     assert workload is not None  # the caller looked
 
@@ -174,12 +174,12 @@ def _sentence(
 
     before, after = rates(workload.database)
     change, spread = _logarithm(before, after), _spread(workload, rates)
-    said = "no change"
+    change_text = "no change"
     if abs(change) >= NOTHING or spread >= NOTHING:
-        said = _change(change)
+        change_text = _change(change)
         if spread >= NOTHING:
-            said += f" (80 %: {_change(change - Z80 * spread)} to {_change(change + Z80 * spread)})"
-    return f"{label}: {before:,.4g} to {after:,.4g} tps, {said}, simulated{f'; {note}' if note else ''}"
+            change_text += f" (80 %: {_change(change - Z80 * spread)} to {_change(change + Z80 * spread)})"
+    return f"{label}: {before:,.4g} to {after:,.4g} tps, {change_text}, simulated{f'; {note}' if note else ''}"
 
 
 def _spread(workload: TransactionWorkload, rates: Callable[[Mapping[str, Any]], tuple[float, float]]) -> float:

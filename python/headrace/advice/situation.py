@@ -90,11 +90,12 @@ def storage_rates(text: object, as_of: str | None = None, instance: str | None =
 
 @dataclass(frozen=True)
 class WorkloadDemand:
-    """What a workload asks of this storage, with a warm cache as large as the memory allows.
+    """The demand of a workload on this storage, with a warm cache as large as the memory allows.
 
     `tps`; redo, binlog and compaction in bytes a second; pages flushed a second. `hot_gib`: the
-    smallest cache within 1 % of the throughput of the largest one that was simulated, which has
-    `looked_gib`; None: it is that one. `data_gib`: the size of the data, where it is known.
+    smallest cache within 1 % of the throughput of the largest cache that was simulated, which has
+    `looked_gib`; None: only the largest reaches it. `data_gib`: the size of the data, where it is
+    known.
     """
 
     tps: float
@@ -203,10 +204,10 @@ def _check_folder(what: str, folder: object) -> None:
 
 @dataclass(frozen=True)
 class RuleValue:
-    """What a rule answers: a value and why.
+    """The answer of a rule: a value and why.
 
     `risk`: where it differs from the table's. `settable` False: it is a comment in the option file.
-    `effect`: what the rule itself can work out.
+    `effect`: computed by the rule itself.
     """
 
     value: str

@@ -41,18 +41,22 @@ def size_text(bytes_: float) -> str:
     return str(whole)
 
 
-def same(kind: str, one: str, other: str) -> bool:
-    """Whether two values of a parameter of that kind mean the same."""
+def same(kind: str, first: str, second: str) -> bool:
+    """True when two values of a parameter of that kind mean the same."""
     if kind == "switch":
-        return _switch(one) == _switch(other)
+        return _switch(first) == _switch(second)
     if kind in ("bytes", "count"):
-        left, right = as_number(one), as_number(other)
-        return left == right if left is not None and right is not None else one.strip().lower() == other.strip().lower()
+        first_number, second_number = as_number(first), as_number(second)
+        return (
+            first_number == second_number
+            if first_number is not None and second_number is not None
+            else first.strip().lower() == second.strip().lower()
+        )
     if kind == "path":
-        return one.rstrip("/") == other.rstrip("/")
+        return first.rstrip("/") == second.rstrip("/")
     if kind == "text":
-        return _parts(one) == _parts(other)
-    return one.strip().lower().replace("_", "-") == other.strip().lower().replace("_", "-")
+        return _parts(first) == _parts(second)
+    return first.strip().lower().replace("_", "-") == second.strip().lower().replace("_", "-")
 
 
 def _switch(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What drivers ask of a server: does the database exist, which tables are in it, how large are
+"""Questions of drivers to a server: does the database exist, which tables are in it, how large are
 they."""
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ SIZES: dict[str | None, tuple[str, ...]] = {
 
 
 def data_gib(target: Target) -> float | None:
-    """What the database takes on disk, GiB: its files where the server tells them, else its own
-    estimate; None when neither is known."""
+    """Returns the size of the database on disk, GiB: that of its files where the server tells them,
+    else the server's own estimate; None when it has neither."""
     import pymysql
 
     database = target.database

@@ -1,5 +1,5 @@
-"""What a benchmark is run against: a server or a folder of files, the storage below it, and what is
-read from the server about itself."""
+"""The target of a benchmark: a server or a folder of files, the storage below it, and the server's
+own variables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """What is measured, without any secret."""
+        """The address or folder, without any secret."""
         return self.address.label if self.address is not None else str(self.folder)
 
     @property
@@ -69,7 +69,7 @@ class Target:
         return self.folder
 
     def record(self) -> dict:
-        """What a run keeps of it; no password is in it."""
+        """Returns the facts that a run keeps of its target; no password is in them."""
         keys = (
             "storage",
             "log_storage",
@@ -146,18 +146,18 @@ def file_target(
     instance: str | None = None,
     as_of: str | None = None,
 ) -> Target:
-    """A folder, or a block device, as a target. Raises InputError."""
+    """Returns a folder, or a block device, as a target. Raises InputError."""
     check_storage(storage)
     path = Path(folder).absolute()
     if not path.is_dir() and not path.is_block_device():
         raise InputError(
             str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it."
         )
-    found = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
+    own_devices = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
     return Target(
         folder=path,
         storage=storage,
-        devices=tuple(devices) or found,
+        devices=tuple(devices) or own_devices,
         lab=lab,
         volumes=tuple(volumes),
         instance=instance,
@@ -182,8 +182,8 @@ def cache_gib(config: Mapping[str, str], engine: str) -> float | None:
 
 
 def _flavor(config: Mapping[str, str]) -> str:
-    said = f"{config.get('version', '')} {config.get('version_comment', '')}".lower()
-    return "mariadb" if "mariadb" in said else "percona" if "percona" in said else "mysql"
+    version_text = f"{config.get('version', '')} {config.get('version_comment', '')}".lower()
+    return "mariadb" if "mariadb" in version_text else "percona" if "percona" in version_text else "mysql"
 
 
 def _local_device(address: Address, datadir: str | None) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ class ExperimentLab:
         return self._saved[repr(data)]
 
     def data_gib(self, data: DataSet) -> float:
-        """What the files of a loaded data set take, GiB."""
+        """Returns the size of a loaded data set's files, GiB."""
         entries = [entry for entry in self._saved[repr(data)].rglob("*") if entry.is_file()]
         return sum(entry.stat().st_blocks * 512 for entry in entries) / GIB
 
@@ -196,7 +196,8 @@ class ExperimentLab:
                 servers.destroy(server)
 
     def _snapshot(self, place: OnServer) -> str:
-        """A snapshot of a data volume with a copy of the data, its server shut down; made once."""
+        """Returns a snapshot of a data volume with a copy of the data, its server shut down; it is
+        made only for the first call."""
         key = repr((place.data, place.storage))
         if key not in self._snapshots:
             server = servers.up(
@@ -212,8 +213,8 @@ class ExperimentLab:
             try:
                 server = servers.stop(server)
                 assert server.data_volume is not None, server.name
-                made = self.lab.create_snapshot(server.data_volume)
-                self._snapshots[key] = stored(self.lab, made["id"])["id"]
+                snapshot = self.lab.create_snapshot(server.data_volume)
+                self._snapshots[key] = stored(self.lab, snapshot["id"])["id"]
             finally:
                 with undisturbed():
                     servers.destroy(server)

@@ -95,7 +95,8 @@ class ResponseSpread:
 
 
 def response_spread(record: RunRecord, workload: TransactionWorkload) -> ResponseSpread:
-    """From the run calibrated on, by the medians over its seconds."""
+    """Returns the spread of response times in the calibration's run, by the medians over its
+    seconds."""
     above, series = workload.database["clients"]["p95_over_mean"] - 1.0, record.series()
     if "innodb_buffer_pool_pages_free" not in series.columns:
         return ResponseSpread(above, None)
@@ -206,22 +207,25 @@ def _processors_bound(record: RunRecord) -> bool:
 
 
 def store(
-    folder: Path, workload_file: Path, calibration_run: str, made: Mapping[str, tuple[Configuration, PredictedResult]]
+    folder: Path,
+    workload_file: Path,
+    calibration_run: str,
+    predictions: Mapping[str, tuple[Configuration, PredictedResult]],
 ) -> tuple[Path, str, str]:
     """Writes the predictions and flushes them to disk: (file, its SHA-256, the time in UTC).
 
-    Raises CouldNotRun.
+    `predictions`: configuration and prediction by name. Raises CouldNotRun.
     """
     now = now_text()
-    kept = ("tps", "tps_low", "tps_high", "p95_ms", "binds")
+    keys = ("tps", "tps_low", "tps_high", "p95_ms", "binds")
     document = {
         "schema": "headrace-predictions/1",
         "made_at": now,
         "workload_sha256": hashlib.sha256(workload_file.read_bytes()).hexdigest(),
         "calibrated_on_run": calibration_run,
         "predictions": {
-            name: {"configuration": vars(configuration)} | {key: getattr(one, key) for key in kept}
-            for name, (configuration, one) in made.items()
+            name: {"configuration": vars(configuration)} | {key: getattr(prediction, key) for key in keys}
+            for name, (configuration, prediction) in predictions.items()
         },
     }
     content = (json.dumps(document, indent=2) + "\n").encode()

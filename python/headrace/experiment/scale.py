@@ -163,8 +163,8 @@ def _expected(
 
 
 def iops_of(storage: str) -> float:
-    """What the volumes sustain together, I/Os a second. Raises InputError."""
-    return float(sum(one["iops"] for one in Storage.parse(storage).limits()))
+    """Returns the I/Os a second that the volumes sustain together. Raises InputError."""
+    return float(sum(limit["iops"] for limit in Storage.parse(storage).limits()))
 
 
 def scaled(configuration: Configuration, size_gib: float, scale: Scale) -> tuple[Configuration, list[str]]:
@@ -253,8 +253,8 @@ def timing(minutes: float, configurations: int) -> Timing:
     loading = LOADING_SHARE * minutes * 60.0
     settle = int(min(MOST_SETTLE_S, SETTLE_SHARE * max(0.0, minutes - SETTLE_BEYOND_MIN) * 60.0))
     data_gib = LOAD_MIB_S * max(0.0, loading - LOAD_MORE_S) / 1024.0
-    left = minutes * 60.0 - loading - settle - (configurations + 1) * AROUND_S
-    each = int(min(MOST_S, left / (configurations + CALIBRATION_WEIGHT)))
+    remaining_s = minutes * 60.0 - loading - settle - (configurations + 1) * AROUND_S
+    each = int(min(MOST_S, remaining_s / (configurations + CALIBRATION_WEIGHT)))
     calibration = int(min(CALIBRATION_WEIGHT * MOST_S, CALIBRATION_WEIGHT * each))
     if each < LEAST_S or calibration < LEAST_CALIBRATION_S:
         parts = LEAST_S * (configurations + CALIBRATION_WEIGHT) + (configurations + 1) * AROUND_S

@@ -62,15 +62,15 @@ class ProcessorSpeed:
     runs: tuple[MeasuredCell, ...] = ()
 
     def applied(self, database: Mapping) -> dict:
-        """A standard database with its processor time and round trips as they are here."""
-        made, standard = deepcopy(dict(database)), _point_select()
-        clients = made["clients"]
+        """Returns a standard database with the processor time and round trips of this machine."""
+        scaled, standard = deepcopy(dict(database)), _point_select()
+        clients = scaled["clients"]
         own, cpu = clients["base_ms"] - clients["cpu_ms"], clients["cpu_ms"]
         # In time of the instance's vCPUs, which may be more than there are here.
         cpu_here = cpu * self.cpu_ms / standard["cpu_ms"] * self.vcpus / machine.cores()
         own_here = own * self.trip_ms / (standard["base_ms"] - standard["cpu_ms"])
         clients |= {"cpu_ms": cpu_here, "base_ms": cpu_here + own_here}
-        return made
+        return scaled
 
 
 def _point_select() -> core.Clients:
@@ -89,15 +89,15 @@ def probe_cells(seed: int) -> tuple[Cell, ...]:
     )
 
 
-def processor_speed(one: MeasuredCell, many: MeasuredCell, day: str) -> ProcessorSpeed:
-    """From the runs of `probe_cells`, by Little's law.
+def processor_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day: str) -> ProcessorSpeed:
+    """Derives the speed from the runs of `probe_cells`, by Little's law.
 
-    At the highest rate all processors are busy; at one client a round trip is all there is.
+    At the highest rate all processors are busy; with a single client a round trip is all there is.
     """
-    cpu_ms = 1e3 * machine.cores() / many.tps
-    trip_ms = max(1e-3, 1e3 / one.tps - cpu_ms)
+    cpu_ms = 1e3 * machine.cores() / many_clients.tps
+    trip_ms = max(1e-3, 1e3 / single_client.tps - cpu_ms)
     instance, vcpus = machine.like_this(day)
-    return ProcessorSpeed(cpu_ms, trip_ms, instance, vcpus, (one, many))
+    return ProcessorSpeed(cpu_ms, trip_ms, instance, vcpus, (single_client, many_clients))
 
 
 def size_bytes(text: str) -> float:
@@ -134,8 +134,8 @@ def database(cell: Cell) -> core.Database:
 
 def _distribution(load: SysbenchOltp) -> dict:
     given = load.options()["parameters"].items()
-    known = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
-    return {"type": load.distribution} | known
+    parameters = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
+    return {"type": load.distribution} | parameters
 
 
 def cache_bytes(place: OnServer) -> float:
@@ -193,9 +193,9 @@ def simulate(
 def simulate_all(
     cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts
 ) -> dict[tuple, SimulatedCell]:
-    """Every cell, all of sysbench OLTP."""
-    found = {}
+    """Simulates every cell; all are of sysbench OLTP."""
+    simulated = {}
     for cell in cells:
         with parts.part(SIMULATE_S, f"simulating {cell.words}"):
-            found[cell.key] = simulate(cell, here.applied(database(cell)), here, day)
-    return found
+            simulated[cell.key] = simulate(cell, here.applied(database(cell)), here, day)
+    return simulated

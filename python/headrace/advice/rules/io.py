@@ -72,9 +72,9 @@ def io_capacity(s: Situation) -> RuleValue:
     if s.demand is None or s.demand.flushed_pages_s <= 0.0:
         why = f"a quarter of it (a guess: no workload was given) for background writes; {what_it_has}"
         return _capacity(rate * BACKGROUND_SHARE, why)
-    wanted = s.demand.flushed_pages_s * HEADROOM
-    value = min(wanted, rate * MOST_BACKGROUND_SHARE)
-    limited = "" if value == wanted else f", limited to half of the rate of {s.storage.text}"
+    target_rate = s.demand.flushed_pages_s * HEADROOM
+    value = min(target_rate, rate * MOST_BACKGROUND_SHARE)
+    limited = "" if value == target_rate else f", limited to half of the rate of {s.storage.text}"
     flushed = f"{s.demand.flushed_pages_s:,.0f} pages a second at {s.demand.tps:,.4g} tps"
     return _capacity(value, f"the workload flushes {flushed}, and a fifth{limited}; {what_it_has}")
 

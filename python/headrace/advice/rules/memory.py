@@ -67,9 +67,9 @@ def _hot(demand: WorkloadDemand, size_gib: float) -> str:
     hot = demand.hot_gib
     if hot is None:
         return f"the hot set is larger than {demand.looked_gib:,.3g} GiB: every GiB more saves reads"
-    known = f"the hot set, {hot:,.3g} GiB (within 1 % of the best tps),"
+    hot_set = f"the hot set, {hot:,.3g} GiB (within 1 % of the best tps),"
     rounding = 1.0001
-    return f"{known} fits" if hot <= size_gib * rounding else f"{known} does not fit, so reads continue"
+    return f"{hot_set} fits" if hot <= size_gib * rounding else f"{hot_set} does not fit, so reads continue"
 
 
 def _pool(size: float) -> float:
@@ -88,10 +88,10 @@ def pool_instances(s: Situation) -> RuleValue:
     if pool < GIB:
         return RuleValue("1", "a pool below 1 GiB is not divided")
     chunks = int(pool / CHUNK)
-    wanted = UNKNOWN_INSTANCES if s.vcpus is None else s.vcpus // VCPUS_PER_INSTANCE
+    target_count = UNKNOWN_INSTANCES if s.vcpus is None else s.vcpus // VCPUS_PER_INSTANCE
     # A divisor of the pool's chunks, of which each instance has two: else the server rounds the
     # pool up.
-    count = max(1, min(wanted, chunks // 2, MOST_INSTANCES))
+    count = max(1, min(target_count, chunks // 2, MOST_INSTANCES))
     while chunks % count:
         count -= 1
     return RuleValue(str(count), f"{s.vcpus_known}, {size_text(pool)} of pool in chunks of 128 MiB")

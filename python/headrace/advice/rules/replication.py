@@ -60,7 +60,7 @@ def log_updates(s: Situation) -> RuleValue:
 
 
 def decision(value: str, why: str) -> Rule:
-    """What takes a rollout, and not only an edit of one file."""
+    """Returns the rule of a setting that needs a rollout, and not only an edit of one file."""
     return lambda s: RuleValue(value, why, settable=False)
 
 

@@ -91,8 +91,8 @@ def run(
     """Runs a benchmark whose data are prepared, and keeps it in the store; the record is complete.
 
     `threads` clients for `warmup_s` that do not count and `seconds` that do. `name`: of the run, in
-    RUN.toml. `start`: cold or warm, None: as the server's cache was found. `progress` gets the
-    share done and what is done; `on_second` every report. Raises InputError for what cannot be run,
+    RUN.toml. `start`: cold or warm, None: as the server's cache is. `progress` gets the share done
+    and the current step; `on_second` every report. Raises InputError for what cannot be run,
     CouldNotRun when nothing could be measured, and with what was measured until then in `.record`:
     BrokenRun when the tool or the server ended early, InterruptedRun (a KeyboardInterrupt) after
     Ctrl-C.
@@ -106,7 +106,7 @@ def run(
     if not benchmark.prepared(target, threads):
         hint = "Prepare them first: --prepare, or benchmark.prepare()."
         raise InputError(f"{benchmark.name} on {target.label}", "has no data yet", f"{DOC}, Preparing", hint)
-    kept = store if isinstance(store, Store) else Store(store)
+    run_store = store if isinstance(store, Store) else Store(store)
     tell = progress or (lambda share, what: None)
     tell(0.0, "looking at the machine")
     document = {
@@ -120,18 +120,18 @@ def run(
         | {"devices": environment.device_facts(target.devices), "before": environment.load_before()},
         "start": start,
     } | ({"name": name} if name else {})
-    run_id, folder = kept.begin(name or benchmark.name)
+    run_id, folder = run_store.begin(name or benchmark.name)
     try:
         with tempfile.TemporaryDirectory(prefix=TEMPORARY) as private, Interrupts() as signals:
-            one = _Run(benchmark, target, load, document, folder, Path(private))
-            one.measure(tell, on_second, signals)
-            record = one.keep(kept, run_id)
+            measurement = _Run(benchmark, target, load, document, folder, Path(private))
+            measurement.measure(tell, on_second, signals)
+            record = measurement.keep(run_store, run_id)
             if signals.asked:
                 raise InterruptedRun(record)
             return record
     except BaseException:
         if folder.exists() and not (folder / SERIES_FILE).exists():
-            kept.drop(folder)
+            run_store.drop(folder)
         raise
 
 
@@ -298,7 +298,8 @@ class _Run:
 
 
 def _latencies(target: Target) -> Latencies | None:
-    """What performance_schema knows now; None where no server answers or it knows nothing."""
+    """Reads the latencies that performance_schema counts; None where no server answers or it counts
+    none."""
     if target.address is None:
         return None
     try:
@@ -309,8 +310,8 @@ def _latencies(target: Target) -> Latencies | None:
 
 
 def _between(before: Latencies | None, after: Latencies | None) -> dict[str, float]:
-    found = between(before, after) if before is not None and after is not None else {}
-    return {name: value for name, value in found.items() if name.startswith("statement")}
+    deltas = between(before, after) if before is not None and after is not None else {}
+    return {name: value for name, value in deltas.items() if name.startswith("statement")}
 
 
 def _verified(benchmark: Benchmark, target: Target) -> list[str]:
@@ -357,11 +358,11 @@ def prepare(
 def _undo(benchmark: Benchmark, target: Target, folder: Path, say: Say) -> None:
     """Removes half a data set: the next run must not take it for a whole one. On a full volume
     InnoDB drops a table only when it has purged the undo log of what was rolled back."""
-    for left in range(UNDO_TRIES - 1, -1, -1):
+    for tries_remaining in range(UNDO_TRIES - 1, -1, -1):
         try:
             return benchmark.cleanup(target, folder)
         except Exception as error:  # what went wrong first is what the user must hear in the end
-            if not left:
+            if not tries_remaining:
                 say(f"half of the data could not be removed: {error}")
                 return None
         time.sleep(UNDO_PAUSE_S)

@@ -101,17 +101,17 @@ def _edges(frame: pl.DataFrame) -> np.ndarray:
 
 
 def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The values at the edges; NaN beyond the samples."""
-    known = np.isfinite(values)
-    if known.sum() < 2:
+    """Returns the values at the edges; NaN beyond the samples."""
+    valid = np.isfinite(values)
+    if valid.sum() < 2:
         return np.full(edges.shape, np.nan)
-    times, values = times[known], values[known]
-    found = np.interp(edges, times, values)
-    found[(edges < times[0] - END_SLACK_S) | (edges > times[-1] + END_SLACK_S)] = np.nan
+    times, values = times[valid], values[valid]
+    result = np.interp(edges, times, values)
+    result[(edges < times[0] - END_SLACK_S) | (edges > times[-1] + END_SLACK_S)] = np.nan
     # Inside a gap nothing is known either.
     after = np.clip(np.searchsorted(times, edges), 1, len(times) - 1)
-    found[(times[after] - times[after - 1] > LONGEST_GAP_S) & (edges != times[after])] = np.nan
-    return found
+    result[(times[after] - times[after - 1] > LONGEST_GAP_S) & (edges != times[after])] = np.nan
+    return result
 
 
 def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -153,23 +153,25 @@ def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool 
 
 
 def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
-    """All devices together: sums, waits weighted by requests, the busiest's share; and each device
-    where there are several."""
+    """Returns figures of all devices together: sums, waits weighted by requests, the share of the
+    busiest; and each device where there are several."""
     names = disk["device"].unique(maintain_order=True).to_list() if disk.height else []
     each = {name: _one_disk(disk.filter(pl.col("device") == name), edges) for name in names}
     if not each:
         return {}
-    found: dict[str, np.ndarray] = {}
+    totals: dict[str, np.ndarray] = {}
     for column in ("read_iops", "write_iops", "flush_iops", "read_mib_s", "write_mib_s", "queue"):
-        found[column] = np.sum([one[column] for one in each.values()], axis=0)
-    found["busy"] = np.max([one["busy"] for one in each.values()], axis=0)
+        totals[column] = np.sum([columns[column] for columns in each.values()], axis=0)
+    totals["busy"] = np.max([columns["busy"] for columns in each.values()], axis=0)
     for way in ("read", "write"):
-        waited = np.sum([np.nan_to_num(one[f"{way}_wait_ms"]) * one[f"{way}_iops"] for one in each.values()], axis=0)
+        waited = np.sum(
+            [np.nan_to_num(columns[f"{way}_wait_ms"]) * columns[f"{way}_iops"] for columns in each.values()], axis=0
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
-            found[f"{way}_wait_ms"] = np.where(found[f"{way}_iops"] > 0, waited / found[f"{way}_iops"], np.nan)
+            totals[f"{way}_wait_ms"] = np.where(totals[f"{way}_iops"] > 0, waited / totals[f"{way}_iops"], np.nan)
     if len(each) > 1:
-        found |= {f"{column}:{name}": values for name, one in each.items() for column, values in one.items()}
-    return found
+        totals |= {f"{column}:{name}": values for name, columns in each.items() for column, values in columns.items()}
+    return totals
 
 
 def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
@@ -203,10 +205,10 @@ def _status(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     if status.height < 2:
         return {}
     times = status["t_unix"].to_numpy()
-    found = {
+    rates = {
         f"{name}_per_s": _rate(times, status[name].to_numpy(), edges) for name in STATUS_RATES if name in status.columns
     }
-    return found | {
+    return rates | {
         name: _at(times, status[name].to_numpy(), edges)[:, 1] for name in STATUS_LEVELS if name in status.columns
     }
 
@@ -216,14 +218,14 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
         return {}
     times = host["t_unix"].to_numpy()
     # Idle time of a processor can go back by a tick.
-    found = {
+    rates = {
         name.removesuffix("_s") + "_cpus": np.clip(
             _rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None
         )
         for name in HOST_TIMES
         if name in host.columns
     }
-    return found | {
+    return rates | {
         name: _at(times, host[name].to_numpy(), edges)[:, 1]
         for name in ("load1", "memory_available_bytes")
         if name in host.columns
@@ -231,8 +233,8 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
-    """Of the lab's volumes together: the share of the row in which requests waited for each cap (of
-    several volumes: that of the one which waited longest), the lowest balance, latencies of the
+    """Returns figures of the lab's volumes together: the share of the row in which requests waited
+    for each cap (of several volumes: the longest wait), the lowest balance, latencies of the
     slowest."""
     parts: dict[str, list[np.ndarray]] = {}
     for frame in volumes.values():

@@ -58,7 +58,8 @@ class RunRecord:
 
     @property
     def run_toml(self) -> Path | None:
-        """What `headrace calibrate` takes; None where the run cannot be calibrated from."""
+        """The file that `headrace calibrate` takes; None where the run cannot be calibrated
+        from."""
         path = self.folder / TOML_FILE
         return path if path.exists() else None
 
@@ -147,8 +148,8 @@ class Store:
         return sorted(self.folder.glob(f"{UNFINISHED}*")) if self.folder.is_dir() else []
 
     def resolve(self, text: str) -> str:
-        """The id meant: an id, `latest`, `latest~1` (the one before), or the end or beginning of
-        one id. Raises InputError."""
+        """Returns the id meant: an id, `latest`, `latest~1` (the run before), or the end or
+        beginning of an id. Raises InputError."""
         every = self.ids()
         if not every:
             raise InputError(str(self.folder), "has no runs", DOC, "headrace bench run makes one.")
@@ -160,12 +161,12 @@ class Store:
             return every[-1 - back]
         if text in every:
             return text
-        found = [name for name in every if len(text) >= 4 and (name.endswith(text) or name.startswith(text))]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        matches = [name for name in every if len(text) >= 4 and (name.endswith(text) or name.startswith(text))]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise InputError(
-                text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it."
+                text, f"{len(matches)} runs have it in their id: {', '.join(matches[:4])}", "", "Give more of it."
             )
         raise InputError(
             text[:80],
@@ -183,14 +184,14 @@ class Store:
         )
 
     def runs(self) -> list[RunRecord]:
-        """All runs, the oldest first; a damaged one is left out (see `damaged`)."""
-        found = []
+        """Returns all runs, the oldest first; a damaged run is left out (see `damaged`)."""
+        records = []
         for name in self.ids():
             try:
-                found.append(self.open(name))
+                records.append(self.open(name))
             except (InputError, CouldNotRun):
                 continue
-        return found
+        return records
 
     def damaged(self) -> list[str]:
         """Ids whose run.json cannot be read."""

@@ -78,9 +78,9 @@ class ReplicaCell:
         Storage.parse(self.storage)
         if self.log_storage is not None:
             Storage.parse(self.log_storage)
-        known = MODES[self.load.flavor]
-        if self.mode not in known:
-            raise InputError(f"mode {self.mode[:40]}", f"must be one of {', '.join(known)}", DOC)
+        modes = MODES[self.load.flavor]
+        if self.mode not in modes:
+            raise InputError(f"mode {self.mode[:40]}", f"must be one of {', '.join(modes)}", DOC)
         if not 0 <= self.workers <= MOST_WORKERS or (self.workers == 0) != (self.mode == "serial"):
             rule = f"are 0 with the mode serial, and 1 to {MOST_WORKERS:,} with every other"
             raise InputError(f"{self.workers} workers, {self.mode}", rule, DOC)
@@ -104,18 +104,18 @@ class ReplicaCell:
     def server_settings(self) -> dict[str, str | None]:
         """Options of the replica's server."""
         flavor = self.load.flavor
-        found: dict[str, str | None] = {
+        options: dict[str, str | None] = {
             "server-id": "2",
             "innodb-buffer-pool-size": f"{self.cache_mib}M",
             "innodb-flush-log-at-trx-commit": str(self.flush_log),
             "sync-relay-log": str(self.sync_relay_log),
         }
         if self.binlog:
-            found |= {"log-bin": "ON", "sync-binlog": str(self.sync_binlog)}
+            options |= {"log-bin": "ON", "sync-binlog": str(self.sync_binlog)}
         else:
-            found["skip-log-bin"] = None
+            options["skip-log-bin"] = None
         if flavor == "mariadb":
-            found |= {
+            options |= {
                 "log-slave-updates": "ON" if self.binlog else "OFF",
                 "skip-slave-start": "ON",
                 "slave-parallel-threads": str(self.workers),
@@ -125,7 +125,7 @@ class ReplicaCell:
                 "innodb-buffer-pool-dump-at-shutdown": "OFF",
             }
         else:
-            found |= {
+            options |= {
                 "log-replica-updates": "ON" if self.binlog else "OFF",
                 "skip-replica-start": "ON",
                 "replica-parallel-workers": str(max(self.workers, 1)),
@@ -134,7 +134,7 @@ class ReplicaCell:
                 "enforce-gtid-consistency": "ON",
                 "innodb-buffer-pool-dump-at-shutdown": "OFF",
             }
-        return found | dict(self.settings)
+        return options | dict(self.settings)
 
 
 SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {

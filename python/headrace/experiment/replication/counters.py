@@ -63,25 +63,25 @@ class Counted:
 
 
 def count(sql: Statements) -> Counted:
-    """All counters now."""
+    """Reads all counters now."""
     server = sql.server
     at = time.monotonic()
     applied = sql.done()
     status = sql.status()
-    found = {name: status[name.lower()] for name in STATUS if name.lower() in status}
+    counters = {name: status[name.lower()] for name in STATUS if name.lower() in status}
     volumes = {volume for volume in (server.data_volume, server.log_volume) if volume}
     totals, cpu_s = volume_totals(server.lab.metrics_text(), volumes), cpu_seconds(server.pid)
-    return Counted(at, applied, found, totals, 0.0 if cpu_s is None else cpu_s, _applier_metrics(sql))
+    return Counted(at, applied, counters, totals, 0.0 if cpu_s is None else cpu_s, _applier_metrics(sql))
 
 
 def volume_totals(text: str, volumes: Collection[str]) -> dict[str, float]:
-    """The lab's totals of some volumes, together; members of an array add up to it."""
+    """Returns the lab's totals of some volumes, together; members of an array add up to it."""
     names = {metric: name for name, metric in VOLUME.items()}
-    found = dict.fromkeys(VOLUME, 0.0)
+    totals = dict.fromkeys(VOLUME, 0.0)
     for line in LINE.finditer(text):
         if line["name"] in names and any(f'"{volume}"' in line["labels"] for volume in volumes):
-            found[names[line["name"]]] += float(line["value"])
-    return found
+            totals[names[line["name"]]] += float(line["value"])
+    return totals
 
 
 def _applier_metrics(sql: Statements) -> dict[str, float]:

@@ -53,8 +53,8 @@ class PacedOltp(SysbenchOltp):
     rate: int = 100
 
     def command(self, target: Target, load: RunLoad, folder) -> Command:
-        made = super().command(target, load, folder)
-        return replace(made, words=(*made.words[:-1], f"--rate={self.rate}", made.words[-1]))
+        command = super().command(target, load, folder)
+        return replace(command, words=(*command.words[:-1], f"--rate={self.rate}", command.words[-1]))
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,14 @@ class Course:
 
 
 def lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
-    """(time, lag) at each look: the age of the replica's position, 0 where it is the source's."""
+    """Returns (time, lag) at each look: the age of the replica's position, 0 where it is the
+    source's."""
     times = [look.at_s for look in looks]
     written = [look.written for look in looks]
-    found = []
+    points = []
     for look in looks:
         if look.applied >= look.written:
-            found.append((look.at_s, 0.0))
+            points.append((look.at_s, 0.0))
             continue
         # The source wrote the transaction after the replica's last one between two looks.
         after = bisect_right(written, look.applied)
@@ -138,8 +139,8 @@ def lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
         span = written[after] - written[before] if after < len(written) else 0.0
         share = (look.applied - written[before]) / span if span > 0 else 0.0
         moment = times[before] + share * (times[min(after, len(times) - 1)] - times[before])
-        found.append((look.at_s, max(look.at_s - moment, 0.0)))
-    return found
+        points.append((look.at_s, max(look.at_s - moment, 0.0)))
+    return points
 
 
 class _Watch(threading.Thread):

@@ -141,10 +141,10 @@ class ReplicationLab:
             with undisturbed():
                 servers.destroy(server)
             raise
-        found = WrittenSource(load, server, written)
+        source = WrittenSource(load, server, written)
         if load.seconds:
-            self.say(f"{load.name}: {written - before:,} transactions ({found.tps:,.0f} tps)")
-        return found
+            self.say(f"{load.name}: {written - before:,} transactions ({source.tps:,.0f} tps)")
+        return source
 
     def write(self, load: ReplicaLoad, target: Target, seconds: int) -> None:
         """The load itself."""
@@ -197,9 +197,9 @@ class ReplicationLab:
             load_before = os.getloadavg()[0]
             per, samples = applied(sql, cell, source.transactions, lambda: self.set_balance(cell, server))
             loads = (load_before, os.getloadavg()[0])
-        found = Drained(cell, per, samples, source.transactions, received_s, loads)
-        self.say(f"{cell.words}: {found.tps:,.1f} tps, load average {loads[0]:.1f} to {loads[1]:.1f}")
-        return found
+        drained = Drained(cell, per, samples, source.transactions, received_s, loads)
+        self.say(f"{cell.words}: {drained.tps:,.1f} tps, load average {loads[0]:.1f} to {loads[1]:.1f}")
+        return drained
 
 
 def prime(cell: ReplicaCell, target: Target) -> None:

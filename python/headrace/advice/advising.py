@@ -64,8 +64,8 @@ def advise(
     replica: bool = False,
     as_of: str | None = None,
 ) -> Advice:
-    """Advises the settings of a server for its storage, each with reason, source, risk and simulated
-    effect.
+    """Advises the settings of a server for its storage, each with reason, source, risk and
+    simulated effect.
 
     `storage`, `log_storage`: in the catalog's notation. `memory_gib`, `vcpus`: of the machine;
     `instance` gives both, and its EBS limits. `address`: a live server, asked for its version and

@@ -86,7 +86,7 @@ EMPTY_TITLE = "<h1></h1>"
 
 
 def origin() -> str:
-    """What made the page: version and day of the catalog."""
+    """Names the maker of the page: version and day of the catalog."""
     from importlib.metadata import version
 
     from headrace.base import core

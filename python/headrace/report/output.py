@@ -34,8 +34,8 @@ ASCII = {
 
 
 def spell_in_ascii() -> None:
-    """What stdout and stderr cannot encode is spelled in ASCII: a terminal without UTF-8 must not
-    break the answer."""
+    """Spells in ASCII what stdout and stderr cannot encode: a terminal without UTF-8 must not break
+    the answer."""
 
     def nearest(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):

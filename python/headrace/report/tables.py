@@ -58,8 +58,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns stand side by side and how wide, which stand under their row, which are left
-    out."""
+    """The place of each column: side by side with its width, under its row, or left out."""
 
     widths: dict[int, int]
     below: tuple[int, ...]
@@ -82,13 +81,13 @@ class Table:
         self.head = [cell_len(name) for name in self.columns]
 
     def _sentences(self) -> tuple[int, ...]:
-        found = []
+        prose_columns = []
         for index in range(len(self.columns)):
             if index not in self.right and any(
                 len(row[index]) > PROSE_LENGTH and row[index].count(" ") >= PROSE_WORDS - 1 for row in self.rows
             ):
-                found.append(index)
-        return tuple(found)
+                prose_columns.append(index)
+        return tuple(prose_columns)
 
     def _least(self, index: int) -> int:
         """The narrowest a column may be: nothing in it is broken inside a word, in `keep` nothing
@@ -115,19 +114,19 @@ class Table:
         return {index: given[index] for index in shown}
 
     def layout(self, width: int) -> Layout:
-        """The layout with the fewest lines in which nothing is broken. Sentences go under their
-        rows first, then columns of `drop` are left out in its order, then the last columns go under
-        their rows."""
+        """Returns the layout with the fewest lines in which nothing is broken. Sentences go under
+        their rows first, then columns of `drop` are left out in its order, then the last columns go
+        under their rows."""
         everything = list(range(len(self.columns)))
         best, fewest = None, 0
         for count in range(len(self.prose) + 1):
             below = tuple(sorted(self.prose[len(self.prose) - count :]))
             widths = self._widths([index for index in everything if index not in below], width)
             if widths is not None:
-                made = Layout(widths, below, ())
-                lines = len(self.lines(made, width))
+                layout = Layout(widths, below, ())
+                lines = len(self.lines(layout, width))
                 if best is None or lines < fewest:
-                    best, fewest = made, lines
+                    best, fewest = layout, lines
         if best is not None:
             return best
         below, dropped = set(self.prose), []
@@ -146,19 +145,21 @@ class Table:
         return Layout(widths, tuple(sorted(below)), tuple(dropped))
 
     def lines(self, layout: Layout, width: int) -> list[Text]:
-        """Title, head and rows as lines."""
-        made = [Text(line, style="italic") for line in (wrapped(self.title, width) if self.title else [])]
-        made += [Text(line, style="bold") for line in self._side_by_side(self.columns, layout.widths)]
+        """Returns title, head and rows as lines."""
+        text_lines = [Text(line, style="italic") for line in (wrapped(self.title, width) if self.title else [])]
+        text_lines += [Text(line, style="bold") for line in self._side_by_side(self.columns, layout.widths)]
         for row in self.rows:
-            made += [Text(line) for line in self._side_by_side(row, layout.widths)]
+            text_lines += [Text(line) for line in self._side_by_side(row, layout.widths)]
             for index in layout.below:
                 if row[index]:
-                    told = f"{self.columns[index]}: {row[index]}" if self.columns[index] else row[index]
-                    made += [Text(" " * INDENT + line) for line in wrapped(told, max(1, width - INDENT))]
+                    sentence = f"{self.columns[index]}: {row[index]}" if self.columns[index] else row[index]
+                    text_lines += [Text(" " * INDENT + line) for line in wrapped(sentence, max(1, width - INDENT))]
         if layout.dropped:
             names = ", ".join(self.columns[index] for index in layout.dropped)
-            made += [Text(line, style="italic") for line in wrapped(f"Left out at {width} columns: {names}.", width)]
-        return made
+            text_lines += [
+                Text(line, style="italic") for line in wrapped(f"Left out at {width} columns: {names}.", width)
+            ]
+        return text_lines
 
     def _side_by_side(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
         folded = {
@@ -233,10 +234,10 @@ def show(*parts: object) -> None:
 
 
 def folded(line: str) -> list[str]:
-    """A line of prose on as many lines as it takes: of the terminal's width, of PROSE_WIDTH without
-    one."""
-    told = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
-    return _indented(line, PROSE_WIDTH if told else console().width)
+    """Returns a line of prose on as many lines as it takes: of the terminal's width, of PROSE_WIDTH
+    without a terminal."""
+    is_plain = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
+    return _indented(line, PROSE_WIDTH if is_plain else console().width)
 
 
 def _indented(line: str, width: int) -> list[str]:

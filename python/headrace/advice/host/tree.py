@@ -44,7 +44,7 @@ class HostTree(ABC):
 
     @abstractmethod
     def target(self, path: str) -> str | None:
-        """Returns the target of a link, as it is written; None where it is no link."""
+        """Returns the target of a link, as it is written; None for other files."""
 
     def has(self, path: str) -> bool:
         """True when a folder with something in it is there."""

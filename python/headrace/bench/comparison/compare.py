@@ -224,8 +224,8 @@ def differing(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
 
 
 def _depends_on_place(key: str) -> bool:
-    """True for variables that are no setting: paths and names of the place where the server lives,
-    and sizes that follow performance_schema=ON."""
+    """True for variables that only describe the place where the server lives: paths, names, and
+    sizes that follow performance_schema=ON."""
     return key in NOT_SETTINGS or key.startswith("performance_schema_") or key.endswith(("_home_dir", "_file_path"))
 
 

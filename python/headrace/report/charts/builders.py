@@ -1,4 +1,4 @@
-"""What charts are built of: axes of time, quantities and percentiles, step lines, shades,
+"""Building blocks of charts: axes of time, quantities and percentiles, step lines, shades,
 densities, colours with a legend."""
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class TimeAxis:
     start."""
 
     def __init__(self, clock_start: object, span_s: float) -> None:
-        known = start_of(clock_start)
-        dated = known is not None and len(str(clock_start)) > CLOCK_ONLY
-        self.start = known or DAY_ONE
+        clock_time = start_of(clock_start)
+        dated = clock_time is not None and len(str(clock_start)) > CLOCK_ONLY
+        self.start = clock_time or DAY_ONE
         short = span_s <= 600
-        long = span_s > (1.5 * DAY_S if known else DAY_S)
+        long = span_s > (1.5 * DAY_S if clock_time else DAY_S)
         self.format, self.words = "%H:%M:%S" if short else "%H:%M", None
         unit = "h:min:s" if short else "h:min"
-        self.title = f"time of day ({unit})" if known else f"time since the start ({unit})"
-        if short and not known:
+        self.title = f"time of day ({unit})" if clock_time else f"time since the start ({unit})"
+        if short and not clock_time:
             self.format, self.title = "%M:%S", "time since the start (min:s)"
         elif long and dated:
             self.format, self.title = "%-d %b %H:%M", "day and time (h:min)"
         elif long:
             days = f"floor((toNumber(datum.value) - utc({DAY_ONE.year}, 0, 1)) / {1_000 * DAY_S})"
-            told = f"'day ' + ({days} + 1) + ' '" if known else f"{days} + ' d '"
-            self.words = f"{told} + utcFormat(datum.value, '%H:%M')"
-            self.title = "day and time of day (h:min)" if known else "time since the start (days and h:min)"
+            day_words = f"'day ' + ({days} + 1) + ' '" if clock_time else f"{days} + ' d '"
+            self.words = f"{day_words} + utcFormat(datum.value, '%H:%M')"
+            self.title = "day and time of day (h:min)" if clock_time else "time since the start (days and h:min)"
 
     def add(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame with `at` and `until`, start and end of each row as moments."""
@@ -187,7 +187,7 @@ def stacked(panels: Sequence, title: str, subtitle: str = "", spacing: int = 26)
 
 
 def density(values: pl.DataFrame, by: str, colour: alt.Color, title: str) -> alt.Chart:
-    """How often each value of `tps` occurs, an area for each name in the column `by`."""
+    """Draws how often each value of `tps` occurs, an area for each name in the column `by`."""
     low, high = lowest_and_highest(values, "tps")
     room = 0.1 * (high - low)
     x_axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=9)

@@ -45,12 +45,12 @@ class _Renderer:
         self._lock = threading.Lock()
 
     def draw(self, spec: str, form: str, scale: float = 1.0) -> bytes:
-        """The chart as SVG text or PNG. Raises CouldNotRun."""
+        """Draws the chart as SVG text or PNG. Raises CouldNotRun."""
         with self._lock:
             try:
-                wanted, answer = self._started()
-                wanted.write(json.dumps({"form": form, "spec": spec, "scale": scale}).encode() + b"\n")
-                wanted.flush()
+                requests, answer = self._started()
+                requests.write(json.dumps({"form": form, "spec": spec, "scale": scale}).encode() + b"\n")
+                requests.flush()
                 length = int(answer.readline() or -2)
                 if length == -1:
                     raise ValueError(answer.readline().decode().strip())
@@ -69,7 +69,8 @@ class _Renderer:
             return drawn
 
     def _started(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Where the process takes what is wanted, and where it answers."""
+        """Returns the stream that takes requests and the stream of answers, of a process that
+        runs."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
             # The worker cannot say it: its standard error goes nowhere.
             if find_spec("vl_convert") is None:

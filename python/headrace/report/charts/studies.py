@@ -43,9 +43,9 @@ def study(chart_data) -> alt.TopLevelMixin:
 
 def _rows(series: Iterable) -> list[dict]:
     return [
-        {"series": one.label, "role": one.role, "x": x, "y": float(y)}
-        for one in series
-        for x, y in zip(one.x, one.y, strict=True)
+        {"series": curve.label, "role": curve.role, "x": x, "y": float(y)}
+        for curve in series
+        for x, y in zip(curve.x, curve.y, strict=True)
         if y is not None
     ]
 
@@ -81,7 +81,8 @@ def _several(frame: pl.DataFrame) -> bool:
 
 
 def _marks(frame: pl.DataFrame, line: bool = False) -> dict:
-    """How series of one role are told apart, with a legend below that shows both shape and dash."""
+    """Chooses shape and dash that tell series of one role apart, with a legend below that shows
+    both."""
     if not _several(frame):
         return {}
     legend = alt.Legend(**LEGEND, symbolStrokeColor=style.QUIET, symbolFillColor=style.QUIET)
@@ -115,9 +116,9 @@ def _line(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
 
 def _bar(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     text = pl.col("y").map_elements(number, return_dtype=pl.String)
-    told = pl.concat_str([text, pl.col("series")], separator="  ") if _several(frame) else text
+    label = pl.concat_str([text, pl.col("series")], separator="  ") if _several(frame) else text
     order = frame["series"].unique(maintain_order=True).to_list()
-    base = alt.Chart(frame.with_columns(told.alias("text"))).encode(
+    base = alt.Chart(frame.with_columns(label.alias("text"))).encode(
         y=alt.Y("x:N", sort=None, axis=alt.Axis(title=chart_data.x_title)),
         x=alt.X("y:Q", axis=alt.Axis(title=chart_data.y_title, labelExpr=SHORT, tickCount=6)),
         yOffset=alt.YOffset("series:N", sort=order),
@@ -188,7 +189,7 @@ def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
 
 
 def _names(drawn: pl.DataFrame, top: float) -> pl.DataFrame:
-    """Where each name stands: at the end of its curve, moved up where another is too near."""
+    """Places each name at the end of its curve, moved up where another is too near."""
     last = [pl.col(name).sort_by("x").last() for name in ("x", "y")]
     ends = drawn.group_by("series", maintain_order=True).agg(pl.col("role").first(), *last)
     # Only names at the right edge, its last fifth, stand in one column.

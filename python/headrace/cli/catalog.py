@@ -84,7 +84,7 @@ def _mark(row: dict) -> str:
 
 
 def unconfirmed(frame: Any, name: Callable[[dict], str]) -> list[str]:
-    """What the rows marked ? are not sure of: each note once, with the rows it is about."""
+    """Returns the doubts of the rows marked ?: each note once, with its rows."""
     about: dict[str, list[str]] = {}
     for row in frame.to_dicts():
         for note in filter(None, row["unconfirmed"].split("; ")):
@@ -138,9 +138,14 @@ def instances(
         }
         for row in frame.to_dicts()
     ]
-    held = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
-    seen = f"Prices of {region}, on demand, last seen {last_seen(frame['price_as_of'])}."
-    notes = (held, seen, *unconfirmed(frame, lambda row: row["instance_type"]), LOOK_UP if sources else ASK)
+    baseline_note = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
+    price_note = f"Prices of {region}, on demand, last seen {last_seen(frame['price_as_of'])}."
+    notes = (
+        baseline_note,
+        price_note,
+        *unconfirmed(frame, lambda row: row["instance_type"]),
+        LOOK_UP if sources else ASK,
+    )
     right, prose = (
         ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour"),
         ("price source", "price seen"),

@@ -1,4 +1,4 @@
-"""Where the `headrace` command starts: Ctrl-C is caught before anything else is imported.
+"""The start of the `headrace` command: Ctrl-C is caught before anything else is imported.
 
 This file imports nothing but small parts of the standard library; `headrace.cli.app` holds the
 commands. What comes before the first line here is the interpreter's own start.

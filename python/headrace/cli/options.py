@@ -53,7 +53,7 @@ class CommandGroup(typer.Typer):
         super().__init__(no_args_is_help=True, help=help, epilog=epilog, rich_markup_mode=None, add_completion=False)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Callable], Callable]:
-        """As typer's, with option groups."""
+        """Registers a command as typer does, with option groups."""
         register = super().command(name, **settings)
 
         def decorate(function: Callable) -> Callable:
@@ -64,29 +64,35 @@ class CommandGroup(typer.Typer):
 
 
 def with_groups(function: Callable) -> Callable:
-    """The function with the fields of its option groups as parameters of their own, behind the
-    others, and with a check of the files that it is to write (`headrace.cli.writing`)."""
+    """Returns the function with the fields of its option groups as parameters of their own, behind
+    the others, and with a check of its output files (`headrace.cli.writing`)."""
     hints = get_type_hints(function, include_extras=True)
-    own = {name: one.replace(annotation=hints[name]) for name, one in inspect.signature(function).parameters.items()}
+    own = {
+        name: parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
     groups: dict[str, Any] = {name: hints[name] for name in own if is_dataclass(hints[name])}
     if not groups:
         return guarded(function, own)
     fields = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
-    spread = [one for name, one in own.items() if name not in groups]
+    spread = [parameter for name, parameter in own.items() if name not in groups]
     for name, group in groups.items():
         spread += [
-            one.replace(annotation=fields[name][one.name]) for one in inspect.signature(group).parameters.values()
+            parameter.replace(annotation=fields[name][parameter.name])
+            for parameter in inspect.signature(group).parameters.values()
         ]
 
     @functools.wraps(function)
     def command(**given: Any) -> object:
-        made = {name: group(**{field: given.pop(field) for field in fields[name]}) for name, group in groups.items()}
-        return function(**given, **made)
+        filled_groups = {
+            name: group(**{field: given.pop(field) for field in fields[name]}) for name, group in groups.items()
+        }
+        return function(**given, **filled_groups)
 
-    spread = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in spread]
+    spread = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in spread]
     command.__signature__ = inspect.Signature(spread)  # pyright: ignore[reportAttributeAccessIssue]
-    command.__annotations__ = {one.name: one.annotation for one in spread}
-    return guarded(command, {one.name: one for one in spread})
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
+    return guarded(command, {parameter.name: parameter for parameter in spread})
 
 
 def complete_type(incomplete: str) -> list[str]:
@@ -148,8 +154,8 @@ def instance_option(help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance, **more)
 
 
-OutputOption = Annotated[Output, choice("What to print on stdout.")]
-TableOrJsonOption = Annotated[TableOrJson, choice("What to print on stdout.", "--output")]
+OutputOption = Annotated[Output, choice("Form of the answer on stdout.")]
+TableOrJsonOption = Annotated[TableOrJson, choice("Form of the answer on stdout.", "--output")]
 AsOfOption = Annotated[str | None, option("YYYY-MM-DD", "Limits and prices of this day. Default: the newest known.")]
 RegionOption = Annotated[str, option("REGION", "Use the prices of this AWS region.", autocompletion=complete_region)]
 GrowthOption = Annotated[float, option("FACTOR", "Multiply the demand and the data: 1.5 is half as much again.")]
@@ -183,7 +189,7 @@ MemberOption = Annotated[int | None, option("N", "Only this member of an array, 
 
 @dataclass(frozen=True, kw_only=True)
 class LabPlace:
-    """Which lab is meant."""
+    """The lab that a command uses."""
 
     data_dir: Annotated[
         Path | None,
@@ -202,7 +208,7 @@ class LabPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class PasswordOptions:
-    """Where the password of a MySQL account comes from."""
+    """The source of a MySQL account's password."""
 
     defaults_file: Annotated[
         Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")

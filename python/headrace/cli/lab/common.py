@@ -23,16 +23,16 @@ def percent(text: str | None, what: str) -> float | None:
 
 
 def tags(texts: Sequence[str] | None) -> dict[str, str]:
-    """`K=V` each. Raises InputError."""
-    found: dict[str, str] = {}
+    """Reads `K=V` each. Raises InputError."""
+    parsed: dict[str, str] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise InputError(text[:60], "a tag is KEY=VALUE", "", "For example team=orders.")
-        if key in found:
+        if key in parsed:
             raise InputError(text[:60], f"{key[:40]} was given before", "", "Give each key once.")
-        found[key] = value
-    return found
+        parsed[key] = value
+    return parsed
 
 
 def number(value: Any, digits: int = 1) -> str:

@@ -1,4 +1,4 @@
-"""What a setting changes, in a sentence: the workload's throughput with it and without it.
+"""The effect of a setting, in a sentence: the workload's throughput with it and without it.
 
 Every other setting is as advised. What the model does not have is not estimated, and the reason is
 said (parameters.toml, `effect`).

@@ -1,4 +1,4 @@
-"""What the advice is made of: the version of a server, an advised setting, and a finding."""
+"""Parts of the advice: the version of a server, an advised setting, and a finding."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ def _ended(lines: list[str]) -> list[str]:
 
 
 def _place(file: OptionFile, lines: list[str]) -> tuple[int, bool]:
-    """Where settings are added, as an index into the lines, and whether a section of the server is
-    open there.
+    """Returns the line at which settings are added, as an index, and whether a section of the
+    server is open there.
 
     That is at the end of its last section, else at the end of the file. A last line that does not
     end is left alone, because a diff would have to show it, and it may be a secret: then the place

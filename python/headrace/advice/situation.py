@@ -1,4 +1,4 @@
-"""What the rules know (storage in sustained rates, memory, processors, workload), and their
+"""The input of the rules (storage in sustained rates, memory, processors, workload), and their
 answers."""
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Situation:
 
     @property
     def vcpus_known(self) -> str:
-        """What is known of the processors, for a reason."""
+        """The number of processors in words, for a reason."""
         return "virtual CPUs not given" if self.vcpus is None else f"{self.vcpus} virtual CPUs"
 
     def chosen_bytes(self, parameter: str) -> float:

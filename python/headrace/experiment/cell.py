@@ -1,4 +1,4 @@
-"""What is run: a benchmark on a server, or on files, over storage of the lab.
+"""Cells of an experiment: a benchmark on a server, or on files, over storage of the lab.
 
 A cell is one run that begins from the same copy of the data as its neighbours. Its configuration
 is all that decides what is measured, as one text; the hash of it stands in the name of the run, so
@@ -29,7 +29,7 @@ FILES_CELL_S = 6.0
 
 @dataclass(frozen=True)
 class DataSet:
-    """What is loaded once: the data of `benchmark` in `engine`, about `gib` GiB.
+    """Data that are loaded once: those of `benchmark` in `engine`, about `gib` GiB.
 
     `settings`: of the server while it loads, in addition to those that make loading quick.
     `settle_s`: seconds of the benchmark itself before the data are kept; `seed`: of its rows.

@@ -1,4 +1,4 @@
-"""Where cells run: a temporary lab, data loaded once and kept, fresh volumes for each cell.
+"""The place of cells: a temporary lab, data loaded once and kept, fresh volumes for each cell.
 
 Every server begins with a copy of the same data and an empty cache. Nothing is left behind.
 """

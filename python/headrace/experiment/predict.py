@@ -77,7 +77,7 @@ def _counters(path: Path) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class ResponseSpread:
-    """How far the 95th percentile of response times lies above their mean.
+    """The distance of the 95th percentile of response times from their mean.
 
     `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
     which changed pages are written at once, and behind which a transaction may have to wait. The
@@ -124,7 +124,7 @@ def predicted(
     draws: int = DRAWS,
     processors: int | None = None,
 ) -> PredictedResult:
-    """What the configuration does from an empty cache, I/O by I/O as the lab's volumes decide too.
+    """Predicts the configuration from an empty cache, I/O by I/O as the lab's volumes decide too.
 
     `processors`: of the machine it will be run on, None: enough. The mean response time of a second
     follows from clients and tps (Little's law in a closed loop), its 95th percentile from `p95`, of

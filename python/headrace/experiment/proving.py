@@ -162,7 +162,7 @@ def prove(
 
 @dataclass(frozen=True)
 class PlannedProof:
-    """What is run, before anything is."""
+    """The plan of a proof, before anything runs."""
 
     load: standin.StandIn
     scale: scaling.Scale
@@ -225,7 +225,7 @@ def _fitting(request: Request, every: list[Configuration], times: scaling.Timing
 
 @dataclass
 class _ProofRun:
-    """What `prove` does, and what it has come to."""
+    """A proof that runs, with its result so far."""
 
     request: Request
     planned: PlannedProof

@@ -34,9 +34,9 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is proved: a storage with a cache and clients, as it is run on the lab.
+    """The subject of a proof: a storage with a cache and clients, as it is run on the lab.
 
-    `name`: what it is called in tables. `storage`, `log_storage`: notation. `cache_gib`: buffer
+    `name`: its name in tables. `storage`, `log_storage`: notation. `cache_gib`: buffer
     pool or block cache. `threads`: clients of the closed load. `balance_percent`: credits at the
     start; None: as AWS starts them. Raises InputError for what cannot be.
     """

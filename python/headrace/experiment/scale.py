@@ -81,7 +81,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Holds:
-    """What the machine can hold: `data_gib` of a data set, `processors`."""
+    """The size of the machine: `data_gib` of a data set that it can hold, `processors`."""
 
     data_gib: float
     processors: int

@@ -48,7 +48,7 @@ STATEMENT_COUNTS = (
 
 @dataclass(frozen=True)
 class ProcessorSpeed:
-    """What a point select takes here.
+    """The time of a point select on this machine.
 
     `cpu_ms` of one processor, client and lab included; `trip_ms`: the rest of the round trip.
     `instance`, `vcpus`: an EC2 instance of this size, whose EBS limits bind nothing. `runs`: by

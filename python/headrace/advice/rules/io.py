@@ -1,4 +1,4 @@
-"""How files are opened, read, written and flushed, and what the host needs for it."""
+"""Rules about opening, reading, writing and flushing files, and about the host below."""
 
 from __future__ import annotations
 

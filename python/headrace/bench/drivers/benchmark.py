@@ -1,4 +1,4 @@
-"""What every benchmark can do: look whether it fits the target, prepare, run, check, clean up."""
+"""The interface of every benchmark: check the target, prepare, run, verify, clean up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_numbers(source: str, whole: bool = False, **given: tuple[object, float
 
 @dataclass(frozen=True)
 class RunLoad:
-    """How a benchmark is run: `threads` clients, `warmup_s` that do not count, then `seconds`.
+    """The load of a run: `threads` clients, `warmup_s` that do not count, then `seconds`.
 
     `seed`: of its random numbers.
     """

@@ -1,5 +1,5 @@
-"""What drivers of files share: a folder or a device that may be used, files that are whole, space
-that is there."""
+"""Checks that drivers of files share: a folder or a device that may be used, files that are whole,
+free space."""
 
 from __future__ import annotations
 

@@ -285,9 +285,9 @@ def _percentiles(path: Path) -> dict[int, tuple[float | None, float | None, floa
 
 @dataclass(frozen=True)
 class FioLoad:
-    """What `run_once` does. `rw`: fio's name (randread ...). `bs_kib`: KiB a request. `iodepth`: in
-    flight per job. `seconds`: how long, after `ramp_s` that do not count. `seed`: of the offsets.
-    `size_gib`: the part of the device that is used, None: all of it."""
+    """The load of `run_once`. `rw`: fio's name (randread ...). `bs_kib`: KiB a request. `iodepth`:
+    requests in flight per job. `seconds`: the measured time, after `ramp_s` that do not count.
+    `seed`: of the offsets. `size_gib`: the used part of the device, None: all of it."""
 
     rw: str
     bs_kib: int

@@ -258,7 +258,8 @@ class _Run:
         return record
 
     def _outcome(self) -> tuple[ToolOutcome, HeadraceError | None]:
-        """What the tool said, and what went wrong. Nothing went wrong with an interrupted run."""
+        """Reads the tool's report, and the failure if there was any; an interrupted run has no
+        failure."""
         benchmark, load, private, ended = self.benchmark, self.load, self.private, self.ended
         output = self.folder / "raw" / "output.txt"
         raw = output.read_text(errors="replace") if output.exists() else ""

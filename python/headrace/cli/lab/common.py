@@ -1,4 +1,4 @@
-"""What `headrace lab` and `headrace volume` share: values as they are typed, the rows of a
+"""Shared parts of `headrace lab` and `headrace volume`: values as they are typed, the rows of a
 volume."""
 
 from __future__ import annotations

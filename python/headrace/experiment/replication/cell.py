@@ -1,4 +1,4 @@
-"""What a measured replica is: its volume, cache, workers and durability, and the load it applies.
+"""A measured replica: its volume, cache, workers and durability, and the load it applies.
 
 A source writes a load once, without the limits of its volume, and then rests. Every replica begins
 with the same data, receives all of it, and only then applies it: so its rate is that of the
@@ -28,8 +28,8 @@ SMALLEST_CACHE_MIB = 5  # innodb_buffer_pool_size of both
 
 @dataclass(frozen=True)
 class ReplicaLoad:
-    """What the source writes before replicas apply it: `benchmark` on `data` by `clients`, for
-    `seconds`.
+    """The load that the source writes before replicas apply it: `benchmark` on `data` by `clients`,
+    for `seconds`.
 
     `source_settings`: of its server, such as the time that a commit waits for others to join it.
     """

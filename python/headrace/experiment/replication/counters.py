@@ -1,4 +1,4 @@
-"""What a replica's server, process and volume counted between two moments, per transaction."""
+"""Counters of a replica's server, process and volume between two moments, per transaction."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _applier_metrics(sql: Statements) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class PerTransaction:
-    """What one applied transaction took, from two counts.
+    """The cost of one applied transaction, from two counts.
 
     Times in ms. `reads`: pages that a thread waited for; `pages`: written; `log_bytes`: redo;
     `group`: commits in one flush of the binary log. What begins with `volume_` is the lab's own

@@ -88,7 +88,7 @@ class Course:
 
     @property
     def load_s(self) -> float:
-        """How long the load lasted."""
+        """The length of the load in seconds."""
         return self.looks[self._end].at_s
 
     @property
@@ -118,7 +118,7 @@ class Course:
 
     @property
     def catch_up_s(self) -> float:
-        """From the end of the load until all was applied."""
+        """The seconds from the end of the load until all was applied."""
         done = self.looks[-1].written
         return next(look.at_s for look in self.looks[self._end :] if look.applied >= done) - self.load_s
 

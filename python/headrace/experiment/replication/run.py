@@ -65,7 +65,7 @@ class WrittenSource:
         return self.transactions / self.load.seconds if self.load.seconds else 0.0
 
     def sample(self) -> BinaryLogSample:
-        """Its binary log, the first file that has transactions."""
+        """Reads the source's binary log, the first file that has transactions."""
         folder = self.server.datadir.parent / "log"
         for path in sorted(folder.glob("binlog.[0-9]*")):
             try:

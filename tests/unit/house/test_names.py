@@ -20,7 +20,7 @@ MOST = {
     "bench": 3,
     "calibration": 151,
     "catalog": 40,
-    "cli": 79,
+    "cli": 78,
     "connect": 8,
     "experiment": 1,
     "lab": 92,

@@ -150,7 +150,7 @@ def read_recording(
     own = text.startswith(("demo:", "fio:"))
     if not own and path.is_file() and path.suffix not in (".jsonl", ".gz"):
         own = detect(open_recording(path).text)[1] == OWN_FILE
-    options = recorded.told(SourceOptions(devices=(device,) if device else (), progress=tick))
+    options = recorded.apply_to(SourceOptions(devices=(device,) if device else (), progress=tick))
     if not own:
         return demand_of(text, options)
     for name, value in {"--device": device, **options.of_times}.items():

@@ -306,7 +306,7 @@ def _setting(parameter: ServerParameter, name: ParameterName | None, answer: Rul
         applies_to=parameter.applies_to,
         group=parameter.group,
         settable=answer.settable,
-        active=_active(parameter, name, answer, risk, s),
+        active=_is_active(parameter, name, answer, risk, s),
         differs=differs,
         default=_readable(parameter.kind, default) or "",
         id=parameter.id,
@@ -328,7 +328,9 @@ def _kind(name: ParameterName) -> str:
     return parameters()[name.parameter].kind
 
 
-def _active(parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, risk: str, s: Situation) -> bool:
+def _is_active(
+    parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, risk: str, s: Situation
+) -> bool:
     """Whether it becomes a line of the option file."""
     if name is None or not answer.settable or (risk != SAFE and parameter.id not in DURABILITY):
         return False

@@ -136,7 +136,7 @@ def read_file(path: str | os.PathLike, server: ServerVersion) -> CurrentSettings
 
 
 @cache
-def _gone() -> dict[str, list[dict[str, str]]]:
+def _read_gone() -> dict[str, list[dict[str, str]]]:
     rows: dict[str, list[dict[str, str]]] = {}
     for row in csv.DictReader((files("headrace.advice") / "gone.csv").read_text(encoding="utf-8").splitlines()):
         rows.setdefault(row["name"], []).append(row)
@@ -146,7 +146,7 @@ def _gone() -> dict[str, list[dict[str, str]]]:
 def _rows_of(name: str, server: ServerVersion) -> list[dict[str, str]]:
     """Returns the rows about a name under that flavor. Percona Server has MySQL's names."""
     flavor = "mysql" if server.flavor == "percona" else server.flavor
-    return [row for row in _gone().get(name, []) if row["flavor"] == flavor]
+    return [row for row in _read_gone().get(name, []) if row["flavor"] == flavor]
 
 
 def gone(name: str, server: ServerVersion) -> dict[str, str] | None:
@@ -188,7 +188,7 @@ def _options() -> frozenset[str]:
     the project mariadb-mysql-kbs 1.3.0 collects them, and those of the tables of the advice.
     """
     listed = (files("headrace.advice") / "options.txt").read_text(encoding="utf-8").split()
-    return frozenset((*listed, *_gone(), *ids_by_name()))
+    return frozenset((*listed, *_read_gone(), *ids_by_name()))
 
 
 def unknown(setting: Setting) -> bool:
@@ -208,11 +208,11 @@ def findings(current: CurrentSettings) -> list[ConfigFinding]:
     """Returns settings that the server refuses or ignores, those that cost the storage, and those
     that can lose data."""
     settings = current.file.settings if current.file else ()
-    line_findings = [finding for setting in settings if (finding := _finding(setting, current)) is not None]
-    return line_findings + list(_lossy(current.values)) + list(_hurting(current.values, current.server))
+    line_findings = [finding for setting in settings if (finding := _judge_line(setting, current)) is not None]
+    return line_findings + list(_find_lossy(current.values)) + list(_find_costly(current.values, current.server))
 
 
-def _finding(setting: Setting, current: CurrentSettings) -> ConfigFinding | None:
+def _judge_line(setting: Setting, current: CurrentSettings) -> ConfigFinding | None:
     """Returns the fault of a line of the option file, if it has a fault."""
     row, label, place = standing(setting, current), current.server.label, f"({setting.file}, line {setting.line})"
     if row is None:
@@ -239,7 +239,7 @@ LEAST_DIRTY_PERCENT = 30.0
 USUAL_PAGE = 16_384.0
 
 
-def _hurting(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFinding]:
+def _find_costly(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFinding]:
     """Finds settings of today that cost the storage throughput, or fill it."""
     own = sources()["mariadb-kb" if server.flavor == "mariadb" else "mysql-manual"]
     adaptive = values.get("innodb_adaptive_flushing")
@@ -277,7 +277,7 @@ def _find_unlimited_logs(values: dict[str, str], source: str) -> Iterator[Config
         yield ConfigFinding(names, f"{text}; keep as many days as replicas and restores need", source, False)
 
 
-def _lossy(values: dict[str, str]) -> Iterator[ConfigFinding]:
+def _find_lossy(values: dict[str, str]) -> Iterator[ConfigFinding]:
     """Finds settings of today that can lose data."""
     manual = sources()["mysql-manual"]
     for name in ("innodb_flush_log_at_trx_commit", "rocksdb_flush_log_at_trx_commit"):

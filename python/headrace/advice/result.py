@@ -103,14 +103,14 @@ class Advice:
         parts = {
             "Set": [item for item in self.settings if self.change(item) == SET],
             "Decide": [item for item in self.settings if self.change(item) == DECIDE],
-            "Keep: what another value would bring": [item for item in keep if _simulated(item)],
+            "Keep: what another value would bring": [item for item in keep if _is_simulated(item)],
         }
         columns: tuple[str, ...] = ("parameter", "value", "today" if self.has_current else "default", "why")
         columns = columns if narrow else ("chapter", *columns, "risk", "effect", "source")
         tables: list[tuple[str, tuple[str, ...], list[tuple]]] = [
             (title, columns, [self._row(item, narrow) for item in items]) for title, items in parts.items() if items
         ]
-        rest = ", ".join(f"{item.parameter}={item.value}" for item in keep if not _simulated(item))
+        rest = ", ".join(f"{item.parameter}={item.value}" for item in keep if not _is_simulated(item))
         if rest:
             title = "Keep: as advised today" if self.has_current else "Keep: as advised by default"
             tables.append((title, ("settings",), [(rest,)]))
@@ -129,6 +129,6 @@ class Advice:
         return (*head, f"{why}{risk}{effect_text}")
 
 
-def _simulated(item: AdvisedSetting) -> bool:
+def _is_simulated(item: AdvisedSetting) -> bool:
     """Whether an effect in transactions a second is known."""
     return " tps, " in (item.effect or "")

@@ -118,7 +118,7 @@ def choose(
     data = min(1.0, holds.data_gib / size_gib)
     rate, fewest = 1.0, min(configuration.threads for configuration in configurations)
     for configuration in configurations:
-        tps, ios, cpu_ms = _expected(configuration, benchmark, engine, data)
+        tps, ios, cpu_ms = _expect_rates(configuration, benchmark, engine, data)
         busy = tps * (cpu_ms + ios * IO_CPU_MS) / 1e3
         rate = min(rate, PROCESSOR_SHARE * holds.processors / busy, MOST_IOPS_PER_CPU * holds.processors / (tps * ios))
     if rate < 1.0:
@@ -139,7 +139,7 @@ def choose(
     return Scale(max(data, least), rate)
 
 
-def _expected(
+def _expect_rates(
     configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float
 ) -> tuple[float, float, float]:
     """Transactions a second; I/Os and processor ms of one, by the standard benchmark without a

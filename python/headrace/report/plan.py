@@ -405,7 +405,7 @@ def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
     if plan.services is not None:
         parts += ["", *services_shown(plan, explain)]
     steps = next_lines(plan)
-    parts += ["", "What to do next", *(_pasted(f"  {line}") for line in steps)] if steps else []
+    parts += ["", "What to do next", *(_keep_unbroken(f"  {line}") for line in steps)] if steps else []
     parts += ["", "The arithmetic", *(f"  {line}" for line in plan.explain)] if explain else []
     return [*parts, "", *(f"note: {note}" for note in [*_left_out(plan), *plan.caveats])]
 
@@ -414,7 +414,7 @@ def _left_out(plan) -> list[str]:
     return [f"{name} was left out: {why}" for name, why in plan.skipped_instances]
 
 
-def _pasted(line: str):
+def _keep_unbroken(line: str):
     """A line that is to be copied: never broken."""
     from rich.text import Text
 

@@ -59,18 +59,18 @@ def in_words(run, workload, saved_second: bool = True) -> list[str]:
             f"The {'array' if 'x' in run.storage or '+' in run.storage else 'volume'} is lost: all data are gone. It serves nothing."
         )
         return lines
-    lines += _delivered(summary, isinstance(workload, ClosedWorkload))
+    lines += _describe_delivery(summary, isinstance(workload, ClosedWorkload))
     lines += _limits(summary)
-    lines += _when(run, start)
+    lines += _describe_windows(run, start)
     lines += _saved_second(summary, saved_second)
     lines += _queue(summary, at, isinstance(workload, ClosedWorkload))
     lines += _balances(run, at)
     lines.append(_latency(summary))
-    lines += _repeated(run, at)
+    lines += _describe_cycle(run, at)
     return lines
 
 
-def _delivered(summary: dict, closed: bool) -> list[str]:
+def _describe_delivery(summary: dict, closed: bool) -> list[str]:
     seconds = summary["seconds"]
     delivered = summary["delivered_ios"] / seconds
     mib_s = summary["delivered_bytes"] / MIB / seconds
@@ -123,7 +123,7 @@ def throttled_windows(rows: pl.DataFrame) -> list[dict]:
     return [window | {"cap": max(window["by"], key=window["by"].get)} for window in windows]
 
 
-def _when(run, start) -> list[str]:
+def _describe_windows(run, start) -> list[str]:
     """Says when requests waited longest, at most five windows, with clock times."""
     windows = throttled_windows(run.rows)
     if not windows:
@@ -213,7 +213,7 @@ def _balances(run, at) -> list[str]:
     return lines
 
 
-def _repeated(run, at) -> list[str]:
+def _describe_cycle(run, at) -> list[str]:
     """Says whether the cycle can be repeated for ever; nothing where one cycle was simulated."""
     cycle = getattr(run, "repeated", None)
     if cycle is None:

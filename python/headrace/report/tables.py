@@ -179,10 +179,10 @@ class Table:
     def __rich_console__(self, to, options):
         # A line wider than the terminal is left to the terminal: it breaks what is shown, not what
         # is copied.
-        yield from (_whole(line) for line in self.lines(self.layout(options.max_width), options.max_width))
+        yield from (_keep_whole(line) for line in self.lines(self.layout(options.max_width), options.max_width))
 
 
-def _whole(line: Text) -> Text:
+def _keep_whole(line: Text) -> Text:
     line.no_wrap, line.overflow = True, "ignore"
     return line
 
@@ -229,18 +229,18 @@ def show(*parts: object) -> None:
             out.print(part, soft_wrap=isinstance(part, Text))
             continue
         for line in plain(part).split("\n"):
-            for piece in [line] if cell_len(line) <= out.width else _indented(line, out.width):
-                out.print(_whole(Text(piece)))
+            for piece in [line] if cell_len(line) <= out.width else _indent(line, out.width):
+                out.print(_keep_whole(Text(piece)))
 
 
 def folded(line: str) -> list[str]:
     """Returns a line of prose on as many lines as it takes: of the terminal's width, of PROSE_WIDTH
     without a terminal."""
     is_plain = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
-    return _indented(line, PROSE_WIDTH if is_plain else console().width)
+    return _indent(line, PROSE_WIDTH if is_plain else console().width)
 
 
-def _indented(line: str, width: int) -> list[str]:
+def _indent(line: str, width: int) -> list[str]:
     """A long line on several, each as far in as the first."""
     indent = min(len(line) - len(line.lstrip(" ")), width // 2)
     return [" " * indent + piece for piece in wrapped(line.lstrip(" "), width - indent)]

@@ -126,7 +126,7 @@ def compare(
         words
         for side in (first_group, second_group)
         for repetition in side[1:]
-        for words in _repeated(side[0], repetition)
+        for words in _compare_repetitions(side[0], repetition)
     ]
     mismatches = list(dict.fromkeys(mismatches))
     if mismatches and not allow_unlike:
@@ -134,7 +134,9 @@ def compare(
         rule = "are not alike: " + "; ".join(mismatches[:4])
         raise InputError(f"{first_group[0].id} and {second_group[0].id}", rule, f"{DOC}, Comparing", hint)
     differences = (
-        _single(first_group[0], second_group[0]) if len(first_group) == 1 else _groups(first_group, second_group)
+        _compare_runs(first_group[0], second_group[0])
+        if len(first_group) == 1
+        else _compare_groups(first_group, second_group)
     )
     return BenchComparison(
         first_group,
@@ -178,7 +180,7 @@ def unlike(a: RunRecord, b: RunRecord) -> list[str]:
         *((words, first[part].get(key), second[part].get(key)) for part, key, words in ALIKE[3:]),
     ]
     mismatches += [
-        f"{what} {_shown(first_value)} and {_shown(second_value)}"
+        f"{what} {_format_value(first_value)} and {_format_value(second_value)}"
         for what, first_value, second_value in pairs
         if first_value != second_value
     ]
@@ -190,7 +192,7 @@ def unlike(a: RunRecord, b: RunRecord) -> list[str]:
     return mismatches
 
 
-def _repeated(first: RunRecord, repetition: RunRecord) -> list[str]:
+def _compare_repetitions(first: RunRecord, repetition: RunRecord) -> list[str]:
     """Returns the differences between two runs of a group, which must repeat the same
     configuration."""
     return [
@@ -211,12 +213,14 @@ def differing(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
     )
     keys = ("storage", "log_storage", "instance", "engine", "flavor", "version", "cache_gib")
     differences = [
-        (key, _shown(first.get(key)), _shown(second.get(key))) for key in keys if first.get(key) != second.get(key)
+        (key, _format_value(first.get(key)), _format_value(second.get(key)))
+        for key in keys
+        if first.get(key) != second.get(key)
     ]
     if first.get("flavor") == second.get("flavor") and first.get("version") == second.get("version"):
         first_config, second_config = a.document.get("config") or {}, b.document.get("config") or {}
         differences += [
-            (key, _shown(first_config.get(key)), _shown(second_config.get(key)))
+            (key, _format_value(first_config.get(key)), _format_value(second_config.get(key)))
             for key in sorted(set(first_config) | set(second_config))
             if first_config.get(key) != second_config.get(key) and not _depends_on_place(key)
         ]
@@ -229,7 +233,7 @@ def _depends_on_place(key: str) -> bool:
     return key in NOT_SETTINGS or key.startswith("performance_schema_") or key.endswith(("_home_dir", "_file_path"))
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)[:60] or "empty"
@@ -250,7 +254,7 @@ def _notes(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) 
 # --- a run against a run ---
 
 
-def _single(a: RunRecord, b: RunRecord) -> list[Difference]:
+def _compare_runs(a: RunRecord, b: RunRecord) -> list[Difference]:
     parts = [record.series().filter(pl.col("phase") == "measure") for record in (a, b)]
     seed = int.from_bytes(hashlib.sha256(f"{a.id} {b.id}".encode()).digest()[:8], "big")
     unit = a.document["benchmark"].get("unit", "transactions")
@@ -305,7 +309,7 @@ def _judge_difference(
 # --- groups ---
 
 
-def _groups(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) -> list[Difference]:
+def _compare_groups(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) -> list[Difference]:
     unit = first_group[0].document["benchmark"].get("unit", "transactions")
     metrics = {
         name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"

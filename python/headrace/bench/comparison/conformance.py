@@ -141,7 +141,7 @@ def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None 
 
 
 def _run_case(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
-    with _fresh_volume(lab, case.spec) as volume:
+    with _make_volume(lab, case.spec) as volume:
         attached = lab.attach(volume)["attachment"]
         assert attached is not None and attached["device"] is not None, volume
         beyond = attached["warnings"]
@@ -151,11 +151,11 @@ def _run_case(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
         rows = lab.metrics(volume, resolution="second", last=max(1, int(case.load.seconds) - 1))
         yield from _findings(case, measured, _late_ms(rows), beyond)
         if case.balance_percent is not None:
-            yield _recovered(lab, volume, case, attached["device"])
+            yield _measure_recovery(lab, volume, case, attached["device"])
 
 
 @contextmanager
-def _fresh_volume(lab: Lab, spec: str) -> Iterator[str]:
+def _make_volume(lab: Lab, spec: str) -> Iterator[str]:
     """Makes a volume for a case, known by name: an interrupt may come before the lab has said its
     id. The volume is deleted at the end, attached or not."""
     name = f"headrace-verify-{secrets.token_hex(4)}"
@@ -176,7 +176,7 @@ def _remove(lab: Lab, name: str) -> None:
             lab.delete(volume["id"])
 
 
-def _recovered(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
+def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
     """Measures the credits that a drained volume has earned after a rest."""
     time.sleep(REST_S)
     members = lab.balance(volume)["members"]

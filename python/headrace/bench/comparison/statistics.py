@@ -63,7 +63,7 @@ def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | No
         blocks.append(block)
     if statistic(a) <= 0:
         return None
-    drawn = [_resampled(rows, block, chance) for rows, block in zip((a, b), blocks, strict=True)]
+    drawn = [_resample(rows, block, chance) for rows, block in zip((a, b), blocks, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = 100.0 * (drawn[1] / drawn[0] - 1.0)
     changes = changes[np.isfinite(changes)]
@@ -73,7 +73,7 @@ def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | No
     return float(low), float(high), f"blocks of {blocks[0]} and {blocks[1]} rows"
 
 
-def _resampled(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray:
+def _resample(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray:
     """RESAMPLES values of the statistic, of series put together from blocks taken from a circle."""
     top, bottom = rows
     count = len(top)

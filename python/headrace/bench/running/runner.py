@@ -212,7 +212,7 @@ class _Run:
             finally:
                 signals.ignore()
                 self.seconds = time.time() - self.began_unix
-            self.statements = _between(before, _latencies(target))
+            self.statements = _subtract_latencies(before, _latencies(target))
             time.sleep(AFTER_S)
             self.samples, self.lab = sampler.stop(), lab.stop()
             self.samples.notes += lab.notes
@@ -243,7 +243,7 @@ class _Run:
         document |= {"ended_at": now_text(), "state": state, "start": start}
         findings = [*outcome.notes, *summary.findings(document, series, self.samples, failure, self.interrupted)]
         if state == "complete" and target.address is not None:
-            findings += _verified(benchmark, target)
+            findings += _verify(benchmark, target)
         lacks = run_files.write(self.folder, benchmark, target, document, series, self.samples, findings)
         if lacks and benchmark.described() is not None:
             findings.append(f"There is no RUN.toml: {lacks}.")
@@ -310,12 +310,12 @@ def _latencies(target: Target) -> Latencies | None:
         return None
 
 
-def _between(before: Latencies | None, after: Latencies | None) -> dict[str, float]:
+def _subtract_latencies(before: Latencies | None, after: Latencies | None) -> dict[str, float]:
     deltas = between(before, after) if before is not None and after is not None else {}
     return {name: value for name, value in deltas.items() if name.startswith("statement")}
 
 
-def _verified(benchmark: Benchmark, target: Target) -> list[str]:
+def _verify(benchmark: Benchmark, target: Target) -> list[str]:
     try:
         return [f"After the run {wrong}." for wrong in benchmark.verify(target)]
     except HeadraceError as error:

@@ -114,7 +114,7 @@ def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return result
 
 
-def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _anchor(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The samples with one more where the load began and one where it ended: a load begins between
     two samples, and a straight line between them would spread its first second over the rest
     before. There the counter is where it was going until then; what a restart hides is left
@@ -144,7 +144,7 @@ def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool 
     steps = np.diff(values)
     if wraps:
         values = values + WRAP * np.concatenate([[0.0], np.cumsum(np.where(steps < -WRAP / 2, 1.0, 0.0))])
-    ends = _at(*_anchored(times, values, edges), edges)
+    ends = _at(*_anchor(times, values, edges), edges)
     rate = (ends[:, 1] - ends[:, 0]) / (edges[:, 1] - edges[:, 0])
     # A restart between the edges: the counter fell.
     for place in np.flatnonzero(np.diff(values) < 0):

@@ -292,16 +292,20 @@ def prune(
     from headrace.operate.snapshots.sets import sets_of
 
     with ec2.open(place) as service:
-        snapshot_sets = [group for group in sets_of(service.stored()) if server is None or group.server == server]
+        snapshot_sets = [
+            snapshot_set
+            for snapshot_set in sets_of(service.stored())
+            if server is None or snapshot_set.server == server
+        ]
         if server is not None and not snapshot_sets:
             raise InputError(f"--server {server[:60]}", "has no snapshot sets", "", "See headrace snapshot sets.")
         now = service.now()
         keep_for_s = None if keep_for is None else retention.seconds(keep_for, "--keep-for")
         verdicts = [
             verdict
-            for name in sorted({group.server for group in snapshot_sets} or {""})
+            for name in sorted({snapshot_set.server for snapshot_set in snapshot_sets} or {""})
             for verdict in retention.judge(
-                [group for group in snapshot_sets if group.server == name], now, keep, keep_for_s
+                [snapshot_set for snapshot_set in snapshot_sets if snapshot_set.server == name], now, keep, keep_for_s
             )
         ]
         going = [verdict for verdict in verdicts if verdict.goes]

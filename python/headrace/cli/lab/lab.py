@@ -102,7 +102,7 @@ def up(
     try:
         begun = lab.up(place.data_dir, place.socket, settings)
     except lab.LabRefused as refused:
-        if refused.kind != "in-use" or not _served_again(place, api_port):
+        if refused.kind != "in-use" or not _restart_endpoint(place, api_port):
             raise
         return None
     with begun as started:
@@ -111,7 +111,7 @@ def up(
             say(f"note: {note}")
 
 
-def _served_again(place: LabPlace, api_port: int) -> bool:
+def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
     """Starts an endpoint that had ended in a lab that is up, at its former port; True when it
     did."""
     from headrace import lab

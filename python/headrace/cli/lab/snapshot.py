@@ -98,11 +98,11 @@ def create(
     with place.open() as lab:
         snapshots = lab.create_snapshots(volumes, description, snapshot_tags or None, copy_tags)
         if wait:
-            snapshots = [_completed(lab, snapshot["id"]) for snapshot in snapshots]
+            snapshots = [_wait_completed(lab, snapshot["id"]) for snapshot in snapshots]
     _print([dict(snapshot) for snapshot in snapshots], output)
 
 
-def _completed(lab: Any, snapshot: str) -> Any:
+def _wait_completed(lab: Any, snapshot: str) -> Any:
     from headrace.lab.watching import stored
 
     with progress(f"storing {snapshot}") as tick:
@@ -208,7 +208,7 @@ def copy(
         copied = lab.copy_snapshot(
             snapshot, store=store, region=region, encrypted=encrypted or None, kms_key=kms_key, description=description
         )
-        copied = _completed(lab, copied["id"]) if wait else copied
+        copied = _wait_completed(lab, copied["id"]) if wait else copied
     _print([dict(copied)], output)
 
 

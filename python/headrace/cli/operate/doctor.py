@@ -125,7 +125,7 @@ def doctor(
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
         evidence, demand = evidence_of(target, replace(options, progress=tick), seconds, tick)
-    is_written = record is None or _wrote(record, lambda: recordings.save(evidence, record))
+    is_written = record is None or _try_write(record, lambda: recordings.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:
@@ -140,14 +140,14 @@ def doctor(
         from headrace.report.operate.doctor import doctor_page
 
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _wrote(report, lambda: write_page(report, doctor_page(diagnosis.to_document(), ticks))):
+        if _try_write(report, lambda: write_page(report, doctor_page(diagnosis.to_document(), ticks))):
             say(f"report: {report}")
         else:
             is_written = False
     raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
 
 
-def _wrote(path: Path, write: Callable[[], None]) -> bool:
+def _try_write(path: Path, write: Callable[[], None]) -> bool:
     """Writes a file, and returns whether it was written; a failure is printed, and the command goes
     on."""
     from headrace.cli.app import show_error

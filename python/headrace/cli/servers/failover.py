@@ -159,7 +159,7 @@ def status(
     for trap in wrong:
         say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")
     if unfinished is not None:
-        say(_cut_off(unfinished))
+        say(_describe_cut_off(unfinished))
     if unfinished is not None or guarantee.level != "kept" or any(trap.kind != "note" for trap in wrong):
         raise typer.Exit(1)
 
@@ -222,7 +222,7 @@ def watch(
         try:
             wish = _wish("failover", executor.observer.look(), choices, source, None)
             if (unfinished := failover_cluster.unfinished()) is not None:
-                _say_with_time(_cut_off(unfinished))
+                _say_with_time(_describe_cut_off(unfinished))
             words = "" if failovers else "; it names what is wrong, and does not fail over (--failovers 0)"
             _say_with_time(f"watching {wish.source}{words}")
             if choices.alone == "serve" and failovers:
@@ -438,7 +438,7 @@ def _change(
         raise typer.Exit(1)
 
 
-def _cut_off(unfinished: Unfinished) -> str:
+def _describe_cut_off(unfinished: Unfinished) -> str:
     """Describes a change that was begun and not ended, with the command that finishes it."""
     command = "switchover" if unfinished.wish.kind == "switchover" else "run"
     again = f"headrace failover {command} --from {unfinished.wish.source} finishes it"

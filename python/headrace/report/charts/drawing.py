@@ -64,7 +64,7 @@ class _Renderer:
                 raise
             if length < 0 or len(drawn) < length:
                 raise CouldNotRun(
-                    "the chart", f"could not be drawn: the renderer {_ended(self._end())}", "vl-convert", HINT
+                    "the chart", f"could not be drawn: the renderer {_describe_end(self._end())}", "vl-convert", HINT
                 )
             return drawn
 
@@ -105,7 +105,7 @@ class _Renderer:
             return process.wait()
 
 
-def _ended(code: int) -> str:
+def _describe_end(code: int) -> str:
     return (
         f"was ended by signal {-code}; it lacked memory, it seems"
         if code < 0

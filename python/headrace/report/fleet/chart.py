@@ -52,14 +52,14 @@ def savings_against_risk(answers: Sequence) -> Drawing | None:
     )
     names = [
         alt.Chart(named).mark_text(align=align, dx=dx, dy=-6).encode(x="risk:Q", y="usd:Q", text="name:N")
-        for align, dx, named in _named(frame)
+        for align, dx, named in _choose_names(frame)
     ]
     cut = f" (the {MOST_POINTS:,} largest of {len(rated):,})" if len(rated) > MOST_POINTS else ""
     title = f"Savings against risk{cut}"
     return style.configured(alt.layer(points, *names).properties(width=style.WIDTH - 160, height=320, title=title))
 
 
-def _named(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], int, pl.DataFrame]]:
+def _choose_names(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], int, pl.DataFrame]]:
     """Chooses the points that get their name, on the side of each where there is room for it: those
     worth most, as far as their names do not cover each other."""
     worth = pl.col("usd") * (1 - pl.col("risk") / 100)

@@ -99,7 +99,7 @@ def _growth(forecast, growth) -> str:
             f"Growth: {now}; {_no_trend(growth.trend, forecast.made - timedelta(days=1) if forecast.dated else None)}."
         )
     low, middle, high = (percent(value) for value in growth.growth_per_month)
-    text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {growth.trend.days} days{_bent(growth.trend)}"
+    text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {growth.trend.days} days{_describe_bend(growth.trend)}"
     if growth.trend.per_day <= 0 or growth.at_limit:
         return f"{text}."
     return f"{text}; 90 % of the limit is met {_on(forecast.made, growth.days)}."
@@ -114,13 +114,13 @@ def _space(full) -> str:
         now = f"Space: the volume is full: {number(full.used_gib, 4)} GiB used{when}, {share} of {limit}"
     if not full.trend.claimed:
         return f"{now}; {_no_trend(full.trend, full.last)}."
-    month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days{_bent(full.trend)}"
+    month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days{_describe_bend(full.trend)}"
     cut = "" if full.trend.cut is None else " (what was before a sudden change is left out)"
     text = f"{now}; {month}{cut}"
     return f"{text}." if full.full else f"{text}: full {_on(full.last, full.days)}."
 
 
-def _bent(trend) -> str:
+def _describe_bend(trend) -> str:
     """Says how growth changes, where it is not a straight line."""
     if not trend.curved:
         return ""

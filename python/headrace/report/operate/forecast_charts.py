@@ -71,7 +71,7 @@ def _space(forecast) -> Drawing:
     recorded = slice(None) if history.recorded is None else history.recorded
     past = pl.DataFrame({"day": days[recorded], "value": history.used_gib[recorded]})
     drawn = _panel(full.last, past, full.trend, full.days, (full.limit_gib, "full", "GiB"), lambda figure: figure)
-    return _finished(drawn, f"Used space of {forecast.of}")
+    return _finish(drawn, f"Used space of {forecast.of}")
 
 
 def _growth(forecast) -> Drawing:
@@ -84,10 +84,10 @@ def _growth(forecast) -> Drawing:
             _panel(forecast.made if forecast.dated else None, past, growth.trend, growth.days, limit, math.exp)
         )
     title = f"Busiest five minutes of each day of {forecast.of} on {forecast.storage}"
-    return _finished(alt.vconcat(*panels, spacing=26), title)
+    return _finish(alt.vconcat(*panels, spacing=26), title)
 
 
-def _finished(drawn, words: str):
+def _finish(drawn, words: str):
     subtitle = "Points: days of the recording. Line and band: the trend and 80 % of what days may be, simulated."
     title = alt.TitleParams(words, subtitle=subtitle, offset=20)
     return style.configured(drawn.properties(title=title))
@@ -123,14 +123,14 @@ def _panel(
         highest = max(highest, min(FAR * most, lowest_and_highest(cone, "high")[1]))
     y, layers = linear(unit, 0, ABOVE * highest, ticks=5), []
     if cone is not None:
-        drawn = _dated(last, cone)
+        drawn = _add_dates(last, cone)
         band = alt.Chart(drawn).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
         line = alt.Chart(drawn).mark_line(color=style.SIMULATED, strokeWidth=2, clip=True)
         layers += [band.encode(x=x, y=y("low"), y2="high:Q"), line.encode(x=x, y=y("value"))]
-    dots = alt.Chart(_dated(last, past)).mark_point(filled=True, size=22, opacity=1, color=style.MEASURED)
+    dots = alt.Chart(_add_dates(last, past)).mark_point(filled=True, size=22, opacity=1, color=style.MEASURED)
     first = float(past["day"][0])
     ends = pl.DataFrame({"day": [first, float(ahead)], "value": [most, most]})
-    ends = _dated(last, ends.with_columns(pl.lit(f"{name}: {most:,.6g} {unit}").alias("label")))
+    ends = _add_dates(last, ends.with_columns(pl.lit(f"{name}: {most:,.6g} {unit}").alias("label")))
     rule = alt.Chart(ends).mark_line(color=style.WARN, strokeWidth=1.5, strokeDash=[5, 3])
     text = alt.Chart(ends.head(1)).mark_text(align="left", baseline="bottom", dx=3, dy=-2, color=style.WARN)
     layers += [dots.encode(x=x, y=y("value")), rule.encode(x=x, y=y("value"))]
@@ -138,7 +138,7 @@ def _panel(
     return alt.layer(*layers).properties(width=style.WIDTH, height=PANEL)
 
 
-def _dated(last: datetime | None, frame: pl.DataFrame) -> pl.DataFrame:
+def _add_dates(last: datetime | None, frame: pl.DataFrame) -> pl.DataFrame:
     """Adds the moment of each day, where there are dates."""
     if last is None:
         return frame

@@ -124,7 +124,7 @@ def _memory(current: CurrentSettings, situation: Situation) -> list[ConfigFindin
 
 
 def _in_a_line(s: Situation, memory_gib: float | None, vcpus: int | None) -> str:
-    """Storage and machine as they were asked about."""
+    """Returns storage and machine as they were asked about."""
     parts = [ENGINE_LABELS[s.engine], f"data on {s.storage.words}"]
     parts += [f"logs on {s.log_storage.text}"] if s.log_storage is not None else []
     parts += [f"{memory_gib:g} GiB of memory"] if memory_gib is not None else []
@@ -155,7 +155,7 @@ def tuned_settings(
     as_of: str | None = None,
     workload: TransactionWorkload | None = None,
 ) -> dict[str, str]:
-    """The safe settings of a server by variable name, as they may stand in its option file.
+    """Returns the safe settings of a server by variable name, as they may stand in its option file.
 
     Without folders, without what is for replicas, and without what needs a decision. Arguments as
     for `advise`. Raises InputError.
@@ -232,7 +232,7 @@ def situation_of(
 
 
 def advised_settings(situation: Situation) -> list[AdvisedSetting]:
-    """Every setting worth a decision, in the order of docs/reference/advice.md."""
+    """Returns every setting worth a decision, in the order of docs/reference/advice.md."""
     answers: list[tuple[ServerParameter, ParameterName | None, RuleValue]] = []
     for parameter in parameters().values():
         name = parameter.name_on(situation.server)
@@ -248,7 +248,7 @@ def advised_settings(situation: Situation) -> list[AdvisedSetting]:
 
 
 def normalised(current: dict[str, str]) -> dict[str, str]:
-    """Values by parameter: of every old and new name, with dashes or underscores."""
+    """Returns values by parameter: of every old and new name, with dashes or underscores."""
     ids = ids_by_name()
     plain = {name.strip().lower().replace("-", "_"): value for name, value in current.items()}
     return {ids.get(name, name): value for name, value in plain.items()}
@@ -314,7 +314,7 @@ def _setting(parameter: ServerParameter, name: ParameterName | None, answer: Rul
 
 
 def _unless_deprecated(answer: RuleValue, name: ParameterName | None, now: str | None, s: Situation) -> RuleValue:
-    """A setting that this release has deprecated is not added: it would have to go at the next
+    """Leaves out a setting that this release has deprecated: it would have to go at the next
     upgrade. Where it is set already, its value counts."""
     row = None if name is None else gone(name.name, s.server)
     if name is None or row is None or row["then"] != "deprecated" or now is not None:
@@ -331,7 +331,7 @@ def _kind(name: ParameterName) -> str:
 def _is_active(
     parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, risk: str, s: Situation
 ) -> bool:
-    """Whether it becomes a line of the option file."""
+    """Returns whether a setting becomes a line of the option file."""
     if name is None or not answer.settable or (risk != SAFE and parameter.id not in DURABILITY):
         return False
     if parameter.applies_to == "replicas" and not s.replica:
@@ -363,7 +363,7 @@ def _effect(parameter: ServerParameter, answer: RuleValue, now: str | None, defa
 
 
 def _all_files(each: str, s: Situation) -> str:
-    """The redo log in all: what counts is the sum of the files."""
+    """Returns the redo log in all: what counts is the sum of the files."""
     count = parameters()["innodb_log_files_in_group"].name_on(s.server)
     files = (as_number(s.current.get("innodb_log_files_in_group")) or int(count.default)) if count else 1
     size = as_bytes(each)
@@ -371,6 +371,6 @@ def _all_files(each: str, s: Situation) -> str:
 
 
 def _readable(kind: str, value: str | None) -> str | None:
-    """Bytes with their unit; everything else as it is."""
+    """Returns bytes with their unit; everything else as it is."""
     size = as_bytes(value) if kind == "bytes" else None
     return value if size is None else size_text(size)

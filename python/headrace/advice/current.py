@@ -182,7 +182,7 @@ def standing(setting: Setting, current: CurrentSettings) -> dict[str, str] | Non
 
 @cache
 def _options() -> frozenset[str]:
-    """Names of options of MySQL and MariaDB, of all versions.
+    """Returns names of options of MySQL and MariaDB, of all versions.
 
     They are those of real servers (MariaDB 10.2 to 11.8, MySQL 9.7), those of the manuals' pages as
     the project mariadb-mysql-kbs 1.3.0 collects them, and those of the tables of the advice.

@@ -75,13 +75,13 @@ def effect_of(parameter: str, value: str, before: str | None, situation: Situati
 
 
 def _readable(value: str) -> str:
-    """Whole mebibytes with their unit; everything else as it is."""
+    """Returns whole mebibytes with their unit; everything else as it is."""
     size = as_bytes(value)
     return size_text(size) if size and size % MIB == 0 else value
 
 
 def _before(parameter: str, before: str | None, base: ModelSettings) -> ModelSettings | None:
-    """The settings with one parameter as it was; None where that is not known."""
+    """Returns the settings with one parameter as it was; None where that is not known."""
     if not before:
         return None
     size, number = as_bytes(before), as_number(before)
@@ -128,7 +128,7 @@ def _log_volume(base: ModelSettings, situation: Situation) -> Alternative | None
 
 
 def _log_candidate(situation: Situation) -> str | None:
-    """A small volume for the logs, with room for the redo log and a day of binlogs.
+    """Returns a small volume for the logs, with room for the redo log and a day of binlogs.
 
     It is gp3 with the rates that are included, or gp2 before there was gp3.
     """
@@ -183,7 +183,7 @@ def _sentence(
 
 
 def _spread(workload: TransactionWorkload, rates: Callable[[Mapping[str, Any]], tuple[float, float]]) -> float:
-    """Standard deviation of the logarithm of the ratio, over databases drawn from the
+    """Returns the standard deviation of the logarithm of the ratio, over databases drawn from the
     calibration."""
     ratios = [_logarithm(*rates(database)) for database in workload.draws(DRAWS, 1)]
     return statistics.stdev(ratios) if len(ratios) > 1 else 0.0

@@ -41,7 +41,7 @@ class ServerVersion:
         return f"{LABELS[self.flavor]} {self.number}{'' if self.patch_known else ' (newest)'}"
 
     def between(self, first: str, last: str) -> bool:
-        """Whether it is `first` or later and `last` or earlier.
+        """Returns whether the version is `first` or later and `last` or earlier.
 
         "8.0" as `last` includes all of 8.0; "" includes everything later.
         """

@@ -15,7 +15,7 @@ ENGINES = {"innodb": "InnoDB", "myrocks": "MyRocks", "both": ""}
 
 
 def table() -> str:
-    """All parameters as markdown, chapter by chapter, and the sources."""
+    """Returns all parameters as markdown, chapter by chapter, and the sources."""
     parts = [BEGIN, ""]
     for group in GROUPS:
         parts += [f"### {group}", ""]

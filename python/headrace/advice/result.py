@@ -39,7 +39,7 @@ class Advice:
         return f"<Advice for {self.server.label} on {storage}: {counts_text}>"
 
     def __getitem__(self, parameter: str) -> AdvisedSetting:
-        """The setting of a parameter, by its name on the server or in the documentation."""
+        """Returns the setting of a parameter, by its name on the server or in the documentation."""
         for item in self.settings:
             if parameter in (item.parameter, item.id):
                 return item
@@ -71,16 +71,17 @@ class Advice:
         return KEEP if as_advised else SET if item.active else DECIDE
 
     def to_cnf(self) -> str:
-        """The advice as an option file."""
+        """Returns the advice as an option file."""
         rocks = any(name.startswith("rocksdb_") for name in self.current.values)
         return as_cnf(self.settings, self.server, self.situation, loads_myrocks=rocks)
 
     def to_diff(self) -> str:
-        """The advice as a change to the option file. Raises InputError where none was given."""
+        """Returns the advice as a change to the option file. Raises InputError where none was
+        given."""
         return as_diff(self.settings, self.current)
 
     def to_dict(self) -> dict:
-        """The advice for JSON."""
+        """Returns the advice for JSON."""
         return {
             "schema": "headrace-advice/1",
             "flavor": self.server.flavor,
@@ -130,5 +131,5 @@ class Advice:
 
 
 def _is_simulated(item: AdvisedSetting) -> bool:
-    """Whether an effect in transactions a second is known."""
+    """Returns whether an effect in transactions a second is known."""
     return " tps, " in (item.effect or "")

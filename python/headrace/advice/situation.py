@@ -62,7 +62,7 @@ class StorageRates:
 
 
 def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
-    """The sustained rates of a storage in the catalog's notation, on an instance. Raises
+    """Returns the sustained rates of a storage in the catalog's notation, on an instance. Raises
     InputError."""
     if not isinstance(text, str):
         raise InputError(f"storage = {text!r}", "must be text such as gp3:500:6000:250", DOC)
@@ -153,7 +153,7 @@ class Situation:
         return "virtual CPUs not given" if self.vcpus is None else f"{self.vcpus} virtual CPUs"
 
     def chosen_bytes(self, parameter: str) -> float:
-        """The size that a rule chose before."""
+        """Returns the size that a rule chose before."""
         return as_bytes(self.chosen[parameter]) or 0.0
 
     def check(self) -> None:
@@ -222,5 +222,5 @@ Rule = Callable[[Situation], RuleValue | None]
 
 
 def fixed(value: str, why: str) -> Rule:
-    """A rule whose value depends on nothing."""
+    """Returns a rule whose value depends on nothing."""
     return lambda situation: RuleValue(value, why)

@@ -31,7 +31,7 @@ class ParameterName:
     source: str
 
     def holds(self, server: ServerVersion) -> bool:
-        """Whether it is this server's name. Percona Server has MySQL's names."""
+        """Returns whether the name is this server's. Percona Server has MySQL's names."""
         flavors = ("mysql", "percona") if server.flavor == "percona" else (server.flavor,)
         return self.flavor in flavors and server.between(self.first, self.last)
 
@@ -76,7 +76,7 @@ def _document() -> dict:
 
 @cache
 def sources() -> dict[str, str]:
-    """Citations by key."""
+    """Returns citations by key."""
     return _document()["sources"]
 
 
@@ -110,5 +110,5 @@ ALSO = {
 
 @cache
 def ids_by_name() -> dict[str, str]:
-    """The parameter of every name, old or new, with underscores."""
+    """Returns the parameter of every name, old or new, with underscores."""
     return {name.name: name.parameter for parameter in parameters().values() for name in parameter.names} | ALSO

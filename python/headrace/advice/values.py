@@ -11,13 +11,14 @@ FALSE = ("0", "off", "false", "no")
 
 
 def as_bytes(text: str | None) -> float | None:
-    """A size with or without K, M, G, T, P, E (powers of 1024), in bytes; None where it is none."""
+    """Returns a size with or without K, M, G, T, P, E (powers of 1024), in bytes; None where it is
+    none."""
     match = SIZE.match((text or "").strip())
     return None if match is None else float(int(match[1]) * UNITS[match[2].lower()])
 
 
 def as_number(text: str | None) -> float | None:
-    """A number, sizes too; None where it is none."""
+    """Returns a number, sizes too; None where it is none."""
     size = as_bytes(text)
     if size is not None:
         return size
@@ -28,12 +29,12 @@ def as_number(text: str | None) -> float | None:
 
 
 def is_on(text: str | None) -> bool:
-    """Whether a switch is on; one without a value is."""
+    """Returns whether a switch is on; one without a value is."""
     return (text or "1").strip().lower() in TRUE
 
 
 def size_text(bytes_: float) -> str:
-    """Bytes with the largest unit that loses nothing: 25769803776 is 24G."""
+    """Returns bytes with the largest unit that loses nothing: 25769803776 is 24G."""
     whole = int(bytes_)
     for unit in ("t", "g", "m", "k"):
         if whole and whole % UNITS[unit] == 0:

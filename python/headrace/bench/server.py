@@ -39,7 +39,7 @@ def cursor_on(target: Target, database: bool = True):
 
 
 def first_value(cursor):
-    """The first column of the first row of the answer; None where there is no row."""
+    """Returns the first column of the first row of the answer; None where there is no row."""
     row = cursor.fetchone()
     return None if row is None else row[0]
 
@@ -77,7 +77,7 @@ def create_database(target: Target) -> bool:
 
 
 def tables_of(target: Target, pattern: str) -> dict[str, str]:
-    """Tables of the database whose whole name matches: name to engine."""
+    """Returns tables of the database whose whole name matches: name to engine."""
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
             (
@@ -89,7 +89,7 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
 
 
 def table_rows(target: Target, table: str, exact: bool = False) -> int:
-    """The highest id of a table (0: none), or its rows counted one by one."""
+    """Returns the highest id of a table (0: none), or its rows counted one by one."""
     with cursor_on(target) as cursor:
         cursor.execute(f"SELECT {'COUNT(*)' if exact else 'MAX(id)'} FROM `{table}`")
         return int(first_value(cursor) or 0)

@@ -101,12 +101,12 @@ def server_target(
     as_of: str | None = None,
     engine: str | None = None,
 ) -> Target:
-    """A live server as a target: its variables are read.
+    """Returns a live server as a target: its variables are read.
 
     Without `devices`, that of the data directory where it lies on this machine.
 
-    `engine`: innodb or myrocks, None: the server's default. Raises as `connect.connect`,
-    and InputError for storage that breaks a rule.
+    `engine`: innodb or myrocks, None: the server's default. Raises as `connect.connect`, and
+    InputError for storage that breaks a rule.
     """
     for spec in (storage, log_storage):
         check_storage(spec)
@@ -176,7 +176,7 @@ def check_storage(spec: str | None) -> None:
 
 
 def cache_gib(config: Mapping[str, str], engine: str) -> float | None:
-    """Buffer pool or block cache, GiB; None when the server does not tell."""
+    """Returns the size of buffer pool or block cache, GiB; None when the server does not tell."""
     text = config.get("rocksdb_block_cache_size" if engine == "myrocks" else "innodb_buffer_pool_size", "")
     return int(text) / GIB if text.isdigit() else None
 
@@ -187,16 +187,16 @@ def _flavor(config: Mapping[str, str]) -> str:
 
 
 def _local_device(address: Address, datadir: str | None) -> tuple[str, ...]:
-    """The device below the data directory of a server that is reached by a socket, so is on this
-    machine."""
+    """Returns the device below the data directory of a server that is reached by a socket, so is on
+    this machine."""
     if address.socket is None or not datadir or not os.path.isdir(datadir):
         return ()
     return device_below(Path(datadir))
 
 
 def device_below(folder: Path) -> tuple[str, ...]:
-    """The block device a folder's file system is on; () for those without one (tmpfs, overlays,
-    network)."""
+    """Returns the block device a folder's file system is on; () for those without one (tmpfs,
+    overlays, network)."""
     number = os.stat(folder).st_dev
     link = SYS_BLOCK / f"{os.major(number)}:{os.minor(number)}"
     try:

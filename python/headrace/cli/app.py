@@ -140,7 +140,7 @@ def top_options(
 
 @cache
 def _command() -> Any:
-    """The parser of the table of commands."""
+    """Returns the parser of the table of commands."""
     return typer.main.get_command(top)
 
 

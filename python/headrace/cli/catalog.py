@@ -154,8 +154,8 @@ def instances(
 
 
 def last_seen(days: Iterable[str]) -> str:
-    """The days on which prices were seen last: one, or the first and the last of them. `days`:
-    `2022-02-10` or `2014-06-17 to 2026-06-26`."""
+    """Returns the days on which prices were seen last: one, or the first and the last of them.
+    `days`: `2022-02-10` or `2014-06-17 to 2026-06-26`."""
     last = sorted({day.rpartition(" ")[2] for day in days if day})
     return "never" if not last else last[0] if len(last) == 1 else f"{last[0]} to {last[-1]}"
 

@@ -31,17 +31,18 @@ COMPLETION_S = 1.0
 
 
 def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
-    """An option; without names it is called as its parameter is: `data_dir` is --data-dir."""
+    """Returns an option; without names it is called as its parameter is: `data_dir` is
+    --data-dir."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
 def choice(help: str, *names: str, **more: Any) -> Any:
-    """An option whose values stand in its type (a Literal)."""
+    """Returns an option whose values stand in its type (a Literal)."""
     return typer.Option(*names, help=help, **more)
 
 
 def flag(name: str, help: str, **more: Any) -> Any:
-    """A switch: `--force`, or `--merge/--no-merge`."""
+    """Returns a switch: `--force`, or `--merge/--no-merge`."""
     return typer.Option(name, help=help, **more)
 
 
@@ -104,7 +105,7 @@ def complete_type(incomplete: str) -> list[str]:
 
 
 def complete_storage(incomplete: str) -> list[str]:
-    """The type of a storage, up to the size, which the user must choose."""
+    """Returns the type of a storage, up to the size, which the user must choose."""
     head = incomplete.rpartition("x")[0] + "x" if "x" in incomplete else ""
     return [f"{head}{name}:" for name in complete_type(incomplete.removeprefix(head).rstrip(":"))]
 
@@ -124,7 +125,8 @@ def complete_instance(incomplete: str) -> list[str]:
 
 
 def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of volumes for the shell, ids of those without one; none when no lab answers."""
+    """Returns names of volumes for the shell, ids of those without one; none when no lab
+    answers."""
     try:
         with lab_of(context) as lab:
             names = [volume.get("name") or volume["id"] for volume in lab.volumes()]
@@ -134,7 +136,7 @@ def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def lab_of(context: typer.Context) -> Lab:
-    """The lab that a half-typed command line names. Raises HeadraceError."""
+    """Returns the lab that a half-typed command line names. Raises HeadraceError."""
     from headrace.lab import Lab
 
     return Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S)
@@ -145,12 +147,12 @@ SPEC = {"metavar": "SPEC", "autocompletion": complete_storage}
 
 
 def storage_option(help: str, *names: str, **more: Any) -> Any:
-    """An option whose value is a storage in the catalog's notation."""
+    """Returns an option whose value is a storage in the catalog's notation."""
     return typer.Option(*names, help=help, **(SPEC | more))
 
 
 def instance_option(help: str, *names: str, **more: Any) -> Any:
-    """An option whose value is an EC2 instance type."""
+    """Returns an option whose value is an EC2 instance type."""
     return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance, **more)
 
 
@@ -200,7 +202,7 @@ class LabPlace:
     )
 
     def open(self) -> Lab:
-        """A client of it. Raises NoLab where none answers."""
+        """Returns a client of the lab. Raises NoLab where none answers."""
         from headrace.lab import Lab
 
         return Lab(self.data_dir, self.socket)
@@ -218,7 +220,7 @@ class PasswordOptions:
     ] = False
 
     def read_address(self, text: str) -> Address:
-        """The address with its password. Raises InputError."""
+        """Returns the address with its password. Raises InputError."""
         from headrace.connect import Secret
         from headrace.servers import parse_address
 

@@ -74,7 +74,7 @@ def print_answer(
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Any) -> Any:
-    """A table for `show`; see `headrace.report.tables`."""
+    """Returns a table for `show`; see `headrace.report.tables`."""
     from headrace.report import tables
 
     return tables.table(columns, rows, **layout)

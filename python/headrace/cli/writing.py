@@ -35,7 +35,7 @@ class Writes:
     updates: str = ""
 
     def allows(self, path: Path) -> bool:
-        """Whether this file may be replaced without --force."""
+        """Returns whether this file may be replaced without --force."""
         return self.replaces is not None and path.is_file() and self.replaces(path)
 
 

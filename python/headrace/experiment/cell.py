@@ -98,7 +98,7 @@ class Cell:
         return self.warmup_s + self.seconds + (SERVER_CELL_S if isinstance(self.place, OnServer) else FILES_CELL_S)
 
     def configuration(self, experiment: str, machine: Mapping[str, object]) -> dict:
-        """All that decides what is measured."""
+        """Returns all that decides what is measured."""
         place = asdict(self.place)
         if isinstance(self.place, OnServer):
             data = self.place.data
@@ -122,14 +122,14 @@ class Cell:
         }
 
     def run_name(self, experiment: str, machine: Mapping[str, object]) -> str:
-        """The name of the run in the store; two cells share one only with the same
+        """Returns the name of the run in the store; two cells share one only with the same
         configuration."""
         text = json.dumps(self.configuration(experiment, machine), sort_keys=True, default=str)
         return f"{experiment}: {self.words} [{hashlib.sha256(text.encode()).hexdigest()[:12]}]"
 
 
 def seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
-    """Seconds measured in each cell, so that all cells take `time_s`; between `least` and
+    """Returns seconds measured in each cell, so that all cells take `time_s`; between `least` and
     `most`."""
     return int(max(least, min(most, (time_s - fixed_s) / max(cells, 1) - each_s)))
 

@@ -156,7 +156,7 @@ class ExperimentLab:
                 servers.destroy(server)
 
     def saved(self, data: DataSet) -> Path:
-        """The folder with the files of a loaded data set."""
+        """Returns the folder with the files of a loaded data set."""
         return self._saved[repr(data)]
 
     def data_gib(self, data: DataSet) -> float:
@@ -260,7 +260,7 @@ class ExperimentLab:
                 self.lab.delete(volume)
 
     def _attached(self, volume: str, unpaced: bool = False) -> str:
-        """The device of a volume that is attached now."""
+        """Returns the device of a volume that is attached now."""
         attachment = self.lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]
         assert attachment is not None and attachment["device"] is not None, volume
         return attachment["device"]
@@ -293,7 +293,7 @@ def _remove(folder: Path) -> None:
 
 
 def target_of(server: servers.Server, as_of: str | None = None) -> Target:
-    """A server of an experiment as the target of a benchmark."""
+    """Returns a server of an experiment as the target of a benchmark."""
     return server_target(
         server.address(DATABASE),
         storage=server.storage,

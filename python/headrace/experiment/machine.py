@@ -90,7 +90,7 @@ def identity(flavor: str | None = "mariadb") -> dict[str, object]:
 
 
 def in_words(facts: dict[str, object]) -> str:
-    """The machine in a line."""
+    """Returns the machine in a line."""
     parts = [
         f"{facts['cpus_usable']} processors ({facts['cpu'] or platform.machine()})",
         f"{facts['memory_gib']:g} GiB",

@@ -43,12 +43,13 @@ COUNTED = ("reads", "read_bytes", "writes", "write_bytes")
 
 
 def lab_counted(record: RunRecord) -> Path:
-    """A description of the run, written next to RUN.toml, whose disk figures are those of the lab.
+    """Returns a description of the run, written next to RUN.toml, whose disk figures are those of
+    the lab.
 
     `/proc/diskstats` counts a flush among the writes where it is empty, and not where a journal of
-    the filesystem rides on it. Compared with the lab's own count it was 1 % off under InnoDB and
-    80 % too low in writes under MyRocks (MariaDB 10.11 on xfs, Linux 6.18, 2026-11-21).
-    Raises CouldNotRun when the run has no such figures.
+    the filesystem rides on it. Compared with the lab's own count it was 1 % off under InnoDB and 80
+    % too low in writes under MyRocks (MariaDB 10.11 on xfs, Linux 6.18, 2026-11-21). Raises
+    CouldNotRun when the run has no such figures.
     """
     if record.run_toml is None:
         raise CouldNotRun(record.id, "has no RUN.toml to calibrate from", DOC, "; ".join(record.findings))
@@ -67,7 +68,8 @@ def lab_counted(record: RunRecord) -> Path:
 
 
 def _counters(path: Path) -> pl.DataFrame:
-    """Sums since the first second of a volume; a row is stamped with the end of its second."""
+    """Returns sums since the first second of a volume; a row is stamped with the end of its
+    second."""
     return pl.read_parquet(path).select(
         (pl.col("t_s") + 1.0).cast(pl.Float64).alias("time"),
         pl.lit(path.stem.removeprefix("lab-")).alias("device"),
@@ -171,7 +173,7 @@ def predicted(
 def with_cache(
     workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None
 ) -> TransactionWorkload:
-    """The workload with another cache.
+    """Returns the workload with another cache.
 
     `changed`: per class of pages the share of touches that change one, by which the pages that
     leave the other cache are cleaner or dirtier; None: as in the calibration's. Raises InputError.
@@ -182,7 +184,7 @@ def with_cache(
 
 
 def measured(record: RunRecord) -> MeasuredResult:
-    """A run as a proof keeps it."""
+    """Returns a run as a proof keeps it."""
     summary = record.summary
     reads, writes = (summary.get(f"{what}_per_transaction") for what in ("reads", "writes"))
     return MeasuredResult(
@@ -199,7 +201,7 @@ def measured(record: RunRecord) -> MeasuredResult:
 
 
 def _processors_bound(record: RunRecord) -> bool:
-    """Whether less was idle than a run needs that is to be one of its storage
+    """Returns whether less was idle than a run needs that measures its storage
     (bench.running.summary)."""
     cpus = record.document["environment"].get("cpus") or 1
     idle, waiting = (record.summary.get(name) for name in ("idle_cpus", "iowait_cpus"))

@@ -236,7 +236,7 @@ def default_folder() -> Path:
 
 
 def begin(folder: str | os.PathLike | None) -> Path:
-    """The folder of a new proof. Raises CouldNotRun."""
+    """Returns the folder of a new proof. Raises CouldNotRun."""
     base = default_folder() if folder is None else _make_folder(Path(folder).absolute())
     return _make_folder(base / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
 
@@ -258,7 +258,7 @@ def write(proof: Proof) -> Path:
 
 
 def read(path: str | os.PathLike) -> Proof:
-    """A proof from its folder or its proof.json. Raises InputError, CouldNotRun."""
+    """Returns a proof from its folder or its proof.json. Raises InputError, CouldNotRun."""
     path = Path(path)
     path = path / PROOF_FILE if path.is_dir() else path
     try:

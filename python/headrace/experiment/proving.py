@@ -83,7 +83,7 @@ class BrokenProof(CouldNotRun):
 def data_set(
     benchmark: bench.SysbenchOltp, engine: str, gib: float, *, flavor: str = "mariadb", settle_s: int = 0, seed: int = 1
 ) -> DataSet:
-    """The data of a proof.
+    """Returns the data of a proof.
 
     The redo log has the size it will have in the runs: one that a server makes anew at its start
     has blocks never written, and each first write of one costs a write of the filesystem's journal
@@ -97,7 +97,7 @@ def data_set(
 
 
 def cell_of(configuration: Configuration, data: DataSet, *, seconds: int, warmup_s: int, seed: int = 1) -> Cell:
-    """A configuration as a cell on a data set."""
+    """Returns a configuration as a cell on a data set."""
     cache = f"{max(1, round(configuration.cache_gib * GIB / MIB))}M"
     settings: Mapping[str, str | None] = {**SETTINGS[data.engine], **data.settings, CACHE_SETTING[data.engine]: cache}
     place = OnServer(data, configuration.storage, settings, configuration.log_storage, configuration.balance_percent)
@@ -212,7 +212,8 @@ def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Conf
 
 
 def _fitting(request: Request, every: list[Configuration], times: scaling.Timing) -> scaling.Scale:
-    """The largest scale for this machine, by what sysbench's standard load would do there."""
+    """Returns the largest scale for this machine, by what sysbench's standard load would do
+    there."""
     free_gib = shutil.disk_usage(proof.default_folder()).free / GIB
     data_gib = min(times.data_gib, DISK_SHARE * free_gib, MOST_DATA_GIB)
     holds = scaling.Holds(data_gib, machine.cores())

@@ -56,7 +56,7 @@ class MeasuredCell:
         return self.error / self.tps if self.tps else math.inf
 
     def measured(self) -> pl.DataFrame:
-        """The seconds of the run that count."""
+        """Returns the seconds of the run that count."""
         return self.record.series().filter(pl.col("phase") == "measure")
 
 

@@ -110,7 +110,7 @@ def choose(
     holds: Holds,
     fill_s: float,
 ) -> Scale:
-    """The largest scale that fits. Raises InputError where nothing fits.
+    """Returns the largest scale that fits. Raises InputError where nothing fits.
 
     `benchmark`: the load as it would be with the data that fit; `fill_s`: an empty cache must be
     full by then.
@@ -168,7 +168,7 @@ def iops_of(storage: str) -> float:
 
 
 def scaled(configuration: Configuration, size_gib: float, scale: Scale) -> tuple[Configuration, list[str]]:
-    """The configuration at a scale, and what could not be kept, in sentences.
+    """Returns the configuration at a scale, and what could not be kept, in sentences.
 
     `size_gib`: of the data before scaling.
     """
@@ -196,7 +196,8 @@ def _bursts(storage: str) -> bool:
 
 
 def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
-    """The notation of the same layout with `rate` times the IOPS and MiB/s, large enough."""
+    """Returns the notation of the same layout with `rate` times the IOPS and MiB/s, large
+    enough."""
     storage = Storage.parse(spec)
     of = storage.limits()[0]
     if rate >= 1.0 and storage.usable_gib >= holds_gib:

@@ -106,7 +106,7 @@ def size_bytes(text: str) -> float:
 
 
 def database(cell: Cell) -> core.Database:
-    """The standard database of a sysbench OLTP cell under its settings."""
+    """Returns the standard database of a sysbench OLTP cell under its settings."""
     place, load = cell.place, cell.benchmark
     assert isinstance(place, OnServer) and isinstance(load, SysbenchOltp)
     settings = {key.replace("-", "_"): value for key, value in place.settings.items() if value is not None}
@@ -139,7 +139,7 @@ def _distribution(load: SysbenchOltp) -> dict:
 
 
 def cache_bytes(place: OnServer) -> float:
-    """Buffer pool or block cache of a server, bytes."""
+    """Returns the size of a server's buffer pool or block cache, bytes."""
     return size_bytes(place.settings[CACHE_SETTING[place.data.engine]] or "0")
 
 

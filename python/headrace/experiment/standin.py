@@ -87,7 +87,7 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, targe
 
 
 def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> float:
-    """Share of page touches that read a page once the cache has settled."""
+    """Returns the share of page touches that read a page once the cache has settled."""
     options = _options(engine, rows, threads=threads, cache_gib=cache_gib, h=h)
     with core_errors():
         database = core.mysql_sysbench(options)["database"]
@@ -107,7 +107,8 @@ def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | 
 
 
 def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
-    """Share of touches that change the page, per class of the core's pages. Raises InputError."""
+    """Returns the share of touches that change the page, per class of the core's pages. Raises
+    InputError."""
     pareto = benchmark.distribution == "pareto"
     h = benchmark.parameters.get("rand_pareto_h", SYSBENCH_H) if pareto else None
     with core_errors():
@@ -115,7 +116,8 @@ def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
 
 
 def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
-    """Share of the page touches of any database of the core that miss a settled cache."""
+    """Returns the share of the page touches of any database of the core that miss a settled
+    cache."""
     with core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)
     touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])

@@ -21,7 +21,7 @@ MOST_SETTINGS = 40  # lines of settings that differ; the rest is counted
 
 
 def list_row(record) -> list[object]:
-    """The cells of LIST_COLUMNS."""
+    """Returns the cells of LIST_COLUMNS."""
     summary, document = record.summary, record.document
     iops = [summary.get(name) for name in ("read_iops", "write_iops")]
     what = (record.id, record.state, load_words(document), document["load"]["threads"], number(summary.get("seconds")))
@@ -50,7 +50,7 @@ def server_words(document: dict) -> str:
 
 
 def title_of(record) -> str:
-    """A run in one line."""
+    """Returns a run in one line."""
     document = record.document
     where = document["target"].get("storage") or document["target"].get("label")
     return f"{load_words(document)} on {where}, {document['load']['threads']} threads"

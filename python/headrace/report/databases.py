@@ -60,8 +60,8 @@ def clients(count: int) -> str:
 
 
 def log_warnings(run, workload) -> list[str]:
-    """Whether the volume of redo and binlog holds the binlog that the run writes; how long it would
-    last."""
+    """Warns when the volume of redo and binlog cannot hold the binlog that the run writes, and says
+    how long it would last."""
     if run.log_storage is None:
         return []
     per_transaction = workload.database["log"]["binlog_bytes_per_tx"]
@@ -123,8 +123,8 @@ def workload_in_words(workload) -> list[str]:
 
 
 def fitted(value: float, spread: float) -> str:
-    """A fitted value to the digits its relative spread (one standard deviation) leaves: 14,700,000
-    when known to 2 %.
+    """Returns a fitted value to the digits its relative spread (one standard deviation) leaves:
+    14,700,000 when known to 2 %.
 
     The last digit counts a unit of at most half a standard deviation. Rounding so adds unit /
     sqrt(12) to the deviation, in squares, and makes it 1 % larger at most.
@@ -148,7 +148,7 @@ PARAMETERS_RIGHT = ("value", "uncertainty", "before")
 
 
 def parameter_rows(workload) -> list[tuple[str, ...]]:
-    """The cells of PARAMETERS: what each was identified from, and how well."""
+    """Returns the cells of PARAMETERS: what each was identified from, and how well."""
     cells = []
     for row in workload.parameters:
         # What is zero has no relative deviation: the server does none of it.
@@ -161,7 +161,7 @@ def parameter_rows(workload) -> list[tuple[str, ...]]:
 
 
 def parameter_table(workload):
-    """The same as a table."""
+    """Returns the parameters as a table."""
     return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT)
 
 
@@ -181,7 +181,7 @@ def comparison_table(comparison):
 
 
 def score_table(rows: list[dict]):
-    """A calibration scored on runs it has not seen."""
+    """Returns a calibration scored on runs it has not seen."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
     cells = [
         (row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names))
@@ -192,7 +192,8 @@ def score_table(rows: list[dict]):
 
 
 def score_words(rows: list[dict]) -> list[str]:
-    """Median and 90th percentile of the errors; a run that stood still has none to score."""
+    """Returns median and 90th percentile of the errors; a run that stood still has none to
+    score."""
 
     def line(what: str, values: list[float | None]) -> str:
         sizes = sorted(abs(value) for value in values if value is not None)

@@ -95,7 +95,7 @@ def origin() -> str:
 
 
 def text(value: object) -> str:
-    """Anything as escaped text."""
+    """Returns anything as escaped text."""
     return escape(plain("" if value is None else value), quote=True)
 
 
@@ -176,7 +176,8 @@ class Page:
         )
 
     def fragment(self) -> str:
-        """The parts alone, with a style that touches nothing around them: what a notebook shows."""
+        """Returns the parts alone, with a style that touches nothing around them: what a notebook
+        shows."""
         body = "".join(part for part in self.parts if part != EMPTY_TITLE)
         # Ids must differ from those of every other output in the notebook, and be the same for the
         # same result.

@@ -19,8 +19,8 @@ CHART_FORMATS = (".html", ".svg", ".png")
 
 
 def plain(text: object) -> str:
-    """Text that came from outside, safe for a terminal: what cannot be printed (escape sequences)
-    becomes `?`."""
+    """Returns text that came from outside, safe for a terminal: what cannot be printed (escape
+    sequences) becomes `?`."""
     return "".join(char if char.isprintable() or char in "\n\t\u00a0" else "?" for char in str(text))
 
 
@@ -49,8 +49,8 @@ def spell_in_ascii() -> None:
 
 
 def clean(value: object) -> object:
-    """A value as JSON takes it: NaN and infinities become null, dataclasses and frames become dicts
-    and lists."""
+    """Returns a value as JSON takes it: NaN and infinities become null, dataclasses and frames
+    become dicts and lists."""
     if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -75,7 +75,7 @@ def as_json(value: object) -> str:
 
 
 def as_csv(frame) -> str:
-    """A polars frame as CSV with a header; null stays empty, and -0.0 is 0.0."""
+    """Returns a polars frame as CSV with a header; null stays empty, and -0.0 is 0.0."""
     import polars as pl
 
     floats = pl.col(pl.Float64, pl.Float32)
@@ -102,8 +102,8 @@ MARK_WITHIN = 1024
 
 
 def is_own_page(path: Path) -> bool:
-    """Whether a file is a page or chart that Headrace wrote, so that the next one may replace
-    it."""
+    """Returns whether a file is a page or chart that Headrace wrote, so that the next one may
+    replace it."""
     marks = {".html": PAGE_MARK.encode(), ".svg": SVG_MARK.encode(), ".png": PNG_MARK}
     mark = marks.get(path.suffix.lower())
     try:
@@ -116,8 +116,8 @@ def is_own_page(path: Path) -> bool:
 
 
 def marked_png(content: bytes) -> bytes:
-    """A PNG with our name in a text chunk behind its header (PNG specification, 5.3: length, type,
-    data, CRC of type and data)."""
+    """Returns a PNG with our name in a text chunk behind its header (PNG specification, 5.3:
+    length, type, data, CRC of type and data)."""
     import struct
     import zlib
 

@@ -115,7 +115,7 @@ def headroom(choice) -> str:
 
 
 def durability(choice) -> str:
-    """The chance to lose the data in a year, in words."""
+    """Returns the chance to lose the data in a year, in words."""
     if not choice.persistent:
         return "the data are gone when the instance stops"
     if choice.durability_afr_percent is None:
@@ -173,7 +173,7 @@ def _log_too(place, now) -> str:
 
 
 def _counts_on(choice) -> str:
-    """Settings that the figures of an alternative count on, in a sentence of their own."""
+    """Returns settings that the figures of an alternative count on, in a sentence of their own."""
     return "".join(f" Its figures need another setting: {words}." for words in choice.changes)
 
 
@@ -353,7 +353,7 @@ def _is_far(family) -> bool:
 
 
 def bill_rows(choice) -> list[tuple[str, ...]]:
-    """The monthly bill, item by item, with the total."""
+    """Returns the monthly bill, item by item, with the total."""
     rows = []
     for item in choice.items:
         price = (number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:.6g}", usd(item["usd"]))
@@ -384,7 +384,7 @@ def _action_lines(actions) -> list[str]:
 
 
 def alarm_words(alarm: dict) -> str:
-    """An alarm in a line."""
+    """Returns an alarm in a line."""
     period = span(alarm["period_s"])
     when = f"{alarm['points']} of {alarm['of']} x {period}" if alarm["of"] > 1 else period
     level = f"{alarm['statistic']} {alarm['comparison']} {number(alarm['threshold'])}"
@@ -415,15 +415,15 @@ def _left_out(plan) -> list[str]:
 
 
 def _keep_unbroken(line: str):
-    """A line that is to be copied: never broken."""
+    """Returns a line that is to be copied: never broken."""
     from rich.text import Text
 
     return Text(line) if line.startswith("      ") else line
 
 
 def frame_of(plan) -> pl.DataFrame:
-    """The ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret -2, in
-    place -3): one row each, numbers in the units of their names."""
+    """Returns the ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret
+    -2, in place -3): one row each, numbers in the units of their names."""
     ranks = {"today": 0, "recommended": -1, "least regret": -2, "in place": -3}
     plain = (
         "service",

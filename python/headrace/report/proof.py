@@ -48,7 +48,7 @@ def rows(proof) -> list[tuple[str, ...]]:
 
 
 def name_of(step) -> str:
-    """Role and storage before scaling."""
+    """Returns role and storage before scaling."""
     return step.full.place if step.role == "given" else f"{step.role}: {step.full.place}"
 
 
@@ -60,7 +60,7 @@ def verdict(step, engine: str) -> str:
 
 
 def signed(percent: float | None) -> str:
-    """An error in percent with its sign; "" without one."""
+    """Returns an error in percent with its sign; "" without one."""
     return "" if percent is None else f"{percent:+.1f} %"
 
 

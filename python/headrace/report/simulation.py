@@ -289,8 +289,8 @@ def table_of(run, workload):
 
 
 def with_clock(run, workload) -> pl.DataFrame:
-    """Every row, with `clock` (HH:MM:SS; since the start where the workload has no clock) after
-    `t_s`."""
+    """Returns every row, with `clock` (HH:MM:SS; since the start where the workload has no clock)
+    after `t_s`."""
     start = clock_start(workload)
     clocks = pl.Series("clock", [clock(t_s, start, seconds=True) for t_s in run.rows["t_s"]], dtype=pl.String)
     return run.rows.clone().insert_column(1, clocks)
@@ -323,7 +323,7 @@ def document(run, workload, caveats: list[str], saved_second: bool = True) -> di
 
 
 def chart_of(run, workload, title: str, most: int = 720):
-    """The run over time, in at most `most` points (the chart has room for 720)."""
+    """Returns the run over time, in at most `most` points (the chart has room for 720)."""
     from headrace.report.charts import over_time
 
     return over_time.simulation(
@@ -367,8 +367,8 @@ def open_parts(workload) -> dict:
 
 
 def spark_lines(workload, width: int = SPARK_WIDTH) -> list[str]:
-    """Two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at both
-    ends."""
+    """Returns two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at
+    both ends."""
     points = _spread(with_totals(workload.points), width)
     start = workload.source.get("clock_start")
     lines = []
@@ -379,7 +379,7 @@ def spark_lines(workload, width: int = SPARK_WIDTH) -> list[str]:
 
 
 def _spread(points, width: int) -> dict[str, list[float]]:
-    """The highest value of each of `width` equal stretches of time."""
+    """Returns the highest value of each of `width` equal stretches of time."""
     starts, lengths = points["t_s"].to_list(), points["duration_s"].to_list()
     span = starts[-1] + lengths[-1]
     spread: dict[str, list[float]] = {}

@@ -36,8 +36,8 @@ def console() -> Console:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text at most `width` wide, broken between words only; a number keeps its unit.
-    A word wider than all of it is broken."""
+    """Returns the lines of a text at most `width` wide, broken between words only; a number keeps
+    its unit. A word wider than all of it is broken."""
     lines = []
     for paragraph in text.split("\n"):
         line = ""
@@ -90,8 +90,8 @@ class Table:
         return tuple(prose_columns)
 
     def _least(self, index: int) -> int:
-        """The narrowest a column may be: nothing in it is broken inside a word, in `keep` nothing
-        at all."""
+        """Returns the narrowest a column may be: nothing in it is broken inside a word, in `keep`
+        nothing at all."""
         words = _longest_word(self.columns[index])
         if index in self.keep:
             return max(words, self.wide[index])
@@ -241,7 +241,7 @@ def folded(line: str) -> list[str]:
 
 
 def _indent(line: str, width: int) -> list[str]:
-    """A long line on several, each as far in as the first."""
+    """Returns a long line on several, each as far in as the first."""
     indent = min(len(line) - len(line.lstrip(" ")), width // 2)
     return [" " * indent + piece for piece in wrapped(line.lstrip(" "), width - indent)]
 
@@ -251,8 +251,8 @@ SPARK_WIDTH = 72  # leaves room for the unit on a terminal of 80 columns
 
 
 def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
-    """The values as blocks, each the highest of its stretch; the tallest block is the highest of
-    all."""
+    """Returns the values as blocks, each the highest of its stretch; the tallest block is the
+    highest of all."""
     if not values:
         return ""
     count = min(width, len(values))

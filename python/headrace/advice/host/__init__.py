@@ -75,7 +75,7 @@ class HostAdvice:
         return head | {"notes": list(self.notes), "readings": self.rows()}
 
     def to_file(self, form: str) -> str:
-        """A file to install: `sysctl`, `udev` or `tuned`."""
+        """Returns a file to install: `sysctl`, `udev` or `tuned`."""
         return {"sysctl": as_sysctl, "udev": as_udev, "tuned": as_tuned}[form](self.host, self.findings)
 
 

@@ -59,11 +59,11 @@ class HostFacts:
         return list(dict.fromkeys(disks))
 
     def disk_of(self, name: str) -> str:
-        """The disk of a partition; a disk itself."""
+        """Returns the disk of a partition; a disk itself."""
         return next((disk for disk in self.disks if name in (disk, *self.partitions(disk))), name)
 
     def partitions(self, disk: str) -> list[str]:
-        """Partitions of a disk."""
+        """Returns partitions of a disk."""
         return [name for name in self.tree.names(f"/sys/block/{disk}") if name.startswith(disk)]
 
     def model(self, disk: str) -> str:
@@ -128,7 +128,7 @@ class HostFacts:
         return self.tree.target(f"{place}/device") is not None or self.tree.has(f"{place}/device")
 
     def queues(self, interface: str) -> list[str]:
-        """Paths of an interface's receive queues."""
+        """Returns paths of an interface's receive queues."""
         place = f"/sys/class/net/{interface}/queues"
         return [f"{place}/{name}" for name in self.tree.names(place) if name.startswith("rx-")]
 

@@ -36,11 +36,11 @@ class HostTree(ABC):
 
     @abstractmethod
     def read(self, path: str) -> str | None:
-        """Text of a file, stripped; None where it is missing or cannot be read."""
+        """Returns the text of a file, stripped; None where it is missing or cannot be read."""
 
     @abstractmethod
     def names(self, path: str) -> list[str]:
-        """Names in a folder, sorted; none where it is missing."""
+        """Returns names in a folder, sorted; none where it is missing."""
 
     @abstractmethod
     def target(self, path: str) -> str | None:
@@ -60,7 +60,8 @@ class HostTree(ABC):
 
 
 def open_tree(root: Path | None) -> HostTree:
-    """This machine, or a captured tree. Raises InputError for what is not a tree of a host."""
+    """Returns this machine, or a captured tree. Raises InputError for what is not a tree of a
+    host."""
     if root is None:
         return _Folder(Path("/"), live=True)
     if root.is_dir():

@@ -89,7 +89,7 @@ def _capacity(value: float, why: str) -> RuleValue:
 
 
 def _rounded(value: float) -> int:
-    """Two significant digits, downwards: nothing here is known better."""
+    """Rounds down to two significant digits: nothing here is known better."""
     step = 10 ** max(0, len(str(int(value))) - 2)
     return int(value // step * step)
 
@@ -165,7 +165,7 @@ def log_volume(s: Situation) -> RuleValue:
 
 
 def host(value: str, why: str) -> Rule:
-    """A setting of the machine, the same everywhere."""
+    """Returns a setting of the machine, the same everywhere."""
     return lambda s: RuleValue(value, why, settable=False)
 
 

@@ -90,7 +90,7 @@ def sync_binlog(s: Situation) -> RuleValue:
 
 
 def folder_rule(what: str, name: str = "") -> Rule:
-    """A path below --log-dir, if that is given."""
+    """Returns a path below --log-dir, if that is given."""
 
     def rule(s: Situation) -> RuleValue | None:
         return _folder(s, what, name)

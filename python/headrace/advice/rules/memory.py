@@ -73,7 +73,7 @@ def _hot(demand: WorkloadDemand, size_gib: float) -> str:
 
 
 def _pool(size: float) -> float:
-    """Whole chunks of all its instances, so that the server does not round it up."""
+    """Rounds to whole chunks of all its instances, so that the server does not round it up."""
     if size >= CHUNK:
         return _down(size, GIB if size >= 16 * GIB else CHUNK)
     return max(_down(size, 8 * MIB), LEAST_POOL)

@@ -13,7 +13,7 @@ SYNCS_OF_A_COMMIT = 2.0  # the applier's: redo and binlog
 
 
 def fdatasync_ms(s: Situation) -> float:
-    """The mean fdatasync of the volume that the logs are on."""
+    """Returns the mean fdatasync of the volume that the logs are on."""
     kind = (s.log_storage or s.storage).types[0]
     return FDATASYNC_MS.get(kind, FDATASYNC_MS["gp3"])
 

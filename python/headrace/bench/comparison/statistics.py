@@ -92,10 +92,10 @@ def _resample(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray
 
 
 def block_length(series: np.ndarray) -> int:
-    """Rows of a block for the circular bootstrap of a mean.
+    """Returns rows of a block for the circular bootstrap of a mean.
 
-    1 without autocorrelation, at most a quarter of the series. The numbers are those of
-    Politis and White (2004).
+    1 without autocorrelation, at most a quarter of the series. The numbers are those of Politis and
+    White (2004).
     """
     count = len(series)
     centred = series - series.mean()

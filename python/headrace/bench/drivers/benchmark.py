@@ -124,7 +124,7 @@ class Benchmark(ABC):
 
     @abstractmethod
     def prepared(self, target: Target, threads: int) -> bool:
-        """Whether the data for `threads` clients are there and whole. Raises InputError for
+        """Returns whether the data for `threads` clients are there and whole. Raises InputError for
         others."""
 
     @abstractmethod

@@ -57,7 +57,7 @@ def _mounts() -> list[str]:
 
 
 def file_whole(path: Path, size: int) -> bool:
-    """Whether the file has this size and no holes. Raises InputError for another size."""
+    """Returns whether the file has this size and no holes. Raises InputError for another size."""
     try:
         status = path.stat()
     except FileNotFoundError:

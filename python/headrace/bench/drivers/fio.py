@@ -45,7 +45,7 @@ PERCENTILES = (50.0, 99.0, 99.9)  # those that figures are published of
 
 
 def _words(program: str, path: object, rw: str, bs_kib: float, iodepth: int, jobs: int) -> list[str]:
-    """The words every timed run begins with."""
+    """Returns the words every timed run begins with."""
     return [
         program,
         "--name=headrace",
@@ -182,7 +182,7 @@ class FioJob(Benchmark):
 
 
 def bucket_ns(index: int) -> float:
-    """The middle of bucket `index` (stat.c, plat_idx_to_val)."""
+    """Returns the middle of bucket `index` (stat.c, plat_idx_to_val)."""
     if index < 2 << BITS:
         return float(index)
     bits = (index >> BITS) - 1
@@ -190,7 +190,7 @@ def bucket_ns(index: int) -> float:
 
 
 def histogram(job: dict) -> Histogram | None:
-    """Completion latencies of reads and writes together, from json+."""
+    """Returns completion latencies of reads and writes together, from json+."""
     sums: dict[float, int] = {}
     for op in ("read", "write"):
         for value, count in job[op]["clat_ns"].get("bins", {}).items():
@@ -335,8 +335,8 @@ def run_once(load: FioLoad, target: str | Path) -> FioResult:
 
 
 def read_result(text: str) -> FioResult:
-    """The figures of a `--output-format=json` report with one group. Raises InputError for anything
-    else."""
+    """Returns the figures of a `--output-format=json` report with one group. Raises InputError for
+    anything else."""
     try:
         # Warnings come before the JSON.
         job = json.loads(text[text.index("{") :])["jobs"][0]

@@ -33,7 +33,8 @@ class Histogram:
         return sum(self.counts)
 
     def percentile(self, share: float) -> float | None:
-        """The value with at least `share` (0..1) at or below it, ms; None of an empty histogram."""
+        """Returns the value with at least `share` (0..1) at or below it, ms; None of an empty
+        histogram."""
         total = self.total
         if not total:
             return None
@@ -59,7 +60,8 @@ class Histogram:
 
 
 def merged(parts: Sequence[Histogram]) -> Histogram:
-    """Several histograms with the same kind of buckets as one. Raises ValueError for none."""
+    """Returns several histograms with the same kind of buckets as one. Raises ValueError for
+    none."""
     sums: dict[float, int] = {}
     for part in parts:
         for value, count in zip(part.values_ms, part.counts, strict=True):

@@ -102,8 +102,8 @@ def _write_certificates(address: Address, folder: Path) -> None:
 
 
 def quoted(what: str, value: str, secret: bool = False) -> str:
-    """A value for sysbench's option file, which knows quotes of both kinds and no escapes. Raises
-    InputError for what it cannot hold."""
+    """Returns a value for sysbench's option file, which knows quotes of both kinds and no escapes.
+    Raises InputError for what it cannot hold."""
     shown = "***" if secret else value
     if any(character in value for character in "\n\r\0"):
         raise InputError(
@@ -122,7 +122,7 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
 
 
 def timing_words(load: RunLoad) -> list[str]:
-    """The words every timed run has."""
+    """Returns the words every timed run has."""
     words = [
         f"--threads={load.threads}",
         f"--time={load.all_s}",
@@ -136,12 +136,12 @@ def timing_words(load: RunLoad) -> list[str]:
 
 
 def server_words(tool: Tool, account: Path, load: RunLoad) -> list[str]:
-    """The words every timed run of a test on a server begins with."""
+    """Returns the words every timed run of a test on a server begins with."""
     return [tool.path, f"--config-file={account}", "--db-driver=mysql", *timing_words(load)]
 
 
 def report(text: str) -> IntervalReport | None:
-    """A line of a test on a server."""
+    """Reads a line of a test on a server; None where it is not a report."""
     match = REPORT.match(text.strip()) if "thds:" in text else None
     if match is None:
         return None

@@ -169,8 +169,8 @@ class Tpcc(Benchmark):
         )
 
     def described(self) -> dict | None:
-        """The same tables, transactions and mix as sysbench-tpcc with one set of tables; small data
-        are no TPC-C."""
+        """Returns the same tables, transactions and mix as sysbench-tpcc with one set of tables;
+        small data are no TPC-C."""
         return {"name": "sysbench-tpcc", "tables": 1, "scale": self.warehouses} if self.standard else {"name": "own"}
 
     def _words(self, target: Target) -> list[str]:
@@ -208,7 +208,7 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
 
 
 def consistency(cursor, warehouses: int) -> list[str]:
-    """Sentences about conditions that do not hold, in the order of the standard."""
+    """Returns sentences about conditions that do not hold, in the order of the standard."""
     most = min(warehouses, MOST_CHECKED)
     text = files("headrace.bench.drivers").joinpath("tpcc_conditions.sql").read_text(encoding="utf-8")
     wrong = []

@@ -103,7 +103,7 @@ def write(
 
 
 def _vcpus(target: Target, environment: dict) -> int | None:
-    """Virtual CPUs that the server could use: this machine's, where it has fewer than the
+    """Returns virtual CPUs that the server could use: this machine's, where it has fewer than the
     instance or none is named; None: the instance's, as the catalog has them."""
     usable = environment.get("cpus_usable")
     if target.instance is None:
@@ -113,7 +113,7 @@ def _vcpus(target: Target, environment: dict) -> int | None:
 
 
 def data_devices(target: Target, sampled: list[str]) -> list[str]:
-    """The devices that hold data, where there is a log volume too: all but the last."""
+    """Returns the devices that hold data, where there is a log volume too: all but the last."""
     return sampled[:-1] if target.log_storage and len(sampled) > 1 else sampled
 
 

@@ -136,7 +136,7 @@ def run(
 
 
 def checked(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
-    """The load, with every number within its bounds. Raises InputError."""
+    """Returns the load, with every number within its bounds. Raises InputError."""
     check_numbers(
         DOC,
         whole=True,
@@ -279,7 +279,7 @@ class _Run:
             return benchmark.partial(raw, load, private), failure
 
     def _rows(self, outcome: ToolOutcome) -> pl.DataFrame:
-        """The intervals the tool told of, else empty ones."""
+        """Returns the intervals that the tool reported, else empty rows."""
         reports = list(outcome.reports) or self.reports
         if self.benchmark.unit_from_status or (self.benchmark.reports_in_files and not reports):
             return timeline.grid(min(self.seconds, self.load.all_s), self.began_unix, self.load.warmup_s)

@@ -49,9 +49,9 @@ END_SLACK_S = 0.05
 def rows(
     reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, interval_s: float = 1.0
 ) -> pl.DataFrame:
-    """The reports as a frame: `t_s` (start of the row since the tool's clock began), `duration_s`,
-    `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s, and what else a
-    tool tells."""
+    """Returns the reports as a frame: `t_s` (start of the row since the tool's clock began),
+    `duration_s`, `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s, and
+    what else a tool tells."""
     starts = [0.0, *(report.end_s for report in reports)][: len(reports)]
     ends = [report.end_s for report in reports]
     # A lost line: the report is of its own interval only.
@@ -77,12 +77,13 @@ def rows(
 
 
 def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
-    """Empty rows a second long, for a tool that reports nothing on its way."""
+    """Returns empty rows a second long, for a tool that reports nothing on its way."""
     return rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
 
 
 def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame] | None = None) -> pl.DataFrame:
-    """The rows with what was sampled. A figure is null where its source does not cover the row."""
+    """Returns the rows with what was sampled. A figure is null where its source does not cover the
+    row."""
     edges = _edges(frame)
     columns: dict[str, np.ndarray] = {}
     columns |= _disk(samples.disk, edges)
@@ -115,11 +116,10 @@ def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _anchor(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The samples with one more where the load began and one where it ended: a load begins between
-    two samples, and a straight line between them would spread its first second over the rest
-    before. There the counter is where it was going until then; what a restart hides is left
-    alone.
-    """
+    """Returns the samples with one more where the load began and one where it ended: a load begins
+    between two samples, and a straight line between them would spread its first second over the
+    rest before. There the counter is where it was going until then; what a restart hides is left
+    alone."""
     if not len(edges) or not np.isfinite(values).all() or (np.diff(values) < 0).any():
         return times, values
     begin, finish = edges[0, 0], edges[-1, 1]
@@ -139,7 +139,7 @@ def _anchor(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[n
 
 
 def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool = False) -> np.ndarray:
-    """A cumulative counter as a rate; NaN where it started over."""
+    """Returns a cumulative counter as a rate; NaN where it started over."""
     values = values.astype(float)
     steps = np.diff(values)
     if wraps:
@@ -262,7 +262,8 @@ def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np
 
 
 def _nearest(times: np.ndarray, column: pl.Series, edges: np.ndarray) -> np.ndarray:
-    """A figure of the second that has most of the row: percentiles cannot be interpolated."""
+    """Returns a figure of the second that has most of the row: percentiles cannot be
+    interpolated."""
     values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
     middle = edges.mean(axis=1)
     place = np.clip(np.searchsorted(times, middle, side="right"), 0, len(values) - 1)

@@ -57,8 +57,8 @@ COLUMNS = (
 
 
 def connect(store: Store, runs: Sequence[RunRecord] | None = None):
-    """A DuckDB connection in memory with the three tables of these runs (None: all whole ones). It
-    can read the store and nothing else."""
+    """Returns a DuckDB connection in memory with the three tables of these runs (None: all whole
+    ones). It can read the store and nothing else."""
     with import_optional():
         import duckdb
 
@@ -106,8 +106,8 @@ def _parquet(records: Sequence[RunRecord], file: str) -> str:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a Parquet file begins and ends as one (its last four bytes are PAR1): one damaged run
-    must not hide the others."""
+    """Returns whether a Parquet file begins and ends as one (its last four bytes are PAR1): one
+    damaged run must not hide the others."""
     try:
         with open(path, "rb") as file:
             first = file.read(4)

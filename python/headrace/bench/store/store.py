@@ -64,11 +64,11 @@ class RunRecord:
         return path if path.exists() else None
 
     def series(self) -> pl.DataFrame:
-        """The time line: docs/reference/bench.md, The time line. Raises CouldNotRun."""
+        """Returns the time line: docs/reference/bench.md, The time line. Raises CouldNotRun."""
         return read_parquet(self.folder / SERIES_FILE)
 
     def percentiles(self) -> pl.DataFrame | None:
-        """The latency histogram: value_ms, count, share (at or below); None where none was
+        """Returns the latency histogram: value_ms, count, share (at or below); None where none was
         measured."""
         path = self.folder / PERCENTILES_FILE
         return read_parquet(path) if path.exists() else None
@@ -130,7 +130,7 @@ class Store:
         shutil.rmtree(folder, ignore_errors=True)
 
     def ids(self) -> list[str]:
-        """All runs, the oldest first."""
+        """Returns all runs, the oldest first."""
         try:
             return sorted(name for name in os.listdir(self.folder) if ID.match(name))
         except FileNotFoundError:
@@ -144,7 +144,7 @@ class Store:
             ) from None
 
     def unfinished(self) -> list[Path]:
-        """Folders of runs that are being made, or whose process was killed."""
+        """Returns folders of runs that are being made, or whose process was killed."""
         return sorted(self.folder.glob(f"{UNFINISHED}*")) if self.folder.is_dir() else []
 
     def resolve(self, text: str) -> str:
@@ -176,7 +176,7 @@ class Store:
         )
 
     def open(self, text: str) -> RunRecord:
-        """A run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
+        """Returns a run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
         name = self.resolve(text)
         document = read_run(self.folder / name / RUN_FILE)
         return RunRecord(
@@ -194,7 +194,7 @@ class Store:
         return records
 
     def damaged(self) -> list[str]:
-        """Ids whose run.json cannot be read."""
+        """Returns ids whose run.json cannot be read."""
         return sorted(set(self.ids()) - {record.id for record in self.runs()})
 
     def delete(self, text: str) -> str:
@@ -270,7 +270,7 @@ def read_run(path: Path) -> dict:
 
 
 def read_parquet(path: Path) -> pl.DataFrame:
-    """A frame of the store. Raises CouldNotRun."""
+    """Returns a frame of the store. Raises CouldNotRun."""
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -290,5 +290,5 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
 
 
 def now_text() -> str:
-    """This moment in UTC, ISO 8601 with seconds."""
+    """Returns this moment in UTC, ISO 8601 with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")

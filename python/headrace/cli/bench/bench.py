@@ -86,7 +86,7 @@ def list_all(
 
 
 def _csv(record: RunRecord) -> dict[str, object]:
-    """A run as a row of LIST_CSV."""
+    """Returns a run as a row of LIST_CSV."""
     document = record.document
     of_load = {"benchmark": document["benchmark"]["name"], "threads": document["load"]["threads"]}
     cells = {"run": record.id, "state": record.state, **of_load, "storage": document["target"].get("storage")}

@@ -36,19 +36,19 @@ def tags(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def number(value: Any, digits: int = 1) -> str:
-    """A number for a table; `-` for none."""
+    """Returns a number for a table; `-` for none."""
     if value is None:
         return "-"
     return f"{value:,.{digits}f}" if isinstance(value, float) and not float(value).is_integer() else f"{int(value):,}"
 
 
 def percent_cell(value: float | None) -> str:
-    """A share for a table."""
+    """Returns a share for a table."""
     return "-" if value is None else f"{value:.1f} %"
 
 
 def state_cell(volume: Mapping[str, Any]) -> str:
-    """The state; that of the attachment and of a modification where they say more."""
+    """Returns the state; that of the attachment and of a modification where they say more."""
     parts = [volume["state"]]
     attachment, modification = volume.get("attachment"), volume.get("modification")
     if attachment and attachment["state"] != "attached":
@@ -83,8 +83,8 @@ VOLUME_CSV = (
 
 
 def volume_csv(volume: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags as
-    JSON."""
+    """Returns a volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags
+    as JSON."""
     attachment, modification = volume.get("attachment") or {}, volume.get("modification") or {}
     more = {
         "device": attachment.get("device"),

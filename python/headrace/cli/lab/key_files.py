@@ -47,7 +47,7 @@ def _check(name: str, description: str, material: bytes) -> str:
 
 
 def text_of_key(exported: ExportedKey) -> str:
-    """The text of a key's file."""
+    """Returns the text of a key's file."""
     material = base64.b64decode(exported["material"])
     facts = {
         "format": FORMAT,

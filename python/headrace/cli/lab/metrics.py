@@ -117,7 +117,7 @@ def latency_cells(rate: Rates) -> list[str]:
 
 
 def rate_cells(rate: Rates) -> list[str]:
-    """The cells of RATE_COLUMNS."""
+    """Returns the cells of RATE_COLUMNS."""
     at = datetime.fromtimestamp(rate.t_s, UTC)
     counts = [number(round(value)) for value in (rate.read_iops, rate.write_iops)]
     sizes = [f"{value:,.1f}" for value in (rate.read_mib_s, rate.write_mib_s, rate.queue)]
@@ -163,7 +163,7 @@ COURSE = 120  # seconds in the course of IOPS and balance: it fits 130 columns
 
 
 def cells(reading: Reading) -> list[str]:
-    """The cells of COLUMNS; the time is local."""
+    """Returns the cells of COLUMNS; the time is local."""
     from headrace.lab.metrics import time_text
 
     rate = reading.rates

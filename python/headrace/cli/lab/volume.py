@@ -311,7 +311,7 @@ def _print(volume: Mapping[str, Any], output: Output) -> None:
 
 
 def _parts(volume: Mapping[str, Any]) -> list[object]:
-    """A volume as a person reads it."""
+    """Returns a volume as a person reads it."""
 
     parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment") or {}))]
     if volume.get("modification"):

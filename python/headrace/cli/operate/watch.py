@@ -142,7 +142,7 @@ def _until(watched: Watched, seconds: float | None) -> Iterator[Moment]:
 
 
 def _newest(watched: Watched) -> Moment:
-    """The moment after some seconds of a live target, the last of a file."""
+    """Returns the moment after some seconds of a live target, the last of a file."""
     newest = None
     for moment in _until(watched, FIRST_S if watched.live else None):
         newest = moment

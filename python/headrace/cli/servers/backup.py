@@ -61,7 +61,7 @@ SourceArgument = Annotated[
 
 
 def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSource:
-    """The server that is named, by its name in the lab or an address."""
+    """Returns the server that is named, by its name in the lab or an address."""
     from headrace import servers
     from headrace.servers.backup.source import source_of
 
@@ -77,8 +77,8 @@ def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSour
 
 
 def _target_in(text: str) -> Any:
-    """A target that is read. Raises InputError for a folder that is not there: it was mistyped, or
-    its volume is not mounted."""
+    """Returns a target that is read. Raises InputError for a folder that is not there: it was
+    mistyped, or its volume is not mounted."""
     from headrace.servers.backup.targets.folder import FolderTarget
     from headrace.servers.backup.targets.opening import open_target
 

@@ -345,7 +345,8 @@ def _check_clients(path: Path | None) -> None:
 
 
 def _is_address_file(path: Path) -> bool:
-    """Whether a file is empty, or is one that applications read the source's address from."""
+    """Returns whether a file is empty, or is one that applications read the source's address
+    from."""
     import json
 
     from headrace.base.files import read_bytes

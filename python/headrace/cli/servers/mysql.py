@@ -51,7 +51,7 @@ Flavor = Literal["mariadb", "mysql"]
 
 
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of servers for the shell; nothing where this user may not look."""
+    """Returns names of servers for the shell; nothing where this user may not look."""
     from headrace.servers.record import data_dir_of, names
 
     try:
@@ -345,7 +345,7 @@ def _version(server: Server) -> str:
 
 
 def _csv(server: Server) -> dict[str, object]:
-    """A server as a row of CSV; lists with spaces between."""
+    """Returns a server as a row of CSV; lists with spaces between."""
     return server.as_dict() | {"devices": " ".join(server.devices), "problems": "; ".join(server.problems)}
 
 

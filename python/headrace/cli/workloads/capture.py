@@ -148,7 +148,7 @@ def check_workload(workload: Path | None, seconds: float) -> None:
 
 
 def read_day(text: str | None) -> date | None:
-    """A day of --as-of, None where it was not given. Raises InputError."""
+    """Returns a day of --as-of, None where it was not given. Raises InputError."""
     from datetime import date
 
     try:

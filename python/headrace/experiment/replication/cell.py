@@ -92,7 +92,7 @@ class ReplicaCell:
             raise InputError(f"cache of {self.cache_mib} MiB", f"must be {SMALLEST_CACHE_MIB} MiB or more", DOC)
 
     def with_(self, **changed: Any) -> ReplicaCell:
-        """The same with other figures, checked anew."""
+        """Returns the cell with other figures, checked anew."""
         return replace(self, **changed)
 
     @property
@@ -144,7 +144,7 @@ SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
 
 
 def source_settings(load: ReplicaLoad) -> dict[str, str | None]:
-    """Options of the source: durable, with a binary log of rows, and its data in memory."""
+    """Returns options of the source: durable, with a binary log of rows, and its data in memory."""
     cache_mib = max(64, round(1.5 * 1024 * load.data.gib))
     durable = {"sync-binlog": "1", "innodb-flush-log-at-trx-commit": "1"}
     return (

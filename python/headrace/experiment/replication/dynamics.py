@@ -223,10 +223,11 @@ def live(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveRepl
 
 
 def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
-    """A source of its own gets `rate` transactions a second for `load_s`, while the replica
+    """Gives a source of its own `rate` transactions a second for `load_s`, while the replica
     applies; until it has caught up. Before that, a part of it until the cache is warm.
 
-    Raises CouldNotRun if it does not catch up."""
+    Raises CouldNotRun if it does not catch up.
+    """
     with live(lab, cell, rate) as replica:
         return replica.course(rate, load_s)
 

@@ -106,15 +106,16 @@ class ReplicationLab:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def source(self, load: ReplicaLoad) -> WrittenSource:
-        """The source of a load, made and written once. Raises as servers.up and bench.run."""
+        """Returns the source of a load, made and written once. Raises as servers.up and
+        bench.run."""
         key = repr(load)
         if key not in self._sources:
             self._sources[key] = self.written(load)
         return self._sources[key]
 
     def written(self, load: ReplicaLoad, storage: str | None = None) -> WrittenSource:
-        """A new source that wrote the load; its server is the caller's to destroy. `storage`: its
-        volume, with its limits; None: one without."""
+        """Returns a new source that wrote the load; its server is the caller's to destroy.
+        `storage`: its volume, with its limits; None: one without."""
         self.lab.load(load.data)
         port = free_port()
         size = max(SOURCE_GIB, round(4 * load.data.gib))
@@ -215,12 +216,12 @@ def prime(cell: ReplicaCell, target: Target) -> None:
 
 
 def holds_all(cell: ReplicaCell) -> bool:
-    """Whether the cache has room for all data."""
+    """Returns whether the cache has room for all data."""
     return cell.cache_mib > FITS * 1024 * cell.load.data.gib
 
 
 def turned(before: dict[str, float], now: dict[str, float]) -> bool:
-    """Whether the cache was read once over."""
+    """Returns whether the cache was read once over."""
     return now[READS] - before[READS] >= now[PAGES] - now[FREE]
 
 

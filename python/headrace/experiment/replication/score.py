@@ -101,7 +101,7 @@ def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
 
 
 def replica_of(cell: ReplicaCell, day: str | None = None) -> Replica:
-    """The cell as the model takes it, on as many processors as this machine has."""
+    """Returns the cell as the model takes it, on as many processors as this machine has."""
     instance, _ = machine.like_this(day or core.newest_date())
     return Replica(
         cell.storage,
@@ -121,7 +121,7 @@ def replica_of(cell: ReplicaCell, day: str | None = None) -> Replica:
 
 
 def run_of(drained: Drained) -> ReplicaRun:
-    """A measured replica as a calibration takes it."""
+    """Returns a measured replica as a calibration takes it."""
     per, cell = drained.per, drained.cell
     return ReplicaRun(
         name=cell.words,

@@ -33,7 +33,7 @@ class Statements:
         self.connection.close()
 
     def rows(self, statement: str) -> list[dict]:
-        """The rows of an answer. Raises CouldNotRun with the server's words."""
+        """Returns the rows of an answer. Raises CouldNotRun with the server's words."""
         return accounts.rows(self.connection, statement)
 
     def run(self, statements: Iterable[str]) -> None:

@@ -63,7 +63,7 @@ class TimeAxis:
             self.title = "day and time of day (h:min)" if clock_time else "time since the start (days and h:min)"
 
     def add(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The frame with `at` and `until`, start and end of each row as moments."""
+        """Returns the frame with `at` and `until`, start and end of each row as moments."""
         # Marked as UTC: without a zone, what draws the chart would take them for times of the
         # zone of the machine, and show them shifted.
         start = pl.lit(self.start).dt.replace_time_zone("UTC")
@@ -72,7 +72,7 @@ class TimeAxis:
         return frame.with_columns(at.alias("at"), until.alias("until"))
 
     def x(self, shown: bool) -> alt.X:
-        """The axis; panels above each other show it once, at the lowest."""
+        """Returns the axis; panels above each other show it once, at the lowest."""
         title = self.title if shown else None
         axis = alt.Axis(title=title, tickCount=9, labels=shown, ticks=shown, labelOverlap=True, labelFlush=False)
         axis["format" if self.words is None else "labelExpr"] = self.words or self.format
@@ -92,7 +92,7 @@ def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
 
 
 def lowest_and_highest(frame: pl.DataFrame, column: str) -> tuple[float, float]:
-    """The ends of a column of numbers; 0 and 0 where it has none."""
+    """Returns the ends of a column of numbers; 0 and 0 where it has none."""
     values = frame[column].drop_nulls().cast(pl.Float64)
     return (values.to_numpy().min().item(), values.to_numpy().max().item()) if values.len() else (0.0, 0.0)
 
@@ -106,8 +106,8 @@ def decades(low: float, high: float) -> list[float]:
 def quantity(
     channel, frame: pl.DataFrame, column: str, title: str, *, zero: bool, far: float = FAR_APART, ticks: int = 7
 ):
-    """An axis of numbers: with powers of ten where the values are `far` apart, from zero where that
-    is asked for."""
+    """Returns an axis of numbers: with powers of ten where the values are `far` apart, from zero
+    where that is asked for."""
     low, high = lowest_and_highest(frame, column)
     if low > 0 and high > far * low:
         axis = alt.Axis(title=title, labelExpr=SHORT, values=decades(low, high))
@@ -117,22 +117,22 @@ def quantity(
 
 
 def percentile_axis(title: str) -> alt.X:
-    """The axis of a column `nines`, 1 / (1 - q), with the names of the percentiles."""
+    """Returns the axis of a column `nines`, 1 / (1 - q), with the names of the percentiles."""
     words = ", ".join(f"'{value}': '{label}'" for value, label in NINES.items())
     axis = alt.Axis(title=title, values=list(NINES), labelExpr=f"{{{words}}}[format(datum.value, 'd')]")
     return alt.X("nines:Q", scale=alt.Scale(type="log", nice=False, padding=10), axis=axis)
 
 
 def colour_of(field: str, colours: Mapping[str, str], orient: str | None = "bottom", **legend) -> alt.Color:
-    """The colours of a column's names, with a legend below the chart (`orient`; None: without
-    one)."""
+    """Returns the colours of a column's names, with a legend below the chart (`orient`; None:
+    without one)."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     shown = None if orient is None else alt.Legend(**({"title": None, "orient": orient} | legend))
     return alt.Color(f"{field}:N", scale=scale, legend=shown)
 
 
 def role_colour(present: Sequence[str] | None = None, orient: str | None = "top") -> alt.Color:
-    """The colours of published, simulated and measured, of those that are `present`."""
+    """Returns the colours of published, simulated and measured, of those that are `present`."""
     named = {role: hue for role, hue in style.ROLE_COLOURS.items() if present is None or role in present}
     return colour_of("role", named, orient)
 
@@ -143,7 +143,7 @@ def closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def linear(title: str, low: float, high: float, ticks: int = 4) -> Callable[[str], alt.Y]:
-    """The axis of a column, from `low` to `high`."""
+    """Returns the axis of a column, from `low` to `high`."""
     axis = alt.Axis(title=title, tickCount=ticks, labelExpr=SHORT)
     return lambda column: alt.Y(f"{column}:Q", scale=alt.Scale(domain=[low, high], nice=False), axis=axis)
 
@@ -181,7 +181,7 @@ def shade(spans: pl.DataFrame, x: alt.X, height: int, colour: str = style.WARN, 
 
 
 def stacked(panels: Sequence, title: str, subtitle: str = "", spacing: int = 26) -> alt.VConcatChart:
-    """Panels above each other on one axis of time, configured."""
+    """Returns panels above each other on one axis of time, configured."""
     above = alt.vconcat(*panels, spacing=spacing).resolve_scale(x="shared")
     return style.configured(above.properties(title=alt.TitleParams(title, subtitle=subtitle, offset=16)))
 

@@ -128,7 +128,8 @@ def _scale(far: bool, nice: bool = True) -> alt.Scale:
 
 
 def _goal(column: str, limit: float, label: str, colour: str, outside: bool = False) -> list[alt.Chart]:
-    """A goal as a dashed line with its name at its right end; `outside`: next to the axes."""
+    """Returns a goal as a dashed line with its name at its right end; `outside`: next to the
+    axes."""
     data = alt.Chart(pl.DataFrame({column: [float(limit)], "label": [label]})).encode(y=f"{column}:Q")
     if outside:
         name = data.mark_text(align="left", baseline="middle", dx=6, color=colour)
@@ -138,13 +139,14 @@ def _goal(column: str, limit: float, label: str, colour: str, outside: bool = Fa
 
 
 def service_of(family: object) -> str:
-    """The service of a family's name: `ec2`, `rds:multi-az`, `aurora:standard`."""
+    """Returns the service of a family's name: `ec2`, `rds:multi-az`, `aurora:standard`."""
     first = str(family or "").split(" ")[0]
     return first if ":" in first else "ec2"
 
 
 def storage_of(family: object) -> str:
-    """The storage of a family's name: its volume type, at RDS too; of Aurora what it is sold as."""
+    """Returns the storage of a family's name: its volume type, at RDS too; of Aurora what it is
+    sold as."""
     words = str(family or "").split(" ")
     if words[0].startswith("aurora:"):
         return AURORA_STORAGE.get(words[0], words[0])
@@ -157,7 +159,7 @@ def _layout_of(family: str) -> str:
 
 
 def _service_shapes(services: Sequence[str], **legend) -> dict:
-    """The shape of a service's points, where several are drawn."""
+    """Returns the shape of a service's points, where several are drawn."""
     if len(services) < 2:
         return {}
     shapes = alt.Scale(domain=list(services), range=[SHAPES.get(name, "stroke") for name in services])

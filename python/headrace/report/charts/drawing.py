@@ -117,7 +117,7 @@ _renderer = _Renderer()
 
 
 def svg(chart) -> str:
-    """An Altair chart as SVG text, drawn without a browser."""
+    """Returns an Altair chart as SVG text, drawn without a browser."""
     drawn = _renderer.draw(chart.to_json(indent=None), "svg").decode()
     # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is
     # the same text every time.
@@ -126,7 +126,7 @@ def svg(chart) -> str:
 
 
 def png(chart, scale: float = 2.0) -> bytes:
-    """An Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
+    """Returns an Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
     spec = chart.to_dict()
     spec["config"]["background"] = "white"
     return _renderer.draw(json.dumps(spec), "png", scale)

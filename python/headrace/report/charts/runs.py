@@ -81,8 +81,8 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
 
 
 def _balance_axis(frame: pl.DataFrame):
-    """All of 0 to 100 %, except for a volume that is nearly empty: there the last credits are what
-    matters."""
+    """Returns all of 0 to 100 %, except for a volume that is nearly empty: there the last credits
+    are what matters."""
     most = lowest_and_highest(frame, "balance_percent")[1]
     return linear("credit balance (%)", 0, 100) if most > 10 else None
 
@@ -106,7 +106,7 @@ def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
 
 
 def _colours(parts: list[Labelled]) -> alt.Color:
-    """The colours of runs, with a legend where there are several."""
+    """Returns the colours of runs, with a legend where there are several."""
     return colour_of("run", {label: shade for label, _, shade in parts}, "bottom" if len(parts) > 1 else None)
 
 

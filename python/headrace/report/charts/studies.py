@@ -27,9 +27,9 @@ LEGEND = {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 360}
 
 
 def study(chart_data) -> alt.TopLevelMixin:
-    """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter, ridge,
-    curves), `x_title`, `y_title`, `series` with `label`, `role`, `x`, `y`; kind panels: `panels`,
-    charts of lines on one x axis."""
+    """Returns a chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter,
+    ridge, curves), `x_title`, `y_title`, `series` with `label`, `role`, `x`, `y`; kind panels:
+    `panels`, charts of lines on one x axis."""
     if chart_data.kind == "panels":
         return _panels(chart_data)
     rows = _rows(chart_data.series)
@@ -76,7 +76,7 @@ def _colour(frame: pl.DataFrame) -> alt.Color:
 
 
 def _several(frame: pl.DataFrame) -> bool:
-    """Whether a colour alone does not tell the series apart."""
+    """Returns whether a colour alone does not tell the series apart."""
     return frame["series"].n_unique() > frame["role"].n_unique()
 
 
@@ -171,8 +171,8 @@ def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
 
 
 def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
-    """A line for each simulated series with its name at its end; published ones as points in their
-    own colour."""
+    """Returns a line for each simulated series with its name at its end; published ones as points
+    in their own colour."""
     x = quantity(alt.X, frame, "x", chart_data.x_title, zero=False, far=float("inf"), ticks=8)
     y = quantity(alt.Y, frame, "y", chart_data.y_title, zero=True, far=float("inf"))
     colour = _colour(frame)

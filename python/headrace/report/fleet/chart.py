@@ -79,7 +79,7 @@ def _choose_names(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], i
 
 
 def _type(storage: str) -> str:
-    """The volume type in a storage notation."""
+    """Returns the volume type in a storage notation."""
     words = storage.split(":")
     kind = words[1] if words[0].startswith("raid") and len(words) > 1 else words[0]
     kind = kind.lstrip("0123456789x") if kind[:1].isdigit() else kind

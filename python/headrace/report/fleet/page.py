@@ -26,7 +26,7 @@ def write_fleet(path: Path, answers: Sequence, prices: str, notes: Sequence[str]
 
 
 def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart) -> Page:
-    """All of it."""
+    """Returns the whole page."""
     page = Page("Fleet: what each volume needs", f"{words.head(answers, prices)[0]}")
     page.items([*words.head(answers, prices)[1:], *notes])
     change = words.of_verdict(answers, "change")

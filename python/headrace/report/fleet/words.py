@@ -184,7 +184,7 @@ def volumes_of(group: AnswerGroup) -> str:
 
 
 def p99_of(group: AnswerGroup) -> str:
-    """The I/O p99 today and then, the highest of the group."""
+    """Returns the I/O p99 today and then, the highest of the group."""
     today, then = group.worst("today_p99_ms"), group.worst("wanted_p99_ms")
     if today is None or then is None:
         return latency(then)

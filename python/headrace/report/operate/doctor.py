@@ -89,7 +89,7 @@ def _row(window: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _began(t_unix: float) -> str | None:
-    """The clock's time at which it begins; None for a recording that has no date."""
+    """Returns the clock's time at which it begins; None for a recording that has no date."""
     dated = t_unix > DAY_S * 366
     return datetime.fromtimestamp(t_unix, UTC).strftime("%Y-%m-%dT%H:%M:%S") if dated else None
 

@@ -136,7 +136,7 @@ def semi_sync_in_words(price: dict[str, Any], settings: dict[str, Any]) -> str:
 
 
 def seconds(value: float) -> str:
-    """A lag: 0.012 s, 3.7 s, 2 h."""
+    """Returns a lag: 0.012 s, 3.7 s, 2 h."""
     return span(value) if value >= 120 else f"{number(value, 3)} s"
 
 

@@ -116,7 +116,7 @@ def advise(
 
 
 def _memory(current: CurrentSettings, situation: Situation) -> list[ConfigFinding]:
-    """Return the finding that today's server can take more memory than there is, if it can."""
+    """Returns the finding that today's server can take more memory than there is, if it can."""
     finding = (
         memory_finding(normalised(current.values), current.server, situation.memory_gib) if current.values else None
     )

@@ -56,7 +56,7 @@ class MostMemory:
 
 
 def most_memory(values: Mapping[str, str], server: ServerVersion) -> MostMemory:
-    """Return the most memory that connections and server buffers take, bytes; a variable that is
+    """Returns the most memory that connections and server buffers take, bytes; a variable that is
     not set has the server's default."""
     flavor = "mariadb" if server.flavor == "mariadb" else "mysql"
     sizes: dict[str, dict[str, float]] = {"server": {}, "connection": {}}
@@ -77,8 +77,8 @@ def pool_room_gib(most: MostMemory, memory_gib: float) -> float:
 
 
 def memory_finding(values: Mapping[str, str], server: ServerVersion, memory_gib: float) -> ConfigFinding | None:
-    """Return the finding that the server, with today's buffer pool, can take more memory than there
-    is; None where it cannot."""
+    """Returns the finding that the server, with today's buffer pool, can take more memory than
+    there is; None where it cannot."""
     most = most_memory(values, server)
     pool = as_bytes(values.get("innodb_buffer_pool_size")) or 128.0 * MIB  # default of both
     if pool + most.bytes <= memory_gib * GIB:

@@ -25,7 +25,7 @@ MYROCKS_PLUGIN = "plugin_load_add = ha_rocksdb"
 
 
 def columns() -> tuple[str, ...]:
-    """Columns of the csv form, in order."""
+    """Returns the columns of the csv form, in order."""
     own = ("value", "current", "differs", "default", "risk", "applies_to", "active", "group", "why", "effect", "source")
     return ("parameter", "change", *own)
 

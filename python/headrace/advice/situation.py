@@ -192,7 +192,7 @@ class Situation:
 
 
 def _check_folder(what: str, folder: object) -> None:
-    """Paths go into an option file: one line, and nothing it would read as something else."""
+    """Refuses paths that an option file would read as something else: they must be one line."""
     if folder is None:
         return
     text = folder if isinstance(folder, str) else ""

@@ -66,5 +66,5 @@ def _switch(text: str) -> str:
 
 
 def _parts(text: str) -> frozenset[str]:
-    """RocksDB's options: a list whose order does not matter."""
+    """Returns RocksDB's options: a list whose order does not matter."""
     return frozenset(part.strip().lower() for part in text.split(";") if part.strip())

@@ -20,7 +20,7 @@ ANSWER_S = 600.0
 
 @contextmanager
 def cursor_on(target: Target, database: bool = True):
-    """A cursor; errors of statements as CouldNotRun with the server's own words."""
+    """Opens a cursor; errors of statements become CouldNotRun with the server's own words."""
     import pymysql
 
     address = target.server if database else target.server.with_database(None)

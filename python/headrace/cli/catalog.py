@@ -35,7 +35,7 @@ SourcesOption = Annotated[bool, flag("--sources", "Show the sources in the table
 
 
 def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
-    """A table with the keys of its rows as columns; those of `optional` only where they say
+    """Prints a table with the keys of its rows as columns; those of `optional` only where they say
     anything."""
 
     empty = {name for name in optional if not any(row[name] for row in rows)}

@@ -20,7 +20,8 @@ AGAIN_S = 0.01
 
 
 def run() -> None:
-    """The console script: never a traceback, always an exit code that means something."""
+    """Runs the console script: never with a traceback, always with an exit code that means
+    something."""
     # Nothing is open or half written while modules are imported, so the process may end at once.
     # Raising would not do: an exception inside an import may be turned into another one, or be
     # printed and lost (in a weakref callback, or in an extension's initialization).

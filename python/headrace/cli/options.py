@@ -97,7 +97,7 @@ def with_groups(function: Callable) -> Callable:
 
 
 def complete_type(incomplete: str) -> list[str]:
-    """Volume types for the shell."""
+    """Returns volume types for the shell."""
     from headrace.base import core
 
     names = dict.fromkeys(era["volume_type"] for era in core.volume_eras(all_eras=True))
@@ -111,14 +111,14 @@ def complete_storage(incomplete: str) -> list[str]:
 
 
 def complete_region(incomplete: str) -> list[str]:
-    """Regions with prices for the shell."""
+    """Returns regions with prices for the shell."""
     from headrace.base import core
 
     return [name for name in core.regions() if name.startswith(incomplete)]
 
 
 def complete_instance(incomplete: str) -> list[str]:
-    """Instance types for the shell."""
+    """Returns instance types for the shell."""
     from headrace.base import core
 
     return [item["instance_type"] for item in core.instances() if item["instance_type"].startswith(incomplete)]

@@ -172,7 +172,7 @@ def _cell(text: str) -> str:
 
 
 def _epilog(text: str) -> str:
-    """Examples become a code block, the rest paragraphs."""
+    """Formats an epilog: examples become a code block, the rest paragraphs."""
     parts = []
     for part in text.replace("\b\n", "").split("\n\n"):
         if part.startswith("Examples:"):

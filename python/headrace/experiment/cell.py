@@ -144,7 +144,7 @@ class Parts:
 
     @contextmanager
     def part(self, seconds: float, what: str) -> Iterator[Progress]:
-        """A part of about `seconds`; inside, the share of this part (0..1) may be told."""
+        """Begins a part of about `seconds`; inside, the share of this part (0..1) may be told."""
 
         def inside(share: float, words: str = "") -> None:
             self.progress(min(1.0, (self.done_s + share * seconds) / self.all_s), words or what)

@@ -166,7 +166,7 @@ class ExperimentLab:
 
     @contextmanager
     def server(self, place: OnServer, progress: Progress = silent) -> Iterator[Target]:
-        """A server with a copy of its data, warm as asked; removed afterwards."""
+        """Starts a server with a copy of its data, warm as asked; removed afterwards."""
         self.load(place.data)
         self._check_room(place)
         seed = self._saved[repr(place.data)] if place.restored is None else self._snapshot(place)
@@ -236,7 +236,7 @@ class ExperimentLab:
 
     @contextmanager
     def files(self, place: OnFiles, benchmark: Benchmark) -> Iterator[Target]:
-        """A folder on a fresh filesystem with the files of the benchmark; removed afterwards.
+        """Makes a folder on a fresh filesystem with the files of the benchmark; removed afterwards.
 
         The files are written without the limits of the volume.
         """

@@ -212,7 +212,7 @@ class Proof:
         return " ".join(words)
 
     def to_dict(self) -> dict:
-        """JSON-able, with errors and verdicts."""
+        """Returns the proof for JSON, with errors and verdicts."""
         steps = [
             asdict(step)
             | {
@@ -228,7 +228,7 @@ class Proof:
 
 
 def default_folder() -> Path:
-    """$HEADRACE_PROOFS, else headrace/proofs in the user's data folder; made when missing.
+    """Returns $HEADRACE_PROOFS, else headrace/proofs in the user's data folder; made when missing.
 
     Raises CouldNotRun.
     """

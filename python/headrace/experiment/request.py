@@ -115,8 +115,8 @@ def read_plan(text: str) -> dict | None:
 
 
 def from_plan(document: dict, text: str, workload: TransactionWorkload | None = None) -> Request:
-    """Winner, runner-up and today's of a plan (what comes closest where nothing wins). Raises
-    InputError."""
+    """Returns winner, runner-up and today's of a plan (what comes closest where nothing wins).
+    Raises InputError."""
     try:
         choices = _choices(document)
         configurations = tuple(

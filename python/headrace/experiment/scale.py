@@ -142,8 +142,8 @@ def choose(
 def _expect_rates(
     configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float
 ) -> tuple[float, float, float]:
-    """Transactions a second; I/Os and processor ms of one, by the standard benchmark without a
-    run."""
+    """Returns transactions a second; I/Os and processor ms of one, by the standard benchmark
+    without a run."""
     kind: dict[str, object] = {"type": benchmark.distribution}
     if benchmark.distribution == "pareto":
         kind["h"] = benchmark.parameters["rand_pareto_h"]

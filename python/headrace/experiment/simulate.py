@@ -79,7 +79,7 @@ def _point_select() -> core.Clients:
 
 
 def probe_cells(seed: int) -> tuple[Cell, ...]:
-    """One client, then many, on tables that fit the pool."""
+    """Returns the cells of a single client, then of many, on tables that fit the pool."""
     load = SysbenchOltp("oltp_point_select", tables=1, rows=PROBE_ROWS, distribution="uniform")
     settings = {"innodb_buffer_pool_size": PROBE_POOL}
     place = OnServer(DataSet("probe", load, 0.01), PROBE_STORAGE, settings, scan=True)
@@ -158,7 +158,7 @@ class SimulatedCell:
 def simulate(
     cell: Cell, of: Mapping, here: ProcessorSpeed, day: str | None, start: str | float = "cold", form: str = "events"
 ) -> SimulatedCell:
-    """One cell of the database `of`, I/O by I/O (`form` interval: second by second).
+    """Simulates a cell of the database `of`, I/O by I/O (`form` interval: second by second).
 
     The warm-up is simulated too, and left out of the rows.
     """

@@ -184,7 +184,7 @@ def compare_rows(comparison) -> list[tuple[str, ...]]:
 
 
 def _signed(value: float) -> str:
-    """Percent with its sign; thousands without their tenths."""
+    """Returns percent with its sign; thousands without their tenths."""
     return f"{value:+.1f}" if abs(value) < 1_000 else f"{value:+,.0f}"
 
 
@@ -202,7 +202,7 @@ def compare_words(comparison) -> list[str]:
 
 
 def group_name(records: Sequence) -> str:
-    """One run's id, or how many."""
+    """Returns the id of a single run, or the number of runs."""
     return records[0].id if len(records) == 1 else f"{len(records)} runs from {records[0].id}"
 
 

@@ -55,7 +55,7 @@ def in_words(run, workload) -> list[str]:
 
 
 def clients(count: int) -> str:
-    """ "1 client", "48 clients"."""
+    """Counts clients: "1 client", "48 clients"."""
     return "1 client" if count == 1 else f"{count:,} clients"
 
 
@@ -102,7 +102,7 @@ def table_of(run, most: int = TABLE_ROWS):
 
 
 def document(run, workload) -> dict:
-    """Everything, for JSON."""
+    """Returns everything, for JSON."""
     head = {"schema": SCHEMA, "workload": workload.name, "engine": workload.engine}
     names = ("storage", "log_storage", "instance", "as_of", "cache_gib", "threads", "seed", "summary")
     tail = {"warnings": list(run.warnings), "caveats": list(workload.caveats), "rows": run.rows}

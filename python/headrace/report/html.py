@@ -128,7 +128,7 @@ class Page:
             self.parts.append(f"<ul>{listed}</ul>")
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Preformatted lines, such as arithmetic."""
+        """Adds preformatted lines, such as arithmetic."""
         self.parts.append(f"<pre>{text(chr(10).join(lines))}</pre>")
 
     def table(
@@ -139,7 +139,7 @@ class Page:
         marked: int | None = None,
         prose: Sequence[str] = LONG,
     ) -> None:
-        """A table; `right` names columns of numbers, `prose` those of sentences; `marked` is
+        """Adds a table; `right` names columns of numbers, `prose` those of sentences; `marked` is
         the index of a row to set off. Short cells are not broken.
 
         Many columns may be wider than the text; on a narrow screen each row is a card with the
@@ -169,7 +169,7 @@ class Page:
         )
 
     def chart(self, chart, described: str) -> None:
-        """An Altair chart as inline SVG; `described` is read out where it cannot be seen."""
+        """Adds an Altair chart as inline SVG; `described` is read out where it cannot be seen."""
         self.charts += 1
         self.parts.append(
             f'<figure role="img" tabindex="0" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>'
@@ -196,13 +196,13 @@ class Page:
 
 
 def write_page(path: Path, page: Page) -> None:
-    """The page, whole or not at all. Raises CouldNotRun."""
+    """Writes the page, whole or not at all. Raises CouldNotRun."""
     write_text(path, page.render())
 
 
 def write_chart(path: Path, chart, page: Callable[[], Page]) -> None:
-    """A chart as .svg or .png, or the page around it as .html, by the ending of `path`. Raises
-    CouldNotRun."""
+    """Writes a chart as .svg or .png, or the page around it as .html, by the ending of `path`.
+    Raises CouldNotRun."""
     match path.suffix.lower():
         case ".svg":
             write_text(path, f"{svg(chart).rstrip()}\n{SVG_MARK}\n")

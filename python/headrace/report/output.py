@@ -70,7 +70,7 @@ def clean(value: object) -> object:
 
 
 def as_json(value: object) -> str:
-    """One JSON document, ended by a newline."""
+    """Returns one JSON document, ended by a newline."""
     return json.dumps(clean(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -88,7 +88,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same of a text, in UTF-8."""
+    """Writes a text in the same way, in UTF-8."""
     write_bytes(path, text.encode())
 
 

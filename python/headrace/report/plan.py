@@ -235,7 +235,7 @@ def _considered(plan) -> str:
 
 
 def title(plan) -> str:
-    """Workload, goals and conditions in a line."""
+    """Names workload, goals and conditions in a line."""
     parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}"]
     if plan.subject == "database":
         load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"

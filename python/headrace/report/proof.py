@@ -53,7 +53,7 @@ def name_of(step) -> str:
 
 
 def verdict(step, engine: str) -> str:
-    """holds, off; or why there is none."""
+    """Returns holds or off, or why there is no verdict."""
     if step.measured is not None and step.measured.state != "complete":
         return STATES[step.measured.state]
     return {"holds": "holds", "off": "OFF", "machine": "machine too busy", "": ""}[step.verdict(engine)]

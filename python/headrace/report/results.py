@@ -41,9 +41,9 @@ def report_html(result: object) -> str:
 
 
 def write_report(result: object, path: str | Path) -> None:
-    """A plan, simulation, prediction, comparison with a run, study, proof or workload as a page
-    with its charts (.html); those over time also as the chart alone (.svg, .png). Raises InputError
-    for other things, CouldNotRun."""
+    """Writes a plan, simulation, prediction, comparison with a run, study, proof or workload as a
+    page with its charts (.html); those over time also as the chart alone (.svg, .png). Raises
+    InputError for other things, CouldNotRun."""
     shown = _presentation_of(result)
     if shown.write is None:
         raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
@@ -53,7 +53,8 @@ def write_report(result: object, path: str | Path) -> None:
 
 
 def _presentation_of(result: object) -> Presentation:
-    """By the name of the class: results are known to no report before one is asked for."""
+    """Finds the presentation by the name of the class: no result is imported before its report is
+    asked for."""
     ours = type(result).__module__.startswith("headrace.")
     shown = KINDS.get(type(result).__name__) if ours else None
     if shown is None:

@@ -31,7 +31,7 @@ SCHEMA = "headrace-simulation/1"
 
 
 def clock_start(workload) -> str | None:
-    """When the workload's clock starts, or None when it has none."""
+    """Returns the start of the workload's clock, or None when it has none."""
     return None if isinstance(workload, ClosedWorkload) else workload.source.get("clock_start")
 
 

@@ -13,8 +13,8 @@ LAB_RIGHT = ("error",)
 
 
 def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]:
-    """(columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab has
-    simulated and measured side by side."""
+    """Returns (columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab
+    has simulated and measured side by side."""
     if result.on != "lab":
         return VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], VERDICT_RIGHT
     rows = []
@@ -26,7 +26,7 @@ def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple
 
 
 def verdict_cells(verdict) -> tuple[str, ...]:
-    """One published figure and ours as text."""
+    """Returns a published figure and ours as text."""
     error = "" if verdict.error_percent is None else f"{verdict.error_percent:+.2f} %"
     within = "" if verdict.within is None else "yes" if verdict.within else "NO"
     if within and verdict.tolerance_percent is not None:

@@ -27,7 +27,8 @@ GLUE = "\ue000"
 
 
 def console() -> Console:
-    """stdout as rich sees it: no markup is read out of data, no colours without a terminal."""
+    """Returns stdout as rich sees it: no markup is read out of data, no colours without a
+    terminal."""
     width = None
     if not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
@@ -101,7 +102,8 @@ class Table:
         return max(words, longest)
 
     def _widths(self, shown: list[int], width: int) -> dict[int, int] | None:
-        """Widths of columns that stand side by side in `width`, or None when they do not fit."""
+        """Returns widths of columns that stand side by side in `width`, or None when they do not
+        fit."""
         least = {index: self._least(index) for index in shown}
         full = {index: max(self.wide[index], self.head[index]) for index in shown}
         spare = width - GAP * (len(shown) - 1) - sum(least.values())

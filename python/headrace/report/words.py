@@ -106,8 +106,8 @@ def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) 
 
 
 def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
-    """When each row begins: hours and minutes, seconds and their parts where they are needed to
-    tell."""
+    """Yields the start of each row: hours and minutes, seconds and their parts where they are
+    needed to tell."""
     if all(abs(t - round(t / 60) * 60) < 5e-4 for t in starts_s[1:] or starts_s):
         yield from (clock(t, start) for t in starts_s)
     elif all(abs(t - round(t)) < 5e-4 for t in starts_s):

@@ -70,7 +70,7 @@ class HostAdvice:
         return rows
 
     def to_dict(self) -> dict:
-        """JSON-able."""
+        """Returns the advice for JSON."""
         head = {"schema": SCHEMA, "host": self.host, "root": self.root, "datadir": self.datadir}
         return head | {"notes": list(self.notes), "readings": self.rows()}
 

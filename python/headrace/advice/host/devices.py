@@ -22,7 +22,7 @@ KERNEL_TIMEOUT = "nvme_core.io_timeout"
 
 
 def device_readings(facts: HostFacts, asked: HostQuestion) -> Iterator[HostReading]:
-    """Every check of this file, in the order of the table."""
+    """Yields every check of this file, in the order of the table."""
     for name in ("scheduler", "readahead", "max_sectors", "nr_requests"):
         if not facts.disks:
             yield HostReading(name, "", UNREAD, "", "no disk is in /sys/block")

@@ -19,7 +19,7 @@ SYS_ADMIN = 21
 
 
 def system_readings(facts: HostFacts, asked: HostQuestion) -> Iterator[HostReading]:
-    """Every check of this file, in the order of the table."""
+    """Yields every check of this file, in the order of the table."""
     yield _number("swappiness", facts, "/proc/sys/vm/swappiness", "vm.swappiness", "1")
     yield _dirty(facts, asked)
     yield _huge_pages(facts)

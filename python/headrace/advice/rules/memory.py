@@ -48,8 +48,8 @@ def pool_size(s: Situation) -> RuleValue:
 
 
 def _room(s: Situation) -> tuple[float, str]:
-    """GiB that the pool may have, and why: less than usual where the connections' buffers may need
-    it, but never less than half of that, nor less than today's pool."""
+    """Returns the GiB that the pool may have, and why: less than usual where the connections'
+    buffers may need it, but never less than half of that, nor less than today's pool."""
     usual = s.cache_limit_gib
     why = f"{in_percent(usual / s.memory_gib)} of {s.memory_gib:,.4g} GiB of memory"
     if s.most_memory is None:

@@ -34,7 +34,7 @@ def parallel_mode(s: Situation) -> RuleValue:
 
 
 def unsynced(what: str) -> Rule:
-    """sync_*_info and sync_relay_log: left at the server's default."""
+    """Leaves sync_*_info and sync_relay_log at the server's default."""
 
     def rule(s: Situation) -> RuleValue:
         sync = f"a sync of about {fdatasync_ms(s):.2g} ms to every transaction"

@@ -74,7 +74,8 @@ def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | No
 
 
 def _resample(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray:
-    """RESAMPLES values of the statistic, of series put together from blocks taken from a circle."""
+    """Returns RESAMPLES values of the statistic, of series put together from blocks taken from a
+    circle."""
     top, bottom = rows
     count = len(top)
     pieces = -(-count // block)

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 def silent(*_: object) -> None:
-    """A `say` or progress function that does nothing."""
+    """Does nothing: a `say` or progress function for callers that want no messages."""
 
 
 def check_one_of(source: str, **given: tuple[str, Collection[str]]) -> None:

@@ -44,7 +44,7 @@ class Histogram:
         return self.values_ms[-1]
 
     def summary(self) -> dict[str, float | None]:
-        """p50_ms to p999_ms; None where fewer than ten observations lie above."""
+        """Returns p50_ms to p999_ms; None where fewer than ten observations lie above."""
         total = self.total
         return {
             name: self.percentile(share) if (1 - share) * total >= FEWEST_ABOVE else None
@@ -52,7 +52,7 @@ class Histogram:
         }
 
     def rows(self) -> Iterable[tuple[float, int, float]]:
-        """(value_ms, count, share at or below) of every bucket that has any."""
+        """Yields (value_ms, count, share at or below) of every bucket that has any."""
         total = self.total
         for value, count, reached in zip(self.values_ms, self.counts, itertools.accumulate(self.counts), strict=True):
             if count:

@@ -46,8 +46,8 @@ FATAL = re.compile(r"(?:FATAL|ALERT): (.*)")
 
 
 def write_account(address: Address, path: Path) -> Path:
-    """sysbench's --config-file with server, account and password, mode 0600. Raises InputError for
-    a password it cannot hold, CouldNotRun."""
+    """Writes sysbench's --config-file with server, account and password, mode 0600. Raises
+    InputError for a password it cannot hold, CouldNotRun."""
     lines = [f"mysql-user={quoted('user', address.user)}"]
     if address.socket is not None:
         lines.append(f"mysql-socket={quoted('socket', address.socket)}")

@@ -149,7 +149,8 @@ def checked(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
 
 
 def _check_connections(target: Target, threads: int) -> None:
-    """One for each client and one for the samples. Raises InputError."""
+    """Raises InputError when the server lacks connections: for each client, and another for the
+    samples."""
     most = target.config.get("max_connections", "")
     if target.address is not None and most.isdigit() and threads + 1 > int(most):
         rule = f"the server takes {most} connections (max_connections), and one is for the samples"

@@ -96,7 +96,7 @@ def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame
 
 
 def _edges(frame: pl.DataFrame) -> np.ndarray:
-    """(rows, 2): beginning and end of each on the wall clock."""
+    """Returns (rows, 2): beginning and end of each on the wall clock."""
     begin = frame["t_unix"].to_numpy()
     return np.stack([begin, begin + frame["duration_s"].to_numpy()], axis=1)
 

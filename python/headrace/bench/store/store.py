@@ -75,7 +75,8 @@ class RunRecord:
 
 
 def default_store() -> Path:
-    """$HEADRACE_RUNS, else $XDG_DATA_HOME/headrace/runs, else ~/.local/share/headrace/runs."""
+    """Returns $HEADRACE_RUNS, else $XDG_DATA_HOME/headrace/runs, else
+    ~/.local/share/headrace/runs."""
     return settings.folder("HEADRACE_RUNS")
 
 
@@ -86,8 +87,8 @@ class Store:
         self.folder = default_store() if folder is None else Path(folder).absolute()
 
     def begin(self, label: str) -> tuple[str, Path]:
-        """(id of a new run, the folder to fill). Raises CouldNotRun when it cannot be written
-        there, or little space is left."""
+        """Returns (id of a new run, the folder to fill). Raises CouldNotRun when it cannot be
+        written there, or little space is left."""
         word = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:60] or "run"
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word}-{secrets.token_hex(2)}"
         folder = self.folder / f"{UNFINISHED}{name}"
@@ -213,7 +214,7 @@ class Store:
 
 
 def json_bytes(document: dict) -> bytes:
-    """JSON in which what is not finite is null."""
+    """Returns JSON in which numbers that are not finite are null."""
     text = json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False, default=str)
     return (text + "\n").encode()
 
@@ -229,7 +230,8 @@ def _finite(value: object) -> object:
 
 
 def read_run(path: Path) -> dict:
-    """run.json, checked. Raises InputError when it is none, CouldNotRun when it cannot be read."""
+    """Reads run.json and checks it. Raises InputError when it is none, CouldNotRun when it cannot
+    be read."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_RUN_BYTES + 1)
@@ -280,7 +282,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
-    """A frame with its bytes on disk. Raises CouldNotRun."""
+    """Writes a frame, with its bytes on disk. Raises CouldNotRun."""
     try:
         frame.write_parquet(path, compression="zstd")
     except (OSError, pl.exceptions.PolarsError) as error:

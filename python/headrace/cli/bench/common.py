@@ -36,7 +36,7 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autoco
 
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
-    """A run on stdout, and as a page where one is wanted."""
+    """Prints a run, and writes its page where a file is named."""
     from headrace.calibration.runs.model import LEAST_SECONDS
     from headrace.report import benchmarks
 

@@ -65,7 +65,7 @@ VOLUME_COLUMNS = ("id", "name", "storage", "state", "device", "used GiB", "balan
 
 
 def volumes_table(volumes: Sequence[Mapping[str, Any]], title: str = "") -> Any:
-    """Volumes, one a row."""
+    """Returns a table of volumes, a row each."""
 
     rows = []
     for volume in volumes:

@@ -110,7 +110,8 @@ def _request(
     name: str | None,
     options: dict[str, Any],
 ) -> Iterator[SnapshotRequest]:
-    """A server of the lab by its name, another one by its address."""
+    """Opens the request of a snapshot: for a server of the lab by its name, for others by
+    address."""
     from headrace.operate.snapshots.targets import ec2_request, lab_request
 
     if "://" in server or ec2.on == "ec2":

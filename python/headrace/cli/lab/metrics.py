@@ -111,7 +111,7 @@ RATE_COLUMNS = (
 
 
 def latency_cells(rate: Rates) -> list[str]:
-    """I/O p50 and p99 of reads and of writes, ms."""
+    """Returns I/O p50 and p99 of reads and of writes, ms."""
     shown = (rate.read_p50_ms, rate.read_p99_ms, rate.write_p50_ms, rate.write_p99_ms)
     return ["-" if value is None else f"{value:,.2f}" for value in shown]
 
@@ -180,7 +180,7 @@ def title(volume: Mapping[str, Any]) -> str:
 
 
 def plain_lines(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
-    """A line a second, each written at once so that a reader sees it."""
+    """Prints a line a second, each written at once so that a reader sees it."""
 
     def line(texts: Sequence[str]) -> str:
         return " ".join(text.rjust(width) for text, width in zip(texts, WIDTHS, strict=True))

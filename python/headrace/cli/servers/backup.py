@@ -90,7 +90,7 @@ def _target_in(text: str) -> Any:
 
 @contextlib.contextmanager
 def _explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C says what stands and what finishes it."""
+    """Turns Ctrl-C into an error that says what stands and what finishes it."""
     try:
         yield
     except KeyboardInterrupt:

@@ -243,7 +243,7 @@ def watch(
 
 
 def _say_with_time(text: str) -> None:
-    """A line on stderr with the time of this machine's clock."""
+    """Prints a line on stderr with the time of this machine's clock."""
     say(f"{time.strftime('%H:%M:%S')}  {text}")
 
 

@@ -247,7 +247,7 @@ def show_workload(
 
 
 def _show_database(load: TransactionWorkload, growth: float, report: Path | None, output: Output) -> None:
-    """A database in transactions: where its figures come from, and its parameters."""
+    """Prints a database in transactions: the source of its figures, and its parameters."""
     from headrace.base.checks import check_number
     from headrace.report import databases
 

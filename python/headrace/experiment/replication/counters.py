@@ -85,7 +85,7 @@ def volume_totals(text: str, volumes: Collection[str]) -> dict[str, float]:
 
 
 def _applier_metrics(sql: Statements) -> dict[str, float]:
-    """MySQL's component_replication_applier_metrics, where it is loaded: counts and times of
+    """Reads MySQL's component_replication_applier_metrics, where it is loaded: counts and times of
     waits."""
     if sql.mariadb:
         return {}
@@ -134,7 +134,8 @@ class PerTransaction:
 
 
 def between(first: Counted, last: Counted) -> PerTransaction:
-    """Per transaction between two counts; at least one transaction lies between them."""
+    """Returns the figures per transaction between two counts; at least one transaction lies between
+    them."""
     n = last.applied - first.applied
 
     def status(name: str) -> float:

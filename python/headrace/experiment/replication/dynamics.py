@@ -208,7 +208,7 @@ class LiveReplica:
 
 @contextmanager
 def live(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveReplica]:
-    """A replica behind a source of its own, whose cache a part of `rate` has warmed."""
+    """Starts a replica behind a source of its own, whose cache a part of `rate` has warmed."""
     source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
     try:
         with Statements(source.server) as at_source, lab.replica(cell, source) as (server, sql):
@@ -233,7 +233,8 @@ def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Co
 
 
 def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) -> None:
-    """Some of the load, until what leaves the replica's cache is what the load put there."""
+    """Runs some of the load, until the pages that leave the replica's cache are those that the load
+    put there."""
     began, before = time.monotonic(), sql.status()
     _paced(source, rate, WARM_S)
     while not holds_all(cell) and time.monotonic() - began < MOST_WARM_S and not turned(before, sql.status()):

@@ -148,7 +148,7 @@ class ReplicationLab:
         return source
 
     def write(self, load: ReplicaLoad, target: Target, seconds: int) -> None:
-        """The load itself."""
+        """Runs the load."""
         with tempfile.TemporaryDirectory() as unwanted:
             run(load.benchmark, target, seconds=seconds, threads=load.clients, seed=load.seed, store=unwanted)
 
@@ -160,13 +160,13 @@ class ReplicationLab:
             self._sources.clear()
 
     def set_balance(self, cell: ReplicaCell, server: servers.Server) -> None:
-        """Credits as the cell has them; until then they are full, so that caches fill quickly."""
+        """Sets the credits of the cell; until then they are full, so that caches fill quickly."""
         if cell.balance_percent is not None and server.data_volume is not None:
             self.lab.lab.set_balance(server.data_volume, cell.balance_percent)
 
     @contextmanager
     def replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:
-        """A replica with the source's first data, pointed at it; nothing is received yet."""
+        """Makes a replica with the source's first data, pointed at it; nothing is received yet."""
         server = servers.up(
             self.lab.lab,
             name="replica",

@@ -37,11 +37,11 @@ class Statements:
         return accounts.rows(self.connection, statement)
 
     def run(self, statements: Iterable[str]) -> None:
-        """One after the other."""
+        """Runs statements, one after the other."""
         accounts.run(self.connection, tuple(statements))
 
     def create_account(self) -> None:
-        """An account for replicas: it may read the binary log over TLS and nothing else."""
+        """Creates an account for replicas: it may read the binary log over TLS and nothing else."""
         accounts.create_account(self.server.paths, self.connection, self.dialect, self.server.host)
 
     def follow(self, source: Server, port: int | None = None) -> None:

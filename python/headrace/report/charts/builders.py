@@ -80,7 +80,7 @@ class TimeAxis:
 
 
 def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
-    """At most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more`
+    """Returns at most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more`
     aggregates."""
     each = -(-rows.height // MOST_POINTS)
     apart = ("t_s", "duration_s")
@@ -98,7 +98,7 @@ def lowest_and_highest(frame: pl.DataFrame, column: str) -> tuple[float, float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Ticks 1, 2, 5, 10, ... around low to high, for a log axis that can be read."""
+    """Returns ticks 1, 2, 5, 10, ... around low to high, for a log axis that can be read."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
 
@@ -138,7 +138,7 @@ def role_colour(present: Sequence[str] | None = None, orient: str | None = "top"
 
 
 def closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
-    """One more row at the end of the last interval, so that a step line is drawn over it."""
+    """Adds a row at the end of the last interval, so that a step line is drawn over it."""
     return pl.concat([frame, frame.tail(1).with_columns(pl.col("until").alias("at"))])
 
 
@@ -156,8 +156,8 @@ def lines(
     y: Callable[[str], alt.Y] | None = None,
     height: int = style.PANEL_HEIGHT,
 ) -> Drawing:
-    """Step lines of several columns over time, each named at the top right in its own colour. `y`:
-    the axis of a column, from 0 up if left out; a column has no line where it is null."""
+    """Draws step lines of several columns over time, each named at the top right in its own colour.
+    `y`: the axis of a column, from 0 up if left out; a column has no line where it is null."""
     highest = max(lowest_and_highest(frame, column)[1] for column, _, _ in parts)
     y = y or linear(title, 0, ABOVE * (highest or 1.0))
     drawn, layers = closed_at_end(frame), []
@@ -175,7 +175,7 @@ def lines(
 
 
 def shade(spans: pl.DataFrame, x: alt.X, height: int, colour: str = style.WARN, until: str = "until:T") -> alt.Chart:
-    """Stretches of time shaded behind a panel: rows of `at` and `until`."""
+    """Shades stretches of time behind a panel: rows of `at` and `until`."""
     rect = alt.Chart(spans).mark_rect(color=colour, opacity=0.13)
     return rect.encode(x=x, x2=until, y=alt.value(0), y2=alt.value(height))
 

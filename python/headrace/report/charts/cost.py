@@ -182,9 +182,9 @@ def line_colours(families: Mapping[str, str]) -> dict[str, str]:
 
 
 def against_tps(plan) -> Drawing | None:
-    """Sustained tps with the 80 % interval against monthly cost: a line for each family, points in
-    the shape of its service, the goal dashed, the recommended choice ringed. None where there are
-    fewer than two points."""
+    """Draws sustained tps with the 80 % interval against monthly cost: a line for each family,
+    points in the shape of its service, the goal dashed, the recommended choice ringed. None where
+    there are fewer than two points."""
     frame = plan.frontier
     if frame.height < 2:
         return None
@@ -221,7 +221,7 @@ def against_tps(plan) -> Drawing | None:
 
 
 def _dashes(layouts: Sequence[str]) -> dict:
-    """Dashes by layout, where there are several."""
+    """Returns dashes by layout, where there are several."""
     if len(layouts) < 2:
         return {}
     shown = [name for name in DASHES if name in layouts]

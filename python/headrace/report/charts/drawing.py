@@ -133,8 +133,8 @@ def png(chart, scale: float = 2.0) -> bytes:
 
 
 def inline_svg(chart, prefix: str) -> str:
-    """SVG to put into a page: ids made unique, since charts on one page share a name space. Its ink
-    follows the page by CSS."""
+    """Returns SVG to put into a page: ids are unique, since charts on one page share a name space.
+    Its ink follows the page by CSS."""
     drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", svg(chart)).strip()
     drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
     drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)

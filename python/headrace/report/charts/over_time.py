@@ -80,7 +80,7 @@ def _delivered(title: str, column: str, closed: bool) -> Panel:
 
 
 def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
-    """Queue, balances and latency, as far as they say something."""
+    """Returns panels of queue, balances and latency, as far as they say something."""
     panels: list[Panel] = []
     if frame["queue"].max() and not closed:  # the queue of a closed load is its depth
         panels.append(("requests waiting", [("queue", "queue", style.WARN)], None))
@@ -101,7 +101,7 @@ def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
 
 
 def _positive(frame: pl.DataFrame, parts: list[Part]) -> pl.DataFrame:
-    """Null where a logarithm has no value."""
+    """Returns null where a logarithm has no value."""
     return frame.with_columns(pl.when(pl.col(name) > 0).then(pl.col(name)).alias(name) for name, _, _ in parts)
 
 
@@ -128,8 +128,8 @@ def workload(load) -> alt.VConcatChart:
 
 
 def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> Drawing | None:
-    """Credit balance over the day of several storages, each named in its colour; None when none of
-    them has credits.
+    """Draws the credit balance over the day of several storages, each named in its colour; None
+    when none of them has credits.
 
     `runs`: name and the rows of its simulation. Those without credits are named below the title.
     """

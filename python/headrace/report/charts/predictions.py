@@ -30,7 +30,7 @@ ROLES = ("simulated", "measured")
 
 
 def prediction(run, title: str) -> alt.VConcatChart:
-    """tps, p95, IOPS, MiB/s, cache and balance over time."""
+    """Draws tps, p95, IOPS, MiB/s, cache and balance over time."""
     time = TimeAxis(None, float(run.rows.height))
     frame = time.add(_each_second(run.rows))
     panels: list[Drawing] = [_band(frame, time.x(False), style.SIMULATED)]
@@ -47,13 +47,14 @@ def prediction(run, title: str) -> alt.VConcatChart:
 
 
 def _each_second(rows: pl.DataFrame) -> pl.DataFrame:
-    """Means over stretches of rows of one second, with the least and the most of tps in each."""
+    """Returns means over stretches of rows of one second, with the least and the most of tps in
+    each."""
     thin = thinned(rows, pl.col("tps").min().alias("least"), pl.col("tps").max().alias("most"))
     return thin.with_columns(pl.lit(1.0).alias("duration_s"))
 
 
 def _band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_HEIGHT) -> Drawing:
-    """tps as a line, with all its values as a band."""
+    """Draws tps as a line, with all its values as a band."""
     title = "transactions a second"
     y = quantity(alt.Y, frame, "tps", title, zero=True, far=float("inf"), ticks=5)
     base = alt.Chart(frame).encode(x=x)
@@ -87,7 +88,7 @@ def comparison(result) -> alt.VConcatChart:
 
 
 def of_proof(proof, name_of: Callable) -> Iterator[tuple[alt.TopLevelMixin, str]]:
-    """Charts of a proof with what they show, in words."""
+    """Yields the charts of a proof, each with its description."""
     for column, title in (("tps", "transactions a second"), ("p95_ms", "p95 (ms)")):
         chart = _bars(proof, name_of, column, title)
         if chart is not None:

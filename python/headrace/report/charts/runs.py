@@ -135,8 +135,8 @@ def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
 
 
 def percentiles(parts: list[Labelled]) -> Drawing | None:
-    """Latency over the percentile, up to where ten transactions are slower. Frames: `value_ms`,
-    `count`, `share`."""
+    """Draws latency over the percentile, up to where ten transactions are slower. Frames:
+    `value_ms`, `count`, `share`."""
     frames, share = [], pl.col("share")
     for label, histogram, _ in parts:
         slower = (1 - share) * histogram["count"].sum()

@@ -51,7 +51,7 @@ def _rows(series: Iterable) -> list[dict]:
 
 
 def _panels(chart_data) -> alt.VConcatChart:
-    """Lines in panels above each other: one time axis for all, titled at the lowest."""
+    """Draws lines in panels above each other: one time axis for all, titled at the lowest."""
     drawn = []
     for index, panel in enumerate(chart_data.panels):
         last = index == len(chart_data.panels) - 1
@@ -145,8 +145,8 @@ def _scatter(frame: pl.DataFrame, chart_data, named: bool) -> alt.Chart:
 
 
 def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
-    """Densities, one row for each series, the first at the bottom; published percentiles are marks
-    on their rows."""
+    """Draws densities, one row for each series, the first at the bottom; published percentiles are
+    marks on their rows."""
     labels = frame["series"].unique(maintain_order=True).to_list()
     row_of = {label: float(index) for index, label in enumerate(labels)}
     placed = frame.with_columns(pl.col("series").replace_strict(row_of, return_dtype=pl.Float64).alias("row"))

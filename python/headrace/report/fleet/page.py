@@ -14,8 +14,8 @@ MOST_ROWS = 500  # of each table; a page of ten thousand opens slowly, and Parqu
 
 
 def write_fleet(path: Path, answers: Sequence, prices: str, notes: Sequence[str] = ()) -> None:
-    """The page, or the chart alone, by the ending of `path`. Raises InputError where there is
-    nothing to draw, CouldNotRun."""
+    """Writes the page, or the chart alone, by the ending of `path`. Raises InputError where there
+    is nothing to draw, CouldNotRun."""
     chart = savings_against_risk(answers)
     if chart is None:
         if path.suffix.lower() != ".html":

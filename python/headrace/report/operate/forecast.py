@@ -132,7 +132,7 @@ def _describe_bend(trend) -> str:
 
 
 def _no_trend(trend, last: datetime | None) -> str:
-    """Why nothing is said of the days to come."""
+    """Says why nothing is forecast of the days to come."""
     if trend.enough:
         return f"no trend in {trend.days} days"
     if trend.cut is None:

@@ -107,7 +107,7 @@ def _panel(
     limit: tuple[float, str, str],
     figure_of: Callable[[float], float],
 ) -> Drawing:
-    """Days of the past as points, the trend ahead if it has one, the limit with its name.
+    """Draws the days of the past as points, the trend ahead if it has one, the limit with its name.
 
     `last`: the day of the last point, None where there are no dates. `past`: rows of `day` (0 is
     the last) and `value`. `days`: until the limit is met. `limit`: its figure, name and unit.

@@ -85,7 +85,8 @@ def _setup(run: Any, settings: dict[str, Any]) -> str:
 
 
 def server_in_words(release: str, settings: dict[str, Any]) -> str:
-    """Version, mode, workers (unless they are to be chosen), order and what a commit flushes."""
+    """Names version, mode, workers (unless they are to be chosen), order and what a commit
+    flushes."""
     workers = settings.get("workers")
     few = settings["mode"] == "single" or (workers is not None and workers < 2)
     threads = "one thread" if few else "workers as below" if workers is None else f"{workers} workers"
@@ -177,7 +178,7 @@ def table_of(run: Any, most: int = TABLE_ROWS):
 
 
 def document(run: Any) -> dict[str, Any]:
-    """Everything, for JSON."""
+    """Returns everything, for JSON."""
     replica = {name: value for name, value in vars(run.replica).items() if value is not None}
     return {
         "schema": SCHEMA,

@@ -92,7 +92,7 @@ def bill_rows(part) -> list[tuple[str, ...]]:
 
 
 def even_lines(part) -> list[str]:
-    """When I/O-Optimized pays, and at what rate Aurora was billed."""
+    """Says when I/O-Optimized pays, and at what rate Aurora was billed."""
     even = part.break_even
     if even is None:
         return []
@@ -134,7 +134,7 @@ def then_and_now(part) -> list[tuple[str, ...]]:
 
 
 def services_shown(plan, explain: bool) -> list[Any]:
-    """Everything for a terminal; `explain`: with the comparison and the rules."""
+    """Returns everything for a terminal; `explain`: with the comparison and the rules."""
     part = plan.services
     prose = ("goals", "best candidate")
     parts: list[Any] = [table(COLUMNS, rows(part), title="Services", right=RIGHT, keep=COLUMNS[:3], prose=prose), ""]

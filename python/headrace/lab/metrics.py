@@ -148,7 +148,7 @@ class MembersEmptying:
         """Seconds until the first member is empty, 0 when one is; None while no balance falls, or
         too little is known.
         """
-        first = first_to_empty([one.left() for one in self._members if one is not None])
+        first = first_to_empty([one.estimate() for one in self._members if one is not None])
         return None if first is None or never(first) else first.seconds
 
 

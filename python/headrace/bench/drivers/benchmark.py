@@ -148,7 +148,7 @@ class Benchmark(ABC):
 
     def why(self, raw: str, ended: Ended) -> str:
         """Why the tool ended with an error, in its own words."""
-        return f"ended with exit code {ended.code}: {ended.said}"
+        return f"ended with exit code {ended.code}: {ended.message}"
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
         """The time line, with what the tool did not report put in from what was sampled."""

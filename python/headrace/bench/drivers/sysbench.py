@@ -173,7 +173,7 @@ def outcome(raw: str, load: RunLoad) -> ToolOutcome:
 
 def why(raw: str, ended: Ended) -> str:
     """The first thing sysbench called fatal, or the lines that tell most."""
-    return _fatal(raw) or f"ended with exit code {ended.code}: {ended.said}"
+    return _fatal(raw) or f"ended with exit code {ended.code}: {ended.message}"
 
 
 def _fatal(raw: str) -> str:

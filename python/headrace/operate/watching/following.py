@@ -117,7 +117,7 @@ class TickFollower:
         if known is None or known[0] != bucket:
             known = self._emptying[name] = (bucket, Emptying(*bucket))
         known[1].add(tick.t_unix + tick.duration_s, share * bucket[0])
-        return known[1].left()
+        return known[1].estimate()
 
     def _instance(self, facts: SourceFacts, tick: Tick) -> InstanceNow | None:
         limits = next((one.limits for one in facts.volumes if one.limits and one.limits.instance), None)

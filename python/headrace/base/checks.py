@@ -90,7 +90,7 @@ class Shown(ABC):
 
     @abstractmethod
     def in_short(self) -> str:
-        """What this is, in a few words."""
+        """Returns a description in a few words."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_short()})"

@@ -493,7 +493,7 @@ AFTERMATH = re.compile(
 
 
 def telling_lines(output: str) -> str:
-    """The lines of a program's output that say what went wrong, each once, joined by " | ".
+    """Returns the lines of a program's output that say what went wrong, each once, joined by " | ".
 
     Those are its errors: what ended it first, then the others in their order. Where no line looks
     like an error they are the last few lines. Help, addresses of web pages and stamps are left out.
@@ -509,20 +509,20 @@ def telling_lines(output: str) -> str:
 
 
 def _is_note(line: str) -> bool:
-    """A note of a server that only mentions an error; its warnings may hold the reason
+    """True for a note of a server that only mentions an error; its warnings may name the reason
     (Errcode)."""
     return bool(re.search(r"\[(?:Note|System)\]", line))
 
 
 def _without_help(lines: list[str]) -> list[str]:
-    """What comes before the help; all of it where the help is all there is."""
+    """Returns the lines before the help; all lines if they are only help."""
     first = next((index for index, line in enumerate(lines) if HELP_BEGINS.search(line)), len(lines))
     return lines[:first] or lines
 
 
 def end_of(file: Path, since: int = 0) -> str:
-    """The end of a file of output, at most TAIL_BYTES, from `since` bytes on; "" without the
-    file."""
+    """Returns the end of a file of output, at most TAIL_BYTES, from `since` bytes on; "" without
+    the file."""
     try:
         with open(file, "rb") as opened:
             opened.seek(max(since, os.fstat(opened.fileno()).st_size - TAIL_BYTES))

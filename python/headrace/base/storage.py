@@ -86,7 +86,7 @@ class Storage:
 
     @property
     def layout(self) -> str:
-        """`single`, or the level of the array."""
+        """The level of the array, or `single`."""
         return self.level or "single"
 
     @property
@@ -96,7 +96,8 @@ class Storage:
 
     @property
     def size_gib(self) -> int:
-        """All members together: what is paid for. `usable_gib` is what a file system gets."""
+        """The size of all members together: what is paid for. `usable_gib` is what a file system
+        gets."""
         return sum(member.size_gib for member in self.members)
 
     def with_iops(self, iops: int | None) -> Storage:

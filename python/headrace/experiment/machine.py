@@ -29,7 +29,7 @@ def missing(
     """
     folder = (folder or Path(tempfile.gettempdir())).absolute()
     checks = [check for check in doctor.examine(folder) if check.state == doctor.MISSING]
-    found = [f"{check.what}: {check.found}. {check.do}".strip() for check in checks]
+    found = [f"{check.what}: {check.finding}. {check.do}".strip() for check in checks]
     if not doctor.Machine().program("mkfs.xfs") and not any(line.startswith("mkfs.xfs") for line in found):
         found.append("mkfs.xfs: not found. apt-get install xfsprogs")
     found += _error(lambda: find_tool("sysbench"))

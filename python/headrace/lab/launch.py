@@ -1,4 +1,4 @@
-"""Starting and ending headraced."""
+"""Starts and ends headraced."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class Settings:
 
 
 def find_headraced() -> Path:
-    """$HEADRACED, else next to this Python, else in PATH. Raises InputError, CouldNotRun."""
+    """Returns the daemon's program: $HEADRACED, else next to this Python, else in PATH. Raises
+    InputError, CouldNotRun."""
     named = variables.given("HEADRACED")
     if named:
         if not (os.path.isfile(named) and os.access(named, os.X_OK)):
@@ -67,17 +68,17 @@ def find_headraced() -> Path:
     beside = Path(sys.executable).parent / BINARY
     if beside.is_file() and os.access(beside, os.X_OK):
         return beside
-    found = shutil.which(BINARY)
-    if found is None:
+    in_path = shutil.which(BINARY)
+    if in_path is None:
         looked = f"was not found: not in HEADRACED, {beside.parent} or PATH"
         raise CouldNotRun(
             BINARY, looked, "", "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path."
         )
-    return Path(os.path.abspath(found))
+    return Path(os.path.abspath(in_path))
 
 
 def command_line(where: Place, settings: Settings) -> list[str]:
-    """What starts the daemon. Raises InputError, CouldNotRun."""
+    """Returns the words that start the daemon. Raises InputError, CouldNotRun."""
     words = [str(find_headraced()), "--data-dir", str(folder_of(where)), "--socket", str(where.socket)]
     group = None if settings.group is None else _group_id(settings.group)
     given = {
@@ -94,7 +95,7 @@ def command_line(where: Place, settings: Settings) -> list[str]:
 
 
 def folder_of(where: Place) -> Path:
-    """The data directory, the default one where only a socket is named."""
+    """Returns the data directory, the default one where only a socket is named."""
     return where.data_dir or DEFAULT_DATA_DIR
 
 
@@ -117,7 +118,7 @@ class _Helper:
     listener: socket.socket
 
     def words(self, where: Place, *mode: str) -> list[str]:
-        """What starts it."""
+        """Returns the words that start the process."""
         places = [str(where.socket)]
         if self.what == "api":
             places.append(str(folder_of(where)))
@@ -125,15 +126,15 @@ class _Helper:
 
 
 def _helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Helper]:
-    """What is served, each with a socket that listens, before anything is started. Raises
+    """Returns the helpers, each with a socket that listens, before anything is started. Raises
     CouldNotRun.
     """
-    wanted = (
+    services = (
         ("metrics", "--metrics-port", "headrace.lab.exporter", settings.metrics_port),
         ("api", "--api-port", "headrace.api.server.supervisor", settings.api_port),
     )
-    found = []
-    for what, option, module, port in wanted:
+    helpers = []
+    for what, option, module, port in services:
         if not port:
             continue
         try:
@@ -143,8 +144,8 @@ def _helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Help
             raise CouldNotRun(
                 f"{what} at 127.0.0.1:{port}", rule, "", f"Name another {option}, or 0 for none."
             ) from None
-        found.append(_Helper(what, option, module, listener))
-    return found
+        helpers.append(_Helper(what, option, module, listener))
+    return helpers
 
 
 def up(
@@ -191,7 +192,7 @@ def up(
 
 
 def _served(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
-    """Starts a helper of a daemon that answers; whether it serves."""
+    """Starts a helper of a daemon that answers; True when it serves."""
     # Returns when it has its connection; it stays behind as a process of its own.
     served = subprocess.run(
         helper.words(where, "detach"),
@@ -276,7 +277,7 @@ def _check_root() -> None:
 
 
 def _open_log(where: Place):
-    """The log in the data directory, opened to append.
+    """Opens the log in the data directory to append.
 
     Only the daemon's owner may look into a lab, so directory and log are made for the owner alone.
     """
@@ -298,8 +299,8 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
     line = b""
     try:
         while b"\n" not in line:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([output], [], [], left)[0]:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0 or not select.select([output], [], [], remaining_s)[0]:
                 raise TimeoutError
             part = os.read(output, 4096)
             if not part:
@@ -326,12 +327,12 @@ ERROR_LINE = re.compile(
 
 
 def _refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
-    """What the daemon said before it ended, in its parts where it has them."""
+    """Returns the error that the daemon printed before it ended, in its parts if it has them."""
     for line in _log_since(where, begun).splitlines():
         match = ERROR_LINE.fullmatch(line)
         if match:
-            made = InputError if code == 2 else CouldNotRun
-            return made(match["value"], match["rule"], match["source"] or "", match["hint"] or _log_hint(where))
+            error_class = InputError if code == 2 else CouldNotRun
+            return error_class(match["value"], match["rule"], match["source"] or "", match["hint"] or _log_hint(where))
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     return CouldNotRun(BINARY, f"{how} before it was ready: {_tail(where, begun)}", "", _log_hint(where))
 
@@ -347,13 +348,13 @@ def _end(started: subprocess.Popen) -> int:
 
 
 def _tail(where: Place, begun: int) -> str:
-    """The last lines of what it said."""
+    """Returns the last lines of what it said."""
     lines = _log_since(where, begun).strip().splitlines()
     return " | ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"
 
 
 def _log_since(where: Place, begun: int) -> str:
-    """The log from a place in it on, its end when that is long."""
+    """Returns the log from a place in it on, its end when that is long."""
     try:
         with open(folder_of(where) / LOG_NAME, "rb") as file:
             file.seek(max(begun, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))

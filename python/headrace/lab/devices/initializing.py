@@ -22,8 +22,8 @@ MAX_THREADS = 256
 
 
 def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None] = lambda share: None) -> int:
-    """Reads what is cold through the volume's device; how many blocks that were. `tick` hears of
-    the share that is done. Raises InputError, OSError; an interrupt ends it within a read.
+    """Reads the cold blocks through the volume's device and returns their number. `tick` gets the
+    share that is done. Raises InputError, OSError; an interrupt ends it within a read.
     """
     if not 1 <= threads <= MAX_THREADS:
         raise InputError(f"--threads {threads}", f"must be 1 to {MAX_THREADS}")
@@ -68,6 +68,6 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
 def _cold(lab: Lab, volume: str) -> Iterator[list[int]]:
     start: int | None = 0
     while start is not None:
-        found = lab.cold_blocks(volume, start=start, limit=BATCH)
-        yield found["blocks"]
-        start = found["next"]
+        page = lab.cold_blocks(volume, start=start, limit=BATCH)
+        yield page["blocks"]
+        start = page["next"]

@@ -1,4 +1,4 @@
-"""The worker: HTTP on the loopback, without rights."""
+"""Runs the worker: HTTP on the loopback, without rights."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _keys(descriptor: int) -> Mapping[str, KeyPair]:
 
 
 def received(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """A message and the descriptors that came with it; b"" at the end."""
+    """Receives a message and the descriptors that came with it; b"" at the end."""
     numbers = array.array("i")
     try:
         message, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE_BYTES, socket.CMSG_SPACE(numbers.itemsize))

@@ -25,7 +25,7 @@ def _named(request: ApiRequest, *names: str) -> Iterator[Permission]:
         yield Permission(f"ebs:{request.operation}", resource)
 
 
-def _one(request: ApiRequest) -> Iterator[Permission]:
+def _snapshot_named(request: ApiRequest) -> Iterator[Permission]:
     return _named(request, "SnapshotId")
 
 
@@ -70,7 +70,9 @@ def _common(answer: Mapping[str, Any], following: str | None) -> dict[str, Any]:
     }
 
 
-@serves("ebs", "ListSnapshotBlocks", handled="SnapshotId NextToken MaxResults StartingBlockIndex", needs=_one)
+@serves(
+    "ebs", "ListSnapshotBlocks", handled="SnapshotId NextToken MaxResults StartingBlockIndex", needs=_snapshot_named
+)
 def list_snapshot_blocks(request: ApiRequest) -> dict[str, Any]:
     """Lists every block of a snapshot, with its token."""
     answer, following = _blocks(request, request.params["SnapshotId"], None)
@@ -96,7 +98,7 @@ def list_changed_blocks(request: ApiRequest) -> dict[str, Any]:
     return {"ChangedBlocks": blocks, **_common(answer, following)}
 
 
-@serves("ebs", "GetSnapshotBlock", handled="SnapshotId BlockIndex BlockToken", needs=_one)
+@serves("ebs", "GetSnapshotBlock", handled="SnapshotId BlockIndex BlockToken", needs=_snapshot_named)
 def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
     """Returns the bytes of a block."""
     params = request.params
@@ -163,7 +165,7 @@ def start_snapshot(request: ApiRequest) -> dict[str, Any]:
     "PutSnapshotBlock",
     handled="SnapshotId BlockIndex BlockData DataLength Checksum ChecksumAlgorithm",
     without_effect={"Progress": "AWS does not say what it does with it; the lab counts blocks"},
-    needs=_one,
+    needs=_snapshot_named,
 )
 def put_snapshot_block(request: ApiRequest) -> dict[str, Any]:
     """Puts a block of a snapshot that was begun with StartSnapshot. Its checksum is that of its
@@ -189,7 +191,7 @@ def put_snapshot_block(request: ApiRequest) -> dict[str, Any]:
     "ebs",
     "CompleteSnapshot",
     handled="SnapshotId ChangedBlocksCount Checksum ChecksumAlgorithm ChecksumAggregationMethod",
-    needs=_one,
+    needs=_snapshot_named,
 )
 def complete_snapshot(request: ApiRequest) -> dict[str, Any]:
     """Completes a snapshot whose blocks are all put."""

@@ -65,7 +65,7 @@ class ApiRequest:
     caller: Caller
     region: str
     request_id: str = ""
-    # What was told before of the lab's volumes and snapshots.
+    # The cached tables of the lab's volumes and snapshots.
     cache: LabCache = field(default_factory=LabCache)
 
     @property
@@ -188,10 +188,10 @@ def unnamed(served: Served) -> set[str]:
     """
     named = served.handled | set(served.refused) | set(served.without_effect)
     top = set(served.operation.input.members)
-    return {name for name in top if name not in named} | {path for path in named if not _known(path, served)}
+    return {name for name in top if name not in named} | {path for path in named if not _is_named(path, served)}
 
 
-def _known(path: str, served: Served) -> bool:
+def _is_named(path: str, served: Served) -> bool:
     shape: ModelShape = served.operation.input
     for step in path.split("."):
         while shape.kind == "list":

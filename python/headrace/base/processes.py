@@ -485,7 +485,7 @@ HELP_BEGINS = re.compile(
     r"|The latest information about|Please (?:check all|report)|Try '|dmesg\(1\) may have)"
 )
 URL = re.compile(r"(?:\b(?:at|see) )?https?://\S+", re.IGNORECASE)
-# What servers say after the reason of their end.
+# Lines that servers print after the reason of their end.
 AFTERMATH = re.compile(
     r"Aborting$|Plugin 'InnoDB' (?:init function|registration)|Unknown/unsupported storage engine"
     r"|storage engine '\w+' is not supported"

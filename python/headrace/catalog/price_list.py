@@ -253,7 +253,7 @@ def read_price_file(path: str | Path) -> PriceFile:
 
 
 class PriceList:
-    """What storage, snapshots and instances cost in a region on a day, in US dollars, for a
+    """The prices of storage, snapshots and instances in a region on a day, in US dollars, for a
     customer with this discount and these rates.
 
     `as_of`: ISO day (None: the newest known). `discount_percent`: off every list price of AWS,

@@ -60,7 +60,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
 
     server: MetricsServer
     protocol_version = "HTTP/1.1"
-    # What http.server answers a request whose version it cannot read with: it has a status line.
+    # http.server answers in this version if it cannot read a request's: it has a status line.
     default_request_version = "HTTP/1.1"
     error_content_type = "text/plain; charset=utf-8"
 
@@ -73,7 +73,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         """Reads the head within its bounds and answers."""
-        # Nothing was parsed yet, and an error is an answer of HTTP/1.1 all the same.
+        # An error is an answer of HTTP/1.1 even before anything was parsed.
         self.requestline, self.request_version, self.command = "", self.protocol_version, "GET"
         self.close_connection = True
         try:

@@ -27,7 +27,7 @@ BINARY = "headraced"
 LOG_NAME = "headraced.log"
 # A longer log is set aside (one is kept) when a lab is started.
 LOG_BYTES = 16 << 20
-# What is written is flushed before the end.
+# The longest wait for the end of a daemon, which first flushes all that was written.
 DOWN_S = 120.0
 # Lines of its log that an error shows: what a daemon says at its end.
 LOG_LINES = 8
@@ -320,7 +320,7 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
     raise _refusal(code, where, begun)
 
 
-# As headraced ends: error: VALUE: RULE (SOURCE). HINT
+# The last line of a failed headraced: error: VALUE: RULE (SOURCE). HINT
 ERROR_LINE = re.compile(
     r"error: (?P<value>.*?): (?P<rule>.*?)(?: \((?P<source>[^()]*(?:\([^()]*\)[^()]*)*)\)\. (?P<hint>.*))?"
 )

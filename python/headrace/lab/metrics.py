@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SECONDS_OF = {"second": 1, "minute": 60}
-# What the daemon keeps: an hour of seconds, 15 days of minutes.
+# Rows that the daemon keeps: an hour of seconds, 15 days of minutes.
 KEPT_ROWS = {"second": 3_600, "minute": 21_600}
 # A minute of seconds, or an hour of minutes.
 DEFAULT_ROWS = 60

@@ -17,7 +17,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.lab.place import Place
 
 PROTOCOL = "docs/reference/lab-protocol.md"
-# As the daemon has it (docs/reference/lab-protocol.md, Rules).
+# The daemon's limit (docs/reference/lab-protocol.md, Rules).
 MAX_LINE_BYTES = 1 << 20
 # An answer is longer than a call: 21,600 minutes of metrics at some 300 bytes each are 6.5 MB.
 MAX_ANSWER_BYTES = 64 << 20

@@ -104,7 +104,7 @@ class ChartSeries:
 
 @dataclass(frozen=True)
 class ChartData:
-    """What to draw. Axis titles carry the unit.
+    """The data of a chart. Axis titles carry the unit.
 
     `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from
     the first one at the bottom up; x the value, y how often it is seen (height 1 at its most

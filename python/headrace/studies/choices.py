@@ -46,7 +46,7 @@ DAYS = (CAP_DAY, ARTICLE_DAY, TODAY)
 REGION = "us-east-1"
 EBS_TYPES = ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1")
 
-# What a question's words are taken to mean. The article gives no figures for them: these are ours.
+# Our figures for the words of the questions: the article gives none.
 # A volume fit for random I/O does 1,000 random 16 KiB requests a second; disks do 100-500 of any
 # size.
 RANDOM_IOPS = 1_000

@@ -170,9 +170,9 @@ def run(progress: Progress | None = None) -> StudyResult:
         for start in ("cold", "warm"):
             runs.append({iops: simulated(engine, f"io1:1024:{iops}", start=start) for iops in IOPS})
             steps.step()
-        one_curve, table = _curve(engine, runs[0])
+        common_curve, table = _curve(engine, runs[0])
         proportional, of_warm = _warm(engine, *runs)
-        verdicts += [*_published(engine, runs[0]), one_curve, proportional]
+        verdicts += [*_published(engine, runs[0]), common_curve, proportional]
         tables.append(table)
         rows += of_warm
         charts += _charts(engine, *runs)

@@ -48,7 +48,7 @@ FIO_TOLERANCE_PERCENT = 1.0
 # Nominal Nitro caps are 0-0.8 % off in the runs of 2021; this Xen run is 2.0 % above nominal, so
 # nominal must miss by that and no more.
 NOMINAL_TOLERANCE_PERCENT = 2.5
-# What a reader of a five-minute chart calls "very close to 0 percent".
+# "Very close to 0 percent" for a reader of a five-minute chart, %.
 NEAR_ZERO_PERCENT = 10.0
 # Deep enough to stay at 3,000 IOPS with 0.4 ms reads (3,000 x 0.4 ms = 1.2 outstanding), shallow
 # enough not to matter.

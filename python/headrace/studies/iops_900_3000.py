@@ -78,7 +78,7 @@ USED = {
     ("index", 3_000, 1): "log writes of a commit nobody shares",
     ("select", 900, 8): "pages in the pool when the selects at 900 IOPS began",
 }
-# Of these the standard database's guesses for writing statements were only held below: its
+# These cells only bound the standard database's guesses for writing statements from above: its
 # processor time may not exceed 8 vCPUs / qps.
 BOUNDS = (("oltp", 3_000, 64), ("index", 3_000, 64), ("non-index", 3_000, 64))
 BAR_PERCENT = 15.0  # this project's

@@ -170,12 +170,12 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     asked = Figure(reads + writes, "IOPS", source)
     bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
-    one_each = (
+    note = (
         "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
     )
     less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
-        compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
+        compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, note),
         compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
         compare("bytes of that load", bytes_asked, mib_s, tolerance, "published: rates x sizes"),
         agree(

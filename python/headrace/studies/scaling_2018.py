@@ -126,7 +126,7 @@ def _relative_width(engine: str) -> float:
     return (run.p95 - run.p5) / run.mean
 
 
-def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _judge_runs(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     verdicts, rows = [], []
     errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for run in measured():
@@ -312,7 +312,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the known runs, then both engines on every volume of the article."""
     started = time.monotonic()
     steps = StepProgress(2 * len(ENGINES) + len(measured()), progress)
-    verdicts, held_out = _held_out(steps)
+    verdicts, runs_table = _judge_runs(steps)
     runs = _sweep(steps)
     charts = (*_sweep_charts(runs), *_density_charts(runs), *_second_charts(runs), *_cost_charts(runs))
     gp2 = next(run for run in measured() if run.storage == "gp2:2000")
@@ -329,5 +329,10 @@ def run(progress: Progress | None = None) -> StudyResult:
         innodb_width=_relative_width("innodb"),
     )
     return StudyResult(
-        STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started
+        STUDY,
+        (*verdicts, *_article(runs)),
+        (runs_table, _scaling_table(runs)),
+        charts,
+        notes,
+        time.monotonic() - started,
     )

@@ -19,7 +19,7 @@ FOR_ALL, FOR_ANY = "ForAllValues", "ForAnyValue"
 
 Holds = Callable[[str, str], bool]
 
-# What a variable stands for is literal, also where it has wildcards: they are written as characters
+# The value of a variable is literal, even if it has wildcards: they are written as characters
 # that no text has (halves of surrogate pairs) until the pattern is read.
 _LITERAL = {"*": "\udc2a", "?": "\udc3f", ":": "\udc3a"}
 _MARKED = str.maketrans(_LITERAL)
@@ -119,9 +119,9 @@ NEGATIVE = {
     "ArnNotLike": "ArnLike",
 }
 NULL = "Null"
-# Those whose values are patterns.
+# Operators whose values are patterns.
 PATTERNED = ("StringLike", "ArnEquals", "ArnLike")
-# What its values must be readable as: prefix of the operator -> reader.
+# Readers of values that must have a form: prefix of the operator -> reader.
 READABLE: dict[str, Callable[[str], Any]] = {"Numeric": _number, "Date": _date}
 
 

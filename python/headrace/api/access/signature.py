@@ -36,7 +36,7 @@ _HEADER = re.compile(
 _SCOPE = re.compile(r"([\w-]{1,128})/(\d{8})/([a-z0-9-]{1,40})/([a-z0-9-]{1,40})/aws4_request", re.ASCII)
 _DATE = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
-# What each kind of service calls a refused signature:
+# Codes of each kind of service for a refused signature:
 # (no signature, unknown key, wrong signature, out of date, malformed).
 _EC2 = ("MissingAuthenticationToken", "AuthFailure", "SignatureDoesNotMatch", "RequestExpired", "AuthFailure")
 _QUERY = (

@@ -21,7 +21,7 @@ MAX_VALUES = 200
 PATTERNS = 1024
 
 Item = TypeVar("Item")
-# What a filter looks at: the values that an item has for it.
+# Returns the values of an item that a filter is compared with.
 Values = Callable[[Any], Any]
 
 

@@ -56,8 +56,8 @@ def instance(request: ApiRequest) -> dict[str, Any]:
     status: Mapping[str, Any] = request.lab.status()
     return {
         "InstanceId": status["instance_id"],
-        # Every instance has a type, and clients rely on it. A lab that imposes no instance's
-        # limits shows the one whose limits bind least.
+        # Every instance has a type, and clients rely on it. A lab without an instance's limits
+        # shows the type whose limits bind least.
         "InstanceType": status["instance_type"] or widest_type(status["as_of"]),
         "State": RUNNING,
         "LaunchTime": _booted(),

@@ -27,7 +27,7 @@ def tags_of(specifications: Sequence[Mapping[str, Any]] | None, kind: str) -> di
             raise AwsError(
                 "InvalidParameterValue", f"'{named}' is not a valid taggable resource type for this operation."
             )
-        # As EC2 was seen to refuse it (tests of moto 5.2).
+        # EC2 was seen to refuse it so (tests of moto 5.2).
         if not specification.get("Tags"):
             raise AwsError("InvalidParameterValue", "Tag specification must have at least one tag")
         tags |= _pairs(specification.get("Tags"), tags)

@@ -96,7 +96,7 @@ def _arguments(text: str) -> dict[str, str]:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except (UnicodeDecodeError, ValueError):
         raise AwsError("ValidationException", "The query string is malformed") from None
-    # What a presigned request says of its signature is not a parameter.
+    # The signature's fields of a presigned request are not parameters.
     pairs = [pair for pair in pairs if not pair[0].startswith("X-Amz-")]
     if len({name for name, _ in pairs}) < len(pairs):
         raise AwsError("ValidationException", "A parameter is there twice")

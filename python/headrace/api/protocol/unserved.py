@@ -18,7 +18,7 @@ CODE = "UnsupportedOperation"
 # others that are not told by a header or a form speak rest-json.
 REST_XML = frozenset({"s3", "s3express", "s3-object-lambda", "s3-outposts", "route53", "cloudfront"})
 XML = [("Content-Type", "text/xml;charset=UTF-8")]
-# What CloudWatch is called in signatures.
+# Names of services in signatures, and their usual names.
 ALSO_CALLED = {"monitoring": "monitoring (CloudWatch)", "ebs": "ebs (EBS direct)"}
 
 

@@ -19,7 +19,7 @@ from headrace.api.protocol.shapes import SERVICES, Operation, ServiceModel, refu
 
 FORM = "application/x-www-form-urlencoded"
 CBOR_PATH = re.compile(r"/service/([A-Za-z0-9]+)/operation/([A-Za-z0-9]+)")
-# What a request says of its signature in its query (Signature Version 4, presigned).
+# Begins the signature's fields in the query of a presigned request (Signature Version 4).
 SIGNATURE_PREFIX = "X-Amz-"
 # Names of services in signatures that are kept. A guess: clients sign for five.
 SIGNING_NAMES = 64

@@ -84,7 +84,7 @@ class _Structure:
         scalar = SCALARS.get(shape.kind)
         write = None if scalar is not None else writer(shape, self._ec2)
         if shape.kind in ("list", "map") and shape.facts.get("flattened"):
-            # Its elements carry the member's name themselves.
+            # The list's elements carry the member's name themselves.
             write = _flattened(shape, tag, self._ec2)
             entry = ("", "", None, write)
         else:

@@ -222,7 +222,7 @@ class Connection:
             try:
                 reader.feed(data)
             except Refused as refused:
-                # What came before it is answered first.
+                # Requests before the bad one are answered first.
                 after = refused
                 if not reader.ready:
                     raise

@@ -34,7 +34,7 @@ class HandedWire(Wire):
 
     def _connect(self, deadline: float) -> socket.socket:
         if self._socket is None:
-            self._socket, self._left = self._open(max(0.0, deadline - time.monotonic())), b""
+            self._socket, self._unread = self._open(max(0.0, deadline - time.monotonic())), b""
         return self._socket
 
 

@@ -56,7 +56,7 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
                     for _ in pool.map(read, batch):
                         pass
             except BaseException:
-                # What waits is left out; each thread ends after its read.
+                # Waiting reads are cancelled; each thread ends after its read.
                 stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise

@@ -43,7 +43,7 @@ ROWS, TABLES, POOL_MIB, REDO_MIB = 12_000_000, 4, 256, 256
 AUTO_SCALE, LEAST_POOL_MIB, LEAST_REDO_MIB = 1 / 12, 16, 32  # guesses; the server takes no less
 THREADS = 16  # enough to take 3,000 IOPS
 CREDITS = 5_400_000  # AWS's
-# Of the run, at full speed; the rest is long enough to see the baseline.
+# Share of the run at full speed; the rest is long enough to see the baseline.
 BURST_SHARE = 0.4
 SECONDS = (60, 600)  # least and most (guesses)
 # Around the moment itself rows are of both kinds, and the first ones fill the pool.
@@ -213,9 +213,9 @@ def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase
     """Judges what remains of throughput, IOPS and latency without credits."""
     of = model.limits(GIB_OF_VOLUME)
     caps = model.bucket(GIB_OF_VOLUME)["iops"] / of["iops"]
-    fall, sim_fall, sim_left, sim_slower = burst.tps / after.tps, None, None, None
+    fall, sim_fall, sim_baseline, sim_slower = burst.tps / after.tps, None, None, None
     if sim_burst is not None and sim_after is not None:
-        sim_fall, sim_left = sim_burst.tps / sim_after.tps, sim_after.iops
+        sim_fall, sim_baseline = sim_burst.tps / sim_after.tps, sim_after.iops
         sim_slower = sim_after.p95_ms / sim_burst.p95_ms
     # A database that writes pages back whatever its load falls further than its IOPS; the
     # simulation knows by how much.
@@ -235,7 +235,7 @@ def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase
             f"allowed {CLEAR:g} to {deepest:.1f}: {why}",
             sim_fall,
         ),
-        replace(baseline, simulated=sim_left),
+        replace(baseline, simulated=sim_baseline),
         judge(
             "p95 of a transaction without credits over that in the burst",
             "higher",

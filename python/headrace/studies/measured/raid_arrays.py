@@ -27,7 +27,7 @@ FILES_ONLY = True
 AUTO_SCALE, LEAST_GIB = 1 / 100, 0.0625
 FILES = 16  # sysbench's default is 128 for 16 GB
 MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)
-# Those that the claims name with one thread.
+# Cells that the claims name with one thread.
 WITH_ONE = {("single", "rndrw"), ("raid0x2", "rndrw")}
 SECONDS, WARMUP_S = (4, 60), 1  # guesses
 QUICK_MODES = ("seqwr", "rndrd", "rndwr")
@@ -181,7 +181,7 @@ def _direction(
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])
-    # What a device without a disk arm cannot show is said, and nothing is promised of it.
+    # A claim that a device without a disk arm cannot show is reported, and nothing is promised.
     within = False if failing else None if excused else True
     return Verdict(
         row["claim"],

@@ -26,7 +26,7 @@ FILES_ONLY = False
 # One of the paper's tables of 10 million rows (studies/whitepaper_2017.py says why one).
 PUBLISHED_ROWS = 10_000_000
 AUTO_SCALE = 1 / 20  # what ten minutes allow
-# What the server takes at least.
+# The least that the server takes.
 LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
 # 1,024 clients keep a server as busy as 64 do here, and cost this machine memory that is not their
 # load.

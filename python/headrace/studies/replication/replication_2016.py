@@ -46,7 +46,7 @@ CACHE_GIB = 88.0  # three quarters of 122 GB, less 4 %: all of the table fits
 ROWS, THREADS, WORKERS = 10_000_000, (128, 1_024, 2_048), (0, 4, 8)
 SECONDS = 1_800
 BUSIEST = 1_024  # clients of the runs with several workers
-# What the article says of 4 workers: "under 10 s".
+# The article's lag with 4 workers: "under 10 s".
 BOUNDED_S = 10.0
 IDLE = "bounded, as published; the 6 to 10 s seen there are not explained: 4 workers have room to spare here"
 # The other study: db.r5.xlarge, sysbench-tpcc, 24 GiB of cache (three quarters of 32 GiB).

@@ -35,7 +35,7 @@ STUDY = study("services_2020")
 (PERCONA,) = STUDY.sources
 WAREHOUSES = 500  # 5 tables of 100, as published
 DEPLOYMENTS = {"aurora": "aurora:standard", "rds": "rds:single-az"}
-# What RDS sold then; the storage of the published runs is not stated.
+# Storage that RDS sold then; that of the published runs is not stated.
 STORAGES = (RDS_2020, "gp2:400", "gp2:3000", "io1:900:5000", "io1:900:20000")
 STEPS = 6 + 3 * (len(STORAGES) - 1)
 

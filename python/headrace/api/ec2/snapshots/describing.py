@@ -23,7 +23,7 @@ BATCH = 1000
 OWNERS = ("self", "amazon", "aws-marketplace", "aws-backup-vault")
 USERS = ("self", "all")
 ACCOUNT = re.compile(r"\d{12}", re.ASCII)
-# What EC2 names as the volume of a copy and of a snapshot that was put block by block.
+# EC2's id for the volume of a copy, and of a snapshot that was put block by block.
 NO_VOLUME = "vol-ffffffff"
 
 _FILTERS = {

@@ -49,7 +49,7 @@ def _check_algorithm(request: ApiRequest) -> None:
         raise AwsError("ValidationException", f"The checksum algorithm {algorithm[:50]} is not supported: use SHA256.")
 
 
-def _blocks(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Mapping[str, Any], str | None]:
+def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Mapping[str, Any], str | None]:
     max_results = request.params.get("MaxResults", MOST_BLOCKS)
     size = min(max(max_results, FEWEST_BLOCKS), MOST_BLOCKS)
     token = request.params.get("NextToken")
@@ -75,7 +75,7 @@ def _common(answer: Mapping[str, Any], following: str | None) -> dict[str, Any]:
 )
 def list_snapshot_blocks(request: ApiRequest) -> dict[str, Any]:
     """Lists every block of a snapshot, with its token."""
-    answer, following = _blocks(request, request.params["SnapshotId"], None)
+    answer, following = _read_page(request, request.params["SnapshotId"], None)
     blocks = [{"BlockIndex": block["block"], "BlockToken": block["token"]} for block in answer["blocks"]]
     return {"Blocks": blocks, **_common(answer, following)}
 
@@ -90,7 +90,7 @@ def list_changed_blocks(request: ApiRequest) -> dict[str, Any]:
     """Lists the blocks that differ between two snapshots; without a first snapshot, all blocks of
     the second."""
     first, second = request.params.get("FirstSnapshotId"), request.params["SecondSnapshotId"]
-    answer, following = _blocks(request, second, first)
+    answer, following = _read_page(request, second, first)
     blocks = [
         {"BlockIndex": block["block"], "FirstBlockToken": block["since_token"], "SecondBlockToken": block["token"]}
         for block in answer["blocks"]

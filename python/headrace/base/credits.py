@@ -107,7 +107,7 @@ class Emptying:
         level = self._last[1]
         if not self._steps:
             return CreditsLeft(0.0, None, None, self.refill, 0.0) if self._is_empty(level) else None
-        many, changed = _since_the_change(self._steps, STEADY_SHARE * self.refill)
+        many, changed = _count_since_change(self._steps, STEADY_SHARE * self.refill)
         steps = list(self._steps)[-many:]
         window_s = sum(step_s for step_s, _ in steps)
         if changed:
@@ -127,7 +127,7 @@ class Emptying:
         return level <= EMPTY_SHARE * self.capacity
 
 
-def _since_the_change(steps: Sequence[tuple[float, float]], noise: float) -> tuple[int, bool]:
+def _count_since_change(steps: Sequence[tuple[float, float]], noise: float) -> tuple[int, bool]:
     """Counts the newest steps that are of the present load, and says whether another was before."""
     newest = list(reversed(steps))
     # The median: a burst of one second is not the load; of two seconds the newer counts.

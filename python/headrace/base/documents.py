@@ -137,17 +137,17 @@ def known_keys(table: dict, known_names, where: str, source: str, at: str = "") 
     for key in table:
         if key not in known_names:
             hint = did_you_mean(key, known_names) or f"Known: {', '.join(known_names)}."
-            raise InputError(f"{_below(at, key)}", f"is not a key of {where}", source, hint)
+            raise InputError(f"{_join_keys(at, key)}", f"is not a key of {where}", source, hint)
 
 
 def needed_keys(table: dict, needed: tuple[str, ...], source: str, at: str = "", hint: str = "") -> None:
     """Refuses a table that lacks a key."""
     for key in needed:
         if key not in table:
-            raise InputError(f"{_below(at, key)} is missing", "this key is needed", source, hint)
+            raise InputError(f"{_join_keys(at, key)} is missing", "this key is needed", source, hint)
 
 
-def _below(at: str, key: str) -> str:
+def _join_keys(at: str, key: str) -> str:
     return f"{at}.{key[:LONGEST_KEY]}" if at else key[:LONGEST_KEY]
 
 
@@ -158,7 +158,7 @@ def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
         msgspec.convert(value, kind)
         return
     except msgspec.ValidationError:
-        base, constraints = _bare(kind)
+        base, constraints = _strip_annotations(kind)
     args = get_args(base)
     if get_origin(base) in (Union, UnionType):  # a number or a list of numbers: which was meant
         listed = [member for member in args if get_origin(member) is list]
@@ -169,20 +169,20 @@ def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
         needed_keys(value, tuple(field.encode_name for field in fields if field.required), source, at)
         for field in fields:
             if field.encode_name in value:
-                below = _below(at, field.encode_name)
+                below = _join_keys(at, field.encode_name)
                 _refuse(value[field.encode_name], field.type, below, f"[{below}]", source)
     elif get_origin(base) in (list, tuple) and isinstance(value, list) and "rule" not in constraints:
         for index, item in enumerate(value):
             _refuse(item, args[0], f"{at}[{index}]", where, source)
     elif get_origin(base) is dict and isinstance(value, dict) and "rule" not in constraints:
         for key, item in value.items():
-            _refuse(item, args[1], _below(at, key), f"[{_below(at, key)}]", source)
-    rule, hint = _rule(value, base, constraints)
+            _refuse(item, args[1], _join_keys(at, key), f"[{_join_keys(at, key)}]", source)
+    rule, hint = _describe_rule(value, base, constraints)
     unit = constraints.get("unit", "") if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
     raise InputError(f"{at} = {shown(value)}{unit}", rule, source, constraints.get("hint") or hint)
 
 
-def _bare(kind: Any) -> tuple[Any, dict]:
+def _strip_annotations(kind: Any) -> tuple[Any, dict]:
     """Returns a type without None and without its annotations, and the constraints of these."""
     constraints: dict = {}
     while True:
@@ -196,7 +196,7 @@ def _bare(kind: Any) -> tuple[Any, dict]:
             return kind, constraints
 
 
-def _rule(value: object, kind: Any, constraints: dict) -> tuple[str, str]:
+def _describe_rule(value: object, kind: Any, constraints: dict) -> tuple[str, str]:
     """Returns the rule that a value breaks, and a hint."""
     if get_origin(kind) is Literal:
         words = get_args(kind)

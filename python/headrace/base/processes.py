@@ -187,7 +187,7 @@ def run_lines(
                     if not part:
                         break
                     raw_file.write(part)
-                    rest = _lines(rest + part, on_line)
+                    rest = _split_lines(rest + part, on_line)
                 elif child.poll() is not None:
                     break  # a process that it started still has the pipe open
                 on_tick(gone)
@@ -209,7 +209,7 @@ def _pipe(child: subprocess.Popen[bytes]) -> int:
     return child.stdout.fileno()
 
 
-def _lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
+def _split_lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
     now = time.time()
     *whole, rest = data.split(b"\n")
     for line in whole:
@@ -389,7 +389,7 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def _handled(signals: Sequence[signal.Signals], handler) -> Iterator[None]:
+def _handle_signals(signals: Sequence[signal.Signals], handler) -> Iterator[None]:
     """Handles these signals by `handler` within the block. Only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -409,13 +409,13 @@ def ends_as_interrupts():
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    return _handled(ENDS, interrupt)
+    return _handle_signals(ENDS, interrupt)
 
 
 def undisturbed():
     """Ignores interrupts within the block: a second Ctrl-C must not stop the clean-up after the
     first."""
-    return _handled((signal.SIGINT, *ENDS), signal.SIG_IGN)
+    return _handle_signals((signal.SIGINT, *ENDS), signal.SIG_IGN)
 
 
 class Interrupts:
@@ -431,7 +431,7 @@ class Interrupts:
         self._restored = contextlib.ExitStack()
 
     def __enter__(self) -> Interrupts:
-        self._restored.enter_context(_handled((signal.SIGINT, *ENDS), self._handle))
+        self._restored.enter_context(_handle_signals((signal.SIGINT, *ENDS), self._handle))
         return self
 
     def __exit__(self, *_: object) -> None:

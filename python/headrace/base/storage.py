@@ -158,32 +158,32 @@ def parse_placement(text: str) -> Placement:
     if not isinstance(text, str):
         raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)
     head, *options = [part.strip() for part in text.split(",")]
-    log = _log(text, options)
+    log = _parse_log(text, options)
     instance, slash, data = head.rpartition("/")
     if slash:
-        return Placement(_instance(text, instance), _storage(text, data), log)
+        return Placement(_check_instance(text, instance), _parse_part(text, data), log)
     first, plus, rest = head.partition("+")
     if ":" not in first and (plus or INSTANCE.fullmatch(first.strip().lower())):
-        return _old_form(text, first, rest, log)
-    placement = Placement(None, _storage(text, head), log)
+        return _parse_old_form(text, first, rest, log)
+    placement = Placement(None, _parse_part(text, head), log)
     if log is None and plus and placement.data.level == "raid0" and not head.lower().startswith("raid"):
         note = f"{_shown(text)} is read as {placement.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."
         return replace(placement, note=note)
     return placement
 
 
-def _old_form(text: str, first: str, rest: str, log: Storage | None) -> Placement:
+def _parse_old_form(text: str, first: str, rest: str, log: Storage | None) -> Placement:
     """Reads INSTANCE+DATA or INSTANCE+DATA+LOG, the notation of version 0.1."""
-    instance = _instance(text, first)
+    instance = _check_instance(text, first)
     data, plus, last = rest.partition("+")
     if plus and log is None and not rest.strip().lower().startswith("raid"):
-        placement = Placement(instance, _storage(text, data), _storage(text, last))
+        placement = Placement(instance, _parse_part(text, data), _parse_part(text, last))
     else:
-        placement = Placement(instance, _storage(text, rest), log)
+        placement = Placement(instance, _parse_part(text, rest), log)
     return replace(placement, note=f"{_shown(text)} is the old form: write {placement}.")
 
 
-def _log(text: str, options: list[str]) -> Storage | None:
+def _parse_log(text: str, options: list[str]) -> Storage | None:
     """Returns the log volume from the options behind the data, or None."""
     if not options:
         return None
@@ -194,17 +194,17 @@ def _log(text: str, options: list[str]) -> Storage | None:
         raise InputError(
             _shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", NOTATION, EXAMPLE
         )
-    return _storage(text, value)
+    return _parse_part(text, value)
 
 
-def _instance(text: str, name: str) -> str:
+def _check_instance(text: str, name: str) -> str:
     name = name.strip().lower()
     if not INSTANCE.fullmatch(name):
         raise InputError(_shown(text), f"names no instance type before its storage: {_shown(name)}", NOTATION, EXAMPLE)
     return name
 
 
-def _storage(text: str, part: str) -> Storage:
+def _parse_part(text: str, part: str) -> Storage:
     if not part.strip():
         raise InputError(_shown(text), "a storage is missing", NOTATION, EXAMPLE)
     return Storage.parse(part)

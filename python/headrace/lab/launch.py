@@ -125,7 +125,7 @@ class _Helper:
         return [sys.executable, "-m", self.module, *places, str(self.listener.fileno()), *mode]
 
 
-def _helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Helper]:
+def _open_helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Helper]:
     """Returns the helpers, each with a socket that listens, before anything is started. Raises
     CouldNotRun.
     """
@@ -164,7 +164,7 @@ def up(
     words = command_line(where, settings)
     _check_root()
     with contextlib.ExitStack() as open_files:
-        helpers = _helpers(settings, open_files)
+        helpers = _open_helpers(settings, open_files)
         log = open_files.enter_context(_open_log(where))
         begun = os.fstat(log.fileno()).st_size
         try:
@@ -183,15 +183,15 @@ def up(
         started.returncode = 0
         lab = Lab(where.data_dir, where.socket)
         for helper in helpers:
-            if not _served(helper, where, log):
+            if not _start_helper(helper, where, log):
                 with contextlib.suppress(HeadraceError):
                     lab.down(force=True)
-                rule = f"could not be served: {_tail(where, begun)}"
+                rule = f"could not be served: {_last_lines(where, begun)}"
                 raise CouldNotRun(helper.what, rule, "", f"Use {helper.option} 0 for a lab without it.")
     return lab
 
 
-def _served(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
+def _start_helper(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
     """Starts a helper of a daemon that answers; True when it serves."""
     # Returns when it has its connection; it stays behind as a process of its own.
     served = subprocess.run(
@@ -212,11 +212,11 @@ def serve_again(lab: Lab, api_port: int) -> None:
     # The lab says where it is: it may have been found by its socket alone.
     where = Place(Path(lab.status()["data_dir"]), lab.place.socket)
     with contextlib.ExitStack() as open_files:
-        [helper] = _helpers(Settings(metrics_port=0, api_port=api_port), open_files)
+        [helper] = _open_helpers(Settings(metrics_port=0, api_port=api_port), open_files)
         log = open_files.enter_context(_open_log(where))
         begun = os.fstat(log.fileno()).st_size
-        if not _served(helper, where, log):
-            rule = f"could not be served: {_tail(where, begun)}"
+        if not _start_helper(helper, where, log):
+            rule = f"could not be served: {_last_lines(where, begun)}"
             raise CouldNotRun(helper.what, rule, "", f"{folder_of(where) / LOG_NAME} has more.")
 
 
@@ -232,7 +232,7 @@ def foreground(
     words = command_line(where, settings)
     _check_root()
     with contextlib.ExitStack() as open_files:
-        helpers = _helpers(settings, open_files)
+        helpers = _open_helpers(settings, open_files)
         sys.stdout.flush()
         sys.stderr.flush()
         try:
@@ -309,7 +309,7 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
     except TimeoutError:
         _end(started)
         raise CouldNotRun(
-            BINARY, f"was not ready after {timeout_s:g} s: {_tail(where, begun)}", "", _log_hint(where)
+            BINARY, f"was not ready after {timeout_s:g} s: {_last_lines(where, begun)}", "", _log_hint(where)
         ) from None
     except BaseException:
         _end(started)  # Ctrl-C: no half-started lab stays behind
@@ -317,7 +317,7 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
     if line.strip() == b"ready":
         return
     code = _end(started) if line else started.wait()
-    raise _refusal(code, where, begun)
+    raise _read_refusal(code, where, begun)
 
 
 # The last line of a failed headraced: error: VALUE: RULE (SOURCE). HINT
@@ -326,7 +326,7 @@ ERROR_LINE = re.compile(
 )
 
 
-def _refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
+def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
     """Returns the error that the daemon printed before it ended, in its parts if it has them."""
     for line in _log_since(where, begun).splitlines():
         match = ERROR_LINE.fullmatch(line)
@@ -334,7 +334,7 @@ def _refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
             error_class = InputError if code == 2 else CouldNotRun
             return error_class(match["value"], match["rule"], match["source"] or "", match["hint"] or _log_hint(where))
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return CouldNotRun(BINARY, f"{how} before it was ready: {_tail(where, begun)}", "", _log_hint(where))
+    return CouldNotRun(BINARY, f"{how} before it was ready: {_last_lines(where, begun)}", "", _log_hint(where))
 
 
 def _end(started: subprocess.Popen) -> int:
@@ -347,7 +347,7 @@ def _end(started: subprocess.Popen) -> int:
         return started.wait()
 
 
-def _tail(where: Place, begun: int) -> str:
+def _last_lines(where: Place, begun: int) -> str:
     """Returns the last lines of what it said."""
     lines = _log_since(where, begun).strip().splitlines()
     return " | ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"

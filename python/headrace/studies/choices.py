@@ -120,7 +120,7 @@ def max_volume_iops(volume_type: str, day: str) -> int:
     return low
 
 
-def _cheapest(specs: dict[str, str | None], day: str) -> TypeAnswer:
+def _rank_by_cost(specs: dict[str, str | None], day: str) -> TypeAnswer:
     """Returns the types by monthly cost, with the figures."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
     return TypeAnswer(
@@ -138,11 +138,11 @@ def random_io(day: str) -> TypeAnswer:
 def ssd_cheap(day: str) -> TypeAnswer:
     """Returns the cheapest SSD volume of 500 GiB with 1,500 IOPS."""
     ssd = [name for name, era in _eras(day).items() if not _is_disk(era)]
-    answer = _cheapest({name: _spec(name, SSD_SIZE_GIB, SSD_IOPS, None, day) for name in ssd}, day)
+    answer = _rank_by_cost({name: _spec(name, SSD_SIZE_GIB, SSD_IOPS, None, day) for name in ssd}, day)
     return TypeAnswer(answer.names[:1], answer.because)
 
 
-def _scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
+def _find_scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
     """Returns the volumes of 4 TiB whose simulated scan reaches `mib_s` for `seconds`, the cheapest
     first."""
     specs = {}
@@ -155,12 +155,12 @@ def _scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
         run = simulate(SCAN, spec, as_of=day, seconds=seconds, interval_s=300.0, form="interval")
         if run.summary["delivered_bytes"] / 2**20 / run.summary["seconds"] >= mib_s:
             specs[name] = spec
-    return _cheapest(specs, day)
+    return _rank_by_cost(specs, day)
 
 
 def large_sequential_ebs(day: str) -> TypeAnswer:
     """Returns the two cheapest EBS types that hold 4 TiB and scan it once at 200 MiB/s."""
-    answer = _scanners(day, SCAN_MIB_S, SCAN_SIZE_GIB * 1_024 / SCAN_MIB_S)
+    answer = _find_scanners(day, SCAN_MIB_S, SCAN_SIZE_GIB * 1_024 / SCAN_MIB_S)
     return TypeAnswer(answer.names[:2], answer.because)
 
 
@@ -192,13 +192,13 @@ def large_sequential(day: str) -> TypeAnswer:
 
 def data_warehouse(day: str) -> TypeAnswer:
     """Returns the cheapest type that scans at 150 MiB/s all day."""
-    answer = _scanners(day, WAREHOUSE_MIB_S, DAY_S)
+    answer = _find_scanners(day, WAREHOUSE_MIB_S, DAY_S)
     return TypeAnswer(answer.names[:1], answer.because)
 
 
 def between_10k_and_20k(day: str) -> TypeAnswer:
     """Returns the cheapest single volume of 1,000 GiB that covers the whole range."""
-    answer = _cheapest({name: _spec(name, RANGE_SIZE_GIB, RANGE_IOPS, None, day) for name in _eras(day)}, day)
+    answer = _rank_by_cost({name: _spec(name, RANGE_SIZE_GIB, RANGE_IOPS, None, day) for name in _eras(day)}, day)
     return TypeAnswer(answer.names[:1], answer.because or "no single volume reaches it")
 
 
@@ -276,7 +276,7 @@ def consistent(day: str) -> TypeAnswer:
 def hdd_cheap(day: str) -> TypeAnswer:
     """Returns the cheapest disk volume of 4 TiB."""
     disks = [name for name, era in _eras(day).items() if _is_disk(era)]
-    answer = _cheapest({name: _spec(name, SCAN_SIZE_GIB, None, None, day) for name in disks}, day)
+    answer = _rank_by_cost({name: _spec(name, SCAN_SIZE_GIB, None, None, day) for name in disks}, day)
     return TypeAnswer(answer.names[:1], answer.because)
 
 

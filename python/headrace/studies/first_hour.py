@@ -73,7 +73,7 @@ def published_run(engine: str, iops: int) -> TpccRun:
     )
 
 
-def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
+def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     name = ENGINES[engine]
     few, many = published_run(engine, FEW), published_run(engine, MANY)
     hour = {run.storage: statistics.fmean(run.quarters) for run in (few, many)}
@@ -96,7 +96,7 @@ def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     ]
 
 
-def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTable]:
+def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTable]:
     """Compares tps per IOPS at the same number of I/Os, volume by volume."""
     name, rows, apart = ENGINES[engine], [], []
     for millions in (1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0, 50.0, 70.0):
@@ -116,7 +116,7 @@ def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTabl
     return verdict, StudyTable(title, names, tuple(rows))
 
 
-def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[Verdict, list[tuple]]:
+def _judge_warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[Verdict, list[tuple]]:
     def shown(run: Prediction, iops: int) -> tuple[float, ...]:
         tps, reads = run.summary["tps"], run.rows["reads_per_tx"][-1]
         return round(tps), round(1e3 * tps / iops, 1), round(reads, 1)
@@ -132,7 +132,7 @@ def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction])
     return agree(what, "proportional", answer, SOURCE, alike), rows
 
 
-def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
+def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
     by_clock = [
@@ -170,12 +170,12 @@ def run(progress: Progress | None = None) -> StudyResult:
         for start in ("cold", "warm"):
             runs.append({iops: simulated(engine, f"io1:1024:{iops}", start=start) for iops in IOPS})
             steps.step()
-        common_curve, table = _curve(engine, runs[0])
-        proportional, of_warm = _warm(engine, *runs)
-        verdicts += [*_published(engine, runs[0]), common_curve, proportional]
+        common_curve, table = _judge_curve(engine, runs[0])
+        proportional, of_warm = _judge_warm(engine, *runs)
+        verdicts += [*_judge_published(engine, runs[0]), common_curve, proportional]
         tables.append(table)
         rows += of_warm
-        charts += _charts(engine, *runs)
+        charts += _draw_charts(engine, *runs)
     names = columns(
         "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
     )

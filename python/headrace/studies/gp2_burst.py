@@ -126,7 +126,7 @@ def device_gib() -> float:
     return fio["fio_read_mib"].value / fio["fio_threads"].value / 1024
 
 
-def _fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _run_fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     runs = {}
     for size, rate in FIO_RUNS:
         runs[size, rate] = drain_with_fio(size, rate)
@@ -137,10 +137,10 @@ def _fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
         ios, balance = run.summary["delivered_ios"], run.rows["balance_percent"][-1]
         rows.append((size, rate / 10, round(ios), round(ios / seconds, 1), round(balance, 1)))
     columns = ("GiB", "rate %", "I/Os", "IOPS", "balance left %")
-    return _fio_verdicts(runs, seconds), StudyTable("The fio run by volume size", columns, tuple(rows))
+    return _judge_fio(runs, seconds), StudyTable("The fio run by volume size", columns, tuple(rows))
 
 
-def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[Verdict]:
+def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[Verdict]:
     fio = figures("gp2_burst")
     ios = fio["fio_device_ios"]
     device_ms = Figure(fio["fio_read_ticks_ms"].value / ios.value, "ms", ios.source)
@@ -174,7 +174,7 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
     ]
 
 
-def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _simulate_durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     rows, empty_at_s = [], {}
     for size in SIZES_GIB:
         expected, baseline = computed_burst_s(size), limits(size)["iops"]
@@ -195,10 +195,10 @@ def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     table = StudyTable(
         "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows)
     )
-    return _duration_verdicts(empty_at_s, per_io), table
+    return _judge_durations(empty_at_s, per_io), table
 
 
-def _duration_verdicts(empty_at_s: dict[int, float], per_io: Simulation) -> list[Verdict]:
+def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[Verdict]:
     theirs = figures("gp2_burst")
     of = bucket(8)
     tolerance = DURATION_TOLERANCE_PERCENT
@@ -230,7 +230,7 @@ def _duration_verdicts(empty_at_s: dict[int, float], per_io: Simulation) -> list
     ]
 
 
-def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
+def _draw_charts(steps: StepProgress) -> tuple[ChartData, ...]:
     series = []
     for size in CURVE_SIZES_GIB:
         run = burst(size, 2.0 * 3_600.0)
@@ -268,9 +268,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the fio run on several sizes, then drains and refills buckets from 8 to 1000 GiB."""
     started = time.monotonic()
     steps = StepProgress(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
-    fio_verdicts, fio_table = _fio(steps)
-    verdicts, durations = _durations(steps)
-    charts = _curves(steps)
+    fio_verdicts, fio_table = _run_fio(steps)
+    verdicts, durations = _simulate_durations(steps)
+    charts = _draw_charts(steps)
     size = device_gib()
     notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
     return StudyResult(

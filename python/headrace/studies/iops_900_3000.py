@@ -191,7 +191,7 @@ def errors(rates: dict[Cell, tuple[float, float]], leave_out: tuple[Cell, ...]) 
     return [abs(error_percent(rates[cell][0], value)) for cell, value in table().items() if cell not in leave_out]
 
 
-def _verdicts(rates: dict[Cell, tuple[float, float]]) -> list[Verdict]:
+def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[Verdict]:
     used, bounded = tuple(USED), (*USED, *BOUNDS)
     tested, rest = errors(rates, used), errors(rates, bounded)
     answer = (
@@ -262,7 +262,7 @@ WHY = {
 }
 
 
-def _identified() -> StudyTable:
+def _list_identified() -> StudyTable:
     start = selects_before()
     with core_errors():
         curve = core.mysql_warm_up(database("select"), CACHE_BYTES)
@@ -285,7 +285,7 @@ def _identified() -> StudyTable:
     return StudyTable("Identified", ("cell", "what", "value"), rows)
 
 
-def _grid(rates: dict[Cell, tuple[float, float]]) -> StudyTable:
+def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> StudyTable:
     rows = []
     for load in LOADS:
         for threads in THREADS:
@@ -307,7 +307,7 @@ def _grid(rates: dict[Cell, tuple[float, float]]) -> StudyTable:
     return StudyTable("The table", ("load", "threads", *columns), tuple(rows))
 
 
-def _lengths(rates: dict[Cell, tuple[float, float]], steps: StepProgress) -> StudyTable:
+def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: StepProgress) -> StudyTable:
     rows = []
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
@@ -328,7 +328,7 @@ def _lengths(rates: dict[Cell, tuple[float, float]], steps: StepProgress) -> Stu
     )
 
 
-def _charts(rates: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
+def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
     charts = []
     for load in LOADS:
         series = []
@@ -363,7 +363,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     started = time.monotonic()
     steps = StepProgress(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
     rates = cells(steps)
-    tables = (_grid(rates), _identified(), _lengths(rates, steps))
+    tables = (_tabulate_cells(rates), _list_identified(), _tabulate_lengths(rates, steps))
     with core_errors():
         size = core.mysql_sysbench(SETTINGS | {"script": LOADS["select"]})["size_gib"]
     worst = max(rates[("select", 900, n)][1] for n in THREADS)
@@ -375,4 +375,6 @@ def run(progress: Progress | None = None) -> StudyResult:
         worst_reads=worst,
         bounds=len(BOUNDS),
     )
-    return StudyResult(STUDY, tuple(_verdicts(rates)), tables, _charts(rates), notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, tuple(_judge_cells(rates)), tables, _draw_charts(rates), notes, time.monotonic() - started
+    )

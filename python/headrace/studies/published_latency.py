@@ -221,7 +221,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         compared = list(pool.map(compare_run, clean))
     tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))
     notes = base.texts("published_latency", compared=len(clean), skipped=len(skipped))
-    return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
+    return StudyResult(STUDY, _judge_runs(compared), tables, _draw_charts(compared), notes, time.monotonic() - started)
 
 
 def _shares(
@@ -291,10 +291,10 @@ def _table_of_skipped(skipped: list[dict[str, str]]) -> StudyTable:
     return StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
 
-def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
+def _judge_runs(compared: list[Compared]) -> tuple[Verdict, ...]:
     """Judges p50 and p99 of the drawn runs as numbers, then the shares of every group in words."""
     verdicts = []
-    for title, c in _drawn(compared):
+    for title, c in _choose_drawn(compared):
         for name, tolerance in TOLERANCE_PERCENT.items():
             figure = Figure(c.run.latency_us[name] / 1e3, "ms", c.run.source)
             verdicts.append(compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
@@ -302,11 +302,11 @@ def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
         for name in TOLERANCE_PERCENT:
             chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and name in c.error]
             if chosen:
-                verdicts.append(_group_verdict(family, regime, name, chosen))
+                verdicts.append(_judge_group(family, regime, name, chosen))
     return tuple(verdicts)
 
 
-def _group_verdict(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> Verdict:
+def _judge_group(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> Verdict:
     tolerance = TOLERANCE_PERCENT[name]
     within, total, middle, mean = _shares(chosen, family, regime, name)
     years = sorted({c.run.source.date[:4] for c in chosen})
@@ -323,7 +323,7 @@ def _group_verdict(family: str | None, regime: str | None, name: str, chosen: li
     return Verdict(what, f"{total} runs", ours, "", None, within == total, tolerance, source, note)
 
 
-def _drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
+def _choose_drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
     by_title = {}
     for c in compared:
         title = DRAWN.get((c.run.storage, c.run.rw, c.run.depth))
@@ -332,9 +332,9 @@ def _drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
     return list(by_title.items())
 
 
-def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
+def _draw_charts(compared: list[Compared]) -> tuple[ChartData, ...]:
     charts = []
-    for title, c in _drawn(compared):
+    for title, c in _choose_drawn(compared):
         x = tuple(QUANTILES.values())
         theirs = ChartSeries(
             str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)

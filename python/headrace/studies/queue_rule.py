@@ -112,7 +112,7 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
     return depth
 
 
-def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _measure_queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     rule = theirs["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
@@ -129,12 +129,12 @@ def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict
             steps.step()
     columns = ("storage", "day", "load", "KiB", "IOPS", "own mean ms", "queue per 200 IOPS")
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
-    verdicts = _queue_verdicts(theirs, own_ms["io1:500:2000", "randread"])
+    verdicts = _judge_queue(theirs, own_ms["io1:500:2000", "randread"])
     steps.step()
     return verdicts, StudyTable("Queue length needed and by the rule", columns, tuple(rows))
 
 
-def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
+def _judge_queue(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     rule = theirs["iops_per_queue_length"]
     example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
     implied = Figure(1e3 / rule.value, "ms", rule.source)
@@ -151,7 +151,7 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     ]
 
 
-def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
+def _judge_mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     """Judges whether a gp2 and an io1 volume carry the whitepaper's MySQL load alike."""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
@@ -192,7 +192,7 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     ]
 
 
-def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
+def _judge_accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
     # Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
@@ -277,8 +277,8 @@ def run(progress: Progress | None = None) -> StudyResult:
     started = time.monotonic()
     theirs = figures("queue_rule")
     steps = StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
-    queue, depths = _queue(theirs, steps)
-    verdicts = [*queue, *_mysql(theirs, steps), *_accounting(theirs, steps)]
+    queue, depths = _measure_queue(theirs, steps)
+    verdicts = [*queue, *_judge_mysql(theirs, steps), *_judge_accounting(theirs, steps)]
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
     notes = base.texts("queue_rule")

@@ -106,7 +106,7 @@ def run(progress: Progress | None = None) -> StudyResult:
             for threads in THREADS:
                 points[array, mode, threads] = fileio(array, mode, threads)
                 steps.step()
-    verdicts = tuple(_direction(row, points) for row in published("raid_2009"))
+    verdicts = tuple(_judge_direction(row, points) for row in published("raid_2009"))
     rows = tuple(
         (ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2))
         for (a, m, t), p in points.items()
@@ -117,7 +117,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         STUDY,
         verdicts,
         (StudyTable("sysbench fileio, 16 KiB", columns, rows),),
-        _charts(points),
+        _draw_charts(points),
         notes,
         time.monotonic() - started,
     )
@@ -128,7 +128,7 @@ def _rate(name: str, mode: str, points: dict[tuple[str, str, int], Point]) -> fl
     return points[array, mode, int(threads or THREADS[-1])].requests_per_s
 
 
-def _direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -> Verdict:
+def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -> Verdict:
     """Judges a claim: it holds when it does in every mode that it names."""
     modes = row["modes"].split()
     ratios = {mode: _rate(row["better"], mode, points) / _rate(row["worse"], mode, points) for mode in modes}
@@ -172,7 +172,7 @@ WHY_NOT = {
 }
 
 
-def _charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
+def _draw_charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
     charts = []
     for mode in MODES:
         rates = tuple(

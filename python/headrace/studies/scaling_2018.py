@@ -72,7 +72,7 @@ DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 
 RIDGE_POINTS = 60  # a smooth line at the size of the chart
 
 
-def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
+def _predict_all(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
     """Predicts every volume of the article: by engine and volume type, then by GiB or IOPS."""
     runs = {}
     for engine in ENGINES:
@@ -168,7 +168,7 @@ def _row(run: TpccRun, ours: Prediction) -> tuple:
     return (run.label, use, round(run.mean), round(summary["tps"]), *errors, *map(round, quantiles))
 
 
-def _article(runs: dict) -> list[Verdict]:
+def _judge_article(runs: dict) -> list[Verdict]:
     theirs = figures("scaling_2018")
     inno, rocks = runs["innodb", "gp2"], runs["myrocks", "gp2"]
     stops = knee(inno)
@@ -203,7 +203,7 @@ def _article(runs: dict) -> list[Verdict]:
     return verdicts
 
 
-def _scaling_table(runs: dict) -> StudyTable:
+def _tabulate_scaling(runs: dict) -> StudyTable:
     instance = core.instance_price(INSTANCE, REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
@@ -221,7 +221,7 @@ def _scaling_table(runs: dict) -> StudyTable:
     return StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
 
 
-def _sweep_charts(runs: dict) -> list[ChartData]:
+def _draw_sweeps(runs: dict) -> list[ChartData]:
     published_runs = measured()
     charts = []
     for kind, x_title in (("gp2", "size of the gp2 volume (GiB)"), ("io1", "provisioned IOPS of the io1 volume")):
@@ -260,7 +260,7 @@ def density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(grid), tuple(value / most for value in seen)
 
 
-def _density_charts(runs: dict) -> list[ChartData]:
+def _draw_densities(runs: dict) -> list[ChartData]:
     charts = []
     for (engine, kind), sweep in runs.items():
         series = []
@@ -277,7 +277,7 @@ def _density_charts(runs: dict) -> list[ChartData]:
     return charts
 
 
-def _second_charts(runs: dict) -> list[ChartData]:
+def _draw_seconds(runs: dict) -> list[ChartData]:
     charts = []
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
@@ -292,7 +292,7 @@ def _second_charts(runs: dict) -> list[ChartData]:
     return charts
 
 
-def _cost_charts(runs: dict) -> list[ChartData]:
+def _draw_costs(runs: dict) -> list[ChartData]:
     by_tps, per_tps = [], []
     for (engine, kind), sweep in runs.items():
         name = f"{ENGINES[engine]} on {kind}"
@@ -313,8 +313,8 @@ def run(progress: Progress | None = None) -> StudyResult:
     started = time.monotonic()
     steps = StepProgress(2 * len(ENGINES) + len(measured()), progress)
     verdicts, runs_table = _judge_runs(steps)
-    runs = _sweep(steps)
-    charts = (*_sweep_charts(runs), *_density_charts(runs), *_second_charts(runs), *_cost_charts(runs))
+    runs = _predict_all(steps)
+    charts = (*_draw_sweeps(runs), *_draw_densities(runs), *_draw_seconds(runs), *_draw_costs(runs))
     gp2 = next(run for run in measured() if run.storage == "gp2:2000")
     as_assumed = simulated("innodb", gp2.storage).summary["tps"]
     calibration = calibrated("innodb")
@@ -330,8 +330,8 @@ def run(progress: Progress | None = None) -> StudyResult:
     )
     return StudyResult(
         STUDY,
-        (*verdicts, *_article(runs)),
-        (runs_table, _scaling_table(runs)),
+        (*verdicts, *_judge_article(runs)),
+        (runs_table, _tabulate_scaling(runs)),
         charts,
         notes,
         time.monotonic() - started,

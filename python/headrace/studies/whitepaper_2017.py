@@ -156,7 +156,7 @@ def per_transaction(name: str) -> dict[str, float]:
     }
 
 
-def _tuned_or_default(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
+def _judge_servers(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
     theirs = figures("whitepaper_2017")
     selects = round(per_transaction("tuned")["selects"])
     hours = {}
@@ -184,7 +184,7 @@ def _tuned_or_default(steps: StepProgress) -> tuple[list[Verdict], StudyTable, d
     return verdicts, StudyTable("Table 4: an hour from a cold start", names, tuple(rows)), hours
 
 
-def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
+def _judge_storages(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
     theirs = figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
     selects = round(theirs["alike_selects"].value / tps)
@@ -221,7 +221,7 @@ def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTa
     return verdicts, table, runs
 
 
-def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
+def _choose_redo(steps: StepProgress) -> tuple[float, StudyTable]:
     """Returns the redo log whose bytes come nearest to those published, and the table of what
     others would give on gp2."""
     theirs = figures("whitepaper_2017")
@@ -240,7 +240,7 @@ def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
     return nearest[0], StudyTable("6,000 tps asked of gp2:500, by redo log", names, tuple(rows))
 
 
-def _counts() -> StudyTable:
+def _tabulate_counts() -> StudyTable:
     theirs = figures("whitepaper_2017")
     rows = []
     for name in SERVERS:
@@ -253,7 +253,7 @@ def _counts() -> StudyTable:
     return StudyTable("Statements of a transaction, from the printed totals", names, tuple(rows))
 
 
-def _charts(hours: dict, alike: dict) -> tuple[ChartData, ...]:
+def _draw_charts(hours: dict, alike: dict) -> tuple[ChartData, ...]:
     theirs = figures("whitepaper_2017")
     names = tuple(SERVERS)
     bars = [ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
@@ -276,9 +276,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     four storages."""
     started = time.monotonic()
     steps = StepProgress(2 * len(VOLUMES) + len(REDO_GIB) + len(STORAGES), progress)
-    verdicts, table, hours = _tuned_or_default(steps)
-    redo_gib, by_redo = _redo(steps)
-    more, alike_table, alike = _alike(redo_gib, steps)
+    verdicts, table, hours = _judge_servers(steps)
+    redo_gib, by_redo = _choose_redo(steps)
+    more, alike_table, alike = _judge_storages(redo_gib, steps)
     theirs = figures("whitepaper_2017")
     free = database(
         round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
@@ -296,8 +296,8 @@ def run(progress: Progress | None = None) -> StudyResult:
     return StudyResult(
         STUDY,
         (*verdicts, *more),
-        (table, _counts(), by_redo, alike_table),
-        _charts(hours, alike),
+        (table, _tabulate_counts(), by_redo, alike_table),
+        _draw_charts(hours, alike),
         notes,
         time.monotonic() - started,
     )

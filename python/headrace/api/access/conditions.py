@@ -69,7 +69,7 @@ def _date(text: str) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _compared(read: Callable[[str], float | None], compare: Callable[[float, float], bool]) -> Holds:
+def _compare_by(read: Callable[[str], float | None], compare: Callable[[float, float], bool]) -> Holds:
     def holds(expected: str, given: str) -> bool:
         given_value, expected_value = read(given), read(expected)
         return given_value is not None and expected_value is not None and compare(given_value, expected_value)
@@ -86,11 +86,11 @@ def _within(network: str, given: str) -> bool:
 
 def _orders(name: str, read: Callable[[str], float | None]) -> dict[str, Holds]:
     return {
-        f"{name}Equals": _compared(read, lambda a, b: a == b),
-        f"{name}LessThan": _compared(read, lambda a, b: a < b),
-        f"{name}LessThanEquals": _compared(read, lambda a, b: a <= b),
-        f"{name}GreaterThan": _compared(read, lambda a, b: a > b),
-        f"{name}GreaterThanEquals": _compared(read, lambda a, b: a >= b),
+        f"{name}Equals": _compare_by(read, lambda a, b: a == b),
+        f"{name}LessThan": _compare_by(read, lambda a, b: a < b),
+        f"{name}LessThanEquals": _compare_by(read, lambda a, b: a <= b),
+        f"{name}GreaterThan": _compare_by(read, lambda a, b: a > b),
+        f"{name}GreaterThanEquals": _compare_by(read, lambda a, b: a >= b),
     }
 
 

@@ -175,12 +175,12 @@ def of_message(message: bytes) -> dict[str, KeyPair]:
     return pairs_of(text, policies)
 
 
-def _fresh(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
+def _make_pair(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
     name = KEY_PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(KEY_RANDOM))
     return KeyPair(name, secrets.token_urlsafe(SECRET_BYTES), user, policies)
 
 
-def _saved(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
+def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
     text, _ = raw_text(data_dir)
     entries = tomllib.loads(text).get("key", []) if text else []
     entry: dict[str, Any] = {
@@ -202,8 +202,8 @@ def root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
     for pair in read_pairs(data_dir).values():
         if pair.user == ROOT_USER:
             return pair, False
-    new_pair = _fresh(ROOT_USER, None)
-    _saved(data_dir, new_pair, None)
+    new_pair = _make_pair(ROOT_USER, None)
+    _save_pair(data_dir, new_pair, None)
     return new_pair, True
 
 
@@ -241,8 +241,8 @@ def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
     names = [f"{user}-{number}.json" for number in range(1, len(texts) + 1)]
     for name, text in zip(names, texts, strict=True):
         _write_private(folder_of(data_dir) / POLICIES / name, text.encode())
-    new_pair = _fresh(user, policies)
-    _saved(data_dir, new_pair, names)
+    new_pair = _make_pair(user, policies)
+    _save_pair(data_dir, new_pair, names)
     return new_pair
 
 

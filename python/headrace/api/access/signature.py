@@ -104,11 +104,11 @@ def claim_of(incoming: Incoming) -> Claim:
             raise BadSignature(UNKNOWN, "The lab has no temporary credentials: do not send a session token.")
         return _claim(match[1], match[2], match[3], date, None)
     if "X-Amz-Signature=" in incoming.query:
-        return _presigned(incoming.query)
+        return _read_presigned(incoming.query)
     raise BadSignature(MISSING)
 
 
-def _presigned(query: str) -> Claim:
+def _read_presigned(query: str) -> Claim:
     parameters: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
@@ -152,7 +152,7 @@ def verify(
     """Raises BadSignature unless the claim holds. `unsigned_body`: this operation may leave the
     body out of its signature.
     """
-    _timely(claim, now)
+    _check_time(claim, now)
     for name in incoming.headers:
         if (name.startswith("x-amz-") or name == "host") and name not in claim.signed:
             raise BadSignature(WRONG, f"The header {name[:60]} must be signed.")
@@ -163,7 +163,7 @@ def verify(
             raise BadSignature(WRONG, f"The signed header {name[:60]} is not there.")
     body_hash = _body_hash(claim, incoming, unsigned_body)
     secret = secret_of(claim.access_key)
-    key = _derived(secret or "", claim.day, claim.region, claim.service)
+    key = _derive_key(secret or "", claim.day, claim.region, claim.service)
     text = f"{ALGORITHM}\n{claim.date}\n{claim.scope}\n{_sha256(canonical(claim, incoming, body_hash).encode())}"
     expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     # Compared also for a key that is not there, so that time does not tell which keys exist.
@@ -174,7 +174,7 @@ def verify(
         raise BadSignature(WRONG)
 
 
-def _timely(claim: Claim, now: datetime) -> None:
+def _check_time(claim: Claim, now: datetime) -> None:
     try:
         # Not strptime: it is slow, and imports a module when it is first used.
         text = claim.date
@@ -222,11 +222,11 @@ def canonical(claim: Claim, incoming: Incoming, body_hash: str) -> str:
     )
     query = "&".join(f"{name}={value}" for name, value in signed_pairs)
     headers = "".join(f"{name}:{' '.join(incoming.headers[name].split())}\n" for name in claim.signed)
-    path = quote(_normal(incoming.path), safe="/~")
+    path = quote(_normalise_path(incoming.path), safe="/~")
     return f"{incoming.method}\n{path}\n{query}\n{headers}\n{';'.join(claim.signed)}\n{body_hash}"
 
 
-def _normal(path: str) -> str:
+def _normalise_path(path: str) -> str:
     if "//" not in path and "/." not in path:
         return path
     segments: list[str] = []
@@ -244,7 +244,7 @@ def _sha256(data: bytes) -> str:
 
 
 @lru_cache(maxsize=DERIVED_KEYS)
-def _derived(secret: str, day: str, region: str, service: str) -> bytes:
+def _derive_key(secret: str, day: str, region: str, service: str) -> bytes:
     key = f"AWS4{secret}".encode()
     for part in (day, region, service, "aws4_request"):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()

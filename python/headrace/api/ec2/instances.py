@@ -25,13 +25,13 @@ ROOT_DEVICE = "/dev/xvda"
 
 
 @cache
-def _booted() -> datetime:
+def _read_boot_time() -> datetime:
     """Returns when this machine was started."""
     match = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
     return datetime.fromtimestamp(int(match[1]) if match else 0, UTC)
 
 
-def _mappings(request: ApiRequest) -> list[dict[str, Any]]:
+def _list_mappings(request: ApiRequest) -> list[dict[str, Any]]:
     """Returns the attached volumes, by their device names."""
     mappings = []
     for volume in request.cache.volumes.now(request.lab).rows.values():
@@ -60,7 +60,7 @@ def instance(request: ApiRequest) -> dict[str, Any]:
         # shows the type whose limits bind least.
         "InstanceType": status["instance_type"] or widest_type(status["as_of"]),
         "State": RUNNING,
-        "LaunchTime": _booted(),
+        "LaunchTime": _read_boot_time(),
         "Placement": {
             "AvailabilityZone": status["zone"],
             "AvailabilityZoneId": status["zone_id"],
@@ -70,7 +70,7 @@ def instance(request: ApiRequest) -> dict[str, Any]:
         "RootDeviceType": "ebs",
         "VirtualizationType": "hvm",
         "EbsOptimized": True,
-        "BlockDeviceMappings": _mappings(request),
+        "BlockDeviceMappings": _list_mappings(request),
         "PrivateIpAddress": "127.0.0.1",
         "Tags": tag_list(status.get("instance_tags") or {}),
     }

@@ -29,7 +29,7 @@ MAX_UNPACKED_BYTES = 1 << 20
 STS_GLOBAL = "us-east-1"
 
 
-def _unpacked(body: bytes, encoding: str) -> bytes:
+def _unpack(body: bytes, encoding: str) -> bytes:
     """Decodes a body by its Content-Encoding. Raises AwsError."""
     if encoding == "gzip":
         unpacking = zlib.decompressobj(wbits=31)
@@ -81,7 +81,7 @@ class Endpoint:
             self._verify(claim, incoming, spoken, keys)
             encoding = incoming.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
-                incoming = replace(incoming, body=_unpacked(incoming.body, encoding))
+                incoming = replace(incoming, body=_unpack(incoming.body, encoding))
             spoken = identify(incoming, claim.service)
             operation = spoken.operation()
             answer = self._handled(spoken, operation, keys[claim.access_key], request_id)

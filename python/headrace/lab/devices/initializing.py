@@ -52,7 +52,7 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
     try:
         with ThreadPoolExecutor(threads) as pool:
             try:
-                for batch in _cold(lab, volume):
+                for batch in _list_cold_blocks(lab, volume):
                     for _ in pool.map(read, batch):
                         pass
             except BaseException:
@@ -65,7 +65,7 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
     return done
 
 
-def _cold(lab: Lab, volume: str) -> Iterator[list[int]]:
+def _list_cold_blocks(lab: Lab, volume: str) -> Iterator[list[int]]:
     start: int | None = 0
     while start is not None:
         page = lab.cold_blocks(volume, start=start, limit=BATCH)

@@ -173,12 +173,12 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     parts = phases(series, dry), phases(ours.rows, theirs)
     burst, after = parts[0]
     if dry is None or burst is None or after is None or burst.seconds < 2 or after.seconds < 2:
-        verdicts = [_never_dry(series, dry)]
+        verdicts = [_judge_never_dry(series, dry)]
     else:
-        verdicts = [_when_dry(measurement, series, dry, theirs), *_falls(burst, after, *parts[1])]
-    shown = [scale, _table(*parts), tables.runs(measured, simulated)]
+        verdicts = [_judge_when_dry(measurement, series, dry, theirs), *_judge_falls(burst, after, *parts[1])]
+    shown = [scale, _tabulate_phases(*parts), tables.runs(measured, simulated)]
     return session.result(
-        STUDY, verdicts, shown, [_chart(measurement, series, ours)], [*base.texts("burst_oltp")], measured
+        STUDY, verdicts, shown, [_draw_chart(measurement, series, ours)], [*base.texts("burst_oltp")], measured
     )
 
 
@@ -190,7 +190,7 @@ def _formula(measurement: MeasuredCell) -> float:
     return _credits(measurement) / (model.bucket(GIB_OF_VOLUME)["iops"] - model.limits(GIB_OF_VOLUME)["iops"])
 
 
-def _never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
+def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
     answer = "no row without credits"
     if dry is not None:
         answer = f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
@@ -198,7 +198,7 @@ def _never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
     return agree("the volume runs dry in the run", "it does", answer, SOURCE, False, note)
 
 
-def _when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> Verdict:
+def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> Verdict:
     """Judges the moment at which the balance is empty. A load that takes less than 3,000 IOPS lasts
     longer; only the saved second makes it shorter."""
     spent = statistics.fmean(_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
@@ -209,7 +209,7 @@ def _when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float, their
     return judge("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, theirs)
 
 
-def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[Verdict]:
+def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[Verdict]:
     """Judges what remains of throughput, IOPS and latency without credits."""
     of = model.limits(GIB_OF_VOLUME)
     caps = model.bucket(GIB_OF_VOLUME)["iops"] / of["iops"]
@@ -257,7 +257,7 @@ def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase
     ]
 
 
-def _table(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
+def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
     rows = [
         (
             name,
@@ -276,7 +276,7 @@ def _table(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
     return StudyTable("Before and after", columns, tuple(rows))
 
 
-def _chart(measurement: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
+def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = measurement.cell.place.balance_percent or 0.0, _formula(measurement)
 

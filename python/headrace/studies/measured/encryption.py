@@ -124,14 +124,14 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
             f"{in_percent(_spread(hidden), 1)} (largest over smallest)."
         )
     shown = [scale, repeats, tables.runs(measured, simulated)]
-    return session.result(STUDY, all_verdicts, shown, _charts(measured, simulated), notes, measured)
+    return session.result(STUDY, all_verdicts, shown, _draw_charts(measured, simulated), notes, measured)
 
 
 def _spread(runs: list[MeasuredCell]) -> float:
     return max(run.tps for run in runs) / min(run.tps for run in runs) - 1.0
 
 
-def _charts(measured: dict, simulated: dict) -> list[ChartData]:
+def _draw_charts(measured: dict, simulated: dict) -> list[ChartData]:
     about = figures("whitepaper_2017")["alike_tps"].value
     names = ("io1, plain", "io1, encrypted")
     published = by_role(names, published=(about, about))

@@ -123,20 +123,20 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     draws densities."""
     points = tuple(dict.fromkeys(iops for _, iops in measured))
     all_verdicts = [
-        *_more(measured, simulated, points),
-        _growth(measured, simulated, points),
-        _winner(measured, simulated, points),
-        _wider(measured, simulated, points),
+        *_judge_more_iops(measured, simulated, points),
+        _judge_growth(measured, simulated, points),
+        _judge_winner(measured, simulated, points),
+        _judge_spread(measured, simulated, points),
     ]
     why = "databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"
     what = "the simulation against what was measured"
     all_verdicts.append(verdicts.against_model(what, simulated, measured, model.ARTICLE, why))
-    shown = [_scale(session.options), _densities(measured), tables.runs(measured, simulated)]
-    charts = _charts(measured, simulated, points)
+    shown = [_describe_scale(session.options), _tabulate_densities(measured), tables.runs(measured, simulated)]
+    charts = _draw_charts(measured, simulated, points)
     return session.result(STUDY, all_verdicts, shown, charts, [*base.texts("engines")], measured)
 
 
-def _more(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict]:
+def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict]:
     all_verdicts = []
     for engine in ENGINES:
         pairs = [
@@ -149,7 +149,7 @@ def _more(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[Verd
     return all_verdicts
 
 
-def _growth(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+def _judge_growth(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     low, high = points[0], points[-1]
     pair = verdicts.pair("MyRocks", measured, simulated, ("myrocks", high), ("myrocks", low))
     why = "the caps' ratio at most; published: an impressive growth"
@@ -165,7 +165,7 @@ def _published() -> dict[tuple[str, int], TpccRun]:
     }
 
 
-def _winner(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+def _judge_winner(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     published_runs = _published()
     both = sorted({iops for _, iops in published_runs if all((engine, iops) in published_runs for engine in ENGINES)})
     published_ratios = [
@@ -190,7 +190,7 @@ def width(values: pl.Series) -> float:
     return float((high - low) / values.to_numpy().mean())
 
 
-def _wider(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+def _judge_spread(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     top = points[-1]
     widths = {engine: width(measured[engine, top].measured()["tps"]) for engine in ENGINES}
     theirs = {engine: width(simulated[engine, top].rows["tps"]) for engine in ENGINES}
@@ -211,7 +211,7 @@ def _wider(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     return replace(verdict, simulated=list_widths(theirs))
 
 
-def _scale(options: LabOptions):
+def _describe_scale(options: LabOptions):
     count = warehouses(options)
     return tables.scale(
         "engines",
@@ -226,7 +226,7 @@ def _scale(options: LabOptions):
     )
 
 
-def _densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
+def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     rows = []
     for (engine, iops), measurement in measured.items():
         values = measurement.measured()["tps"].to_numpy()
@@ -238,7 +238,7 @@ def _densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     return StudyTable("One-second tps", names, tuple(rows))
 
 
-def _charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
+def _draw_charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
     series, charts, published_runs = [], [], _published()
     for engine, name in NAMES.items():
         series += tables.series(points, [(engine, iops) for iops in points], measured, simulated, f"{name}, {{role}}")

@@ -98,7 +98,7 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
             for n in threads
         ]
         what, all_of = f"{load}: {high:,} IOPS beat {low:,}", f"{len(model.THREADS)} of {len(model.THREADS)}"
-        all_verdicts.append(verdicts.wins(what, all_of, pairs, model.ARTICLE, f"at {_list(threads)} threads"))
+        all_verdicts.append(verdicts.wins(what, all_of, pairs, model.ARTICLE, f"at {_join(threads)} threads"))
         # A pool that still fills gives the faster volume twice: it reads more now, and has more in
         # memory for what comes next.
         most = max(CAPS, pairs[-1].simulated)
@@ -115,16 +115,18 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     all_verdicts.append(
         verdicts.against_model("the simulation against what was measured", simulated, measured, model.ARTICLE)
     )
-    shown = [_scale(session.options), tables.runs(measured, simulated)]
+    shown = [_describe_scale(session.options), tables.runs(measured, simulated)]
     notes = [*base.texts("iops_threads", warmup_s=WARMUP_S)]
-    return session.result(STUDY, all_verdicts, shown, _charts(measured, simulated, loads, threads), notes, measured)
+    return session.result(
+        STUDY, all_verdicts, shown, _draw_charts(measured, simulated, loads, threads), notes, measured
+    )
 
 
-def _list(values: tuple) -> str:
+def _join(values: tuple) -> str:
     return ", ".join(map(str, values))
 
 
-def _scale(options: LabOptions):
+def _describe_scale(options: LabOptions):
     rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
     return tables.scale(
         "iops_threads",
@@ -135,12 +137,12 @@ def _scale(options: LabOptions):
         pool_mib=pool,
         published_redo_gib=PUBLISHED_REDO_GIB,
         redo_mib=redo,
-        published_threads=_list(model.THREADS),
-        threads=_list(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
+        published_threads=_join(model.THREADS),
+        threads=_join(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
     )
 
 
-def _charts(measured: dict, simulated: dict, loads: tuple, threads: tuple) -> list[ChartData]:
+def _draw_charts(measured: dict, simulated: dict, loads: tuple, threads: tuple) -> list[ChartData]:
     charts = []
     for load in loads:
         series = []

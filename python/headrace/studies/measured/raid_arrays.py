@@ -113,7 +113,7 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     all_verdicts = [
         verdict
         for row in published("raid_2009")
-        if (verdict := _direction(row, measured, simulated, modes)) is not None
+        if (verdict := _judge_direction(row, measured, simulated, modes)) is not None
     ]
     all_verdicts.append(
         verdicts.against_model(
@@ -141,13 +141,13 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
         STUDY,
         all_verdicts,
         [scale, tables.runs(measured, simulated, "requests/s")],
-        _charts(measured, simulated, modes),
+        _draw_charts(measured, simulated, modes),
         notes,
         measured,
     )
 
 
-def _direction(
+def _judge_direction(
     row: dict[str, str],
     measured: dict[tuple, MeasuredCell],
     simulated: dict[tuple, SimulatedCell],
@@ -202,7 +202,7 @@ def _key(name: str) -> tuple[str, int]:
     return array, int(threads or MOST_THREADS)
 
 
-def _charts(
+def _draw_charts(
     measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
 ) -> list[ChartData]:
     arrays = tuple(model.ARRAYS)

@@ -115,9 +115,9 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
     busiest = pairs[-1]
     theirs = model.source(model.BUSIEST)
     applier = {workers: model.replica(theirs, workers).summary["applier_tps"] for workers in (0, WORKERS)}
-    verdicts = [_runs_away(pairs, theirs.tps, applier[0]), _faster(busiest, applier)]
+    verdicts = [_runs_away(pairs, theirs.tps, applier[0]), _judge_workers(busiest, applier)]
     if len(pairs) > 1:
-        verdicts.append(_more_load(pairs))
+        verdicts.append(_judge_load(pairs))
     rows = [
         (
             pair.clients,
@@ -147,7 +147,7 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
         *texts("replication_2016", exponent=model.fall_exponent())[-1:],
         *(f"{name}: {value}" for name, value in facts.items()),
     ]
-    return StudyResult(STUDY, tuple(verdicts), (scaled, shown), (_chart(pairs),), tuple(notes), seconds, "lab")
+    return StudyResult(STUDY, tuple(verdicts), (scaled, shown), (_draw_chart(pairs),), tuple(notes), seconds, "lab")
 
 
 def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: float) -> Verdict:
@@ -167,7 +167,7 @@ def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: flo
     )
 
 
-def _faster(pair: LoadRates, applier: dict[int, float]) -> Verdict:
+def _judge_workers(pair: LoadRates, applier: dict[int, float]) -> Verdict:
     ratio = pair.applied[WORKERS].tps / pair.applied[0].tps
     answer = f"{ratio:.2f} times one thread's rate, lag after 30 min {pair.lag_s(WORKERS):,.0f} s instead of {pair.lag_s(0):,.0f}"
     note = (
@@ -176,7 +176,7 @@ def _faster(pair: LoadRates, applier: dict[int, float]) -> Verdict:
     return agree(f"{WORKERS} workers bound the lag", "6 to 10 s", answer, model.ARTICLE, ratio >= CLEAR, note)
 
 
-def _more_load(pairs: tuple[LoadRates, ...]) -> Verdict:
+def _judge_load(pairs: tuple[LoadRates, ...]) -> Verdict:
     by_rate = sorted(pairs, key=lambda pair: pair.source_tps)
     same = by_rate[-1].lag_s(0) >= by_rate[0].lag_s(0)
     answer = "; ".join(
@@ -185,7 +185,7 @@ def _more_load(pairs: tuple[LoadRates, ...]) -> Verdict:
     return agree("the faster source's replica lags more", "1,024 clients more than 2,048", answer, model.ARTICLE, same)
 
 
-def _chart(pairs: tuple[LoadRates, ...]) -> ChartData:
+def _draw_chart(pairs: tuple[LoadRates, ...]) -> ChartData:
     series = tuple(
         ChartSeries(
             f"{pair.clients} clients, {workers or 1} applying",

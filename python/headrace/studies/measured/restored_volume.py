@@ -91,11 +91,11 @@ def result(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tu
         threads=THREADS,
     )
     shown = [scale, tables.runs(runs, simulated)]
-    charts = [_chart(runs, simulated)]
-    return session.result(STUDY, _verdicts(measured, ours), shown, charts, [*base.texts("restored_volume")], runs)
+    charts = [_draw_chart(runs, simulated)]
+    return session.result(STUDY, _judge_phases(measured, ours), shown, charts, [*base.texts("restored_volume")], runs)
 
 
-def _verdicts(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[float, float]]) -> list[Verdict]:
+def _judge_phases(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[float, float]]) -> list[Verdict]:
     slower, simulated = (_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, ours))
     back, back_simulated = (_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, ours))
     touch = figures("restored_volume")["first_touch_ms"]
@@ -134,7 +134,7 @@ def _ratio(numerator: float, denominator: float) -> float:
     return numerator / max(denominator, 1e-9)
 
 
-def _chart(runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> ChartData:
+def _draw_chart(runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> ChartData:
     def panel(title: str, unit: str, column: str) -> ChartData:
         lines = []
         for kind in KINDS:

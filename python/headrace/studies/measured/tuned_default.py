@@ -124,7 +124,7 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
         all_verdicts.append(
             verdicts.wins(f"tuned beats default on {storage}", "approximately 16 times", [pair], model.PAPER)
         )
-        all_verdicts.append(_ratio(storage, pair, measured))
+        all_verdicts.append(_judge_ratio(storage, pair, measured))
         if advice in measured:
             advised = verdicts.pair(storage, measured, simulated, advice, default)
             what = f"Headrace's advice beats default on {storage}"
@@ -132,12 +132,12 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     all_verdicts.append(
         verdicts.against_model("the simulation against what was measured", simulated, measured, model.PAPER)
     )
-    shown = [_scale(session.options), _settings(measured), tables.runs(measured, simulated)]
+    shown = [_describe_scale(session.options), _tabulate_settings(measured), tables.runs(measured, simulated)]
     notes = [*base.texts("tuned_default")]
-    return session.result(STUDY, all_verdicts, shown, _charts(measured, simulated, storages), notes, measured)
+    return session.result(STUDY, all_verdicts, shown, _draw_charts(measured, simulated, storages), notes, measured)
 
 
-def _ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, MeasuredCell]):
+def _judge_ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, MeasuredCell]):
     """Judges the ratio within the simulation's own doubt. There is no lower bound but 1 if the
     tuned server ended at the processors: those of this machine, or others' work on them, limit it.
     """
@@ -152,7 +152,7 @@ def _ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, MeasuredCell
     return verdicts.ratio(f"tuned over default on {storage}", pair, max(1.0, low), high, model.PAPER, why)
 
 
-def _scale(options: LabOptions):
+def _describe_scale(options: LabOptions):
     default, tuned = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
     return tables.scale(
         "tuned_default",
@@ -170,7 +170,7 @@ def _scale(options: LabOptions):
     )
 
 
-def _settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
+def _tabulate_settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     rows = [
         (
             SERVERS[server],
@@ -182,7 +182,7 @@ def _settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     return StudyTable("Settings", ("server", "storage", "settings"), tuple(rows))
 
 
-def _charts(measured: dict, simulated: dict, storages: tuple) -> list[ChartData]:
+def _draw_charts(measured: dict, simulated: dict, storages: tuple) -> list[ChartData]:
     theirs = figures("whitepaper_2017")
     charts = []
     for storage in storages:

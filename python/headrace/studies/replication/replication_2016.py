@@ -160,7 +160,7 @@ def _published(row: dict[str, Any], of: Source) -> Figure:
     return Figure(row["value"], row["unit"], of)
 
 
-def _mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+def _judge_mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
     """Judges the article's three statements about MySQL."""
     sources = {threads: source(threads) for threads in THREADS}
     steps.step()
@@ -186,7 +186,7 @@ def _mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[C
             ends[1_024] > ends[2_048],
             "by the fall of the source's rate that table 3 of the SIGMOD paper shows",
         ),
-        _right_size("processors of the replica, 4 workers", _published(busy, ARTICLE), 100 * cores / VCPUS),
+        _judge_size("processors of the replica, 4 workers", _published(busy, ARTICLE), 100 * cores / VCPUS),
     ]
     rows = []
     for threads, of in sources.items():
@@ -200,7 +200,7 @@ def _mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[C
     names = columns(
         "clients | threads that apply | source tps, no contention | source tps | applier tps | lag s | applier held back by"
     )
-    return verdicts, [StudyTable(title, names, tuple(rows))], [_lag_chart(single, many)]
+    return verdicts, [StudyTable(title, names, tuple(rows))], [_draw_lag(single, many)]
 
 
 def _grows(run: ReplicaPrediction) -> bool:
@@ -208,7 +208,7 @@ def _grows(run: ReplicaPrediction) -> bool:
     return all(later >= earlier for earlier, later in zip(lag, lag[1:], strict=False)) and lag[-1] > 2 * lag[0]
 
 
-def _lag_chart(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPrediction]) -> ChartData:
+def _draw_lag(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPrediction]) -> ChartData:
     named = [(f"one thread, {threads:,} clients", run) for threads, run in single.items()]
     named.append((f"4 workers, {BUSIEST:,} clients", many[4]))
     series = []
@@ -218,7 +218,7 @@ def _lag_chart(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPred
     return ChartData("Lag of a MySQL 5.7 replica", "curves", "minutes of load", "lag (s)", tuple(series))
 
 
-def _right_size(what: str, figure: Figure, ours: float) -> Verdict:
+def _judge_size(what: str, figure: Figure, ours: float) -> Verdict:
     """Judges a figure that nothing was fitted to: it holds within a factor of two."""
     within = 1 / SIZE <= ours / figure.value <= SIZE
     return judge(
@@ -226,7 +226,7 @@ def _right_size(what: str, figure: Figure, ours: float) -> Verdict:
     )
 
 
-def _aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
     """Judges the article's Aurora, and table 4."""
     shop = workload(BUSIEST)
     last = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
@@ -244,7 +244,7 @@ def _aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[
             ARTICLE,
             "99.9th percentile",
         ),
-        _right_size("processors of Aurora's reader", _published(busy, ARTICLE), 100 * reader["cpu_share"]),
+        _judge_size("processors of Aurora's reader", _published(busy, ARTICLE), 100 * reader["cpu_share"]),
     ]
     rates, theirs, ours = [], [], []
     for row in (dict(row) for row in core.published_services()):
@@ -292,7 +292,7 @@ def tpcc(warehouses: int) -> dict:
     return database | {"clients": {**database["clients"], "base_ms": base_ms}}
 
 
-def _study_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+def _judge_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
     """Judges sysbench-tpcc on Aurora: one layout was fitted, the other was not."""
     verdicts: list[Verdict] = []
     rows, charts, errors = [], [], {}
@@ -335,7 +335,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Runs all of it in some seconds."""
     began = time.monotonic()
     steps = StepProgress(STEPS, progress)
-    parts = [_mysql(steps), _aurora(steps), _study_2020(steps)]
+    parts = [_judge_mysql(steps), _judge_aurora(steps), _judge_2020(steps)]
     verdicts, tables, charts = (tuple(item for part in parts for item in part[index]) for index in range(3))
     notes = base.texts("replication_2016", exponent=fall_exponent())
     return StudyResult(STUDY, verdicts, tables, charts, notes, time.monotonic() - began)  # pyright: ignore[reportArgumentType]

@@ -40,7 +40,7 @@ STORAGES = (RDS_2020, "gp2:400", "gp2:3000", "io1:900:5000", "io1:900:20000")
 STEPS = 6 + 3 * (len(STORAGES) - 1)
 
 
-def _ours(database: dict, service: str, clients: int, storage: str) -> dict:
+def _simulate(database: dict, service: str, clients: int, storage: str) -> dict:
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
     return last_second(database, DEPLOYMENTS[service], *place, clients, storage if service == "rds" else "")
 
@@ -61,7 +61,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         tps, p95 = _published(service, "tps"), _published(service, "p95_ms")
         pairs = tps_by_service.setdefault(service, {})
         for clients, row in tps.items():
-            simulated = _ours(database, service, clients, RDS_2020)
+            simulated = _simulate(database, service, clients, RDS_2020)
             pairs[clients] = (row["value"], simulated["tps"])
             fitted = service == "rds" and clients == 1
             note = "fitted" if fitted else f"limited by {simulated['cap']}"
@@ -84,25 +84,25 @@ def run(progress: Progress | None = None) -> StudyResult:
         x, theirs, ours = zip(*((clients, *pair) for clients, pair in pairs.items()), strict=True)
         drawn = base.by_role(x, published=theirs, simulated=ours)
         charts.append(ChartData(f"{deployment}, sysbench-tpcc", "line", "clients", "transactions a second", drawn))
-    verdicts += [_order(tps_by_service, clients) for clients in tps_by_service["rds"]]
+    verdicts += [_judge_order(tps_by_service, clients) for clients in tps_by_service["rds"]]
     names = columns("service | clients | published tps | ours | error | published p95 ms | ours, ms | limited by")
-    tables = (StudyTable("sysbench-tpcc on db.r5.xlarge", names, tuple(rows)), _storages(database, steps))
+    tables = (StudyTable("sysbench-tpcc on db.r5.xlarge", names, tuple(rows)), _tabulate_storages(database, steps))
     notes = base.texts("services_2020", storage=RDS_2020)
     return StudyResult(STUDY, tuple(verdicts), tables, tuple(charts), notes, time.monotonic() - began)
 
 
-def _order(tps: dict[str, dict[int, tuple[float, float]]], clients: int) -> Verdict:
+def _judge_order(tps: dict[str, dict[int, tuple[float, float]]], clients: int) -> Verdict:
     """Judges which of the two does more."""
     words = ["Aurora" if tps["aurora"][clients][which] > tps["rds"][clients][which] else "RDS" for which in (0, 1)]
     what = f"does more with {clients} client{'s' if clients > 1 else ''}"
     return agree(what, words[0], words[1], PERCONA, words[0] == words[1])
 
 
-def _storages(database: dict, steps: StepProgress) -> StudyTable:
+def _tabulate_storages(database: dict, steps: StepProgress) -> StudyTable:
     """Returns the table of RDS on other storage: none is stated."""
     rows = []
     for storage in STORAGES:
-        runs = [_ours(database, "rds", clients, storage) for clients in (1, 16, 128)]
+        runs = [_simulate(database, "rds", clients, storage) for clients in (1, 16, 128)]
         rows.append((storage, *(round(run["tps"]) for run in runs), runs[-1]["cap"]))
         steps.step()
     published = [_published("rds", "tps")[clients]["value"] for clients in (1, 16, 128)]

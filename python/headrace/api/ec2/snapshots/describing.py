@@ -94,20 +94,20 @@ def batches(request: ApiRequest, size: int | None) -> tuple[list[Mapping[str, An
     after = paging.key_of(request.operation, token) if token else None
     matching: list[Mapping[str, Any]] = []
     batch: list[Mapping[str, Any]] = []
-    for snapshot in every(request, after, **_narrowed(request)):
+    for snapshot in every(request, after, **_narrow_filters(request)):
         batch.append(snapshot)
         if len(batch) == BATCH:
-            matching += _filtered(request, batch)
+            matching += _apply_filters(request, batch)
             batch = []
             if size is not None and len(matching) > size:
                 break
-    matching += _filtered(request, batch)
+    matching += _apply_filters(request, batch)
     if size is None or len(matching) <= size:
         return matching, None
     return matching[:size], paging.token_after(request.operation, matching[size - 1]["id"])
 
 
-def _narrowed(request: ApiRequest) -> dict[str, Any]:
+def _narrow_filters(request: ApiRequest) -> dict[str, Any]:
     """Returns the filters that the daemon can apply by itself; they only reduce the rows that are
     filtered here."""
     arguments: dict[str, Any] = {}
@@ -121,7 +121,7 @@ def _narrowed(request: ApiRequest) -> dict[str, Any]:
     return arguments
 
 
-def _owned(request: ApiRequest) -> bool:
+def _includes_own(request: ApiRequest) -> bool:
     """True when the owners and users that a request names include the lab's account. Raises
     AwsError for a value that is neither an account nor the name of accounts."""
     own = ("self", request.account)
@@ -151,9 +151,12 @@ def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
         raise AwsError(
             "InvalidParameterCombination", "The parameter snapshotSet cannot be used with the parameter maxResults"
         )
-    owned = _owned(request)
+    owned = _includes_own(request)
     if ids:
-        snapshots, token = _filtered(request, _named(request, [snapshot_id(text) for text in dict.fromkeys(ids)])), None
+        snapshots, token = (
+            _apply_filters(request, _read_named(request, [snapshot_id(text) for text in dict.fromkeys(ids)])),
+            None,
+        )
     elif not request.params.get("Filters"):
         table = request.cache.snapshots.now(request.lab)
         snapshots, token = paging.page_of_table(
@@ -161,7 +164,7 @@ def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
         )
     elif request.cache.snapshots.is_filled:
         rows = filter(_is_outside_bin, request.cache.snapshots.now(request.lab).rows.values())
-        matching = sorted(_filtered(request, rows), key=lambda snapshot: snapshot["id"])
+        matching = sorted(_apply_filters(request, rows), key=lambda snapshot: snapshot["id"])
         snapshots, token = paging.page(
             request.operation, matching, lambda snapshot: snapshot["id"], size, request.params.get("NextToken")
         )
@@ -178,14 +181,14 @@ def _is_outside_bin(snapshot: Mapping[str, Any]) -> bool:
     return snapshot["bin"] is None
 
 
-def _named(request: ApiRequest, ids: list[str]) -> Sequence[Mapping[str, Any]]:
+def _read_named(request: ApiRequest, ids: list[str]) -> Sequence[Mapping[str, Any]]:
     rows = request.cache.snapshots.named(request.lab, ids)
     if rows is not None and all(map(_is_outside_bin, rows)):
         return rows
     return request.lab.call("snapshot.list", snapshots=ids)["snapshots"]
 
 
-def _filtered(request: ApiRequest, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _apply_filters(request: ApiRequest, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     owned = _FILTERS | {"owner-id": lambda _: request.account}
     return filtered(request, rows, owned, lambda snapshot: snapshot["tags"])
 

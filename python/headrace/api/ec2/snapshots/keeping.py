@@ -120,7 +120,7 @@ def restore_snapshot_from_recycle_bin(request: ApiRequest) -> dict[str, Any]:
     }
 
 
-def _fast(request: ApiRequest, restore: Mapping[str, Any]) -> dict[str, Any]:
+def _show_restore(request: ApiRequest, restore: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "SnapshotId": restore["snapshot"],
         "AvailabilityZone": restore["zone"],
@@ -159,7 +159,7 @@ def _zones(request: ApiRequest) -> list[str]:
     return list(zones or [request.zone if zone_id == own else zone_id for zone_id in ids or ()])
 
 
-def _switch(request: ApiRequest, enable: bool) -> dict[str, Any]:
+def _switch_restores(request: ApiRequest, enable: bool) -> dict[str, Any]:
     snapshots = [snapshot_id(text) for text in request.params["SourceSnapshotIds"]]
     answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_zones(request), enable=enable)
     failed: dict[str, list[dict[str, Any]]] = {}
@@ -167,7 +167,7 @@ def _switch(request: ApiRequest, enable: bool) -> dict[str, Any]:
         error = {"Code": failure["code"], "Message": failure["message"]}
         failed.setdefault(failure["snapshot"], []).append({"AvailabilityZone": failure["zone"], "Error": error})
     return {
-        "Successful": [_fast(request, restore) for restore in answer["fast_restores"]],
+        "Successful": [_show_restore(request, restore) for restore in answer["fast_restores"]],
         "Unsuccessful": [
             {"SnapshotId": snapshot, "FastSnapshotRestoreStateErrors": errors} for snapshot, errors in failed.items()
         ],
@@ -182,7 +182,7 @@ def _switch(request: ApiRequest, enable: bool) -> dict[str, Any]:
 )
 def enable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
     """Lets volumes be made of snapshots without first touch. What fails is in the answer."""
-    return _switch(request, True)
+    return _switch_restores(request, True)
 
 
 @serves(
@@ -193,13 +193,13 @@ def enable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
 )
 def disable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
     """Ends fast snapshot restore. What fails is in the answer."""
-    return _switch(request, False)
+    return _switch_restores(request, False)
 
 
 @serves("ec2", "DescribeFastSnapshotRestores", handled="Filters MaxResults NextToken DryRun")
 def describe_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
     """Describes fast snapshot restores that are on, or were."""
-    rows = [_fast(request, restore) for restore in request.lab.call("snapshot.fast_restores")["fast_restores"]]
+    rows = [_show_restore(request, restore) for restore in request.lab.call("snapshot.fast_restores")["fast_restores"]]
     looks_at = {
         "availability-zone": lambda row: row["AvailabilityZone"],
         "availability-zone-id": lambda row: row["AvailabilityZoneId"],

@@ -251,7 +251,7 @@ def test_a_direction_of_2009_fails_where_the_model_has_it_and_the_measurement_no
             key: simulate.SimulatedCell(rate, 1.0, pl.DataFrame())
             for key, rate in ((("raid0x4", "rndrd", 16), 2_500.0), (("single", "rndrd", 16), 1_100.0))
         }
-        return raid._direction(row, found, ours, ("rndrd",))
+        return raid._judge_direction(row, found, ours, ("rndrd",))
 
     assert with_rates(2_500.0, 1_100.0).within is True
     assert with_rates(1_100.0, 1_100.0).within is False

@@ -119,7 +119,7 @@ class TickFollower:
         if bucket_and_emptying is None or bucket_and_emptying[0] != bucket:
             bucket_and_emptying = self._emptying[name] = (bucket, Emptying(*bucket))
         bucket_and_emptying[1].add(tick.t_unix + tick.duration_s, share * bucket[0])
-        return bucket_and_emptying[1].left()
+        return bucket_and_emptying[1].estimate()
 
     def _instance(self, facts: SourceFacts, tick: Tick) -> InstanceNow | None:
         limits = next((volume.limits for volume in facts.volumes if volume.limits and volume.limits.instance), None)

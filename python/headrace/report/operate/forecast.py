@@ -95,9 +95,7 @@ def _growth(forecast, growth) -> str:
     now = f"the busiest five minutes of a day take {percent(growth.share_now)} of {cap} ({number(growth.limit)} {growth.unit})"
     now += ": it is at the limit now" if growth.at_limit else ""
     if not growth.trend.claimed:
-        return (
-            f"Growth: {now}; {_no_trend(growth.trend, forecast.made_at - timedelta(days=1) if forecast.dated else None)}."
-        )
+        return f"Growth: {now}; {_no_trend(growth.trend, forecast.made_at - timedelta(days=1) if forecast.dated else None)}."
     low, middle, high = (percent(value) for value in growth.growth_per_month)
     text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {growth.trend.days} days{_describe_bend(growth.trend)}"
     if growth.trend.per_day <= 0 or growth.at_limit:

@@ -39,7 +39,9 @@ def _credits(forecast) -> Drawing:
     now = pl.DataFrame({"hours": [0.0], **{name: [lowest] for name in ("low", "middle", "high")}})
     fan = ahead.fan.gather_every(-(-ahead.fan.height // MOST_POINTS))
     rows = pl.concat([now, fan]).with_columns((pl.col("hours") * 3_600.0).alias("t_s"), pl.lit(0.0).alias("duration_s"))
-    axis = TimeAxis(forecast.made_at.isoformat() if forecast.dated else f"{forecast.made_at:%H:%M:%S}", ahead.hours * 3_600.0)
+    axis = TimeAxis(
+        forecast.made_at.isoformat() if forecast.dated else f"{forecast.made_at:%H:%M:%S}", ahead.hours * 3_600.0
+    )
     frame = axis.add(rows)
     x, y = axis.x(True), linear("credit balance (%)", *PERCENT, ticks=5)
     band = alt.Chart(frame).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)

@@ -298,7 +298,7 @@ class Ec2Host(AddressHost):
             places = []
             for volume in self.volumes:
                 self._move_here(client, volume, here)
-                undo.callback(self._left, client, volume, here)
+                undo.callback(self._detach, client, volume, here)
                 place = Path(tempfile.mkdtemp(prefix="headrace-rescue-"))
                 undo.callback(_remove_folder, place)
                 volumes.mount_to_read(self._device(volume), place)
@@ -335,7 +335,7 @@ class Ec2Host(AddressHost):
         rule = f"{volume} is attached, and {name} appears in none of {', '.join(map(str, self.links))}"
         raise CouldNotRun(self.name, rule, GUIDE, "Is this program running on the instance of --rescue-on?")
 
-    def _left(self, client: Any, volume: str, here: str) -> None:
+    def _detach(self, client: Any, volume: str, here: str) -> None:
         with contextlib.suppress(Exception):
             client.detach_volume(VolumeId=volume, InstanceId=here)
 

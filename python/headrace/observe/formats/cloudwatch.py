@@ -66,7 +66,7 @@ BESIDE = {
 # 1 where the volume was asked for more than its limit; a fleet's points have them.
 CHECKS = {"VolumeIOPSExceededCheck": "Maximum", "VolumeThroughputExceededCheck": "Maximum"}
 STATISTICS = {metric: service.statistic for service in SERVICES for metric in service.needed} | BESIDE | CHECKS
-# Of other things than the volume of the data, though their names hold one of the above: billed I/Os
+# Metrics of other things, though their names hold one of the above: billed I/Os
 # of Aurora, local disks, log volumes.
 OTHERS = ("volumereadiops", "volumewriteiops", "localstorage", "logvolume")
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{8}(?:[0-9a-f]{9})?")

@@ -10,7 +10,7 @@ from headrace.errors import InputError
 from headrace.observe.recording import Recording, cut_note
 
 CUT_RULE = "the JSON ends too early"
-# What decides where an element ends: strings (they may hold brackets) and brackets.
+# Strings (they may hold brackets) and brackets decide where an element ends.
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 _HALF_A_VALUE = re.compile(r"\s*[-+.0-9a-zA-Z]{0,20}\s*\Z")
 _DECODER = json.JSONDecoder()

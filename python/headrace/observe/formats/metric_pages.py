@@ -17,7 +17,7 @@ import numpy as np
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.cloudwatch import EBS, LEFT_OUT, metric_in, volume_in
 
-# What msgspec says where a document ends and another follows.
+# msgspec's words where a document ends and another follows.
 _FOLLOWS = re.compile(r"trailing characters \(byte (\d+)\)")
 MOST_VALUE = 1e15  # as `Recording.number`: no counter of a disk comes near
 WHOLE_SLACK = 1e-6  # of a sum: what a float of 1e15 is off by; as `cloudwatch`

@@ -45,7 +45,7 @@ MOST_LATE = 5
 # So few points may lie on whole five minutes by chance: one in five does. Ours.
 LEAST_POINTS = 4
 REFUSED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError")
-# Of an RDS instance: its storage in the words of EBS, except magnetic disks of old.
+# Storage types of RDS that EBS has by the same names; magnetic disks of old are not among them.
 RDS_TYPES = {"gp2", "gp3", "io1", "io2"}
 # Metrics of RDS besides those of the format: percent of all virtual CPUs at work, bytes.
 RDS_BESIDE = ("CPUUtilization", "FreeStorageSpace")

@@ -52,7 +52,7 @@ SERVER = (
     "innodb_checkpoint_age", "innodb_checkpoint_max_age", "innodb_redo_log_capacity_resized",
     *(name for pair in CHECKPOINT_ENDS for name in pair),
 )  # fmt: skip
-# Of the statements, those that the evidence counts.
+# The statements that the evidence counts.
 COMMANDS = (
     r"commit|xa_commit|select|insert|insert_select|update|update_multi|delete|delete_multi|replace|replace_select|load"
 )

@@ -74,7 +74,7 @@ CHECKPOINT_ENDS = (
     ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
     ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
 )
-# Of a replica: commits of its binary log, and the groups they were in (MariaDB).
+# A replica's: commits of its binary log, and the groups they were in (MariaDB).
 GROUPS = ("binlog_commits", "binlog_group_commits")
 HELPERS = ("uptime", "innodb_page_size", *GROUPS, *(name for pair in CHECKPOINT_ENDS for name in pair))
 WANTED = (*RATES, *LEVELS, *HELPERS)

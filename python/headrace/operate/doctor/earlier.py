@@ -21,7 +21,7 @@ from headrace.operate.doctor.signals import signals_of, wide_enough
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.model import OVER, Evidence
 
-# What is told of the time before; what will bind is told of now alone.
+# Verdicts that are reported of the time before; "will bind" is said of now alone.
 REPORTED = ("binds", "touched", "degraded")
 # Balances at or below which credits may bind, percent: a minute's mean of spent credits is not
 # always 0. A guess on the safe side: such a stretch is judged.
@@ -113,7 +113,7 @@ def _as_episode(finding: Finding, begins: float, ends: float) -> Finding:
 
 def _clock(begins: float, ends: float) -> str:
     first, last = (datetime.fromtimestamp(moment, UTC) for moment in (begins, ends))
-    # Of two minutes and more the seconds say nothing.
+    # In two minutes and more the seconds say nothing.
     time = "%H:%M" if ends - begins >= 2 * MINUTE_S else "%H:%M:%S"
     day = "%Y-%m-%d " if ends - begins >= DAY_S or first.date() != last.date() else ""
     return f"{first:%Y-%m-%d} {first.strftime(time)} to {last.strftime(day + time)}"

@@ -14,7 +14,7 @@ from headrace.operate.doctor.thresholds import Thresholds
 LARGER_THAN_A_PAGE = 1.25
 
 
-# Of processors, alone and with storage that waits.
+# Words on processors, alone and with storage that waits.
 KEEPS_UP = "Storage keeps up."
 NEARLY_SPENT = "Storage waits too, and the processors are nearly spent: they may bind as soon as its limit is lifted."
 

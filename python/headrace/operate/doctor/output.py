@@ -8,7 +8,7 @@ from headrace.operate.doctor.model import Diagnosis, Finding
 
 # Nagios plugin guidelines: OK, WARNING, CRITICAL, UNKNOWN, also the exit codes.
 NAGIOS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
-# What is felt now is critical; what is seen, coming or misconfigured is a warning.
+# A limit that is felt now is critical; one that is seen or coming, and a setting, is a warning.
 CRITICAL = ("felt",)
 MOST_EARLIER = 5  # lines of the time before that a reader takes in; the rest stands behind --all
 

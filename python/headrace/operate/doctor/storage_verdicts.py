@@ -16,7 +16,7 @@ from headrace.operate.doctor.thresholds import Thresholds
 # Units of rates, as figures show them.
 BYTES_S, IOS_S = "bytes/s", "I/Os/s"
 LOG_BUFFER = 64 * MIB  # bytes, innodb_log_buffer_size: the default of MySQL 8.4
-# Of redo: as much as an hour writes, the usual advice, and more than any default.
+# The redo log holds as much as an hour writes, the usual advice, and more than any default.
 HOUR_S, LEAST_REDO = 3_600.0, 4 * GIB
 MOST_REDO = 128 * GIB  # bytes, the most that MySQL takes (innodb_redo_log_capacity)
 MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
@@ -428,7 +428,7 @@ def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Find
     limits = volume.limits
     if now is None or first is None or limits is None or limits.credits is None or now <= t.credits_gone_percent:
         return []
-    # Of the rates, where they are known: the balance as printed may have whole percents only.
+    # From the rates, where they are known: the balance as printed may have whole percents only.
     asked, refill, unit = _rate(volume, "volume-credits")
     if (
         refill is None

@@ -22,7 +22,7 @@ from headrace.operate.evidence.model import Evidence, VolumeEvidence
 TABLE = "trusted_advisor.csv"
 MAGNETIC, UNUSED, NOT_OPTIMIZED, INSTANCE = "k3J2hns32g", "DAvU99Dc4C", "PPkZrjsH2q", "Bh2xRR2FGH"
 OVER, UNDER, SNAPSHOTS = "COr6dfpM03", "COr6dfpM04", "H7IgTzjTYb"
-# Of the rules' text: see the column `rule` of the table.
+# Figures in the rules' text: see the column `rule` of the table.
 MAGNETIC_VARIES, MAGNETIC_DAYS, MAGNETIC_OF = 0.10, 7, 14
 UNUSED_DAYS = 7
 INSTANCE_PERIODS = 0.5

@@ -14,12 +14,12 @@ WAITS = {
     "wait/io/file/sql/binlog": "binlog_waiters",
 }
 PICOSECONDS = 1e12  # in a second
-# Of performance_schema: transactions that ended, explicit ones and autocommit.
+# Counted by performance_schema: transactions that ended, explicit ones and autocommit.
 TRANSACTIONS = "transactions"
 # Transactions that used a cache of the binary log: each of them wrote (both manuals, server status
 # variables). Without a binary log both stay where they are.
 LOGGED = ("binlog_cache_use", "binlog_stmt_cache_use")
-# What a reading adds to by itself: SHOW is a question, SELECT is a transaction as well.
+# Counters that a reading raises itself: SHOW is a question, SELECT is a transaction as well.
 OWN_SHOW = ("questions",)
 OWN_SELECT = (*OWN_SHOW, *READS, TRANSACTIONS)
 # Commits explain the work from this share of the questions on; else statements do (a guess:

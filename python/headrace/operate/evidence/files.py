@@ -31,7 +31,7 @@ GAP_INTERVALS = 3.0
 # in use, on the mean, from which one is worth a word where requests wait in line. Ours.
 ARRAYS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
 MOST_OTHERS, BUSY_PERCENT = 12, 90.0
-# Of Threads_running in a capture, or as mysqld_exporter counts them: the one that asks.
+# Threads_running in a capture, or as mysqld_exporter counts them, has the reader's own thread.
 READER_THREADS = 1
 
 

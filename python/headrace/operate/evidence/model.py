@@ -24,10 +24,10 @@ OVER = {
     "instance-iops": "over_instance_iops",
     "instance-throughput": "over_instance_throughput",
 }
-# Of a volume. Rates are means of the interval; `charged_iops` as EBS counts (256 KiB an I/O);
-# `read_ms`, `write_ms` means of requests and `*_p50_ms`, `*_p99_ms` of a histogram; `over_*` the
-# share of the interval (0 to 1) during which requests waited for that limit, `flagged` where the
-# source says only yes or no for a minute; balances in percent, at the end.
+# A volume's columns. Rates are means of the interval; `charged_iops` as EBS counts (256 KiB an
+# I/O); `read_ms`, `write_ms` means of requests and `*_p50_ms`, `*_p99_ms` of a histogram; `over_*`
+# the share of the interval (0 to 1) during which requests waited for that limit, `flagged` where
+# the source says only yes or no for a minute; balances in percent, at the end.
 VOLUME_COLUMNS = (
     "read_iops", "write_iops", "charged_iops", "read_mib_s", "write_mib_s", "queue", "queue_max", "idle_share",
     "read_ms", "write_ms", "read_p50_ms", "read_p99_ms", "write_p50_ms", "write_p99_ms", *OVER.values(),
@@ -54,7 +54,7 @@ HOST_COLUMNS = (
     "user_cpus", "nice_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus", "load1",
     "memory_available_bytes", "psi_cpu_share", "psi_io_share", "psi_io_full_share",
 )  # fmt: skip
-# Of a replica: `sql_running` and `io_running` 0 or 1, `workers` that may apply at once.
+# A replica's columns: `sql_running` and `io_running` 0 or 1, `workers` that may apply at once.
 REPLICA_COLUMNS = ("lag_s", "delay_s", "relay_log_bytes", "sql_running", "io_running", "workers")
 
 

@@ -173,7 +173,7 @@ def import_options(target: str, options: SourceOptions, gaps: str | None = None)
         several = ", ".join(options.devices)
         hint = "Name one, or the members of an array with + between them: --device nvme1n1+nvme2n1."
         raise InputError(f"--device {several}", "a recording is judged one device at a time", DOC, hint)
-    # Of a service, the interval was asked for and is in its points.
+    # A service was asked for the interval, which is in its points.
     interval_s = None if is_service(target) else options.interval_s
     device = options.devices[0] if options.devices else None
     return ImportOptions(device=device, interval_s=interval_s, start=options.clock_start, gaps=gaps)

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.operate.exports.table import ExportedMetric, group_by_panel
 
-# Of Grafana 10 and newer (grafana/kinds, dashboard schema; a test reads it with Grafana's types).
+# For Grafana 10 and newer (grafana/kinds, dashboard schema; a test reads it with its types).
 SCHEMA_VERSION = 39
 UID, TITLE = "headrace-storage", "Headrace: storage of MySQL"
 # Columns of the grid, and of a panel: two panels in a row.

@@ -24,7 +24,7 @@ DEFAULT_LISTEN = "127.0.0.1:9481"
 WRITE_S = 5.0
 # A target that was lost is tried again after this, s.
 AGAIN_S = 5.0
-# What a target said this long ago is no more what it does, s: it is left out.
+# Figures of a target that are older than this are left out, s.
 STALE_S = 30.0
 # A target of CloudWatch speaks every minute.
 STALE_MINUTES_S = 300.0
@@ -62,7 +62,7 @@ class Targets:
                 began = time.time()
                 with opened(target, self._options, pages_every_s=WRITE_S) as watched:
                     for moment in watched.moments:
-                        # What was before is for the time to empty; CloudWatch has nothing newer.
+                        # Past moments serve the time to empty; CloudWatch has nothing newer.
                         if is_live(target) and moment.t_unix + moment.grain_s < began - 1.0:
                             continue
                         self._newest[target] = (time.monotonic(), moment)

@@ -82,7 +82,7 @@ def chances_of(days: np.ndarray, values: np.ndarray, logarithms: bool) -> dict[s
     other = AMOUNT if logarithms else FACTOR
     kinds = [LINE, BEND, other] if logarithms or values.min() > 0 else [LINE, BEND]
     shapes = {kind: fitted(kind, days, values) for kind in kinds}
-    # Of the parabola, which has both others in it, nearly: what it leaves is chance.
+    # The parabola nearly has both others in it: what it leaves is chance.
     count = _independent(values - shapes[BEND].at(days))
     scores = {kind: _score(shape, days, values, count) for kind, shape in shapes.items()}
     best = min(scores.values())

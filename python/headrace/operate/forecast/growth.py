@@ -77,7 +77,7 @@ def growth_ahead(
         raise InputError(f"whole days with demand: {len(days) - idle}", rule, DOC, "Record longer.")
     full_units = any(member["random_charges_full_unit"] for member in core.storage_limits(storage, as_of, instance))
     mib_s = charged["hdd_mib_s" if full_units else "mib_s"]
-    # Of the volumes what they give while they have credits: what runs out is `credits`' question.
+    # The volumes' rates with credits count: `credits` answers when these run out.
     # Members carry like shares, so a stripe is met where its weakest member is.
     members = [holding(str(member), instance, as_of) for member in Storage.parse(storage).members]
     count, whole = len(members), members[0]

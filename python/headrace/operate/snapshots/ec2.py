@@ -43,7 +43,7 @@ class Ec2Service:
         self.root, self.zone = root, zone
         self._client = _client(profile, region)
         self._instances: dict[str, str] = {}
-        # What the rehearsal found out, so that the call need not ask while things are frozen.
+        # The rehearsal's results, so that the call need not ask while things are frozen.
         self._chosen: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def members(self, device: Below) -> list[MemberVolume]:

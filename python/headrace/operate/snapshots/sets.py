@@ -29,7 +29,7 @@ STEPS, FROZEN, FINISHED = "headrace:steps", "headrace:frozen-ms", "headrace:fini
 MEMBER, ABOUT = "headrace:member", "headrace:about"
 # Amazon EC2 User Guide, "Tag your Amazon EC2 resources": 256 characters a value, 50 tags.
 VALUE_CHARACTERS = 256
-# Of those 50: other tags of ours take some 15, those of the user some 10. A guess.
+# Out of those 50, other tags of ours take some 15, those of the user some 10. A guess.
 LONG_TAGS = 20
 # Snapshots of one call carry one time; those of separate calls do not. EC2's times have ms. A guess
 # at how far clocks of its parts may be apart.

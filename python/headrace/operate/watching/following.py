@@ -24,7 +24,7 @@ WAITS = {
 }
 IO_WAITS = ("data files", "redo log", "binlog")
 MS_PER_S = US_PER_S / US_PER_MS
-# What has given nothing for this long does not answer, s: it is asked every second. Ours.
+# Volumes and servers without figures for this long do not answer, s: they are asked each second.
 SILENT_S = 3.5
 # A replica says its channel only with several; the evidence has one.
 DEFAULT_CHANNEL = ""

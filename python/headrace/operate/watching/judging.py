@@ -27,7 +27,7 @@ class Judge:
     UNKNOWN = LiveVerdict("cannot tell", None, "", "there is nothing to judge yet")
 
     def __init__(self) -> None:
-        # Of each volume and limit: (seconds, share), and the sum of seconds x share.
+        # By volume and limit: (seconds, share), and the sum of seconds x share.
         self._minute: dict[tuple[str, str], deque[tuple[float, float]]] = {}
         self._felt: deque[tuple[float, float]] = deque()
         self._locked: deque[tuple[float, float]] = deque()

@@ -19,10 +19,10 @@ from headrace.operate.watching.moment import Moment
 from headrace.operate.watching.screen import ScreenState, lines
 from headrace.operate.watching.terminal import Screen
 
-# What an arrow goes back or forth, s; up and down go further.
+# Seconds that an arrow goes back or forth; up and down go further.
 STEPS = {"left": 10.0, "right": -10.0, "up": 300.0, "down": -300.0}
 HOUR_S = 3_600.0
-# What a key did is told for this long, s.
+# The message on what a key did stays for this long, s.
 MESSAGE_S = 10.0
 # How often the screen looks by itself whether it must say something, s.
 LOOK_S = 5.0

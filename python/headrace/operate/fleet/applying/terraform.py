@@ -387,7 +387,7 @@ def _tree(file: Path, text: str) -> Any:
         hint = "Install it: pip install 'headrace[terraform]'."
         raise CouldNotRun("Terraform files", "are read with python-hcl2, which is not installed", "", hint) from None
     try:
-        # Its grammar wants the last line ended.
+        # python-hcl2's grammar wants the last line ended.
         return hcl2.parses_to_tree(text if text.endswith("\n") else f"{text}\n")
     except Exception as error:  # the parser's own errors have no common class
         at = getattr(error, "line", None)

@@ -257,7 +257,7 @@ def get_key_rotation_status(request: ApiRequest) -> dict[str, Any]:
     refused={"GranteeServicePrincipal": SERVICES, "RetiringServicePrincipal": SERVICES},
 )
 def create_grant(request: ApiRequest) -> dict[str, Any]:
-    """Notes who may use a key."""
+    """Records who may use a key."""
     params = request.params
     if not params.get("GranteePrincipal"):
         raise AwsError("ValidationException", "GranteePrincipal is required.")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from headrace.api.cache import CachedTable, Facts
 from headrace.api.errors import AwsError
 
-# Begins every token, so that one of another call or release is told from a good one.
+# Begins every token, so that a token of another call or release is recognised.
 MARK = b"headrace1:"
 # An id, name or ARN; the longest are ARNs of 1,600 characters (CloudWatch's model).
 MAX_TOKEN = 4096

@@ -40,7 +40,7 @@ TIMEOUT_S = 2.0
 MAX_DRAINED_BYTES = 64 << 10
 # The daemon lets a connection go that was silent for an hour.
 KEEP_ALIVE_S = 600.0
-# How often a port or a daemon that is not there yet is asked for again.
+# The wait between two attempts at a port or a daemon that is not available yet.
 POLL_S = 0.1
 # Names of this machine on the loopback.
 HOSTS = ("127.0.0.1", "localhost", "[::1]")

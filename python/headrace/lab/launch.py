@@ -31,7 +31,7 @@ LOG_BYTES = 16 << 20
 DOWN_S = 120.0
 # Lines of its log that an error shows: what a daemon says at its end.
 LOG_LINES = 8
-# A daemon that is told to end flushes first; one that does not end within this time is killed.
+# A daemon flushes before it ends; if it does not end within this time, it is killed.
 STOP_GRACE_S = 10.0
 # Enough for those lines.
 LOG_TAIL_BYTES = 16_384
@@ -179,7 +179,7 @@ def up(
         assert output is not None
         with output:
             _wait_ready(started, output.fileno(), where, begun, timeout_s)
-        # Not ours to wait for any more: it lives on as a process of its own.
+        # Popen need not wait for it any more: it lives on as a process of its own.
         started.returncode = 0
         lab = Lab(where.data_dir, where.socket)
         for helper in helpers:

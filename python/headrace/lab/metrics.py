@@ -25,7 +25,7 @@ def frame(answer: MetricsRows) -> pl.DataFrame:
     """Returns the answer of `Lab.metrics` as a frame with its columns: sums and means of a second
     or minute, units in the names.
     """
-    # 25 MB: who follows a volume does without.
+    # 25 MB of memory, which following a volume does not need.
     import polars as pl
 
     columns = answer["columns"]

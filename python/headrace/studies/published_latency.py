@@ -215,8 +215,8 @@ def run(progress: Progress | None = None) -> StudyResult:
         steps.step()
         return answer
 
-    # The core lets go of the interpreter while it runs, so two threads use two cores; the order of
-    # results does not depend on them.
+    # The core releases the interpreter's lock while it runs, so two threads use two cores; the
+    # order of results does not depend on them.
     with ThreadPoolExecutor(max_workers=2) as pool:
         compared = list(pool.map(compare_run, clean))
     tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))

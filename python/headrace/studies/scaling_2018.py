@@ -66,7 +66,8 @@ NO_BETTER = 0.02
 KNEE_TOLERANCE_PERCENT = 4.9
 # Share of variance a straight line must explain to be called linear.
 LINEAR = 0.98
-# From here on a gp2 volume has its 3,000 IOPS for good; smaller ones burst for a part of the hour.
+# From this size on a gp2 volume always has its 3,000 IOPS; smaller volumes burst for a part of the
+# hour.
 NO_CREDITS_GIB = 1_000
 DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000)}
 RIDGE_POINTS = 60  # a smooth line at the size of the chart

@@ -18,7 +18,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 @dataclass(frozen=True, slots=True)
 class Node:
     """A value of a JSON document and where it begins. An object is a tuple of pairs of key and
-    value, so that a key that is there twice is seen.
+    value, so that a repeated key is seen.
     """
 
     value: Any

@@ -156,7 +156,7 @@ def _acting_as(where: Home) -> Iterator[None]:
 
 def _replace(path: Path, text: str) -> None:
     """Replaces a file as a whole. It keeps its mode; a new file is readable by the user alone."""
-    # A link to a file elsewhere, as people who keep their settings in a repository have it.
+    # The file may be a link to another place, such as a repository of settings.
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{target.name}.headrace-{os.getpid()}")
     try:

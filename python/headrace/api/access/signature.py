@@ -166,7 +166,7 @@ def verify(
     key = _derive_key(secret or "", claim.day, claim.region, claim.service)
     text = f"{ALGORITHM}\n{claim.date}\n{claim.scope}\n{_sha256(canonical(claim, incoming, body_hash).encode())}"
     expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    # Compared also for a key that is not there, so that time does not tell which keys exist.
+    # Compared even if the key does not exist, so that the time does not reveal which keys exist.
     same = hmac.compare_digest(expected, claim.signature)
     if secret is None:
         raise BadSignature(UNKNOWN)

@@ -63,7 +63,7 @@ def describe_volumes_modifications(request: ApiRequest) -> dict[str, Any]:
     ids, size = request.params.get("VolumeIds"), paging.size(request.params, *PAGE)
     checked_ids = {volume_id(text, "volumes") for text in ids} if ids else None
     if checked_ids:
-        # Volumes that are not there are said first.
+        # Volumes that do not exist are refused first.
         request.lab.volumes(sorted(checked_ids))
     latest: dict[str, Mapping[str, Any]] = {}
     for modification in request.lab.modifications():

@@ -16,7 +16,7 @@ MANAGED = "the lab has no resources that other services of AWS manage"
 # Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
 WITH_IOPS = ("gp2", "gp3", "io1", "io2")
 WITH_THROUGHPUT = ("gp3",)
-# Times that are kept parsed. A guess: those of some thousand volumes.
+# Number of cached parsed times. A guess: those of some thousand volumes.
 TIMES = 16_384
 _VOLUME = re.compile(r"vol-.*", re.DOTALL)
 

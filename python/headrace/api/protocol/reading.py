@@ -20,7 +20,7 @@ SHOWN_VALUES = 100
 RANGES = {"integer": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
 # EC2's values whose enumeration the model does not check: the lab has an error of its own.
 NOT_ENUMERATED = {"VolumeType", "InstanceType"}
-# Each kind of service calls what is wrong by names of its own:
+# Each kind of service has codes of its own for faults:
 # (a parameter that it does not have, one that is missing, one of a wrong type, one out of bounds).
 CODES = {
     "ec2": ("UnknownParameter", "MissingParameter", "InvalidParameterValue", "InvalidParameterValue"),

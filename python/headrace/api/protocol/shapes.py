@@ -88,7 +88,7 @@ class Operation:
     status: int
     # The signature does not cover the body (Signature Version 4, UNSIGNED-PAYLOAD).
     unsigned_body: bool
-    # Names that its parameter Filters takes, but for those of tags.
+    # Names that its parameter Filters takes, except those of tags.
     filters: frozenset[str]
     # Names of the errors that the model has for it.
     errors: tuple[str, ...]

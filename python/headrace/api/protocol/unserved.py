@@ -15,7 +15,7 @@ from headrace.api.protocol.wire import FORM, Answer, Incoming
 STATUS = 400
 CODE = "UnsupportedOperation"
 # Services whose protocol is rest-xml, by the names in signatures (models of botocore 1.44). The
-# others that are not told by a header or a form speak rest-json.
+# others that a header or a form does not identify use rest-json.
 REST_XML = frozenset({"s3", "s3express", "s3-object-lambda", "s3-outposts", "route53", "cloudfront"})
 XML = [("Content-Type", "text/xml;charset=UTF-8")]
 # Names of services in signatures, and their usual names.

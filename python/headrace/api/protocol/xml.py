@@ -15,7 +15,7 @@ DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 # Texts and times that are kept as they are written: the same zones, types and owners come in every
 # answer. A guess: those of some thousand volumes.
 REMEMBERED = 8192
-# Times that are kept written: those of some thousand volumes and snapshots. A guess.
+# Number of cached times in text: those of some thousand volumes and snapshots. A guess.
 TIMES = 16_384
 Put = Callable[[str], None]
 Write = Callable[[Any, Put], None]

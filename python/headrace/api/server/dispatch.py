@@ -88,7 +88,8 @@ class Endpoint:
         except AwsError as error:
             answer = spoken.error(error, request_id) if spoken else _plain(error)
         except Exception:
-            # A defect of this program: said in the log, and told from what the caller did.
+            # A defect of this program: the log has it, and the answer differs from a caller's
+            # mistake.
             print(f"api: request {request_id}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
             error = AwsError(
                 "InternalError", f"The lab's endpoint has a defect; its log says more at {request_id}.", 500

@@ -145,7 +145,7 @@ def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
     """Describes all snapshots, those named, or those that filters match. The recycle bin is left
     out."""
     # The EBS CSI driver sends 0 where its caller names no number, and AWS answers it: its
-    # ListSnapshots works there. Of the other calls nobody is known who sends 0.
+    # ListSnapshots works there. No client is known to send 0 with the other calls.
     ids, size = request.params.get("SnapshotIds"), paging.size(request.params, *PAGE, zero_is_all=True)
     if ids and (size is not None or request.params.get("NextToken")):
         raise AwsError(

@@ -279,6 +279,13 @@ class Rows(TypedDict):
     p99_ms: list[float | None]
     p999_ms: list[float | None]
 
+class UnluckyRun(TypedDict):
+    worst_mean_ms: float
+    worst_p50_ms: float
+    worst_p95_ms: float
+    worst_p99_ms: float
+    worst_p999_ms: float
+
 class Summary(TypedDict):
     seconds: float
     asked_ios: float
@@ -311,6 +318,7 @@ class Summary(TypedDict):
     worst_p99_ms: float | None
     worst_p999_ms: float | None
     worst_at_s: float | None
+    unlucky: UnluckyRun | None
 
 class Repeated(TypedDict):
     settled: bool

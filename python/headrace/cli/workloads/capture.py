@@ -84,7 +84,7 @@ def capture(
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     with ends_as_interrupts(), progress("watching the server") as tick:
         found = capture_run(request, to, force=force, progress=tick)
-    report(found, output, workload, name)
+    report(found, output, workload, name, force)
     if found.state != "whole":
         interrupted = found.state == "interrupted"
         why = "was interrupted" if interrupted else "lost the server"
@@ -94,9 +94,9 @@ def capture(
         )
 
 
-def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None) -> None:
+def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False) -> None:
     """Reads the capture back as `calibrate` will, says what is in it, and calibrates where that was
-    asked."""
+    asked (`force`: keeps a workload that misses the run)."""
     from headrace.calibration.runs import describe, load_run
 
     try:
@@ -115,11 +115,11 @@ def report(found: Any, output: TableOrJson, workload: Path | None, name: str | N
         say(f"written to {found.description}; next: headrace calibrate {found.description} --to shop.toml")
         return
     from headrace.calibration.from_runs import calibrate
-    from headrace.workload import save
+    from headrace.cli.workloads.calibrate import keep
 
     with progress("calibrating") as tick:
         made = calibrate([run], name=name, progress=tick)
-    save(made, workload)
+    keep(made, workload, force)
     say(f"written to {found.description} and {workload}; next: headrace plan {workload}")
 
 

@@ -84,7 +84,7 @@ def calibrate(
     fitted = None
     for turn in range(ROUNDS):
         objective = Objective(base | {"shape": found}, engine, observations, kib_known, busy)
-        # What the shape took over may have been the parameters': each round begins from the standard
+        # What the shape took over may have been the parameters': a round begins from the standard
         # benchmark too.
         if fitted is None:
             fitted = fit(objective, _begins(objective), FINISHED)

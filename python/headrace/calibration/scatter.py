@@ -38,7 +38,7 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         mean = float(np.nanmean(observation.seconds_tps[half]))
         if mean <= 0:
             continue
-        # How far a run is missed is no scatter.
+        # A run that is missed does not scatter more.
         relative, cycle = _variance(ratio / np.nanmean(ratio)), 0.0
         if compaction:
             cycle = _variance(

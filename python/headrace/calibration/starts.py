@@ -100,7 +100,7 @@ class _Search:
         return np.stack([(there - here) / step for there, step in zip(moved, steps, strict=True)], axis=1)
 
     def descend(self, begin: np.ndarray, evaluations: int) -> Minimum:
-        """Where least squares end from `begin`, or are after so many evaluations."""
+        """Where least squares end from `begin`, or are after that number of evaluations."""
         with import_optional():
             from scipy.optimize import least_squares
 

@@ -65,8 +65,8 @@ class Prediction(Shown):
     run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high`
     (80 % interval of the mean of the second half, from the calibration), `relative_spread` (its
     standard deviation over the mean). `warnings`: where the prediction leaves the range of the
-    runs. `workload`: the database that was run, grown. `distances`: how far the question lies from the runs. Two predictions are equal when they are one
-    object.
+    runs. `workload`: the database that was run, grown. `distances`: how
+    far the question lies from the runs. Two predictions are equal when they are one object.
     """
 
     rows: pl.DataFrame

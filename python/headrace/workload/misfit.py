@@ -1,4 +1,4 @@
-"""How far a database is off on the runs it was calibrated on: kept beside each run in the workload
+"""How far a database is off on the runs it was calibrated on: kept with each run in the workload
 file, shown with it, and part of every interval.
 """
 
@@ -13,7 +13,7 @@ from headrace.base.units import in_percent
 # A calibration that describes its run is off by no more than this in the mean of a half: what a bin
 # of a few minutes is off for reasons outside the model (calibration/fit.py, BIN_SPREAD).
 MOST_MISFIT = 0.05
-# Or by so many standard deviations of that mean, where the run's own windows scatter more.
+# Or by this number of standard deviations of that mean, where the run's own windows scatter more.
 MOST_NOISE = 3.0
 
 
@@ -56,12 +56,12 @@ class Misfit:
         return f"{run}: the calibration gives {figures} ({bar}). {self.cause}".strip()
 
     def to_document(self) -> dict[str, Any]:
-        """The figures beside a run."""
+        """The figures of a run."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 
 
 def misfit_of(run: dict[str, Any]) -> Misfit | None:
-    """The misfit beside a run of a workload, None in files from before it was kept."""
+    """The misfit of a run of a workload, None in files from before it was kept."""
     if "measured_tps" not in run:
         return None
     measured = run["measured_tps"]

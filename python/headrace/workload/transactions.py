@@ -102,7 +102,7 @@ class TransactionWorkload(Shown):
 
     @property
     def misfit(self) -> float:
-        """The largest relative error on the runs it was calibrated on, beyond their noise; 0
+        """The largest relative error on the runs it was calibrated on, beyond their noise, 0
         without runs."""
         return max((misfit.beyond_noise for run in self.runs if (misfit := misfit_of(run)) is not None), default=0.0)
 
@@ -162,8 +162,8 @@ class TransactionWorkload(Shown):
         )
 
     def unexplained(self, distances: Distances) -> float:
-        """Relative standard deviation of a mean that no parameter covers, so far from the runs: also
-        as far as these are missed themselves, and wide where the processors were full."""
+        """Relative standard deviation of a mean that no parameter covers, so far from the runs: as
+        wide as these are missed themselves, and wide where the processors were full."""
         full = UNEXPLAINED_WHERE_FULL if self.server.is_full else 0.0
         return math.hypot(distances.spread, full, self.misfit)
 

@@ -18,7 +18,7 @@ from calibration_runs import FACTS, LONG, PERIOD_TX, PROFILE, WHERE, published, 
 
 from headrace.base import core
 from headrace.base.units import GIB
-from headrace.calibration.fit import TPCC_KIB_SPREAD
+from headrace.calibration.fit import LEAST_NARROWED, TPCC_KIB_SPREAD
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import Run, load_run
 from headrace.calibration.score import compare_run
@@ -150,6 +150,12 @@ def test_more_runs_narrow(engine):
     assert all(0 < row["spread"] <= row["before"] for row in found(engine, "three").parameters)
 
 
+def beyond_the_floor(engine: str, name: str, spread: float) -> float:
+    """A spread without the share of what was known before that stays whatever is measured."""
+    before = next(parameter.spread for parameter in of_engine(engine) if parameter.name == name)
+    return math.sqrt(max(0.0, spread**2 - (LEAST_NARROWED * before) ** 2))
+
+
 def test_iostat_beside_the_transactions_identifies_more():
     """Reads and bytes tell writes from reads: flushing in InnoDB, compaction and the size of a
     block in MyRocks.
@@ -161,11 +167,9 @@ def test_iostat_beside_the_transactions_identifies_more():
         without, beside = told(engine), told(engine, "iostat")
         for name in names:
             # Counted I/Os halve what is left of most; a third less at least, since each is
-            # linearised at its own place.
-            assert beside[name].origin == "the runs" and beside[name].spread < 2 / 3 * without[name].spread, (
-                engine,
-                name,
-            )
+            # linearised at its own place. Beyond what no run narrows.
+            seeing, blind = (beyond_the_floor(engine, name, each[name].spread) for each in (beside, without))
+            assert beside[name].origin == "the runs" and seeing < 2 / 3 * blind, (engine, name)
             # A run has some 60 bins with windows, each known to 5 %, a tenth of them independent: 5
             # % / sqrt(6) = 2 % times what the parameter weighs in I/Os (a third at least): 6 %,
             # twice.

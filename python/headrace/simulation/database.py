@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import polars as pl
@@ -22,6 +22,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB, Z80, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload
+from headrace.workload.unexplained import Distances
 
 SOURCE = "headrace predict --help"
 MAX_SECONDS = 7 * 86_400  # a week of seconds; a guess at what anybody reads
@@ -64,8 +65,8 @@ class Prediction(Shown):
     run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high`
     (80 % interval of the mean of the second half, from the calibration), `relative_spread` (its
     standard deviation over the mean). `warnings`: where the prediction leaves the range of the
-    runs. `workload`: the database that was run, grown. Two predictions are equal when they are one
-    object.
+    runs. `workload`: the database that was run, grown. `distances`: how
+    far the question lies from the runs. Two predictions are equal when they are one object.
     """
 
     rows: pl.DataFrame
@@ -79,6 +80,7 @@ class Prediction(Shown):
     threads: int | None
     seed: int | None
     workload: TransactionWorkload | None = None
+    distances: Distances = field(default_factory=Distances)
 
     def in_short(self) -> str:
         """Storage, length and tps of the second half; see `Shown`."""
@@ -108,6 +110,7 @@ def predict(
     seed: int | None = 1,
     draws: int = DRAWS,
     form: Literal["interval", "events"] = "interval",
+    release: str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Prediction:
     """Runs the database second by second on a storage in the catalog's notation.
@@ -118,7 +121,9 @@ def predict(
     start. `growth`: times the data. `seed`: seed of the one-second scatter; None gives means.
     `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`:
     "interval", or "events" for every I/O of every client (short runs: response times with their
-    true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises
+    true distribution; `summary` then has `response_ms`). `release`: flavor and release of the
+    server, such as mysql-8.4, None: that of the runs; another one widens the interval. `progress`
+    is told the share done. Raises
     InputError.
     """
     if not isinstance(workload, TransactionWorkload):
@@ -156,7 +161,14 @@ def predict(
     )
     warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
     summary["response_ms"] = response_ms
-    summary |= _interval(database_of, run, summary["tps"], draws)
+    distances = database_of.distances(
+        cache_gib=cache,
+        threads=run["clients"],
+        storage=storage,
+        limit=_usual_cap(rows),
+        release=release,
+    )
+    summary |= _interval(database_of, run, distances, summary["tps"], draws)
     return Prediction(
         rows,
         summary,
@@ -169,6 +181,7 @@ def predict(
         None if arrivals_tps is not None else clients,
         seed,
         database_of,
+        distances,
     )
 
 
@@ -330,7 +343,13 @@ def coarse_run(run: dict[str, Any], series: bool = False) -> dict[str, Any]:
     return run | {"seed": None} | ({} if changing else {"step_s": max(1.0, run["seconds"] / COARSE_ROWS)})
 
 
-def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, draws: int) -> dict[str, float | None]:
+def _interval(
+    workload: TransactionWorkload,
+    run: dict[str, Any],
+    distances: Distances,
+    tps: float,
+    draws: int,
+) -> dict[str, float | None]:
     """The 80 % interval of the mean of the second half: databases as probable as the calibration
     says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
@@ -347,12 +366,18 @@ def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, dr
         logs = [mean(database) for database in databases]
     centre = sum(logs) / len(logs)
     variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
-    spread = math.sqrt(variance + workload.unexplained(run["cache_bytes"] / GIB) ** 2)
+    spread = math.sqrt(variance + workload.unexplained(distances) ** 2)
     return {
         "tps_low": tps * math.exp(-Z80 * spread),
         "tps_high": tps * math.exp(Z80 * spread),
         "relative_spread": spread,
     }
+
+
+def _usual_cap(rows: pl.DataFrame) -> str:
+    """What binds most of the second half; of equals the first by name."""
+    counts = rows[rows.height // 2 :]["cap"].value_counts().sort("count", "cap", descending=[True, False])
+    return counts["cap"][0]
 
 
 def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | None:

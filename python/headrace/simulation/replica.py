@@ -358,12 +358,13 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
     spread = replica_spread(workload)
     databases = workload.draws(draws, 1) or [workload.database] * draws
     coarse = coarse_run(source, series=asked["source_tps"] is not None)
+    width = workload.unexplained(workload.distances(cache_gib=asked["cache_bytes"] / GIB))
     found: dict[str, list[float]] = {name: [] for name in DRAWN}
     kept = 0
     for database in databases:
         # Three standard deviations at most: a tail that nobody has seen decides nothing.
         deltas = {name: spread[name] * float(np.clip(chance.standard_normal(), -3.0, 3.0)) for name in spread}
-        unexplained = workload.unexplained(asked["cache_bytes"] / GIB) * float(chance.standard_normal())
+        unexplained = width * float(chance.standard_normal())
         deltas["cpu_ms"] += unexplained
         deltas["flush_factor"] += unexplained
         world = replace(workload, database=database)

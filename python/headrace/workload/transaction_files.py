@@ -38,6 +38,7 @@ MAY_LACK = ("compaction", "commits_per_tx")
 
 _Number = Annotated[float, FINITE]
 _LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most", least=2, most=2)]
+_Positive = Annotated[float, between(1e-9, 1e9, "tps")]
 _Deviation = Annotated[float, msgspec.Meta(ge=0.0, le=1e300, extra={"rule": "must be a finite number, not negative"})]
 
 
@@ -61,6 +62,11 @@ class _Run(msgspec.Struct):
     start: str
     seconds: _Number
     transactions: _Number
+    measured_tps: _Positive | None = None
+    predicted_tps: _Deviation = 0.0
+    noise: _Deviation = 0.0
+    limit: str = ""
+    cause: str = ""
 
 
 class _Covered(DocumentTable):

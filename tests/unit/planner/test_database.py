@@ -93,8 +93,9 @@ def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np
     total = np.zeros(len(candidates))
     for database in workload.draws(draws, 1) or [workload.database]:
         columns = judge.run_in([core.TransactionCandidates(database)], [1.0], candidates)[0]
-        for i, (*_, host) in enumerate(candidates):
-            width = workload.unexplained(judge.hosts[host].cache_gib)
+        for i, (data, _, host) in enumerate(candidates):
+            cache, threads = judge.hosts[host].cache_gib, judge.conditions.threads
+            width = workload.unexplained(workload.distances(cache_gib=cache, threads=threads, storage=data))
             room = [
                 math.log(columns[metric][i] / limit) if sign == ">=" else math.log(limit / columns[metric][i])
                 for metric, sign, limit in goals

@@ -25,7 +25,8 @@ from headrace.calibration.runs import Run
 from headrace.calibration.score import compare_run, leave_out
 from headrace.errors import HeadraceError, InputError
 from headrace.simulation.database import COLUMNS, predict, summarise
-from headrace.workload.transactions import UNEXPLAINED, Covered, TransactionWorkload
+from headrace.workload.transactions import Covered, TransactionWorkload
+from headrace.workload.unexplained import spreads
 
 ENGINES = ("innodb", "myrocks")
 
@@ -235,7 +236,7 @@ def test_rows_are_seconds_with_these_columns():
 def test_the_interval_holds_the_mean_and_can_be_left_out():
     told = predict(found(), "io1:1024:5000", seconds=600, **WHERE).summary
     assert told["tps_low"] < told["tps"] < told["tps_high"]
-    assert told["relative_spread"] >= UNEXPLAINED
+    assert told["relative_spread"] >= spreads()["none"]
     # 80 %: 1.2816 standard deviations on each side, in logarithms.
     assert math.log(told["tps_high"] / told["tps_low"]) == pytest.approx(2 * 1.2816 * told["relative_spread"], rel=1e-9)
     without = predict(found(), "io1:1024:5000", seconds=600, draws=0, **WHERE).summary

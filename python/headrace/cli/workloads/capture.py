@@ -84,7 +84,7 @@ def capture(
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     with ends_as_interrupts(), progress("watching the server") as tick:
         captured = capture_run(request, to, force=force, progress=tick)
-    report(captured, output, workload, name)
+    report(captured, output, workload, name, force)
     if captured.state != "whole":
         interrupted = captured.state == "interrupted"
         why = "was interrupted" if interrupted else "lost the server"
@@ -94,9 +94,11 @@ def capture(
         )
 
 
-def report(captured: Any, output: TableOrJson, workload: Path | None, name: str | None) -> None:
+def report(
+    captured: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False
+) -> None:
     """Reads the capture back as `calibrate` will, prints its content, and calibrates where that was
-    asked."""
+    asked (`force`: keeps a workload that misses the run)."""
     from headrace.calibration.runs import describe, load_run
 
     try:
@@ -115,11 +117,11 @@ def report(captured: Any, output: TableOrJson, workload: Path | None, name: str 
         say(f"written to {captured.description}; next: headrace calibrate {captured.description} --to shop.toml")
         return
     from headrace.calibration.from_runs import calibrate
-    from headrace.workload import save
+    from headrace.cli.workloads.calibrate import keep
 
     with progress("calibrating") as tick:
         calibrated = calibrate([run], name=name, progress=tick)
-    save(calibrated, workload)
+    keep(calibrated, workload, force)
     say(f"written to {captured.description} and {workload}; next: headrace plan {workload}")
 
 

@@ -95,6 +95,22 @@ fn processor_share(tps: f64, vcpus: f64, clients: &Bound<'_, PyAny>) -> PyResult
     Ok(interval::processor_share(tps, vcpus, &pythonize::depythonize(clients)?))
 }
 
+/// The table of clients of a database at another speed of a core; as it is where one is not known.
+#[pyfunction]
+#[pyo3(signature = (clients, core_speed))]
+fn clients_at_speed<'py>(py: Python<'py>, clients: &Bound<'py, PyAny>, core_speed: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+    let clients: Clients = pythonize::depythonize(clients)?;
+    to_python(py, &clients.at_speed(core_speed))
+}
+
+/// Processor time of a transaction as a database has it, ms: from the time that its processors were
+/// busy with it, ms of one virtual CPU, while `busy_share` of them were at work, `threads_per_core`
+/// of them in a core.
+#[pyfunction]
+fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32) -> f64 {
+    interval::processor_ms(busy_ms, busy_share, threads_per_core)
+}
+
 /// (I/Os, bytes) of a page written back, with the doublewrite area or without.
 #[pyfunction]
 #[pyo3(signature = (page_bytes=16_384.0, doublewrite=true))]
@@ -168,6 +184,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(database_under, module)?)?;
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
     module.add_function(wrap_pyfunction!(processor_share, module)?)?;
+    module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
+    module.add_function(wrap_pyfunction!(processor_ms, module)?)?;
     module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;
     module.add_function(wrap_pyfunction!(innodb_free_pages, module)?)?;
     module.add_function(wrap_pyfunction!(innodb_pool_bytes, module)?)?;

@@ -62,6 +62,7 @@ impl Bench {
             data: &self.data,
             log: self.log.as_ref(),
             instance: None,
+            vcpus: None,
             load,
             start: Start::Warm,
             seconds,

@@ -58,6 +58,7 @@ impl Bench {
             data: &self.data,
             log: self.log.as_ref(),
             instance: self.instance.as_ref(),
+            vcpus: None,
             load,
             start: Start::Warm,
             seconds,

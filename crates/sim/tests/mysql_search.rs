@@ -329,6 +329,7 @@ fn the_fifth_percentile_is_that_of_drawn_seconds() {
         data: &data,
         log: None,
         instance: None,
+        vcpus: None,
         load: case.load.clone(),
         start: Start::Warm,
         seconds,

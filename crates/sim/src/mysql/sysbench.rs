@@ -18,7 +18,7 @@ mod distribution;
 
 pub use distribution::{classes, Distribution};
 
-use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine};
+use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
 use crate::error::SimError;
@@ -77,6 +77,8 @@ const OLD_SHARE: f64 = 0.375;
 /// on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give 46,203, so processors bind, not
 /// clients). sysbench may have run on the same machine.
 const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
+/// Speed of the cores of that m5.2xlarge: 3.1 GHz of Skylake.
+const CORE_SPEED: f64 = 3.1;
 /// What a round trip takes without processor time, ms: 5,365 a second of one thread in the same
 /// table.
 const ROUND_TRIP_MS: f64 = 1e3 / 5_365.0 - POINT_CPU_MS;
@@ -147,6 +149,7 @@ pub const SPREADS: &[Spread] = &[
     spread("compaction.rate_bytes_s", 0.5, "guess"),
     spread("clients.base_ms", 0.4, "one published machine; client and network unknown"),
     spread("clients.cpu_ms", 0.35, "one published machine; writes guessed"),
+    spread("clients.serial_share", 1.0, "guess"),
     spread("clients.sharpness", 0.3, "six runs of another workload"),
     spread("clients.p95_over_mean", 0.3, "guess"),
     spread("noise.fano", 0.4, "2 to 4 on io1 runs of TPC-C, 2018"),
@@ -581,6 +584,6 @@ impl Oltp {
             + statements.brackets * BRACKET_CPU_MS;
         let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(ROUND_TRIP_MS) + cpu_ms;
         // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
-        Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0 }
+        Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) }
     }
 }

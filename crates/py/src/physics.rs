@@ -11,7 +11,7 @@ use headrace_model::volume::credits_of;
 use headrace_model::Instance;
 use headrace_sim::measure;
 use headrace_sim::mysql::settings::{self, ServerSettings};
-use headrace_sim::mysql::{database, interval};
+use headrace_sim::mysql::{database, interval, Clients};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -103,6 +103,13 @@ fn clients_at_speed<'py>(py: Python<'py>, clients: &Bound<'py, PyAny>, core_spee
     to_python(py, &clients.at_speed(core_speed))
 }
 
+/// Processor time of a transaction on a core by itself, ms; `clients`: the table of a database.
+#[pyfunction]
+fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let clients: Clients = pythonize::depythonize(clients)?;
+    Ok(clients.core_ms())
+}
+
 /// Processor time of a transaction as a database has it, ms: from the time that its processors were
 /// busy with it, ms of one virtual CPU, while `busy_share` of them were at work, `threads_per_core`
 /// of them in a core.
@@ -185,6 +192,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
     module.add_function(wrap_pyfunction!(processor_share, module)?)?;
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
+    module.add_function(wrap_pyfunction!(core_ms, module)?)?;
     module.add_function(wrap_pyfunction!(processor_ms, module)?)?;
     module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;
     module.add_function(wrap_pyfunction!(innodb_free_pages, module)?)?;

@@ -72,7 +72,7 @@ INNODB = (
     ModelParameter(
         "background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6
     ),
-    *_of_clients(base_spread=0.45),
+    *_of_clients(base_spread=1.0),
 )
 MYROCKS = (
     ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
@@ -81,7 +81,7 @@ MYROCKS = (
     ModelParameter(
         "compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"
     ),
-    *_of_clients(base_spread=0.3),
+    *_of_clients(base_spread=1.0),
 )
 
 

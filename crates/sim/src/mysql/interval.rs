@@ -342,6 +342,9 @@ struct ScenarioState<B> {
     /// At the speed of the processors.
     clients: Clients,
     contention: Contention,
+    /// Of the step before: response time alone, s, and what it let clients do. A warm cache does not
+    /// change from step to step.
+    closed: (f64, f64),
     tx: f64,
     start_tx: f64,
     hint: usize,
@@ -367,6 +370,7 @@ impl<B: Backend> ScenarioState<B> {
             devices,
             clients,
             contention: Contention::new(&clients, processors),
+            closed: (0.0, 0.0),
             tx,
             start_tx: tx,
             hint: 0,
@@ -437,7 +441,10 @@ impl<B: Backend> ScenarioState<B> {
         match scenario.load {
             TransactionLoad::Clients(clients) => {
                 let clients = f64::from(*clients);
-                let mean = weakest_limit(&[storage, self.contention.closed_rate(clients, unloaded_s)], sharpness);
+                if self.closed.0 != unloaded_s {
+                    self.closed = (unloaded_s, self.contention.closed_rate(clients, unloaded_s));
+                }
+                let mean = weakest_limit(&[storage, self.closed.1], sharpness);
                 let clients_alone = clients / unloaded_s;
                 let tightest = if storage <= clients_alone && storage <= server {
                     bound

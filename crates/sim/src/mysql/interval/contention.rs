@@ -230,7 +230,7 @@ impl Contention {
             rise += sharing * serial * left * (2.0 + serial * left) * self.serial_s * slope;
         }
         // Beyond a queue that is full there is no end of clients.
-        if inside.is_finite() && serial < 1.0 && busy < self.threads {
+        if inside.is_finite() && serial < 1.0 && (busy < self.threads || queueing <= 0.0) {
             (inside, rise)
         } else {
             (f64::INFINITY, 1.0)

@@ -11,6 +11,7 @@ use headrace_model::volume::credits_of;
 use headrace_model::Instance;
 use headrace_sim::measure;
 use headrace_sim::mysql::settings::{self, ServerSettings};
+use headrace_sim::mysql::interval::Processors;
 use headrace_sim::mysql::{database, interval, Clients};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -103,6 +104,19 @@ fn clients_at_speed<'py>(py: Python<'py>, clients: &Bound<'py, PyAny>, core_spee
     to_python(py, &clients.at_speed(core_speed))
 }
 
+/// Transactions a second that the processors of an instance allow; `clients`: the table of a
+/// database, `instance`: as `instance` gives it (its vcpus, threads_per_core and core_speed).
+#[pyfunction]
+fn processors_tps(clients: &Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let processors = Processors {
+        threads: instance.get_item("vcpus")?.extract()?,
+        shared: instance.get_item("threads_per_core")?.extract::<u32>()? != 1,
+        core_speed: instance.get_item("core_speed")?.extract()?,
+    };
+    let clients: Clients = pythonize::depythonize(clients)?;
+    Ok(interval::processors_rate(&clients, &processors))
+}
+
 /// Processor time of a transaction on a core by itself, ms; `clients`: the table of a database.
 #[pyfunction]
 fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
@@ -193,6 +207,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(processor_share, module)?)?;
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
+    module.add_function(wrap_pyfunction!(processors_tps, module)?)?;
     module.add_function(wrap_pyfunction!(processor_ms, module)?)?;
     module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;
     module.add_function(wrap_pyfunction!(innodb_free_pages, module)?)?;

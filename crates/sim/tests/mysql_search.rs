@@ -107,6 +107,7 @@ impl Case {
             data: &data,
             log: log.as_ref(),
             instance,
+            vcpus: None,
             load: self.load.clone(),
             start: self.start,
             seconds: self.seconds as u32,

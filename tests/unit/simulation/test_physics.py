@@ -274,3 +274,17 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
     run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0,
                           status=None, transactions=1.0, as_of=date(2020, 1, 1))  # fmt: skip
     assert prior(run)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)
+
+
+def test_processors_are_cores_of_a_speed():
+    # 4.8 ms of a thread that shares a 3.4 GHz core of Skylake: 0.65 of it on a core by itself.
+    clients = TPCC["innodb"]["clients"]
+    assert clients["core_speed"] == 3.4 and core.core_ms(clients) == pytest.approx(0.65 * 4.8)
+    # Two threads of a core of 3.1 GHz; two cores of 2.5 GHz and 0.9 of the work per clock.
+    for name, wanted in (("m5.large", 2e3 / 4.8 * 3.1 / 3.4), ("m6g.large", 2e3 / (0.65 * 4.8) * 2.25 / 3.4)):
+        assert core.processors_tps(clients, core.instance(name, "2024-06-01")) == pytest.approx(wanted)
+    # What is not processor time is the same on any.
+    slow = core.clients_at_speed(clients, 1.7)
+    assert slow["cpu_ms"] == pytest.approx(9.6)
+    assert slow["base_ms"] - core.core_ms(slow) == pytest.approx(clients["base_ms"] - core.core_ms(clients))
+    assert core.clients_at_speed(clients, None) == clients

@@ -16,7 +16,7 @@ mod contention;
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
 pub(crate) use contention::Contention;
-pub use contention::{processor_ms, Processors, SECOND_THREAD};
+pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
 
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};

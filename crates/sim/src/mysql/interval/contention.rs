@@ -9,10 +9,10 @@
 //!
 //! Clients that wait for each other come less evenly bunched than a Poisson stream: none queues
 //! while there are as many processors as clients, and one that is always at work queues without
-//! chance. So the queue is taken times (share of a transaction that is not processor time) x
-//! (1 - processors / clients). Against the exact chain of such a closed system (exponential
-//! times, 2 to 80 processors, up to eight times the clients that fill them) this is off by 0.7 % in
-//! the mean, and by 8 % with two processors (`closed_systems_are_near_the_exact_chain`).
+//! chance. So the queue is taken times (share of a transaction that is not spent there) x (1 -
+//! servers / clients). Against the exact chain of such a closed system (exponential times, 2 to 80
+//! processors, up to eight times the clients that fill them) this is off by 0.7 % in the mean, and
+//! by 8 % with two processors (`closed_systems_are_near_the_exact_chain`).
 
 use crate::mysql::database::Clients;
 use headrace_catalog::InstanceLimits;
@@ -93,6 +93,11 @@ pub fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32) -> f64
     busy_ms * (1.0 - lost * busy_share.clamp(0.0, 1.0)) / (1.0 - LOST_BY_SHARING)
 }
 
+/// Transactions a second that processors allow, at their speed.
+pub fn processors_rate(clients: &Clients, processors: &Processors) -> f64 {
+    Contention::new(&clients.at_speed(processors.core_speed), Some(processors)).processors_rate()
+}
+
 /// How transactions wait for each other on some processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contention {
@@ -169,9 +174,11 @@ impl Contention {
     fn busy_of(&self, clients: f64, alone_s: f64) -> f64 {
         let slowing = self.slowing(clients);
         let think_s = alone_s - self.core_s;
-        let (queueing, serial) = ((think_s / alone_s) * (1.0 - self.threads / clients).max(0.0), (1.0 - 1.0 / clients) * self.serial_s / self.core_s);
+        let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0);
+        // The same of the serial resource, with one server.
+        let sharing = (1.0 - self.serial_s / alone_s).max(0.0) * (1.0 - 1.0 / clients);
         let mut most = busy_without_queue(clients, think_s / self.core_s, slowing).min(self.threads);
-        if queueing <= 0.0 && serial <= 0.0 {
+        if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) {
             return most;
         }
         // Where the first of the queues alone would put it: its exact root with the queue as long as
@@ -182,15 +189,15 @@ impl Contention {
             let used = if clients < slots { libm::pow(clients / slots, self.exponent) } else { 1.0 };
             busy = busy.min(self.threads * first_root(slots, clients, queueing * used));
         }
-        if serial > 0.0 {
-            let (slots, share) = (alone_s / self.serial_s, 1.0 - 1.0 / clients);
+        if self.serial_s > 0.0 {
+            let slots = alone_s / self.serial_s;
             let used = (clients / slots).min(1.0);
-            let at = first_root(slots, clients, share * used * used) * self.core_s / self.serial_s;
+            let at = first_root(slots, clients, sharing * used * used) * self.core_s / self.serial_s;
             busy = busy.min(busy_at(at, slowing));
         }
         let mut least = 0.0f64;
         for _ in 0..MOST_STEPS {
-            let (inside, slope) = self.inside(busy, slowing, think_s, queueing, 1.0 - 1.0 / clients);
+            let (inside, slope) = self.inside(busy, slowing, think_s, queueing, sharing);
             if inside > clients {
                 most = busy;
             } else {
@@ -199,7 +206,7 @@ impl Contention {
             // Newton's step of clients / inside - 1, which is nearly straight up to where a queue is
             // full.
             let mut next = busy + inside * (clients - inside) / (clients * slope);
-            if !(next > least && next <= most) {
+            if !(next >= least && next <= most) {
                 next = 0.5 * (least + most);
             }
             let step = (next - busy).abs();
@@ -330,17 +337,17 @@ mod tests {
                             before = rate;
                             let core_s = processors.core_ms(&load) / 1e3;
                             let alone_s = (base_ms / 1e3f64).max(core_s);
-                            let slowing = contention.slowing(many);
-                            let busy = busy_at(rate * core_s, slowing);
-                            let used = busy / f64::from(threads);
                             let queueing = (1.0 - core_s / alone_s) * (1.0 - f64::from(threads) / many).max(0.0);
-                            let queued = if queueing > 0.0 { queueing * used.powf((2.0 * (f64::from(threads) + 1.0)).sqrt()) / (1.0 - used) } else { 0.0 };
-                            let serial = rate * contention.serial_s;
-                            let waiting = (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
-                            let inside = rate * (alone_s - core_s) + busy + queued + waiting;
-                            // Near a full queue a part in 1e12 of the rate is a part in 1e6 of it, or some.
-                            let full = queueing <= 0.0 && used > 1.0 - 1e-9;
-                            assert!(full || (inside / many - 1.0).abs() < 1e-5, "{what}: {inside}");
+                            let inside = |rate: f64| {
+                                let busy = busy_at(rate * core_s, contention.slowing(many));
+                                let (used, serial) = (busy / f64::from(threads), rate * contention.serial_s);
+                                let queued = if queueing > 0.0 { queueing * used.powf((2.0 * (f64::from(threads) + 1.0)).sqrt()) / (1.0 - used) } else { 0.0 };
+                                let waiting = (1.0 - contention.serial_s / alone_s) * (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
+                                let full = used > 1.0 || serial >= 1.0 || (used >= 1.0 && queueing > 0.0);
+                                if full { f64::INFINITY } else { rate * (alone_s - core_s) + busy + queued + waiting }
+                            };
+                            // The rate that has them all inside lies within a part in 1e9.
+                            assert!(inside(rate * (1.0 - 1e-9)) <= many && inside(rate * (1.0 + 1e-9)) >= many, "{what}");
                         }
                     }
                 }

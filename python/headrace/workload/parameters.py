@@ -28,26 +28,29 @@ class ModelParameter:
     least: float = 0.0
 
 
-def _of_clients() -> tuple[ModelParameter, ...]:
-    """Parameters of the clients and processors, alike in both engines."""
-    sharpness = "how sharply one limit takes over from the next"
-    return (
-        ModelParameter("base_ms", ("clients", "base_ms"), BASE_SPREAD, "response time without I/O and processor"),
-        ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-        ModelParameter("serial_share", ("clients", "serial_share"), SERIAL_SPREAD, SERIAL_WORDS, 1.0),
-        ModelParameter("sharpness", ("clients", "sharpness"), 0.2, sharpness, 64.0, 1.0),
-    )
-
-
 # One published machine stands behind each standard's processor time, and writes are guessed
 # (SPREADS of the core's sysbench standard).
 CPU_SPREAD = 0.35
 # Guess: the standard's serial share is one itself, known to a factor of e.
 SERIAL_SPREAD = 1.0
-SERIAL_WORDS = "share of the processor time that one transaction at a time can be in"
 # Network, sleep and wake-up: the client may be on the server's host or in another zone, which is
 # from nothing to a millisecond a statement. Chosen.
 BASE_SPREAD = 1.0
+# Alike in both engines.
+OF_CLIENTS = (
+    ModelParameter("base_ms", ("clients", "base_ms"), BASE_SPREAD, "response time without I/O and processor"),
+    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
+    ModelParameter(
+        "serial_share",
+        ("clients", "serial_share"),
+        SERIAL_SPREAD,
+        "share of the processor time that one transaction at a time can be in",
+        1.0,
+    ),
+    ModelParameter(
+        "sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit takes over from the next", 64.0, 1.0
+    ),
+)
 # Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of
 # 2018, or a guess of like size.
 INNODB = (
@@ -74,7 +77,7 @@ INNODB = (
     ModelParameter(
         "background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6
     ),
-    *_of_clients(),
+    *OF_CLIENTS,
 )
 MYROCKS = (
     ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
@@ -83,7 +86,7 @@ MYROCKS = (
     ModelParameter(
         "compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"
     ),
-    *_of_clients(),
+    *OF_CLIENTS,
 )
 
 

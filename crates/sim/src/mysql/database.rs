@@ -138,8 +138,8 @@ pub struct Clients {
     /// latches. The contention of the universal scaling law. Files before it was kept: none.
     #[serde(default)]
     pub serial_share: f64,
-    /// Speed of a core for which the times above hold: GHz x work per clock, Skylake's 1. Not known:
-    /// they hold on any.
+    /// Speed of a core for which the times above hold: GHz x work per clock, Skylake's 1. Not
+    /// known: they hold on any.
     #[serde(default)]
     pub core_speed: Option<f64>,
 }

@@ -342,8 +342,8 @@ struct ScenarioState<B> {
     /// At the speed of the processors.
     clients: Clients,
     contention: Contention,
-    /// Of the step before: response time alone, s, and what it let clients do. A warm cache does not
-    /// change from step to step.
+    /// Of the step before: response time alone, s, and what it let clients do. A warm cache does
+    /// not change from step to step.
     closed: (f64, f64),
     tx: f64,
     start_tx: f64,

@@ -79,10 +79,10 @@ const OLD_SHARE: f64 = 0.375;
 const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
 /// Speed of the cores of that m5.2xlarge: 3.1 GHz of Skylake.
 const CORE_SPEED: f64 = 3.1;
-/// What a round trip takes without processor time, ms. On the server's host it is processor time and
-/// nothing else. In the same table one thread does 5,365 a second: 0.186 ms, of which a core by
-/// itself works 0.103, so its client was 0.084 ms away, as from one host of a zone to another. Guess
-/// between the two, where nobody says.
+/// What a round trip takes without processor time, ms. On the server's host it is processor time
+/// and nothing else. In the same table one thread does 5,365 a second: 0.186 ms, of which a core by
+/// itself works 0.103, so its client was 0.084 ms away, as from one host of a zone to another.
+/// Guess between the two, where nobody says.
 const ROUND_TRIP_MS: f64 = 0.02;
 /// Processor of BEGIN or COMMIT, ms. Guess.
 const BRACKET_CPU_MS: f64 = 0.05;

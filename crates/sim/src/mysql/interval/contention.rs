@@ -18,8 +18,8 @@ use crate::mysql::database::Clients;
 use headrace_catalog::InstanceLimits;
 
 /// What the second thread of a core adds to its work. Marr et al. (Hyper-Threading Technology
-/// Architecture and Microarchitecture, Intel Technology Journal 2002) measured 21 % for transactions
-/// and up to 30 % for other servers, on the first of them; today's cores are wider.
+/// Architecture and Microarchitecture, Intel Technology Journal 2002) measured 21 % for
+/// transactions and up to 30 % for other servers, on the first of them; today's cores are wider.
 pub const SECOND_THREAD: f64 = 0.3;
 /// Share of its speed that a thread loses while the other one of its core is at work.
 const LOST_BY_SHARING: f64 = (1.0 - SECOND_THREAD) / 2.0;
@@ -170,7 +170,7 @@ impl Contention {
         self.lost_by_sharing * (most - 1.0).max(0.0) / (most * (self.threads - 1.0))
     }
 
-    /// Threads at work with so many clients.
+    /// Threads at work with a number of clients.
     fn busy_of(&self, clients: f64, alone_s: f64) -> f64 {
         let slowing = self.slowing(clients);
         let think_s = alone_s - self.core_s;
@@ -181,8 +181,8 @@ impl Contention {
         if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) {
             return most;
         }
-        // Where the first of the queues alone would put it: its exact root with the queue as long as
-        // the clients alone would make it, which is below the root of the law.
+        // Where one of the queues alone would put it: its exact root with the queue as long as the
+        // clients alone would make it, which is below the root of the law.
         let mut busy = most;
         if queueing > 0.0 {
             let slots = self.threads * ((1.0 - slowing * most) * think_s / self.core_s + 1.0);
@@ -203,8 +203,8 @@ impl Contention {
             } else {
                 least = busy;
             }
-            // Newton's step of clients / inside - 1, which is nearly straight up to where a queue is
-            // full.
+            // Newton's step of clients / inside - 1, which is nearly straight up to where a queue
+            // is full.
             let mut next = busy + inside * (clients - inside) / (clients * slope);
             if !(next >= least && next <= most) {
                 next = 0.5 * (least + most);
@@ -218,7 +218,7 @@ impl Contention {
         busy
     }
 
-    /// Clients inside a transaction with so many threads at work, and its derivative.
+    /// Clients inside a transaction while `busy` threads work, and its derivative.
     #[inline]
     fn inside(&self, busy: f64, slowing: f64, think_s: f64, queueing: f64, sharing: f64) -> (f64, f64) {
         let (tps, slope) = (busy * (1.0 - slowing * busy) / self.core_s, (1.0 - 2.0 * slowing * busy) / self.core_s);
@@ -344,7 +344,11 @@ mod tests {
                                 let queued = if queueing > 0.0 { queueing * used.powf((2.0 * (f64::from(threads) + 1.0)).sqrt()) / (1.0 - used) } else { 0.0 };
                                 let waiting = (1.0 - contention.serial_s / alone_s) * (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
                                 let full = used > 1.0 || serial >= 1.0 || (used >= 1.0 && queueing > 0.0);
-                                if full { f64::INFINITY } else { rate * (alone_s - core_s) + busy + queued + waiting }
+                                if full {
+                                    f64::INFINITY
+                                } else {
+                                    rate * (alone_s - core_s) + busy + queued + waiting
+                                }
                             };
                             // The rate that has them all inside lies within a part in 1e9.
                             assert!(inside(rate * (1.0 - 1e-9)) <= many && inside(rate * (1.0 + 1e-9)) >= many, "{what}");

@@ -342,9 +342,9 @@ struct ScenarioState<B> {
     /// At the speed of the processors.
     clients: Clients,
     contention: Contention,
-    /// Of the step before: response time alone, s, and what it let clients do. A warm cache does
-    /// not change from step to step.
-    closed: (f64, f64),
+    /// Of the step before: response time alone, s, what it let clients do, and threads at work. A
+    /// warm cache does not change from step to step.
+    closed: (f64, f64, f64),
     tx: f64,
     start_tx: f64,
     hint: usize,
@@ -370,7 +370,7 @@ impl<B: Backend> ScenarioState<B> {
             devices,
             clients,
             contention: Contention::new(&clients, processors),
-            closed: (0.0, 0.0),
+            closed: (0.0, 0.0, 0.0),
             tx,
             start_tx: tx,
             hint: 0,
@@ -442,7 +442,8 @@ impl<B: Backend> ScenarioState<B> {
             TransactionLoad::Clients(clients) => {
                 let clients = f64::from(*clients);
                 if self.closed.0 != unloaded_s {
-                    self.closed = (unloaded_s, self.contention.closed_rate(clients, unloaded_s));
+                    let mut busy = self.closed.2;
+                    self.closed = (unloaded_s, self.contention.closed_rate(clients, unloaded_s, &mut busy), busy);
                 }
                 let mean = weakest_limit(&[storage, self.closed.1], sharpness);
                 let clients_alone = clients / unloaded_s;

@@ -137,14 +137,14 @@ impl Contention {
     }
 
     /// Transactions a second of `clients` that each wait for their answer, where one alone takes
-    /// `alone_s`.
-    pub fn closed_rate(&self, clients: f64, alone_s: f64) -> f64 {
+    /// `alone_s`; `busy`: threads at work where the search begins (0: anywhere), and where it ended.
+    pub fn closed_rate(&self, clients: f64, alone_s: f64, busy: &mut f64) -> f64 {
         if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0) {
             return clients / alone_s;
         }
         let alone_s = alone_s.max(self.core_s);
-        let busy = self.busy_of(clients, alone_s);
-        busy * (1.0 - self.slowing(clients) * busy) / self.core_s
+        *busy = self.busy_of(clients, alone_s, *busy);
+        *busy * (1.0 - self.slowing(clients) * *busy) / self.core_s
     }
 
     /// Mean wait of a transaction at `tps` of an open load, beyond its time alone, s.
@@ -171,7 +171,7 @@ impl Contention {
     }
 
     /// Threads at work with a number of clients.
-    fn busy_of(&self, clients: f64, alone_s: f64) -> f64 {
+    fn busy_of(&self, clients: f64, alone_s: f64, near: f64) -> f64 {
         let slowing = self.slowing(clients);
         let think_s = alone_s - self.core_s;
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0);
@@ -181,20 +181,7 @@ impl Contention {
         if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) {
             return most;
         }
-        // Where one of the queues alone would put it: its exact root with the queue as long as the
-        // clients alone would make it, which is below the root of the law.
-        let mut busy = most;
-        if queueing > 0.0 {
-            let slots = self.threads * ((1.0 - slowing * most) * think_s / self.core_s + 1.0);
-            let used = if clients < slots { libm::pow(clients / slots, self.exponent) } else { 1.0 };
-            busy = busy.min(self.threads * first_root(slots, clients, queueing * used));
-        }
-        if self.serial_s > 0.0 {
-            let slots = alone_s / self.serial_s;
-            let used = (clients / slots).min(1.0);
-            let at = first_root(slots, clients, sharing * used * used) * self.core_s / self.serial_s;
-            busy = busy.min(busy_at(at, slowing));
-        }
+        let mut busy = if near > 0.0 && near < most { near } else { self.first_guess(clients, alone_s, most, (slowing, queueing, sharing)) };
         let mut least = 0.0f64;
         for _ in 0..MOST_STEPS {
             let (inside, slope) = self.inside(busy, slowing, think_s, queueing, sharing);
@@ -214,6 +201,24 @@ impl Contention {
             if step <= CLOSE * busy {
                 break;
             }
+        }
+        busy
+    }
+
+    /// Where one of the queues alone would put it: its exact root with the queue as long as the
+    /// clients alone would make it, which is below the root of the law.
+    fn first_guess(&self, clients: f64, alone_s: f64, most: f64, (slowing, queueing, sharing): (f64, f64, f64)) -> f64 {
+        let mut busy = most;
+        if queueing > 0.0 {
+            let slots = self.threads * ((1.0 - slowing * most) * (alone_s / self.core_s - 1.0) + 1.0);
+            let used = if clients < slots { libm::pow(clients / slots, self.exponent) } else { 1.0 };
+            busy = busy.min(self.threads * first_root(slots, clients, queueing * used));
+        }
+        if self.serial_s > 0.0 {
+            let slots = alone_s / self.serial_s;
+            let used = (clients / slots).min(1.0);
+            let at = first_root(slots, clients, sharing * used * used) * self.core_s / self.serial_s;
+            busy = busy.min(busy_at(at, slowing));
         }
         busy
     }
@@ -306,7 +311,7 @@ mod tests {
                     let full = f64::from(threads) * (1.0 + think) * (1.0 - processors.lost_by_sharing());
                     for part in [0.05, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0] {
                         let many = (part * full).round().max(1.0);
-                        let law = contention.closed_rate(many, load.base_ms / 1e3);
+                        let law = contention.closed_rate(many, load.base_ms / 1e3, &mut 0.0);
                         let error = law / exact(many as u32, think / 1e3, 1e-3, &processors) - 1.0;
                         assert!(error.abs() < most, "{threads} processors, shared {shared}, think {think}, {many} clients: {error:.3}");
                         sum += error.abs();
@@ -328,9 +333,9 @@ mod tests {
                     for serial_share in [0.0, 1e-4, 0.005, 0.05, 0.4] {
                         let (load, processors) = (clients(base_ms, cpu_ms, serial_share), Processors { threads, shared, core_speed: None });
                         let contention = Contention::new(&load, Some(&processors));
-                        let mut before = 0.0;
+                        let (mut before, mut busy) = (0.0, 0.0);
                         for many in [1.0, 2.0, 3.0, 7.0, 16.0, 64.0, 200.0, 4_000.0, 65_536.0] {
-                            let rate = contention.closed_rate(many, base_ms / 1e3);
+                            let rate = contention.closed_rate(many, base_ms / 1e3, &mut busy);
                             let what = format!("{threads} processors, shared {shared}, {base_ms} {cpu_ms} {serial_share}, {many} clients: {rate}");
                             assert!(rate >= before * (1.0 - 1e-9), "{what} below {before}");
                             assert!(rate <= contention.processors_rate().min(contention.serial_rate()) * (1.0 + 1e-9), "{what}");

@@ -89,13 +89,6 @@ fn cache_after<'py>(
     to_python(py, &settings::behind_cache(&database_of(database)?, cache_bytes, other_bytes, changed.as_deref()))
 }
 
-/// Share of `tps` that `vcpus` virtual processors let through; `clients`: the table of a database
-/// (cpu_ms and sharpness decide).
-#[pyfunction]
-fn processor_share(tps: f64, vcpus: f64, clients: &Bound<'_, PyAny>) -> PyResult<f64> {
-    Ok(interval::processor_share(tps, vcpus, &pythonize::depythonize(clients)?))
-}
-
 /// The table of clients of a database at another speed of a core; as it is where one is not known.
 #[pyfunction]
 #[pyo3(signature = (clients, core_speed))]
@@ -204,7 +197,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(demand_on_volumes, module)?)?;
     module.add_function(wrap_pyfunction!(database_under, module)?)?;
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
-    module.add_function(wrap_pyfunction!(processor_share, module)?)?;
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
     module.add_function(wrap_pyfunction!(processors_tps, module)?)?;

@@ -209,21 +209,6 @@ def test_what_a_page_written_back_costs():
     assert core.page_write_cost(65_536) == (1.25, 128 * 1024)
 
 
-@given(tps=st.floats(0.1, 1e5), vcpus=st.integers(1, 192), cpu_ms=st.floats(0.01, 100), sharpness=st.floats(1, 16))
-def test_processors_leave_what_the_law_says(tps, vcpus, cpu_ms, sharpness):
-    clients = TPCC["innodb"]["clients"] | {"cpu_ms": cpu_ms, "sharpness": sharpness}
-    most = vcpus * 1e3 / cpu_ms
-    # In logarithms, as the powers leave the range of a float.
-    log_ratio = sharpness * math.log(tps / most)
-    log_sum = log_ratio + math.log1p(math.exp(-log_ratio)) if log_ratio > 0 else math.log1p(math.exp(log_ratio))
-    # A power of 16 multiplies the relative error of its base by 16; some 1e-14.
-    assert core.processor_share(tps, vcpus, clients) == pytest.approx(math.exp(-log_sum / sharpness), rel=1e-12)
-
-
-def test_no_processor_time_binds_nothing():
-    assert core.processor_share(1e6, 1, TPCC["innodb"]["clients"] | {"cpu_ms": 0.0}) == 1.0
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"flush_log_at_trx_commit": 4}, {"sync_binlog": -1}, {"io_capacity": -1.0}, {"redo_bytes": math.nan}, {"foo": 1}],

@@ -524,15 +524,6 @@ fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64
     (factor, (moved.0 / seconds, moved.1 / seconds))
 }
 
-/// Share of `tps` that `vcpus` virtual processors leave of it, where they meet it as the storage's
-/// caps do; 1 where a transaction takes no processor time.
-pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
-    if tps <= 0.0 || clients.cpu_ms <= 0.0 {
-        return 1.0;
-    }
-    weakest_limit(&[tps, vcpus * 1e3 / clients.cpu_ms], clients.sharpness) / tps
-}
-
 /// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where
 /// they are alike.
 #[inline]

@@ -2,7 +2,7 @@
 
 The names are the core's: `Cap::name` (crates/model/src/io.rs) for demand on a storage,
 `Binding::name` (crates/sim/src/mysql/interval.rs) for a database, which adds the clients, the
-processors and `log-` before a limit of the log volume.
+processors, what transactions share, and `log-` before a limit of the log volume.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ WORDS = {
     "none": ("nothing", "nothing"),
     "clients": ("the clients", "clients"),
     "cpu": ("the processors", "processors"),
+    "contention": ("the latches that transactions share", "latches"),
     "volume-iops": ("the volume's IOPS", "volume IOPS"),
     "volume-throughput": ("the volume's throughput", "volume MiB/s"),
     "volume-credits": ("the volume's burst credits are gone", "credits gone"),

@@ -33,8 +33,9 @@ from headrace.workload.transactions import (
 ROUNDED = 1e-6
 MOST_IOPS = 1e9  # ours, beyond any server of today
 
-# What MyRocks has where something is written, and what files from before it was kept lack.
-MAY_LACK = ("compaction", "commits_per_tx")
+# What MyRocks has where something is written, and what files from before it was kept lack: what is
+# taken for it.
+MAY_LACK = {"compaction": None, "commits_per_tx": None, "serial_share": 0.0, "core_speed": None}
 
 _Number = Annotated[float, FINITE]
 _LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most", least=2, most=2)]
@@ -199,7 +200,7 @@ def _type_like(value: Any, name: str) -> Any:
     """The type of a value of the core: tables with the same keys, numbers as finite floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key))
+            (key, _type_like(item, key) | None, MAY_LACK[key]) if key in MAY_LACK else (key, _type_like(item, key))
             for key, item in value.items()
         ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)

@@ -53,3 +53,4 @@ from .workload import new_constant as new_constant
 from .workload import new_daily as new_daily
 from .workload import recorded_hour as recorded_hour
 from .workload import save as save
+from .workload.server_settings import with_settings as with_settings

@@ -447,6 +447,7 @@ class Log(TypedDict):
     binlog_bytes_per_tx: float
     syncs_per_commit: float
     commits_per_tx: float
+    redo_capacity_bytes: float | None
 
 class Compaction(TypedDict):
     period_tx: float

@@ -17,6 +17,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
+from headrace.workload.server_settings import database_under
 
 DOC = "docs/reference/run-description.md"
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
@@ -159,9 +160,10 @@ def with_settings(database: dict, run: Run) -> dict:
     Raises InputError.
     """
     given = {name: run.settings[key] for key, name in SETTINGS_OF_DATABASE.items() if key in run.settings}
+    if "redo_gib" in run.settings:
+        given["redo_bytes"] = run.settings["redo_gib"] * GIB
     usual = {"sync_binlog": 1} | {name: value for name, value in _usual(run).items() if name in BY_DEFAULT}
-    with core_errors():
-        return dict(core.database_under(database, usual | given))
+    return database_under(database, usual | given)
 
 
 # --- what the server counted ----------------------------------------------------------------------

@@ -34,7 +34,7 @@ ROUNDED = 1e-6
 MOST_IOPS = 1e9  # ours, beyond any server of today
 
 # What MyRocks has where something is written, and what files from before it was kept lack.
-MAY_LACK = ("compaction", "commits_per_tx")
+MAY_LACK = ("compaction", "commits_per_tx", "redo_capacity_bytes")
 
 _Number = Annotated[float, FINITE]
 _LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most", least=2, most=2)]

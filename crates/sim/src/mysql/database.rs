@@ -62,6 +62,10 @@ pub struct Log {
     /// autocommit. Not known (files before it was kept): see [`Log::commits`].
     #[serde(default)]
     pub commits_per_tx: Option<f64>,
+    /// Redo log in all that the figures of this database were measured or worked out with, bytes;
+    /// none: not known.
+    #[serde(default)]
+    pub redo_capacity_bytes: Option<f64>,
 }
 
 /// MyRocks' compaction: each time that level 0 is full, it is merged down.
@@ -291,6 +295,7 @@ impl Database {
             ("binlog bytes of a transaction", self.log.binlog_bytes_per_tx, 0.0, 1e9),
             ("syncs of a commit", self.log.syncs_per_commit, 0.0, 16.0),
             ("commits of a transaction", self.log.commits(), 0.0, 1e4),
+            ("redo log (bytes)", self.log.redo_capacity_bytes.unwrap_or(1e9), 1.0, 1e15),
             ("response time without I/O (ms)", self.clients.base_ms, 0.0, 1e7),
             ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),
             ("sharpness", self.clients.sharpness, 1.0, 64.0),

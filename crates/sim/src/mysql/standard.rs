@@ -49,7 +49,7 @@ pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError
 /// come from: redo synced at every commit, the binary log almost never (`sync_binlog = 10000`,
 /// their README). Of a server with other settings: [`super::settings::ServerSettings`].
 fn log_of(redo_bytes_per_tx: f64) -> Log {
-    Log { redo_bytes_per_tx, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: syncs_per_commit(1, true, 0), commits_per_tx: Some(1.0) }
+    Log { redo_bytes_per_tx, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: syncs_per_commit(1, true, 0), commits_per_tx: Some(1.0), redo_capacity_bytes: None }
 }
 
 fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {

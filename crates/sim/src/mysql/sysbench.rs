@@ -514,7 +514,13 @@ impl Oltp {
             binlog_bytes_per_tx: if self.log_bin { statements.per_tx(|cost| cost.binlog_bytes) } else { 0.0 },
             syncs_per_commit: statements.commits() * syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog),
             commits_per_tx: Some(statements.commits()),
+            redo_capacity_bytes: (self.engine == StorageEngine::Innodb).then(|| self.redo_bytes()),
         }
+    }
+
+    /// Redo log in all, bytes.
+    fn redo_bytes(&self) -> f64 {
+        self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB)
     }
 
     /// Pages the server writes. A page changed is written back once: when its redo is about to be
@@ -525,7 +531,7 @@ impl Oltp {
         if redo_per_tx <= 0.0 || parts.is_empty() {
             return none;
         }
-        let window = REDO_USABLE * self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB) / redo_per_tx;
+        let window = REDO_USABLE * self.redo_bytes() / redo_per_tx;
         let total = sum(&|_| 1.0);
         let leaves = Popularity { classes: parts.iter().map(|part| part.class).collect() };
         let stay = leaves.stay_tx(self.cache_gib.map_or(total / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES)).min(1e12);

@@ -2,6 +2,7 @@ from .advice.advising import advise as advise
 from .advice.result import Advice as Advice
 from .base.storage import Storage as Storage
 from .calibration.from_runs import calibrate as calibrate
+from .calibration.from_runs import hammerdb_tprocc as hammerdb_tprocc
 from .calibration.from_runs import sysbench_oltp as sysbench_oltp
 from .calibration.from_runs import sysbench_tpcc as sysbench_tpcc
 from .calibration.runs import load_run as load_run

@@ -449,6 +449,11 @@ class Log(TypedDict):
     commits_per_tx: float
     redo_capacity_bytes: float | None
 
+class Dirtying(TypedDict):
+    changed: list[float]
+    window_tx: float
+    flush_per_tx: float
+
 class Compaction(TypedDict):
     period_tx: float
     first_tx: float
@@ -481,11 +486,13 @@ class Database(TypedDict):
     ordered_while_filling: bool
     read_ahead_share: float
     writes: PageWrites
+    dirtying: Dirtying | None
     log: Log
     compaction: Compaction | None
     clients: Clients
     noise: Noise
     shape: Shape
+    local_disk: float | None
 
 class DatabaseRun(TypedDict):
     storage: str
@@ -513,6 +520,7 @@ class DatabaseRows(TypedDict):
     cached_share: list[float]
     dirty_share: list[float]
     reads_per_tx: list[float]
+    written_per_tx: list[float]
     backlog: list[float]
     compacting: list[bool]
     cap: list[str]
@@ -537,6 +545,10 @@ class SysbenchAnswer(TypedDict):
     database: Database
     changed: list[float]
     spreads: dict[str, float]
+
+class TproccAnswer(TypedDict):
+    database: Database
+    changed: list[float]
 
 class ReplicaDefaults(TypedDict):
     applier: dict[str, Any]
@@ -574,6 +586,7 @@ def replica_run(database: Mapping[str, Any], source: Mapping[str, Any], replica:
 def page_write_cost(page_bytes: float = 16384.0, doublewrite: bool = True) -> tuple[float, float]: ...
 def processor_share(tps: float, vcpus: float, clients: Mapping[str, Any]) -> float: ...
 def mysql_tpcc(engine: str, warehouses: float) -> Database: ...
+def mysql_tprocc(options: Mapping[str, Any]) -> TproccAnswer: ...
 def mysql_sysbench(options: Mapping[str, Any]) -> SysbenchAnswer: ...
 
 CACHE_SHARE: Final[float]

@@ -150,7 +150,8 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
     let with = |sharpness: f64, storage: &str| {
         let database = database();
         let mut bench = Bench::new(Database { clients: Clients { sharpness, ..database.clients }, ..database }, setup(storage));
-        bench.database.log = Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 2.0, commits_per_tx: None, redo_capacity_bytes: None };
+        bench.database.log =
+            Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 2.0, commits_per_tx: None, redo_capacity_bytes: None };
         bench
     };
     let alone = with(SHARP, "io1:400:20000");

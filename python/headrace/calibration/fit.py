@@ -14,6 +14,7 @@ import numpy as np
 from headrace.base import core
 from headrace.base.extras import import_optional
 from headrace.base.units import GIB
+from headrace.calibration.counted import compare_counted, counted_pages
 from headrace.calibration.observations import STANDSTILL_SHARE, Observation, held_by_clients, underused
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.workload.parameters import applied, of_engine
@@ -61,11 +62,12 @@ def fit(
 
     `kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc.
     """
-    parameters = of_engine(engine)
+    parameters = of_engine(engine, database)
     names = tuple(parameter.name for parameter in parameters)
     spreads = np.array([parameter.spread for parameter in parameters])
     runs = [observation.core_run for observation in observations]
     measured = [_measured(observation) for observation in observations]
+    counted = [counted_pages(observation) for observation in observations]
     full_at = {
         run.cache_gib: core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
         for run in (observation.run for observation in observations)
@@ -76,8 +78,10 @@ def fit(
         parts = [deltas / spreads]
         if measured_cpu is not None:
             parts.append(np.array([np.log(changed["clients"]["cpu_ms"] / measured_cpu.cpu_ms) / measured_cpu.spread]))
-        for observation, columns, seen in zip(observations, core.mysql_runs(changed, runs), measured, strict=True):
+        modelled = core.mysql_runs(changed, runs)
+        for observation, columns, seen, pages in zip(observations, modelled, measured, counted, strict=True):
             parts += _compare(observation, columns, seen)
+            parts += compare_counted(pages, observation, columns)
             if kib_known and _steady_without_bytes(observation, full_at[observation.run.cache_gib]):
                 last = slice(-20, None)
                 kib = np.mean(columns["mib_s"][last]) * 1024 / np.mean(columns["iops"][last])

@@ -69,19 +69,19 @@ const ROCKS_COMPACTION_RATE: f64 = 200.0 * MIB;
 /// is 100 MiB.
 const DEFAULT_REDO_BYTES: f64 = 96.0 * MIB;
 /// Share of the buffer pool that holds pages: less adaptive hash and control structures. Guess.
-const USABLE_SHARE: f64 = 0.96;
+pub(super) const USABLE_SHARE: f64 = 0.96;
 /// Share of the list behind the midpoint: innodb_old_blocks_pct, 37.
-const OLD_SHARE: f64 = 0.375;
+pub(super) const OLD_SHARE: f64 = 0.375;
 
 /// Processor of one point select, ms: 8 vCPUs / 50,733 a second (published 2020-07-13: MySQL 8.0.15
 /// on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give 46,203, so processors bind, not
 /// clients). sysbench may have run on the same machine.
-const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
+pub(super) const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
 /// What a round trip takes without processor time, ms: 5,365 a second of one thread in the same
 /// table.
-const ROUND_TRIP_MS: f64 = 1e3 / 5_365.0 - POINT_CPU_MS;
+pub(super) const ROUND_TRIP_MS: f64 = 1e3 / 5_365.0 - POINT_CPU_MS;
 /// Processor of BEGIN or COMMIT, ms. Guess.
-const BRACKET_CPU_MS: f64 = 0.05;
+pub(super) const BRACKET_CPU_MS: f64 = 0.05;
 /// Processor of a range select: a point select and 2 us for every further row. Guess.
 const RANGE_ROW_CPU_MS: f64 = 0.002;
 /// Processor of a row found by the secondary index, ms. Guess.
@@ -495,6 +495,7 @@ impl Oltp {
             // (innodb_read_ahead_threshold).
             read_ahead_share: 0.0,
             writes,
+            dirtying: None,
             compaction: if innodb { None } else { self.compaction(log.redo_bytes_per_tx) },
             log,
             clients: self.clients(&statements),
@@ -502,6 +503,7 @@ impl Oltp {
             // for sysbench.
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),
+            local_disk: None,
         };
         database.check()?;
         Ok(database)

@@ -25,10 +25,10 @@ from rich.table import Table
 import api_bench
 import headrace
 import lab_bench
-import mysql_accuracy
 import plan_accuracy
 import simpy_gp2
 import snapshot_bench
+import unseen_runs
 from headrace import _core as core
 
 HERE = Path(__file__).parent
@@ -193,11 +193,11 @@ def accuracy() -> list[dict]:
 
 def databases() -> dict:
     """Predictions of published runs the calibration has not seen, where their files are at hand."""
-    source = mysql_accuracy.folder()
+    source = unseen_runs.folder()
     if source is None:
         return {"missing": "the published runs are not here: set HEADRACE_PUBLISHED_RUNS to their folder"}
-    rows = mysql_accuracy.score(mysql_accuracy.load_all(source))
-    return {"rows": rows, "summary": mysql_accuracy.summary(rows)}
+    scores = unseen_runs.score(unseen_runs.load_all(source))
+    return {"rows": [vars(row) for row in scores], "summary": unseen_runs.summary(scores)}
 
 
 def spread(values: list[float], digits: int = 3) -> str:
@@ -265,28 +265,25 @@ def show(console: Console, results: dict) -> None:
 
 
 def show_databases(console: Console, found: dict) -> None:
-    """Errors of predicted databases, by what they were calibrated on."""
+    """Errors of predicted databases, by family."""
     if "missing" in found:
         console.print(found["missing"])
         return
-    runs = Table(
-        "calibrated on",
-        "run not seen",
-        "second half %",
-        "quarters %",
-        "p5, p95 %",
-        title="Databases: predicted over measured",
+    names = ("median", "p90", "worst")
+    table = Table(
+        "family",
+        "predicted",
+        "n",
+        *(f"{name} %" for name in names),
+        "80 % interval holds",
+        title="Databases: predicted over measured tps, second half, of runs that were left out",
     )
-    for row in found["rows"]:
-        cells = [" ".join(f"{value:+.1f}" for value in row[what]) for what in mysql_accuracy.FIGURES]
-        runs.add_row(row["set"], row["run"], *cells)
-    console.print(runs)
-    sizes = Table("calibrated on", "figure", "n", "median %", "p90 %", "worst %", title="Sizes of those errors")
     for row in found["summary"]:
-        sizes.add_row(
-            row["set"], row["figure"], str(row["n"]), f"{row['median']:.1f}", f"{row['p90']:.1f}", f"{row['worst']:.1f}"
-        )
-    console.print(sizes)
+        cells = [f"{row[name]:.1f}" if row["n"] else "" for name in names]
+        holds = f"{row['holds']} of {row['n']}" if row["n"] else f"refused: {row['refused']}"
+        table.add_row(row["family"], row["way"], str(row["n"]), *cells, holds)
+    console.print(table)
+    console.print(unseen_runs.IN_SAMPLE)
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
-"""The errors a user may see.
+"""The errors that a user may see.
 
-Every one says four things: the value that was met, the rule it breaks, where that rule comes from,
-and what to do next. They are data, not one long sentence, so the command line and the web page can
-lay them out as they like.
+Each error says four things: the value that was met, the rule it breaks, where that rule comes from,
+and what to do next. They are data, not one long sentence, so that the command line and the web page
+can lay them out as they like.
 
     HeadraceError           exit code 2 unless it says otherwise
     ├── InputError     2    what was typed or read breaks a rule
@@ -19,8 +19,8 @@ class HeadraceError(Exception):
 
     `value` is what was met (with file and line if it has them), `rule` what it breaks, `source`
     where the rule comes from ("" when it is plain sense), `hint` what to do next, `exit_code` what
-    a command should exit with, `kind` the sort of refusal for programs ("" where none is told; the
-    lab's: docs/reference/lab-protocol.md).
+    a command should exit with, `kind` the sort of refusal for programs ("" if it has none; those of
+    the lab are in docs/reference/lab-protocol.md).
     """
 
     default_exit_code = 2
@@ -47,11 +47,11 @@ class HeadraceError(Exception):
         return (type(self), (self.value, self.rule, self.source, self.hint, self.exit_code, self.kind))
 
     def but(self, *, value: str | None = None, hint: str | None = None) -> HeadraceError:
-        """The same refusal, of the same class, with another value or hint."""
-        made = copy.copy(self)
-        made.value = self.value if value is None else value
-        made.hint = self.hint if hint is None else hint
-        return made
+        """Returns the same refusal, of the same class, with another value or hint."""
+        refusal = copy.copy(self)
+        refusal.value = self.value if value is None else value
+        refusal.hint = self.hint if hint is None else hint
+        return refusal
 
 
 class InputError(HeadraceError):
@@ -65,6 +65,6 @@ class CouldNotRun(HeadraceError):
 
 
 def refuse_text(error: UnicodeEncodeError) -> InputError:
-    """Return the refusal of text with bytes that are not UTF-8. Python has such bytes of a command
+    """Returns the refusal of text with bytes that are not UTF-8. Python has such bytes of a command
     line as surrogates, which neither the core nor a file takes."""
     return InputError(repr(error.object)[:200], "is not text in UTF-8", "The Unicode Standard", "Type it anew.")

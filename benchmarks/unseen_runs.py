@@ -1,0 +1,263 @@
+"""How well databases are predicted on runs that their calibration has not seen: published runs, family by family, each run left out in
+turn, where their files are at hand.
+
+    python benchmarks/unseen_runs.py                       all families of published_runs.toml
+    python benchmarks/unseen_runs.py --family TPROC RDS    those whose name begins so
+    python benchmarks/unseen_runs.py --rows                every prediction too
+
+A run is predicted from every other one of its family, and (`from the others`) from all others together. Scored is the mean of tps in
+the second half, and whether the 80 % interval holds the measured one.
+
+`make bench` looks for the files in data/* of the folder beside the repository or in HEADRACE_PUBLISHED_RUNS, and says when they are
+not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import os
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from headrace import HeadraceError, TransactionWorkload, calibrate, compare_run, load_run
+
+HERE = Path(__file__).parent
+# Runs of a table have no file of seconds: so many rows of their mean, s.
+TABLE_SECONDS = 300
+SECOND_HALF = "mean tps, second half"
+IN_SAMPLE = (
+    "In-sample: the standard sysbench-tpcc was derived from the runs of 2018, so their families score what is carried from run to "
+    "run, not the standard."
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One prediction: of which run, from which runs; `error` of the second half's tps in percent (None where it could not be made, and
+    `refusal` says why); `holds`: whether the 80 % interval holds what was measured; `spread`: its relative standard deviation;
+    `misfit`: the largest error of the second half among the runs that were calibrated on, percent."""
+
+    family: str
+    run: str
+    calibrated_on: tuple[str, ...]
+    error: float | None
+    holds: bool = False
+    spread: float = 0.0
+    misfit: float = 0.0
+    refusal: str = ""
+
+    @property
+    def way(self) -> str:
+        """How it was predicted, in words."""
+        return "from one" if len(self.calibrated_on) == 1 else "from the others"
+
+
+def folder() -> Path | None:
+    """The folder whose subfolders hold the published runs, or None."""
+    named = os.environ.get("HEADRACE_PUBLISHED_RUNS")
+    places = [Path(named)] if named else sorted(HERE.parents[1].glob("*/data"))
+    return next((place for place in places if _files(place)), None)
+
+
+def load_all(source: Path) -> dict[str, Any]:
+    """The runs of published_runs.toml whose files lie in `source` or its subfolders, by name."""
+    plan, files, runs = _plan(), _files(source), {}
+    with tempfile.TemporaryDirectory() as place:
+        for name, own in plan["runs"].items():
+            if name in files:
+                own = dict(own)
+                described = plan["setups"][own.pop("setup")] | own
+                runs[name] = _load(Path(place), name, described, _text(files[name]), files[name])
+        for table, setup in plan["tables"].items():
+            for row in csv.DictReader(_text(files[table]).splitlines()) if table in files else ():
+                name = f"{table} {row['instance']} {row['threads']}"
+                own = {"instance": row["instance"], "threads": int(row["threads"])}
+                runs[name] = _load(Path(place), name, plan["setups"][setup] | own, _constant(row), files[table])
+    return runs
+
+
+def _files(source: Path) -> dict[str, Path]:
+    """Files of published runs and tables, by name."""
+    names = {*_plan()["runs"], *_plan()["tables"]}
+    files = {path.name.split(".csv")[0]: path for path in sorted(source.rglob("*.csv*"))}
+    return {name: path for name, path in files.items() if name in names}
+
+
+@cache
+def _plan() -> dict:
+    return tomllib.loads((HERE / "published_runs.toml").read_text())
+
+
+def _text(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+
+
+def _constant(row: dict[str, str]) -> str:
+    """Seconds of a run of which the mean is known."""
+    rows = [f"{second},{row['threads']},{row['tps']},{row['p95_ms']}" for second in range(1, TABLE_SECONDS + 1)]
+    return "\n".join(["t_s,threads,tps,lat_p95_ms", *rows])
+
+
+def _load(place: Path, name: str, described: dict, seconds: str, file: Path) -> Any:
+    (place / "run.csv").write_text(seconds)
+    files = {"sysbench": "run.csv"}
+    vmstat = file.with_name(f"{name}.vmstat.txt")
+    if vmstat.exists():
+        files["vmstat"] = str(vmstat)
+    document = {"format": "headrace-run", "version": 1, "name": name, **described, "files": files}
+    (place / "run.toml").write_text(tomli_w.dumps(document))
+    return load_run(place / "run.toml")
+
+
+def families(beginnings: Iterable[str] = ()) -> list[dict]:
+    """The families whose names begin so; all without one."""
+    chosen = tuple(beginnings)
+    return [family for family in _plan()["families"] if not chosen or family["name"].startswith(chosen)]
+
+
+def sets_of(family: dict, runs: dict[str, Any]) -> list[tuple[tuple[str, ...], list[str]]]:
+    """What is calibrated on, and the runs that are predicted from it."""
+    names = [name for name in runs if name.startswith(tuple(family["runs"]))]
+
+    def belong(one: str, other: str) -> bool:
+        same, differ = family.get("same"), family.get("differ")
+        a, b = runs[one], runs[other]
+        return (
+            one != other
+            and (same is None or getattr(a, same) == getattr(b, same))
+            and (differ is None or getattr(a, differ) != getattr(b, differ))
+        )
+
+    sets = [((one,), [other for other in names if belong(one, other)]) for one in names]
+    if len(names) > 2 and "same" not in family:
+        sets += [(tuple(other for other in names if other != one), [one]) for one in names]
+    return [(sources, held_out) for sources, held_out in sets if held_out]
+
+
+def score(
+    runs: dict[str, Any],
+    beginnings: Iterable[str] = (),
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[Score]:
+    """Every prediction of the families, in their order."""
+
+    @cache
+    def calibrated(names: tuple[str, ...]) -> TransactionWorkload:
+        return calibrate([runs[name] for name in names])
+
+    @cache
+    def misfit(names: tuple[str, ...]) -> float:
+        workload = calibrated(names)
+        return max(abs(compare_run(runs[name], workload, draws=0).error_percent(SECOND_HALF)) for name in names)
+
+    scores = []
+    for family in families(beginnings):
+        for sources, held_out in sets_of(family, runs):
+            progress(f"{family['name']}: from {', '.join(sources)}")
+            for name in held_out:
+                try:
+                    row = _predicted(runs[name], calibrated(sources)) | {"misfit": misfit(sources)}
+                except HeadraceError as error:
+                    row = {"error": None, "refusal": str(error)}
+                scores.append(Score(family["name"], name, sources, **row))
+    return scores
+
+
+def _predicted(run: Any, workload: TransactionWorkload) -> dict:
+    found = compare_run(run, workload)
+    summary = found.prediction.summary
+    measured = found.measured["tps"]
+    return {
+        "error": found.error_percent(SECOND_HALF),
+        "holds": summary["tps_low"] <= measured <= summary["tps_high"],
+        "spread": summary["relative_spread"],
+    }
+
+
+def summary(scores: list[Score]) -> list[dict]:
+    """By family and way: `n`, sizes of errors in percent (`median`, `p90`, `worst`), how many intervals hold, their median relative
+    standard deviation, the worst misfit of what was calibrated on (percent), and how many were refused."""
+    table = []
+    for family, way in dict.fromkeys((row.family, row.way) for row in scores):
+        rows = [row for row in scores if (row.family, row.way) == (family, way)]
+        sizes = sorted(abs(row.error) for row in rows if row.error is not None)
+        if not sizes:
+            table.append({"family": family, "way": way, "n": 0, "refused": len(rows)})
+            continue
+        spreads = sorted(row.spread for row in rows if row.error is not None)
+        table.append(
+            {
+                "family": family,
+                "way": way,
+                "n": len(sizes),
+                "median": _quantile(sizes, 0.5),
+                "p90": _quantile(sizes, 0.9),
+                "worst": sizes[-1],
+                "holds": sum(row.holds for row in rows),
+                "spread_percent": 100.0 * _quantile(spreads, 0.5),
+                "misfit": max(row.misfit for row in rows),
+                "refused": len(rows) - len(sizes),
+            }
+        )
+    return table
+
+
+def _quantile(values: list[float], share: float) -> float:
+    """Of sorted values, between its neighbours."""
+    place = share * (len(values) - 1)
+    low = int(place)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (place - low) * (values[high] - values[low])
+
+
+def lines(table: list[dict]) -> list[str]:
+    """The summary as text."""
+    text = []
+    for row in table:
+        head = f"{row['family']:34s} {row['way']:16s} n={row['n']:3d}"
+        if row["n"]:
+            head += (
+                f"  median {row['median']:5.1f} %  p90 {row['p90']:5.1f} %  worst {row['worst']:5.1f} %"
+                f"  80 % interval holds {row['holds']:3d} (+-{row['spread_percent']:.0f} %)"
+                f"  misses its own by up to {row['misfit']:.1f} %"
+            )
+        text.append(head + (f"  refused {row['refused']}" if row["refused"] else ""))
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description="How well databases are predicted on runs their calibration has not seen."
+    )
+    parser.add_argument("--runs", type=Path, help="folder with the published runs")
+    parser.add_argument("--family", nargs="+", default=(), help="families whose names begin so")
+    parser.add_argument("--rows", action="store_true", help="print every prediction")
+    given = parser.parse_args()
+    source = given.runs or folder()
+    if source is None:
+        print("the published runs are not here: name their folder with --runs", file=sys.stderr)
+        return 3
+    scores = score(load_all(source), given.family, lambda text: print(text, file=sys.stderr))
+    for row in scores if given.rows else ():
+        told = (
+            row.refusal
+            if row.error is None
+            else f"{row.error:+6.1f} % {'holds' if row.holds else 'misses'} +-{100 * row.spread:.0f} %"
+        )
+        print(f"{row.family:34s} {row.run:52s} {told}  own {row.misfit:.1f} %  from {', '.join(row.calibrated_on)}")
+    print("\n".join([*lines(summary(scores)), IN_SAMPLE]))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

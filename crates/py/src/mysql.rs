@@ -153,7 +153,21 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
 pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
-    columns!(t_s, tps, p95_ms, iops, mib_s, balance_percent, instance_balance_percent, cached_share, dirty_share, reads_per_tx, written_per_tx, backlog, compacting);
+    columns!(
+        t_s,
+        tps,
+        p95_ms,
+        iops,
+        mib_s,
+        balance_percent,
+        instance_balance_percent,
+        cached_share,
+        dirty_share,
+        reads_per_tx,
+        written_per_tx,
+        backlog,
+        compacting
+    );
     answer.set_item("cap", rows.iter().map(|row| row.binding.name()).collect::<Vec<_>>())?;
     Ok(answer)
 }
@@ -208,8 +222,8 @@ fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult
     Ok(answer)
 }
 
-/// HammerDB's TPROC-C with no run measured; `options`: warehouses and settings of the server. Returns
-/// the database and, for each of its classes, the share of touches that change a page.
+/// HammerDB's TPROC-C with no run measured; `options`: warehouses and settings of the server.
+/// Returns the database and, for each of its classes, the share of touches that change a page.
 #[pyfunction]
 fn mysql_tprocc<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Tprocc = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {

@@ -191,8 +191,9 @@ proptest! {
         }
     }
 
-    /// Which pages are dirty: some touches change a page, and a page of the list is written, dirty or
-    /// not, once a window by chance. What leaves dirty, what was written, and what is dirty at the end.
+    /// Which pages are dirty: some touches change a page, and a page of the list is written, dirty
+    /// or not, once a window by chance. What leaves dirty, what was written, and what is dirty at
+    /// the end.
     #[test]
     fn a_list_of_pages_is_as_dirty(
         popularity in classes(), share in 0.1f64..0.9, rules in rules(), windows in 0.1f64..20.0, seed in any::<u64>(),
@@ -237,8 +238,9 @@ proptest! {
             ("written", written_by_fluid, written),
             ("dirty at the end", cache.dirty_share().unwrap() * cache.held(), still),
         ] {
-            // As for reads. A step of 1 % of the cache's touches counts a change twice where a page is
-            // touched twice within it, and a page read in one is not written before its end: 2 % more.
+            // As for reads. A step of 1 % of the cache's touches counts a change twice where a page
+            // is touched twice within it, and a page read in one is not written before its end: 2 %
+            // more.
             let allowed = allowed(fluid, list) + 0.02 * fluid.max(list);
             prop_assert!((fluid - list).abs() <= allowed, "{what}: {fluid} by fluid, {list} by list, allowed {allowed}; {popularity:?} {changed:?}");
         }

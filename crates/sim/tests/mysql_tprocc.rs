@@ -11,9 +11,9 @@ fn database(warehouses: f64) -> Database {
     Tprocc { warehouses, ..Tprocc::default() }.database().unwrap()
 }
 
-/// Touches and changes of a call, by adding up the statements by hand: of 23 calls 10 are new orders
-/// (10 lines of stock, 10 items, a customer), 10 payments (2.2 customers), and one each an order status
-/// (2.2 customers), a delivery (10 customers) and a stock level (190 of stock).
+/// Touches and changes of a call, by adding up the statements by hand: of 23 calls 10 are new
+/// orders (10 lines of stock, 10 items, a customer), 10 payments (2.2 customers), and one each an
+/// order status (2.2 customers), a delivery (10 customers) and a stock level (190 of stock).
 #[test]
 fn a_call_touches_what_its_statements_say() {
     let database = database(1_000.0);
@@ -35,8 +35,8 @@ fn a_call_touches_what_its_statements_say() {
     assert!((dirtying.flush_per_tx - database.writes.flush_per_tx).abs() < 1e-12);
 }
 
-/// NURand(8191, 1, 100000) of clause 2.1.6, drawn, and the pages of 45 rows it falls on: the share of
-/// draws on the hottest tenth, quarter and half of the pages.
+/// NURand(8191, 1, 100000) of clause 2.1.6, drawn, and the pages of 45 rows it falls on: the share
+/// of draws on the hottest tenth, quarter and half of the pages.
 #[test]
 fn stock_is_as_skewed_as_draws_of_nurand() {
     let (mut chance, mut hits, draws) = (ChaCha8Rng::seed_from_u64(7), vec![0.0f64; 100_000 / 45 + 1], 2_000_000);
@@ -75,8 +75,9 @@ fn stock_is_as_skewed_as_draws_of_nurand() {
     }
 }
 
-/// A small pool: a page leaves as it came. Of 290 touches of stock 100 change it, of 44.2 of customers 20:
-/// a third of what is evicted is dirty. A large one: pages that stay are changed sooner or later.
+/// A small pool: a page leaves as it came. Of 290 touches of stock 100 change it, of 44.2 of
+/// customers 20: a third of what is evicted is dirty. A large one: pages that stay are changed
+/// sooner or later.
 #[test]
 fn pages_that_stay_longer_leave_dirtier() {
     let mut database = database(1_000.0);

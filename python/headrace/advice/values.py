@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.base.option_values import FALSE, TRUE, UNITS, as_bytes
 
+
 def as_number(text: str | None) -> float | None:
     """A number, sizes too; None where it is none."""
     size = as_bytes(text)

@@ -1,8 +1,9 @@
-"""Pages that the server read and wrote, by its own counters: what a fit compares besides throughput.
+"""Pages that the server read and wrote, by its own counters: what a fit compares besides
+throughput.
 
-Throughput at a cap tells the I/Os of a transaction together; how many of them read and how many write
-pages, only the server knows. Compared are means of each half of the run (of the whole where there are few
-samples), over its transactions.
+Throughput at a cap tells the I/Os of a transaction together; how many of them read and how many
+write pages, only the server knows. Compared are means of each half of the run (of the whole where
+there are few samples), over its transactions.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ import numpy as np
 
 from headrace.calibration.observations import Observation
 
-# By column of the core's rows: the counters that tell it, the first that is there. Pages read ahead are
-# in innodb_pages_read alone.
+# By column of the core's rows: the counters that tell it, the first that is there. Pages read ahead
+# are in innodb_pages_read alone.
 COUNTERS = {
     "reads_per_tx": ("innodb_pages_read", "innodb_buffer_pool_reads"),
     "written_per_tx": ("innodb_pages_written",),
 }
-# How far a mean of a half may be off for reasons outside the model, as a relative standard deviation:
-# counters are exact, but other statements and the server's own housekeeping are in them. A guess, as
-# BIN_SPREAD of the fit.
+# How far a mean of a half may be off for reasons outside the model, as a relative standard
+# deviation: counters are exact, but other statements and the server's own housekeeping are in them.
+# A guess, as BIN_SPREAD of the fit.
 COUNTED_SPREAD = 0.05
 # Fewer samples than this tell a mean of the whole run, not of its halves.
 FEWEST_SAMPLES = 8
@@ -43,7 +44,7 @@ def counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
     run, windows = observation.run, len(observation.tps)
     if run.engine != "innodb":
         return ()
-    found = []
+    pages = []
     for column, names in COUNTERS.items():
         rates = _rates(observation, names, column)
         if rates is None:
@@ -57,10 +58,10 @@ def counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
         for part, inside in parts:
             tps = float(observation.tps[part].mean())
             if inside.any() and tps > 0:
-                pages = float(np.average(per_s[inside], weights=seconds[inside]))
-                if pages > 0:
-                    found.append(CountedPages(column, part, pages / tps))
-    return tuple(found)
+                mean = float(np.average(per_s[inside], weights=seconds[inside]))
+                if mean > 0:
+                    pages.append(CountedPages(column, part, mean / tps))
+    return tuple(pages)
 
 
 def compare_counted(
@@ -85,13 +86,13 @@ def _rates(
     for name in names:
         rate = f"{name}_per_s"
         if run.status is not None and rate in run.status.columns:
-            known = run.status.select("t_s", "duration_s", rate).drop_nulls()
-            if known.height:
-                start, seconds, per_s = (known[key].cast(float).to_numpy() for key in ("t_s", "duration_s", rate))
+            samples = run.status.select("t_s", "duration_s", rate).drop_nulls()
+            if samples.height:
+                start, seconds, per_s = (samples[key].cast(float).to_numpy() for key in ("t_s", "duration_s", rate))
                 return start + seconds / 2 - first_s, seconds, per_s
     if column == "written_per_tx" and "pages_written_per_s" in run.series.columns:
-        known = run.series.select("t_s", "duration_s", "pages_written_per_s").drop_nulls()
-        if known.height:
-            start, seconds, per_s = (known[key].to_numpy() for key in known.columns)
+        samples = run.series.select("t_s", "duration_s", "pages_written_per_s").drop_nulls()
+        if samples.height:
+            start, seconds, per_s = (samples[key].to_numpy() for key in samples.columns)
             return start + seconds / 2 - first_s, seconds, per_s
     return None

@@ -140,8 +140,8 @@ def hammerdb_tprocc(
     log_bin: bool = True,
     doublewrite: bool = True,
 ) -> TransactionWorkload:
-    """HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a warehouse where
-    `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
+    """HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a warehouse
+    where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
     from headrace.base.units import GIB
     from headrace.calibration.prior import TPROCC_BYTES, tprocc
 
@@ -154,11 +154,11 @@ def hammerdb_tprocc(
         "log_bin": log_bin,
         "doublewrite": doublewrite,
     }
-    made = tprocc(options)
+    standard = tprocc(options)
     size = check_size(size_gib) or warehouses * TPROCC_BYTES / GIB
     name = f"hammerdb-tprocc, {warehouses:g} warehouses"
-    workload = _standard(name, "innodb", dict(made["database"]), cache_gib, threads, size, "hammerdb-tprocc")
-    return replace(workload, replica=ReplicaParameters(written=tuple(made["changed"])))
+    workload = _standard(name, "innodb", dict(standard["database"]), cache_gib, threads, size, "hammerdb-tprocc")
+    return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:

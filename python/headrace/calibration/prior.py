@@ -24,7 +24,8 @@ DOC = "docs/reference/run-description.md"
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
 # MyRocks with LZ4).
 TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
-# The same of HammerDB's TPROC-C in InnoDB: 1,000 warehouses take about 100 GB (published runs of 2026).
+# The same of HammerDB's TPROC-C in InnoDB: 1,000 warehouses take about 100 GB (published runs of
+# 2026).
 TPROCC_BYTES = 100e6
 # sysbench's options of a distribution, as the core names them.
 DISTRIBUTION_OPTIONS = {
@@ -184,7 +185,8 @@ def with_settings(database: dict, run: Run) -> dict:
     """
     given = {name: run.settings[key] for key, name in SETTINGS_OF_DATABASE.items() if key in run.settings}
     if database["dirtying"] is not None:
-        # Whether the cleaner writes a page early or later, it writes it (`with_settings` of workloads).
+        # Whether the cleaner writes a page early or later, it writes it (`with_settings` of
+        # workloads).
         given.pop("io_capacity", None)
     if "redo_gib" in run.settings:
         given["redo_bytes"] = run.settings["redo_gib"] * GIB

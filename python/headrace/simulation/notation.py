@@ -61,8 +61,8 @@ def closed_load(text: str) -> ClosedWorkload:
 
 
 def standard_settings(text: str) -> dict:
-    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=10,cache_gib=2,...`, of
-    `headrace.hammerdb_tprocc` in `hammerdb-tprocc:...`, or of `headrace.sysbench_oltp` in
+    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=10,cache_gib=2,...`,
+    of `headrace.hammerdb_tprocc` in `hammerdb-tprocc:...`, or of `headrace.sysbench_oltp` in
     `sysbench:script=...`. Raises InputError."""
     head, _, rest = text.partition(":")
     keys = {"sysbench-tpcc": TPCC_KEYS, "hammerdb-tprocc": TPROCC_KEYS}.get(head, OLTP_KEYS)

@@ -1,4 +1,5 @@
-"""Settings of the server that can be asked: what `--set NAME=VALUE` takes, and a database under them.
+"""Settings of the server that can be asked: what `--set NAME=VALUE` takes, and a database under
+them.
 
 >>> import headrace
 >>> shop = headrace.sysbench_oltp(cache_gib=4, threads=8, tables=8, table_size=10_000_000)
@@ -88,7 +89,9 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
     Raises InputError for a setting whose effect the model does not know.
     """
     if isinstance(settings, str):
-        raise InputError(f"settings = {shown(settings)}", "must be a list of NAME=VALUE", SOURCE, 'For example ["sync_binlog=1"].')
+        raise InputError(
+            f"settings = {shown(settings)}", "must be a list of NAME=VALUE", SOURCE, 'For example ["sync_binlog=1"].'
+        )
     given: dict[str, float | int | bool] = {}
     for text in settings:
         setting, value = read_setting(text, workload.engine)
@@ -114,9 +117,9 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
     setting = next((setting for setting in of_engine if word in (setting.name, setting.short)), None)
     if setting is None or not equals:
         names = [setting.name for setting in of_engine]
-        known = f"The model knows {', '.join(names)}."
+        listed = f"The model knows {', '.join(names)}."
         rule = f"is not a setting of {engine} whose effect the model knows" if equals else "must be NAME=VALUE"
-        raise InputError(shown(name if equals else text), rule, SOURCE, did_you_mean(word, names) or known)
+        raise InputError(shown(name if equals else text), rule, SOURCE, did_you_mean(word, names) or listed)
     read = setting.read(value)
     if read is None:
         raise InputError(f"{name}={value[:40]}", f"must be a value such as {setting.example}", SOURCE)

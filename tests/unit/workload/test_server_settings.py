@@ -98,7 +98,6 @@ def test_predict_and_plan_take_them(call):
         code, out, err = call(*words, *more)
         assert code == 0, err
 
-
         return json.loads(out)["summary"]["mib_s"]
 
     # Without the doublewrite area every page is written once.

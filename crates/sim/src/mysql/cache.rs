@@ -12,9 +12,9 @@
 //! A hit on a page of the old part moves it only when the page was read a while ago
 //! (innodb_old_blocks_time): [`Cache::held_back`].
 //!
-//! Where it is known which touches change a page ([`Cache::dirtied`]), each cohort also knows how much of
-//! it is clean: a page that leaves is dirty when the touch that brought it changed it, or one since,
-//! unless the flush list has written it.
+//! Where it is known which touches change a page ([`Cache::dirtied`]), each cohort also knows how
+//! much of it is clean: a page that leaves is dirty when the touch that brought it changed it, or
+//! one since, unless the flush list has written it.
 //!
 //! Pages of a class are alike, so the list is a row of cohorts, each with an amount of every class,
 //! and an amount of it that has been in the cache since it first filled. Between evictions and hits
@@ -183,8 +183,8 @@ impl Cache {
         self
     }
 
-    /// Follows which pages are dirty: `changed` is the share of touches that change a page, by class;
-    /// a changed page is written within `window_tx` transactions.
+    /// Follows which pages are dirty: `changed` is the share of touches that change a page, by
+    /// class; a changed page is written within `window_tx` transactions.
     pub fn dirtied(mut self, changed: &[f64], window_tx: f64) -> Cache {
         self.changing = Some(Changing { share: changed.to_vec(), cleaned: 1.0 / window_tx });
         self
@@ -268,8 +268,8 @@ impl Cache {
         written
     }
 
-    /// Pages that did not move: where a touch moves a page none of these was touched, so that they are
-    /// only cleaned; else they are touched as all are.
+    /// Pages that did not move: where a touch moves a page none of these was touched, so that they
+    /// are only cleaned; else they are touched as all are.
     fn change_unmoved(&mut self, tx: f64, moves: bool) -> f64 {
         let readable = self.passed - self.held_tx;
         let of = |untouched: bool| -> Vec<ChangingStep> {

@@ -215,8 +215,8 @@ pub struct Database {
     pub noise: Noise,
     /// Left unexplained.
     pub shape: IoShape,
-    /// How many times faster the local disk of the run was than the catalog takes one to be of which
-    /// it has no figure; none: the run was on other storage, or the disk is in the catalog.
+    /// How many times faster the local disk of the run was than the catalog takes one to be of
+    /// which it has no figure; none: the run was on other storage, or the disk is in the catalog.
     #[serde(default)]
     pub local_disk: Option<f64>,
 }
@@ -287,8 +287,8 @@ impl Database {
         grown
     }
 
-    /// The same with dirty shares that are what a settled cache of `cache_bytes` evicts, whatever the
-    /// pages: for those who change which pages are touched.
+    /// The same with dirty shares that are what a settled cache of `cache_bytes` evicts, whatever
+    /// the pages: for those who change which pages are touched.
     pub fn with_fixed_dirtying(&self, cache_bytes: f64) -> Database {
         let mut fixed = self.clone();
         if let Some(dirtying) = fixed.dirtying.take() {

@@ -130,8 +130,8 @@ pub struct ServerSettings {
     pub io_capacity: Option<f64>,
     /// innodb_io_capacity_max, most pages a second flushed.
     pub io_capacity_max: Option<f64>,
-    /// Redo log in all, bytes. It changes how much is flushed where the one the database was measured
-    /// with is known (`Log::redo_capacity_bytes`, or `measured_redo_bytes` instead of it).
+    /// Redo log in all, bytes. It changes how much is flushed where the one the database was
+    /// measured with is known (`Log::redo_capacity_bytes`, or `measured_redo_bytes` instead of it).
     pub redo_bytes: Option<f64>,
     /// See `redo_bytes`.
     pub measured_redo_bytes: Option<f64>,

@@ -6,15 +6,15 @@
 //!   NURand(8191), NURand(1023) -> classes of like pages
 //! ```
 //!
-//! Rows, keys and transactions are those of the TPC-C Standard Specification 5.11 (clauses 1.2, 2.1.6,
-//! 2.4 to 2.8, 4.3.3.1); their shares and the tables' indexes those of HammerDB's script for MySQL:
-//! of 23 calls 10 are new orders, 10 payments, and one each is an order status, a delivery and a stock
-//! level. Every warehouse is equally likely (HammerDB's "use all warehouses"). Every call is one
-//! transaction, whether it commits or rolls back.
+//! Rows, keys and transactions are those of the TPC-C Standard Specification 5.11 (clauses 1.2,
+//! 2.1.6, 2.4 to 2.8, 4.3.3.1); their shares and the tables' indexes those of HammerDB's script for
+//! MySQL: of 23 calls 10 are new orders, 10 payments, and one each is an order status, a delivery
+//! and a stock level. Every warehouse is equally likely (HammerDB's "use all warehouses"). Every
+//! call is one transaction, whether it commits or rolls back.
 //!
-//! Left out: growth by new orders (some 0.03 pages a transaction), undo pages, and that a stock level
-//! looks at the stock of the orders just made, so that in a cache that holds most of the data it finds
-//! more of it than is worked out here.
+//! Left out: growth by new orders (some 0.03 pages a transaction), undo pages, and that a stock
+//! level looks at the stock of the orders just made, so that in a cache that holds most of the data
+//! it finds more of it than is worked out here.
 
 use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
 use super::popularity::{PageClass, Popularity};
@@ -30,8 +30,8 @@ const PAGE_BYTES: f64 = 16_384.0;
 const ROOM: f64 = (PAGE_BYTES - 132.0) * 15.0 / 16.0;
 /// Fill of index pages whose entries come in no order: ln 2 (Yao 1978).
 const INDEX_FILL: f64 = core::f64::consts::LN_2;
-/// Of a row beside its columns: header 5, transaction id 6, roll pointer 7, its 1/4 to 1/8 of a 2-byte
-/// directory slot; a byte of length for each column that varies is in the rows below.
+/// Of a row besides its columns: header 5, transaction id 6, roll pointer 7, its 1/4 to 1/8 of a
+/// 2-byte directory slot; a byte of length for each column that varies is in the rows below.
 const ROW_EXTRA: f64 = 5.0 + 6.0 + 7.0 + 2.0 / 6.0;
 
 /// Of 23 calls: new orders and payments; each of the others.
@@ -47,8 +47,8 @@ const BY_NAME: f64 = 0.6;
 const CUSTOMERS_READ: f64 = BY_NAME * NAMESAKES + (1.0 - BY_NAME);
 /// Districts of a warehouse (1.2.1): a delivery delivers one order in each.
 const DISTRICTS: f64 = 10.0;
-/// Different items in the 20 orders that a stock level looks at (2.8.2.2): of 200 lines some repeat an
-/// item (guess: one in twenty, since NURand prefers some).
+/// Different items in the 20 orders that a stock level looks at (2.8.2.2): of 200 lines some repeat
+/// an item (guess: one in twenty, since NURand prefers some).
 const ITEMS_LOOKED_AT: f64 = 190.0;
 
 /// Rows of a warehouse and the bytes of one (1.3; strings at their mean length, 4.3.3.1; MySQL's
@@ -72,18 +72,18 @@ const SET: f64 = 0.75;
 /// Processor of a statement inside a stored procedure, ms: no round trip and no parsing, so a third
 /// of a point select by itself. Guess.
 const STATEMENT_CPU_MS: f64 = POINT_CPU_MS / 3.0;
-/// Statements of a call: three and four a line of a new order (2.4.2.2), eight of a payment, four of an
-/// order status, seven for each district of a delivery, and a stock level that reads 190 rows at a
-/// tenth of a statement each.
+/// Statements of a call: three and four a line of a new order (2.4.2.2), eight of a payment, four
+/// of an order status, seven for each district of a delivery, and a stock level that reads 190 rows
+/// at a tenth of a statement each.
 const STATEMENTS: f64 = OFTEN * (3.0 + 4.0 * LINES) + OFTEN * 8.0 + SELDOM * (4.0 + 7.0 * DISTRICTS + 3.0 + 0.1 * ITEMS_LOOKED_AT);
-/// Redo of a call, bytes: 500 for every row changed or inserted, in undo and page (as
-/// `sysbench`'s non-index update and insert). Rows: a new order changes a district and 10 of stock
-/// and inserts 12; a payment changes 3 and inserts 1; a delivery deletes, changes 2 and 10 lines in each
+/// Redo of a call, bytes: 500 for every row changed or inserted, in undo and page (as `sysbench`'s
+/// non-index update and insert). Rows: a new order changes a district and 10 of stock and inserts
+/// 12; a payment changes 3 and inserts 1; a delivery deletes, changes 2 and 10 lines in each
 /// district. +-40 %.
 const ROWS_CHANGED: f64 = OFTEN * (1.0 + LINES + 2.0 + LINES) + OFTEN * 4.0 + SELDOM * DISTRICTS * (3.0 + LINES);
 const REDO_OF_ROW: f64 = 500.0;
-/// Binary log of a call, bytes: full images of the rows before and after (two of stock, customer, and
-/// lines of a delivery; one of what is inserted), and 185 for the transaction's own events.
+/// Binary log of a call, bytes: full images of the rows before and after (two of stock, customer,
+/// and lines of a delivery; one of what is inserted), and 185 for the transaction's own events.
 const BINLOG: f64 = OFTEN * LINES * (2.0 * STOCK.1 + ORDER_LINE.1)
     + OFTEN * 2.0 * CUSTOMER.1
     + SELDOM * DISTRICTS * 2.0 * (CUSTOMER.1 + ORDERS.1 + LINES * ORDER_LINE.1)
@@ -152,8 +152,8 @@ impl Tprocc {
         // The end of each district's orders, lines and new orders, and where its delivery is.
         let ends = 3.0 * (OFTEN + SELDOM * DISTRICTS);
         parts.push(Part { pages: 6.0 * DISTRICTS * self.warehouses, touches: ends + SELDOM, changes: ends });
-        // Items, warehouses, districts (some hundred bytes each), and the pages above the leaves: all
-        // statements pass them, so they are never evicted.
+        // Items, warehouses, districts (some hundred bytes each), and the pages above the leaves:
+        // all statements pass them, so they are never evicted.
         let hot = ITEM.0 / rows_per_page(ITEM) + self.warehouses * (1.0 + DISTRICTS) / rows_per_page((1.0, 100.0));
         let upper = parts.iter().map(|part| part.pages).sum::<f64>() * 20.0 / ROOM + 20.0;
         let districts = 2.0 * OFTEN + SELDOM;
@@ -202,7 +202,8 @@ impl Tprocc {
                 redo_capacity_bytes: Some(redo_bytes),
             },
             compaction: None,
-            // One round trip a call. Sharpness and scatter: TPC-C runs of 2018. Percentile over mean: guess.
+            // One round trip a call. Sharpness and scatter: TPC-C runs of 2018. Percentile over
+            // mean: guess.
             clients: Clients { base_ms: ROUND_TRIP_MS + cpu_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0 },
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),

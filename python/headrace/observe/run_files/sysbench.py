@@ -25,7 +25,15 @@ from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT
 
 MAX_ROWS = 3_000_000  # a month of seconds; ours
 # Beyond any server: each is a sign of a damaged line.
-MOST = {"threads": 1e5, "tps": 1e7, "qps": 1e9, "p95_ms": 1e7, "t_s": MAX_SPAN_S, "busy_share": 1.0, "pages_written_per_s": 1e7}
+MOST = {
+    "threads": 1e5,
+    "tps": 1e7,
+    "qps": 1e9,
+    "p95_ms": 1e7,
+    "t_s": MAX_SPAN_S,
+    "busy_share": 1.0,
+    "pages_written_per_s": 1e7,
+}
 NUMBER = r"(\S+)"
 REPORT_1 = re.compile(
     rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER}"

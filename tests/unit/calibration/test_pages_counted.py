@@ -62,7 +62,7 @@ def test_what_was_counted_is_what_the_core_says_of_the_same_database():
     counted, database = measured()
     observation = observe(counted)
     pages = counted_pages(observation)
-    assert [(one.column, one.part.start) for one in pages] == [
+    assert [(each.column, each.part.start) for each in pages] == [
         ("reads_per_tx", 0), ("reads_per_tx", 60), ("written_per_tx", 0), ("written_per_tx", 60),
     ]  # fmt: skip
     rows = core.mysql_runs(database, [observation.core_run])[0]
@@ -76,8 +76,8 @@ def test_counters_tell_reads_from_writes():
 
     def written(of: Run) -> float:
         observation = observe(of)
-        found = fit(prior(of), "innodb", [observation]).database
-        rows = core.mysql_runs(found, [observation.core_run])[0]
+        fitted = fit(prior(of), "innodb", [observation]).database
+        rows = core.mysql_runs(fitted, [observation.core_run])[0]
         return float(np.mean(rows["written_per_tx"]))
 
     true = float(np.mean(core.mysql_runs(database, [observe(counted).core_run])[0]["written_per_tx"]))
@@ -92,7 +92,7 @@ def test_two_samples_tell_the_whole_run_alone():
     assert counted.status is not None
     total = counted.status.mean().with_columns(t_s=pl.lit(0.0), duration_s=pl.lit(float(SECONDS)))
     pages = counted_pages(observe(replace(counted, status=total)))
-    assert [(one.column, one.part) for one in pages] == [
+    assert [(each.column, each.part) for each in pages] == [
         ("reads_per_tx", slice(0, 120)),
         ("written_per_tx", slice(0, 120)),
     ]
@@ -103,6 +103,6 @@ def test_pages_of_the_benchmarks_own_rows_count_too():
     assert counted.status is not None
     series = counted.series.with_columns(pages_written_per_s=counted.status["innodb_pages_written_per_s"])
     by_rows = counted_pages(observe(replace(counted, status=None, series=series)))
-    by_status = [one for one in counted_pages(observe(counted)) if one.column == "written_per_tx"]
-    assert [one.value for one in by_rows] == pytest.approx([one.value for one in by_status])
+    by_status = [each for each in counted_pages(observe(counted)) if each.column == "written_per_tx"]
+    assert [each.value for each in by_rows] == pytest.approx([each.value for each in by_status])
     assert counted_pages(observe(replace(counted, status=None))) == ()

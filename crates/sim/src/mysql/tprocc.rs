@@ -3,14 +3,16 @@
 //! ```text
 //!   rows and row lengths by table -> pages of a warehouse
 //!   statements of five transactions x their shares -> touches and changes of pages
-//!   NURand(8191), NURand(1023) -> classes of like pages
+//!   NURand(1023) of customers -> classes of like pages
 //! ```
 //!
 //! Rows, keys and transactions are those of the TPC-C Standard Specification 5.11 (clauses 1.2,
 //! 2.1.6, 2.4 to 2.8, 4.3.3.1); their shares and the tables' indexes those of HammerDB's script for
 //! MySQL: of 23 calls 10 are new orders, 10 payments, and one each is an order status, a delivery
-//! and a stock level. Every warehouse is equally likely (HammerDB's "use all warehouses"). Every
-//! call is one transaction, whether it commits or rolls back.
+//! and a stock level. Items are drawn evenly, as that script's new order does (the standard asks
+//! for NURand), customers by NURand where they are named by number. Every warehouse is equally
+//! likely (HammerDB's "use all warehouses"). Every call is one transaction, whether it commits or
+//! rolls back.
 //!
 //! Left out: growth by new orders (some 0.03 pages a transaction), undo pages, and that a stock
 //! level looks at the stock of the orders just made, so that in a cache that holds most of the data
@@ -47,9 +49,9 @@ const BY_NAME: f64 = 0.6;
 const CUSTOMERS_READ: f64 = BY_NAME * NAMESAKES + (1.0 - BY_NAME);
 /// Districts of a warehouse (1.2.1): a delivery delivers one order in each.
 const DISTRICTS: f64 = 10.0;
-/// Different items in the 20 orders that a stock level looks at (2.8.2.2): of 200 lines some repeat
-/// an item (guess: one in twenty, since NURand prefers some).
-const ITEMS_LOOKED_AT: f64 = 190.0;
+/// Different items in the 20 orders that a stock level looks at (2.8.2.2): 200 lines, of which 0.2
+/// repeat one of 100,000 items.
+const ITEMS_LOOKED_AT: f64 = 200.0;
 
 /// Rows of a warehouse and the bytes of one (1.3; strings at their mean length, 4.3.3.1; MySQL's
 /// types: 4 bytes a number, 8 a large one, 5 a date).
@@ -63,9 +65,8 @@ const ITEM: (f64, f64) = (100_000.0, 86.0);
 const CUSTOMER_NAME: (f64, f64) = (30_000.0, 48.0);
 const ORDER_CUSTOMER: (f64, f64) = (30_000.0, 22.0);
 
-/// Bits of NURand's OR for items (8191 is 13 bits) and customers (1023 is 10): each is set with
-/// chance 3/4, being the OR of two fair ones (2.1.6).
-const ITEM_BITS: f64 = 13.0;
+/// Bits of NURand's OR for customers (1023 is 10 of them): each is set with chance 3/4, being the
+/// OR of two fair ones (2.1.6).
 const CUSTOMER_BITS: f64 = 10.0;
 const SET: f64 = 0.75;
 
@@ -73,7 +74,7 @@ const SET: f64 = 0.75;
 /// of a point select by itself. Guess.
 const STATEMENT_CPU_MS: f64 = POINT_CPU_MS / 3.0;
 /// Statements of a call: three and four a line of a new order (2.4.2.2), eight of a payment, four
-/// of an order status, seven for each district of a delivery, and a stock level that reads 190 rows
+/// of an order status, seven for each district of a delivery, and a stock level that reads 200 rows
 /// at a tenth of a statement each.
 const STATEMENTS: f64 = OFTEN * (3.0 + 4.0 * LINES) + OFTEN * 8.0 + SELDOM * (4.0 + 7.0 * DISTRICTS + 3.0 + 0.1 * ITEMS_LOOKED_AT);
 /// Redo of a call, bytes: 500 for every row changed or inserted, in undo and page (as `sysbench`'s
@@ -139,8 +140,10 @@ impl Tprocc {
             touches: OFTEN * (1.0 + CUSTOMERS_READ) + SELDOM * (CUSTOMERS_READ + DISTRICTS),
             changes: OFTEN + SELDOM * DISTRICTS,
         };
-        let mut parts = skewed(stock, ITEM_BITS - libm::log2(rows_per_page(STOCK)));
-        parts.extend(skewed(customer, CUSTOMER_BITS - libm::log2(rows_per_page(CUSTOMER))));
+        let by_number = OFTEN + (OFTEN + SELDOM) * (1.0 - BY_NAME);
+        let bits = CUSTOMER_BITS - libm::log2(rows_per_page(CUSTOMER));
+        let mut parts = vec![stock];
+        parts.extend(skewed(customer, by_number / customer.touches, bits));
         let names = (OFTEN + SELDOM) * BY_NAME;
         parts.push(Part { pages: index(CUSTOMER_NAME), touches: names, changes: 0.0 });
         parts.push(Part { pages: index(ORDER_CUSTOMER), touches: OFTEN + SELDOM, changes: OFTEN });
@@ -232,25 +235,23 @@ fn flushed(parts: &[Part], window_tx: f64, stay_tx: f64) -> f64 {
     parts.iter().map(of).sum()
 }
 
-/// A table whose rows are drawn by NURand: its pages by how many of `bits` bits of the OR are set,
-/// those that lie within a page taken off. Between whole numbers of bits the neighbours are mixed.
-fn skewed(table: Part, bits: f64) -> Vec<Part> {
+/// A table of whose touches a share is drawn by NURand and the others evenly: its pages by how many
+/// of `bits` bits of the OR are set, those that lie within a page taken off. Between whole numbers
+/// of bits the neighbours are mixed.
+fn skewed(table: Part, drawn_share: f64, bits: f64) -> Vec<Part> {
     let below = libm::floor(bits.max(0.0));
     let above = bits.max(0.0) - below;
     let mut parts = Vec::new();
-    for (count, share) in [(below as u32, 1.0 - above), (below as u32 + 1, above)] {
-        if share <= 1e-9 {
+    for (count, weight) in [(below as u32, 1.0 - above), (below as u32 + 1, above)] {
+        if weight <= 1e-9 {
             continue;
         }
         let mut ways = 1.0;
         for set in 0..=count {
-            let chance = libm::pow(SET, f64::from(set)) * libm::pow(1.0 - SET, f64::from(count - set));
-            let of_pages = ways / libm::pow(2.0, f64::from(count));
-            parts.push(Part {
-                pages: share * table.pages * of_pages,
-                touches: share * table.touches * ways * chance,
-                changes: share * table.changes * ways * chance,
-            });
+            let of_pages = weight * ways / libm::pow(2.0, f64::from(count));
+            let drawn = weight * ways * libm::pow(SET, f64::from(set)) * libm::pow(1.0 - SET, f64::from(count - set));
+            let mass = drawn_share * drawn + (1.0 - drawn_share) * of_pages;
+            parts.push(Part { pages: table.pages * of_pages, touches: table.touches * mass, changes: table.changes * mass });
             ways *= f64::from(count - set) / f64::from(set + 1);
         }
     }

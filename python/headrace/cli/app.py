@@ -104,6 +104,8 @@ NUMBER_SIGNS = {
     "than": "a number",
     "finite": "a number",
 }
+# A number as people write it, with the unit that the option's name has already: 116GB, 50 %.
+WITH_UNIT = re.compile(r"-?[0-9][0-9.,]* ?[A-Za-z/%]+")
 
 
 def _version(wanted: bool) -> None:
@@ -187,7 +189,9 @@ def _number_error(error: Any) -> tuple[str, str] | None:
     elif most is not None:
         kind += f" of at most {most:,}"
     name = option.opts[-1] if option.opts[-1].startswith("-") else option.opts[0].upper()
-    return f"{name} {str(first['input'])[:60]}", f"must be {kind}"
+    text = str(first["input"])[:60]
+    kind += ", without a unit" if WITH_UNIT.fullmatch(text) else ""
+    return f"{name} {text}", f"must be {kind}"
 
 
 def usage_error(error: Any) -> InputError:

@@ -12,6 +12,7 @@ from headrace.base import core
 from headrace.calibration.prior import prior
 from headrace.calibration.runs import BenchmarkLoad
 from headrace.errors import InputError
+from headrace.observe.run_storage import Caps
 from headrace.observe.settings import check_settings
 from headrace.workload import OpenWorkload
 from headrace.workload.points import make_points
@@ -249,7 +250,7 @@ def test_what_a_run_description_takes_for_flush_log_at_trx_commit_the_simulator_
         check_settings({"flush_log_at_trx_commit": 3}, "myrocks")
 
 
-@pytest.mark.parametrize("name", ["sysbench-tpcc", "sysbench-oltp", "own"])
+@pytest.mark.parametrize("name", ["sysbench-tpcc", "sysbench-oltp", "hammerdb-tprocc", "own"])
 @pytest.mark.parametrize(
     ("flavor", "version", "settings", "syncs"),
     [
@@ -275,5 +276,5 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
         else BenchmarkLoad(name, data_gib=1.0)
     )
     run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0,
-                          status=None, transactions=1.0, as_of=date(2020, 1, 1))  # fmt: skip
+                          status=None, transactions=1.0, as_of=date(2020, 1, 1), caps=Caps(3000, 3000, 125, 125, 100))  # fmt: skip
     assert prior(run)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)

@@ -457,6 +457,12 @@ class Log(TypedDict):
     binlog_bytes_per_tx: float
     syncs_per_commit: float
     commits_per_tx: float
+    redo_capacity_bytes: float | None
+
+class Dirtying(TypedDict):
+    changed: list[float]
+    window_tx: float
+    flush_per_tx: float
 
 class Compaction(TypedDict):
     period_tx: float
@@ -492,11 +498,13 @@ class Database(TypedDict):
     ordered_while_filling: bool
     read_ahead_share: float
     writes: PageWrites
+    dirtying: Dirtying | None
     log: Log
     compaction: Compaction | None
     clients: Clients
     noise: Noise
     shape: Shape
+    local_disk: float | None
 
 class DatabaseRun(TypedDict):
     storage: str
@@ -525,6 +533,7 @@ class DatabaseRows(TypedDict):
     cached_share: list[float]
     dirty_share: list[float]
     reads_per_tx: list[float]
+    written_per_tx: list[float]
     backlog: list[float]
     compacting: list[bool]
     cap: list[str]
@@ -549,6 +558,10 @@ class SysbenchAnswer(TypedDict):
     database: Database
     changed: list[float]
     spreads: dict[str, float]
+
+class TproccAnswer(TypedDict):
+    database: Database
+    changed: list[float]
 
 class ReplicaDefaults(TypedDict):
     applier: dict[str, Any]
@@ -589,6 +602,7 @@ def processors_tps(clients: Mapping[str, Any], instance: Mapping[str, Any]) -> f
 def core_ms(clients: Mapping[str, Any]) -> float: ...
 def processor_ms(busy_ms: float, busy_share: float, threads_per_core: int) -> float: ...
 def mysql_tpcc(engine: str, warehouses: float) -> Database: ...
+def mysql_tprocc(options: Mapping[str, Any]) -> TproccAnswer: ...
 def mysql_sysbench(options: Mapping[str, Any]) -> SysbenchAnswer: ...
 
 CACHE_SHARE: Final[float]

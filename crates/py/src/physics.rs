@@ -62,7 +62,8 @@ fn innodb_pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) 
 
 /// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one
 /// of the three, the others are 1, as the database writes, and 1), doublewrite, io_capacity,
-/// io_capacity_max, redo_bytes with measured_redo_bytes, compaction_write_bytes_s. What is not
+/// io_capacity_max, redo_bytes (with measured_redo_bytes where
+/// the database does not know its own), compaction_write_bytes_s. What is not
 /// given (or None) stays.
 #[pyfunction]
 fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -37,7 +37,7 @@ fn setup(storage: &str) -> Setup {
 
 /// With a log and scatter.
 fn database() -> Database {
-    let log = Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 1.0, commits_per_tx: None };
+    let log = Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 1.0, commits_per_tx: None, redo_capacity_bytes: None };
     Database { log, noise: Noise { fano: 2.0, cv: 0.05 }, ..plain_database(4.0) }
 }
 
@@ -484,7 +484,7 @@ fn the_two_forms_agree_on_waits_of_the_server() {
 #[test]
 fn log_bytes_without_a_sync_leave_in_runs() {
     let mut lazy = database();
-    lazy.log = Log { redo_bytes_per_tx: 20_000.0, binlog_bytes_per_tx: 10_000.0, syncs_per_commit: 0.0, commits_per_tx: None };
+    lazy.log = Log { redo_bytes_per_tx: 20_000.0, binlog_bytes_per_tx: 10_000.0, syncs_per_commit: 0.0, commits_per_tx: None, redo_capacity_bytes: None };
     lazy.read_ahead_share = 0.5;
     lazy.writes.background_per_s = 100.0;
     let bench = Bench::new(lazy, "io1:200:5000", None);
@@ -523,7 +523,7 @@ fn transactions_without_anything_to_do_end() {
     idle.clients.base_ms = 0.0;
     idle.popularity = Popularity { classes: vec![PageClass { pages: 100.0, touches_per_tx: 1.0 }] };
     idle.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, ..idle.writes };
-    idle.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None };
+    idle.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None, redo_capacity_bytes: None };
     let run = Bench::new(idle, "gp3:100", None).run(TransactionLoad::Clients(1), 2);
     // At most one a microsecond; a page in a hundred transactions is read all the same.
     assert!((1e5..=2e6).contains(&(run.summary.transactions as f64)), "{:?}", run.summary);

@@ -151,7 +151,8 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
     let with = |sharpness: f64, storage: &str| {
         let database = database();
         let mut bench = Bench::new(Database { clients: Clients { sharpness, ..database.clients }, ..database }, setup(storage));
-        bench.database.log = Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 2.0, commits_per_tx: None };
+        bench.database.log =
+            Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 2.0, commits_per_tx: None, redo_capacity_bytes: None };
         bench
     };
     let alone = with(SHARP, "io1:400:20000");
@@ -213,7 +214,7 @@ fn bytes_make_a_plateau() {
 
 /// A log without syncs leaves in runs of 256 KiB; a volume of its own takes exactly these away.
 fn with_log(redo_bytes_per_tx: f64) -> Database {
-    Database { log: Log { redo_bytes_per_tx, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None }, ..database() }
+    Database { log: Log { redo_bytes_per_tx, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None, redo_capacity_bytes: None }, ..database() }
 }
 
 #[test]
@@ -544,7 +545,7 @@ fn compaction_dips_where_bytes_are_short() {
 #[test]
 fn a_fill_on_paper() {
     let mut database = standard::tpcc(StorageEngine::Innodb, 1_000.0).unwrap();
-    database.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None };
+    database.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None, redo_capacity_bytes: None };
     database.clients.sharpness = SHARP;
     let mut bench = Bench::new(database, setup("gp3:1000:6000:1000"));
     bench.warm_up = WarmUp::new(&bench.database, 40.0 * 1_073_741_824.0);

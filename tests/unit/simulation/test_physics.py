@@ -12,6 +12,7 @@ from headrace.base import core
 from headrace.calibration.prior import prior
 from headrace.calibration.runs import BenchmarkLoad
 from headrace.errors import InputError
+from headrace.observe.run_storage import Caps
 from headrace.observe.settings import check_settings
 from headrace.workload import OpenWorkload
 from headrace.workload.points import make_points
@@ -175,7 +176,10 @@ def test_databases_from_before_commits_were_kept_tell_them_by_their_syncs(log, c
 def test_settings_that_decide_nothing_leave_a_database_alone():
     for database in TPCC.values():
         assert core.database_under(database, {}) == database
-        assert core.database_under(database, {"redo_bytes": 1e9}) == database  # the run's redo is not known
+        # The run's redo is not known: what is flushed stays, and this one is kept as the run's.
+        under = core.database_under(database, {"redo_bytes": 1e9})
+        kept = 1e9 if database["engine"] == "innodb" else None
+        assert under == database | {"log": database["log"] | {"redo_capacity_bytes": kept}}
     pages = {"doublewrite": False, "io_capacity": 2**64 - 1, "io_capacity_max": 2**64 - 1}
     assert core.database_under(TPCC["myrocks"], pages) == TPCC["myrocks"]
     writes = core.database_under(TPCC["innodb"], pages)["writes"]
@@ -231,7 +235,7 @@ def test_what_a_run_description_takes_for_flush_log_at_trx_commit_the_simulator_
         check_settings({"flush_log_at_trx_commit": 3}, "myrocks")
 
 
-@pytest.mark.parametrize("name", ["sysbench-tpcc", "sysbench-oltp", "own"])
+@pytest.mark.parametrize("name", ["sysbench-tpcc", "sysbench-oltp", "hammerdb-tprocc", "own"])
 @pytest.mark.parametrize(
     ("flavor", "version", "settings", "syncs"),
     [
@@ -257,7 +261,7 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
         else BenchmarkLoad(name, data_gib=1.0)
     )
     run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0,
-                          status=None, transactions=1.0, as_of=date(2020, 1, 1))  # fmt: skip
+                          status=None, transactions=1.0, as_of=date(2020, 1, 1), caps=Caps(3000, 3000, 125, 125, 100))  # fmt: skip
     assert prior(run)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)
 
 

@@ -146,6 +146,8 @@ pub struct Second {
     pub dirty_share: f64,
     /// Page reads of a transaction.
     pub reads_per_tx: f64,
+    /// Pages written back per transaction: evicted dirty, flushed, and in the background.
+    pub written_per_tx: f64,
     /// Transactions that wait to be begun (open loads).
     pub backlog: f64,
     /// Compaction moves bytes.
@@ -426,6 +428,7 @@ impl<B: Backend> ScenarioState<B> {
             cached_share: at.cached_share,
             dirty_share: at.dirty_share,
             reads_per_tx: at.reads * at.shape * reads_by,
+            written_per_tx: written + background / tps.max(1e-9),
             backlog: self.backlog,
             compacting: compacted.0 + compacted.1 > 0.0,
         }

@@ -51,7 +51,13 @@ pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError
 /// come from: redo synced at every commit, the binary log almost never (`sync_binlog = 10000`,
 /// their README). Of a server with other settings: [`super::settings::ServerSettings`].
 fn log_of(redo_bytes_per_tx: f64) -> Log {
-    Log { redo_bytes_per_tx, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: syncs_per_commit(1, true, 0), commits_per_tx: Some(1.0) }
+    Log {
+        redo_bytes_per_tx,
+        binlog_bytes_per_tx: 3_000.0,
+        syncs_per_commit: syncs_per_commit(1, true, 0),
+        commits_per_tx: Some(1.0),
+        redo_capacity_bytes: None,
+    }
 }
 
 fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
@@ -85,6 +91,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         },
         // 12 KiB a transaction on m5, the flushing of pages left out: redo and the row images of
         // the binlog. How they share them is a guess.
+        dirtying: None,
         log: log_of(9_000.0),
         compaction: None,
         // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against
@@ -92,6 +99,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
+        local_disk: None,
     })
 }
 
@@ -107,6 +115,7 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         read_ahead_share: 0.0,
         writes: PageWrites::none(),
         // 256 MiB memtables hold 81,500 transactions: 3.3 kB each. Binlog as for InnoDB.
+        dirtying: None,
         log: log_of(3_300.0),
         // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5
         // runs, 13 KiB written a transaction, the log left out.
@@ -123,5 +132,6 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         clients: Clients { base_ms: 8.7, cpu_ms: 5.8, sharpness: 5.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
+        local_disk: None,
     })
 }

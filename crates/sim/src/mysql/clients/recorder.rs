@@ -106,6 +106,8 @@ pub(super) struct RowState {
     pub backlog: f64,
     pub cached_share: f64,
     pub dirty_share: f64,
+    /// Pages written back per transaction by the curve.
+    pub written_per_tx: f64,
     /// Reads per transaction of the cache curve, for rows without a transaction.
     pub curve_reads: f64,
     pub compacting: bool,
@@ -198,6 +200,7 @@ impl ClientsRecorder {
             cached_share: state.cached_share,
             dirty_share: state.dirty_share,
             reads_per_tx: if row.answered > 0 { row.reads as f64 / answered } else { state.curve_reads },
+            written_per_tx: state.written_per_tx,
             backlog: state.backlog,
             compacting: state.compacting,
         });

@@ -550,6 +550,7 @@ impl<'a> ClientsSim<'a> {
             backlog: self.backlog as f64,
             cached_share: self.cache.cached_share,
             dirty_share: self.cache.dirty_share,
+            written_per_tx: (self.cache.evicted_dirty + self.cache.flushed) * self.cache.shape,
             curve_reads: self.cache.reads * self.cache.shape * self.factor,
             compacting: std::mem::take(&mut self.compacted) || self.compaction.is_running(),
             oldest: under_way.chain(waiting).min(),

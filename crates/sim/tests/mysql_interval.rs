@@ -578,7 +578,10 @@ fn fixed_runs_stay_what_they_are() {
     for (engine, seed, golden) in GOLDEN {
         // The redo log's sync alone, with which the figures were made.
         let redo_only = ServerSettings { sync_binlog: Some(0), ..ServerSettings::default() };
-        let bench = Bench::new(redo_only.on(&standard::tpcc(engine, 500.0).unwrap()).unwrap(), setup("gp3:1000:6000:400"));
+        let mut database = redo_only.on(&standard::tpcc(engine, 500.0).unwrap()).unwrap();
+        // Nor had they any contention: with the standard's they are a part in 6e7 fewer.
+        database.clients.serial_share = 0.0;
+        let bench = Bench::new(database, setup("gp3:1000:6000:400"));
         let all = rows(&Scenario { start: Start::Cold, seed, ..bench.scenario(TransactionLoad::Clients(64), 3_600) });
         let fewest = all.iter().map(|row| row.iops / row.tps.max(1e-9)).fold(f64::INFINITY, f64::min);
         let sum = done(&all, 1.0);

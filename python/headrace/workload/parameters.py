@@ -36,7 +36,7 @@ CPU_SPREAD = 0.35
 SERIAL_SPREAD = 1.0
 # Network, sleep and wake-up: the client may be on the server's host or in another zone, which is
 # from nothing to a millisecond a statement. Chosen.
-BASE_SPREAD = 1.0
+BASE_SPREAD = 0.4
 # Alike in both engines.
 OF_CLIENTS = (
     ModelParameter("base_ms", ("clients", "base_ms"), BASE_SPREAD, "response time without I/O and processor"),

@@ -4,6 +4,8 @@ turn, where their files are at hand.
     python benchmarks/unseen_runs.py                       all families of published_runs.toml
     python benchmarks/unseen_runs.py --family TPROC RDS    those whose name begins so
     python benchmarks/unseen_runs.py --rows                every prediction too
+    python benchmarks/unseen_runs.py --spreads python/headrace/workload/unexplained.csv
+                                                           what no parameter covers, from these errors
 
 A run is predicted from every other one of its family, and (`from the others`) from all others together. Scored is the mean of tps in
 the second half, and whether the 80 % interval holds the measured one.
@@ -17,12 +19,13 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import math
 import os
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,7 +48,8 @@ IN_SAMPLE = (
 class Score:
     """One prediction: of which run, from which runs; `error` of the second half's tps in percent (None where it could not be made, and
     `refusal` says why); `holds`: whether the 80 % interval holds what was measured; `spread`: its relative standard deviation;
-    `misfit`: the largest error of the second half among the runs that were calibrated on, percent."""
+    `misfit`: the largest error of the second half among the runs that were calibrated on, percent; `told`: relative standard deviation
+    that does not come from the table of what is unexplained; `distances` of that table, by name."""
 
     family: str
     run: str
@@ -54,12 +58,22 @@ class Score:
     holds: bool = False
     spread: float = 0.0
     misfit: float = 0.0
+    told: float = 0.0
+    distances: Mapping[str, float] = field(default_factory=dict)
     refusal: str = ""
 
     @property
     def way(self) -> str:
         """How it was predicted, in words."""
         return "from one" if len(self.calibrated_on) == 1 else "from the others"
+
+    def in_words(self) -> str:
+        """The prediction in a line."""
+        told = self.refusal
+        if self.error is not None:
+            held = "holds" if self.holds else "misses"
+            told = f"{self.error:+6.1f} % +-{100 * self.spread:2.0f} % {held}, own {self.misfit:.1f} %"
+        return f"{self.family:34s} {self.run:52s} {told}  from {', '.join(self.calibrated_on)}"
 
 
 def folder() -> Path | None:
@@ -148,6 +162,7 @@ def score(
     runs: dict[str, Any],
     beginnings: Iterable[str] = (),
     progress: Callable[[str], None] = lambda text: None,
+    from_one: bool = False,
 ) -> list[Score]:
     """Every prediction of the families, in their order."""
 
@@ -163,13 +178,15 @@ def score(
     scores = []
     for family in families(beginnings):
         for sources, held_out in sets_of(family, runs):
-            progress(f"{family['name']}: from {', '.join(sources)}")
+            if from_one and len(sources) > 1:
+                continue
             for name in held_out:
                 try:
                     row = _predicted(runs[name], calibrated(sources)) | {"misfit": misfit(sources)}
                 except HeadraceError as error:
                     row = {"error": None, "refusal": str(error)}
                 scores.append(Score(family["name"], name, sources, **row))
+                progress(scores[-1].in_words())
     return scores
 
 
@@ -177,7 +194,10 @@ def _predicted(run: Any, workload: TransactionWorkload) -> dict:
     found = compare_run(run, workload)
     summary = found.prediction.summary
     measured = found.measured["tps"]
+    distances = found.prediction.distances
     return {
+        "told": math.sqrt(max(0.0, summary["relative_spread"] ** 2 - distances.spread**2)),
+        "distances": vars(distances),
         "error": found.error_percent(SECOND_HALF),
         "holds": summary["tps_low"] <= measured <= summary["tps_high"],
         "spread": summary["relative_spread"],
@@ -220,6 +240,49 @@ def _quantile(values: list[float], share: float) -> float:
     return values[low] + (place - low) * (values[high] - values[low])
 
 
+# By how much a spread is moved at most and at least in one step of the search, as a factor.
+STEPS = (2.0, 1.2, 1.05, 1.01)
+LEAST_SPREAD, MOST_SPREAD = 0.01, 1.0
+
+
+def spreads(scores: list[Score], begin: Mapping[str, float]) -> dict[str, float]:
+    """The spreads of what is unexplained with which the errors are most likely (normal, of the logarithm), each family counting the
+    same; those of distances that no prediction has stay as they are at the `begin`."""
+    rows = [row for row in scores if row.error is not None]
+    count = {family: sum(row.family == family for row in rows) for family in {row.family for row in rows}}
+
+    def unlikely(table: Mapping[str, float]) -> float:
+        total = 0.0
+        for row in rows:
+            parts = [table[name] * distance for name, distance in row.distances.items()]
+            variance = row.told**2 + table["none"] ** 2 + sum(part**2 for part in parts)
+            total += (math.log(variance) + math.log1p(row.error / 100.0) ** 2 / variance) / count[row.family]
+        return total
+
+    seen = {"none"} | {name for row in rows for name, distance in row.distances.items() if distance > 0}
+    table = dict(begin)
+    for step in STEPS:
+        moved = True
+        while moved:
+            moved = False
+            for name in sorted(seen):
+                for factor in (step, 1.0 / step):
+                    value = min(max(table[name] * factor, LEAST_SPREAD), MOST_SPREAD)
+                    if unlikely(table | {name: value}) < unlikely(table) - 1e-9:
+                        table[name], moved = value, True
+    return {name: float(f"{value:.2g}") for name, value in table.items()}
+
+
+def rewrite(file: Path, scores: list[Score]) -> None:
+    """Puts the spreads that follow from scores into a table like unexplained.csv."""
+    rows = list(csv.DictReader(file.read_text().splitlines()))
+    table = spreads(scores, {row["distance"]: float(row["spread"]) for row in rows})
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row | {"spread": f"{table[row['distance']]:g}"} for row in rows)
+
+
 def lines(table: list[dict]) -> list[str]:
     """The summary as text."""
     text = []
@@ -241,20 +304,19 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=Path, help="folder with the published runs")
     parser.add_argument("--family", nargs="+", default=(), help="families whose names begin so")
+    parser.add_argument("--from-one", action="store_true", help="leave out what is predicted from all others together")
     parser.add_argument("--rows", action="store_true", help="print every prediction")
+    parser.add_argument("--spreads", type=Path, help="rewrite this table of what no parameter covers")
     given = parser.parse_args()
     source = given.runs or folder()
     if source is None:
         print("the published runs are not here: name their folder with --runs", file=sys.stderr)
         return 3
-    scores = score(load_all(source), given.family, lambda text: print(text, file=sys.stderr))
+    scores = score(load_all(source), given.family, lambda text: print(text, file=sys.stderr), given.from_one)
     for row in scores if given.rows else ():
-        told = (
-            row.refusal
-            if row.error is None
-            else f"{row.error:+6.1f} % {'holds' if row.holds else 'misses'} +-{100 * row.spread:.0f} %"
-        )
-        print(f"{row.family:34s} {row.run:52s} {told}  own {row.misfit:.1f} %  from {', '.join(row.calibrated_on)}")
+        print(row.in_words())
+    if given.spreads:
+        rewrite(given.spreads, scores)
     print("\n".join([*lines(summary(scores)), IN_SAMPLE]))
     return 0
 

@@ -22,6 +22,9 @@ pub(crate) struct RunArgs {
     storage: String,
     log_storage: Option<String>,
     instance: Option<String>,
+    /// Virtual CPUs the server may use; none: the instance's.
+    #[serde(default)]
+    vcpus: Option<u32>,
     pub as_of: Option<String>,
     pub cache_bytes: f64,
     clients: Option<u32>,
@@ -99,6 +102,7 @@ impl RunArgs {
             data: &resolved.data,
             log: resolved.log.as_ref(),
             instance: resolved.instance.as_ref(),
+            vcpus: self.vcpus,
             load,
             start: self.start()?,
             seconds: self.seconds,

@@ -58,6 +58,7 @@ impl Bench {
             data: &self.data,
             log: self.log.as_ref(),
             instance: self.instance.as_ref(),
+            vcpus: None,
             load,
             start: Start::Warm,
             seconds,
@@ -190,7 +191,8 @@ fn processors_bind_by_their_number() {
     // 2 ms of 2 processors: 1,000 a second; the storage gives twice that and a sharpness of 64
     // takes off less than 2^-64 / 64.
     assert!(30_000.0 / bench.ios_per_tx() > 1_900.0, "{}", bench.ios_per_tx());
-    assert_near("processors", row.tps, 1_000.0, EXACT);
+    // Of so many clients all but 2 in 65,536 wait.
+    assert_near("processors", row.tps, 1_000.0, 1e-4);
     assert_eq!(row.binding, Binding::Cpu);
 }
 

@@ -13,13 +13,16 @@ import numpy as np
 from headrace.base import core
 from headrace.base.units import in_percent
 from headrace.calibration import cycle, popularity, scatter
-from headrace.calibration.fit import Fit, fit
+from headrace.calibration.fit import Fit, Objective, fit
+from headrace.calibration.misfit import misfits
 from headrace.calibration.observations import Observation, observe
 from headrace.calibration.prior import prior
 from headrace.calibration.processor_time import ProcessorTime, foreign, processor_time
 from headrace.calibration.runs import Run
 from headrace.calibration.runs.model import LEAST_SECONDS
+from headrace.calibration.starts import directions, lowest
 from headrace.errors import InputError
+from headrace.workload.misfit import Misfit
 from headrace.workload.parameters import CPU_SPREAD, of_engine, value
 from headrace.workload.server import FULL_SHARE
 
@@ -29,6 +32,8 @@ LEAST_TRANSACTIONS = 2_000.0  # a guess
 SAME = ("engine", "benchmark", "data", "script", "distribution")
 # Rounds of fit and shape: the third moves no figure by more than 0.2 %.
 ROUNDS = 3
+# Screened starts of the first round that are followed to their end.
+FINISHED = 2
 # A parameter is told by the runs when they leave less of its spread than this; by them and the
 # standard benchmark when less than that.
 TOLD_BY_RUNS, TOLD_BY_BOTH = 0.5, 0.85
@@ -44,7 +49,7 @@ STATED_DIGITS, COVARIANCE_DECIMALS = 5, 5
 @dataclass(frozen=True)
 class Calibrated:
     """`database` for the core, `fit` with the covariance of its parameters, the `cycle` if one was
-    found, and what a reader must know (`notes`)."""
+    found, what a reader must know (`notes`), and how far it is off on each run (`misfits`)."""
 
     engine: str
     database: dict
@@ -52,6 +57,7 @@ class Calibrated:
     cycle: cycle.CompactionCycle | None
     notes: tuple[str, ...]
     observations: tuple[Observation, ...]
+    misfits: tuple[Misfit | None, ...]
     processors: ProcessorTime | None = None
 
 
@@ -75,10 +81,15 @@ def calibrate(
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
     base, found, ring, busy = begin, popularity.NONE, None, processor_time(runs)
-    fitted, deltas = None, None
+    fitted = None
     for turn in range(ROUNDS):
-        fitted = fit(base | {"shape": found}, engine, observations, deltas, kib_known, busy)
-        deltas = fitted.deltas
+        objective = Objective(base | {"shape": found}, engine, observations, kib_known, busy)
+        # What the shape took over may have been the parameters': a round begins from the standard
+        # benchmark too.
+        if fitted is None:
+            fitted = fit(objective, _begins(objective), FINISHED)
+        else:
+            fitted = fit(objective, [fitted.deltas, np.zeros(len(fitted.deltas))])
         progress((turn + 0.5) / ROUNDS)
         if compacts:
             ring = cycle.find(
@@ -103,15 +114,20 @@ def calibrate(
     spreads = np.array([parameter.spread for parameter in of_engine(engine, database)])
     units = np.outer(spreads, spreads)
     fitted = replace(fitted, covariance=np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units)
-    return Calibrated(
-        engine,
-        database,
-        fitted,
-        ring,
-        tuple(_notes(runs, observations, database, fitted, busy)),
-        tuple(observations),
-        busy,
-    )
+    missed = misfits(database, observations)
+    notes = [each.in_words(run.name) for run, each in zip(runs, missed, strict=True) if each and each.misses]
+    notes += _notes(runs, observations, database, fitted, busy)
+    return Calibrated(engine, database, fitted, ring, tuple(notes), tuple(observations), tuple(missed), busy)
+
+
+def _begins(objective: Objective) -> list[np.ndarray]:
+    """Where the first round begins: from the fixed directions, and of several runs from what each
+    alone asks for, so that another run does not end the fit in a worse place."""
+    fixed = directions(objective.names)
+    if len(objective.observations) == 1:
+        return fixed
+    singles = [lowest(objective.of(one), objective.spreads, fixed).deltas for one in objective.observations]
+    return [*fixed, *singles]
 
 
 def _stated(found: Any, before: Any) -> Any:

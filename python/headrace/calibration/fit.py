@@ -7,25 +7,30 @@ their spreads before; a soft loss keeps a stall or a checkpoint from pulling on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.base import core
-from headrace.base.extras import import_optional
 from headrace.base.units import GIB
 from headrace.calibration.counted import compare_counted, counted_pages
-from headrace.calibration.observations import STANDSTILL_SHARE, Observation, held_by_clients, underused
+from headrace.calibration.observations import STANDSTILL_SHARE, Observation
 from headrace.calibration.processor_time import ProcessorTime
+from headrace.calibration.starts import lowest
 from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the
 # same volume an hour later; the published pairs of runs scatter so.
 BIN_SPREAD = 0.05
-# The same where clients or processors hold the run (modelled, or the volumes are seen to do less
-# than they could): I/Os per transaction then show through the latency of the volume alone, which
-# differs by some 20 % from volume to volume.
+# The same where the volumes are seen to do less than they can: something else holds the run, and
+# I/Os per transaction then show through the latency of the volume alone, which differs by some 20 %
+# from volume to volume.
 WAITING_SPREAD = 0.2
+# However much a fit says, a parameter is known no better than this share of what it was known to
+# before: runs tell it through a model that is not exact. Chosen: 1 to 4 % of most parameters, as
+# far as fits to the published runs of one database lie apart.
+LEAST_NARROWED = 0.1
 # InnoDB, sysbench-tpcc: (cache over data, KiB of an I/O). m5 runs with vmstat recorded (pools of
 # 5 and 25 GB over 94 GB: 20.4 and 23.2); c5 (54 over 471 GB): the published knee of gp2 at 2,600 GB
 # (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
@@ -42,71 +47,85 @@ ERR_TOGETHER = 10.0
 @dataclass(frozen=True)
 class Fit:
     """`deltas` by parameter (logarithms), their `covariance` in the same order, `database` with
-    them applied."""
+    them applied, the `cost` (half the sum of squares)."""
 
     names: tuple[str, ...]
     deltas: np.ndarray
     covariance: np.ndarray
     database: dict
+    cost: float
 
 
-def fit(
-    database: dict,
-    engine: str,
-    observations: list[Observation],
-    start: np.ndarray | None = None,
-    kib_known: bool = False,
-    measured_cpu: ProcessorTime | None = None,
-) -> Fit:
-    """Fits the parameters of `engine` to runs, beginning at `database`.
+class Objective:
+    """The residuals of runs under a database whose parameters are moved, in standard deviations:
+    of what was known before, then of what was measured."""
 
-    `kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc.
-    """
-    parameters = of_engine(engine, database)
-    names = tuple(parameter.name for parameter in parameters)
-    spreads = np.array([parameter.spread for parameter in parameters])
-    runs = [observation.core_run for observation in observations]
-    measured = [_measured(observation) for observation in observations]
-    counted = [counted_pages(observation) for observation in observations]
-    full_at = {
-        run.cache_gib: core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
-        for run in (observation.run for observation in observations)
-    }
+    def __init__(
+        self,
+        database: dict,
+        engine: str,
+        observations: list[Observation],
+        kib_known: bool = False,
+        measured_cpu: ProcessorTime | None = None,
+    ) -> None:
+        """`kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc."""
+        parameters = of_engine(engine, database)
+        self.database, self.engine, self.observations = database, engine, observations
+        self.kib_known, self.measured_cpu = kib_known, measured_cpu
+        self.names = tuple(parameter.name for parameter in parameters)
+        self.spreads = np.array([parameter.spread for parameter in parameters])
+        self.runs = [observation.core_run for observation in observations]
+        self.seen = [_measured(observation) for observation in observations]
+        self.counted = [counted_pages(observation) for observation in observations]
+        self.bin_spreads = [_bin_spreads(observation) for observation in observations]
+        self.full_at = {
+            run.cache_gib: core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
+            for run in (observation.run for observation in observations)
+        }
 
-    def residuals(deltas: np.ndarray) -> np.ndarray:
-        changed = applied(database, engine, dict(zip(names, deltas, strict=True)))
-        parts = [deltas / spreads]
-        if measured_cpu is not None:
-            parts.append(np.array([np.log(changed["clients"]["cpu_ms"] / measured_cpu.cpu_ms) / measured_cpu.spread]))
-        modelled = core.mysql_runs(changed, runs)
-        for observation, columns, seen, pages in zip(observations, modelled, measured, counted, strict=True):
-            parts += _compare(observation, columns, seen)
+    def of(self, observation: Observation) -> Objective:
+        """The same of one of the runs alone."""
+        return Objective(self.database, self.engine, [observation], self.kib_known, self.measured_cpu)
+
+    @property
+    def known_before(self) -> int:
+        """How many residuals are of what was known before."""
+        return len(self.names) + (self.measured_cpu is not None)
+
+    def at(self, deltas: np.ndarray) -> dict:
+        """The database with its parameters moved by these logarithms."""
+        return applied(self.database, self.engine, dict(zip(self.names, deltas, strict=True)))
+
+    def __call__(self, deltas: np.ndarray) -> np.ndarray:
+        changed = self.at(deltas)
+        parts = [deltas / self.spreads]
+        if (cpu := self.measured_cpu) is not None:
+            parts.append(np.array([np.log(changed["clients"]["cpu_ms"] / cpu.cpu_ms) / cpu.spread]))
+        modelled = core.mysql_runs(changed, self.runs)
+        for observation, columns, seen, spreads, pages in zip(
+            self.observations, modelled, self.seen, self.bin_spreads, self.counted, strict=True
+        ):
+            parts += _compare(observation, columns, seen, spreads)
             parts += compare_counted(pages, observation, columns)
-            if kib_known and _steady_without_bytes(observation, full_at[observation.run.cache_gib]):
+            if self.kib_known and _steady_without_bytes(observation, self.full_at[observation.run.cache_gib]):
                 last = slice(-20, None)
                 kib = np.mean(columns["mib_s"][last]) * 1024 / np.mean(columns["iops"][last])
-                parts.append(np.array([np.log(kib / _usual_kib(observation, database)) / TPCC_KIB_SPREAD]))
+                usual = _usual_kib(observation, self.database)
+                parts.append(np.array([np.log(kib / usual) / TPCC_KIB_SPREAD]))
         return np.concatenate(parts)
 
-    begin = np.zeros(len(names)) if start is None else start
-    bounds = np.log(30.0)
-    with import_optional():
-        from scipy.optimize import least_squares
 
-    found = least_squares(
-        residuals,
-        np.clip(begin, -bounds + 0.01, bounds - 0.01),
-        bounds=(-bounds, bounds),
-        diff_step=0.01,
-        x_scale=spreads,
-        max_nfev=30,
-    )
+def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -> Fit:
+    """The parameters with the lowest objective that is reached from any of `begins`, of which the
+    best `finished` are followed to their end."""
+    end = lowest(objective, objective.spreads, begins, finished)
     # Neighbouring bins err together (what the physics misses goes on for a while), so that many of
     # them tell as much as one when it comes to how sure the fit is.
-    jacobian = found.jac.copy()
-    jacobian[len(names) + (measured_cpu is not None) :] /= np.sqrt(ERR_TOGETHER)
+    jacobian = end.jac.copy()
+    jacobian[objective.known_before :] /= np.sqrt(ERR_TOGETHER)
     covariance = np.linalg.pinv(jacobian.T @ jacobian)
-    return Fit(names, found.x, covariance, applied(database, engine, dict(zip(names, found.x, strict=True))))
+    covariance += np.diag((LEAST_NARROWED * objective.spreads) ** 2)
+    return Fit(objective.names, end.deltas, covariance, objective.at(end.deltas), end.cost)
 
 
 def _steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
@@ -134,7 +153,26 @@ def _measured(observation: Observation) -> dict[str, np.ndarray]:
     }
 
 
-def _compare(observation: Observation, columns: core.DatabaseRows, seen: dict[str, np.ndarray]) -> list[np.ndarray]:
+def _bin_spreads(observation: Observation) -> np.ndarray:
+    """Relative standard deviation of each bin's mean of tps, from the measurement alone: what its
+    own windows scatter, and what is outside the model."""
+    idle = np.nan_to_num(observation.binned(observation.underused.astype(float)))
+    return np.hypot(BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * idle, _noise(observation))
+
+
+def _noise(observation: Observation) -> np.ndarray:
+    """Relative standard deviation of each bin's mean by the scatter of its windows; 0 where one
+    window alone tells nothing of it."""
+    tps = observation.moving_tps
+    mean, squares = observation.binned(tps), observation.binned(tps**2)
+    count = observation.counted(tps)
+    variance = np.maximum(squares - mean**2, 0.0) / np.maximum(count - 1, 1)
+    return np.where(count > 1, np.sqrt(np.nan_to_num(variance)) / np.where(mean > 0, mean, 1.0), 0.0)
+
+
+def _compare(
+    observation: Observation, columns: core.DatabaseRows, seen: dict[str, np.ndarray], spreads: np.ndarray
+) -> list[np.ndarray]:
     tps = np.array(columns["tps"])
     per_tx = np.maximum(tps, 1e-9)
     ours = {
@@ -143,7 +181,6 @@ def _compare(observation: Observation, columns: core.DatabaseRows, seen: dict[st
         "reads_per_tx": np.array(columns["reads_per_tx"]),
         "mib_per_tx": np.array(columns["mib_s"]) / per_tx,
     }
-    waiting = (held_by_clients(columns) | underused(columns, observation)).astype(float)
     parts = []
     for name, values in ours.items():
         if np.isfinite(seen[name]).any():
@@ -152,11 +189,7 @@ def _compare(observation: Observation, columns: core.DatabaseRows, seen: dict[st
             # little.
             good = np.isfinite(seen[name]) & np.isfinite(binned) & (seen[name] > 0)
             binned[good] = np.maximum(binned[good], STANDSTILL_SHARE * seen[name][good])
-            spread = (
-                BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * observation.binned(waiting)
-                if name == "tps"
-                else np.full(len(binned), BIN_SPREAD)
-            )
+            spread = spreads if name == "tps" else np.full(len(binned), BIN_SPREAD)
             parts.append(_soft(np.log(binned[good] / seen[name][good]) / spread[good]))
     return parts
 

@@ -4,6 +4,7 @@ which need no run.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -58,11 +59,15 @@ def calibrate(
         covered=Covered(
             _span([run.cache_gib for run in loaded]),
             _span([run.threads for run in loaded]),
-            _span(iops),
+            # Of a disk without a figure in the catalog nothing is known.
+            _span(iops) if all(map(math.isfinite, iops)) else None,
             max(run.transactions for run in loaded),
             None if None in vcpus else _span(vcpus),
         ),
-        runs=tuple(_told(run) for run in loaded),
+        runs=tuple(
+            _told(run) | (misfit.to_document() if misfit else {})
+            for run, misfit in zip(loaded, found.misfits, strict=True)
+        ),
         caveats=found.notes,
         storage=longest.storage,
         log_storage=longest.log_storage,

@@ -19,11 +19,10 @@ BINS = 90
 # A window below this share of the model's tps is a stall, as in run descriptions: it says nothing
 # of I/Os per transaction.
 STALL_SHARE = 0.1
-# Volumes that are seen to do less than this of what the model has them do did not hold the run: tps
-# then does not tell the I/Os per transaction, their count does.
-# At a cap both do what the cap allows, whatever a transaction asks. Over TOGETHER windows: one
-# alone scatters by some 3 % of itself.
-AS_MODELLED, TOGETHER = 0.95, 9
+# Volumes that are seen to do less than this of what they can did not hold the run: tps then does
+# not tell the I/Os per transaction, their count does. Over TOGETHER windows: one alone scatters by
+# some 3 % of itself.
+USED_WHOLE, TOGETHER = 0.95, 9
 # Below this share of the median a window stood still: however long that took, it is not a
 # throughput to fit.
 STANDSTILL_SHARE = 0.02
@@ -57,12 +56,30 @@ class Observation:
         moving = self.tps[self.tps > 0]
         return np.where(self.tps > STANDSTILL_SHARE * np.median(moving), self.tps, np.nan) if len(moving) else self.tps
 
+    @property
+    def underused(self) -> np.ndarray:
+        """Windows in which I/Os were counted and the volumes did less than they can, in I/Os and in
+        bytes: something else held the run."""
+        counted = self.iops > 0
+        if not counted.any():
+            return counted
+        share = _around(self.iops / self.run.caps.iops, counted)
+        bytes_counted = counted & np.isfinite(self.mib_s)
+        of_bytes = (
+            _around(self.mib_s / self.run.caps.mib_s, bytes_counted) if bytes_counted.any() else np.zeros(len(counted))
+        )
+        return counted & (share < USED_WHOLE) & (of_bytes < USED_WHOLE)
+
     def binned(self, values: np.ndarray) -> np.ndarray:
         """Means per bin; bins without windows are left out."""
         good = np.isfinite(values)
-        counts = np.bincount(self.bins[good], minlength=BINS + 1)
+        counts = self.counted(values)
         sums = np.bincount(self.bins[good], values[good], minlength=BINS + 1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+    def counted(self, values: np.ndarray) -> np.ndarray:
+        """How many values each bin has."""
+        return np.bincount(self.bins[np.isfinite(values)], minlength=BINS + 1)
 
 
 def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict:
@@ -71,6 +88,7 @@ def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict
         "storage": run.storage,
         "log_storage": run.log_storage,
         "instance": run.instance,
+        "vcpus": run.settings.get("vcpus"),
         "as_of": run.as_of.isoformat(),
         "cache_bytes": run.cache_gib * GIB,
         "clients": run.threads,
@@ -132,22 +150,6 @@ def modelled_over_measured(columns: core.DatabaseRows, observation: Observation)
     return np.interp(at, at[good], value[good]), good
 
 
-def underused(columns: core.DatabaseRows, observation: Observation) -> np.ndarray:
-    """Windows in which I/Os were counted and the volumes did less than the model has them do:
-    something it does not know held the run."""
-    known = observation.iops > 0
-    if not known.any():
-        return known
-    share = _around(observation.iops / np.maximum(columns["iops"], 1e-9), known)
-    bytes_known = known & np.isfinite(observation.mib_s)
-    of_bytes = (
-        _around(observation.mib_s / np.maximum(columns["mib_s"], 1e-9), bytes_known)
-        if bytes_known.any()
-        else np.zeros(len(known))
-    )
-    return known & (share < AS_MODELLED) & (of_bytes < AS_MODELLED)
-
-
 def _around(values: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Means of what is known over the windows around each."""
     window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
@@ -158,4 +160,4 @@ def _around(values: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 def held_by_clients(columns: core.DatabaseRows) -> np.ndarray:
     """Windows of a modelled run in which clients or processors bind, not the storage."""
-    return np.isin(columns["cap"], ("clients", "cpu"))
+    return np.isin(columns["cap"], ("clients", "cpu", "contention"))

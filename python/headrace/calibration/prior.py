@@ -50,16 +50,27 @@ BY_DEFAULT = ("log_bin", "sync_binlog")
 
 
 def prior(run: Run) -> dict:
-    """The core's database for a run's benchmark, size and settings.
+    """The core's database for a run's benchmark, size and settings, at the speed of its processors.
 
     Raises InputError for a benchmark no standard is known of.
     """
-    # The catalog has no figure of this disk: how fast it is, the run tells.
-    unknown_disk = math.isinf(run.caps.iops)
-    return _of_benchmark(run) | {"local_disk": 1.0 if unknown_disk else None}
+    database = _standard(run)
+    speed = speed_of(run)
+    clients = core.clients_at_speed(database["clients"], speed)
+    # The catalog has no figure of a local disk: how fast it is, the run tells.
+    local_disk = 1.0 if math.isinf(run.caps.iops) else None
+    return database | {"clients": {**clients, "core_speed": speed}, "local_disk": local_disk}
 
 
-def _of_benchmark(run: Run) -> dict:
+def speed_of(run: Run) -> float | None:
+    """Returns the speed of a core of the run's instance, None where it is not known."""
+    if run.instance is None:
+        return None
+    with core_errors():
+        return core.instance(run.instance, run.as_of.isoformat())["core_speed"]
+
+
+def _standard(run: Run) -> dict:
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
         return _unhurried(with_settings(tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1)), run), run)

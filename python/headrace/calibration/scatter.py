@@ -36,13 +36,16 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
             continue
         ratio = observation.seconds_tps[half][good] / model[half][good]
         mean = float(np.nanmean(observation.seconds_tps[half]))
-        relative, cycle = _variance(ratio), 0.0
+        if mean <= 0:
+            continue
+        # A run that is missed does not scatter more.
+        relative, cycle = _variance(ratio / np.nanmean(ratio)), 0.0
         if compaction:
             cycle = _variance(
                 np.repeat(core.mysql_runs(database, [observation.core_run])[0]["tps"], per)[half][good]
                 / model[half][good]
             )
-        if mean <= 0 or relative < NO_SCATTER**2:
+        if relative < NO_SCATTER**2:
             continue
         means.append(mean)
         variances.append(max(relative - cycle, 0.1 * relative) * mean**2 * observation.run.interval_s)

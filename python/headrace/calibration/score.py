@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.calibration.from_runs import calibrate, check_distinct
+from headrace.calibration.from_runs import calibrate, check_distinct, server_of
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
 from headrace.simulation.database import Prediction, predict, summarise
@@ -59,6 +59,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
         run.storage,
         log_storage=run.log_storage,
         instance=run.instance,
+        vcpus=run.settings.get("vcpus"),  # pyright: ignore[reportArgumentType]
         cache_gib=run.cache_gib,
         threads=run.threads,
         as_of=run.as_of.isoformat(),
@@ -67,6 +68,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
         seed=seed,
         draws=draws,
         start_balance_percent=run.start_balance_percent,
+        release=server_of([run]).release,
     )
     seen = run.series.select("t_s", "tps", "p95_ms")
     measured = summarise(seen)

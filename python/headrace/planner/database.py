@@ -389,9 +389,12 @@ class Scenarios:
 
     def _width(self, candidate: Candidate) -> float:
         """Standard deviation of the logarithm of the unexplained factor, with the cache of the
-        candidate's instance."""
+        candidate's instance, its clients and its kind of storage."""
         host = self.judge.hosts[candidate[2]]
-        known = self.workload.unexplained(host.cache_gib)
+        threads = self.judge.conditions.threads
+        storage = candidate[0] if host.service == "ec2" else None
+        distances = self.workload.distances(cache_gib=host.cache_gib, threads=threads, storage=storage)
+        known = self.workload.unexplained(distances)
         return math.hypot(known, unseen(host.service, self.judge.near(host)))
 
     def _look_at(self, candidates: Sequence[Candidate]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import polars as pl
@@ -22,9 +22,11 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB, Z80, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload
+from headrace.workload.unexplained import Distances
 
 SOURCE = "headrace predict --help"
 MAX_SECONDS = 7 * 86_400  # a week of seconds; a guess at what anybody reads
+MOST_VCPUS = 2_048  # as in a run's description
 MOST_TPS = 1e9  # beyond every server: a guess
 # A second below this share of the median counts as a stall: a guess.
 STALL_SHARE = 0.1
@@ -64,8 +66,8 @@ class Prediction(Shown):
     run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high`
     (80 % interval of the mean of the second half, from the calibration), `relative_spread` (its
     standard deviation over the mean). `warnings`: where the prediction leaves the range of the
-    runs. `workload`: the database that was run, grown. Two predictions are equal when they are one
-    object.
+    runs. `workload`: the database that was run, grown. `distances`: how
+    far the question lies from the runs. Two predictions are equal when they are one object.
     """
 
     rows: pl.DataFrame
@@ -79,6 +81,7 @@ class Prediction(Shown):
     threads: int | None
     seed: int | None
     workload: TransactionWorkload | None = None
+    distances: Distances = field(default_factory=Distances)
 
     def in_short(self) -> str:
         """Storage, length and tps of the second half; see `Shown`."""
@@ -97,6 +100,7 @@ def predict(
     *,
     log_storage: str | None = None,
     instance: str | None = None,
+    vcpus: int | None = None,
     cache_gib: float | None = None,
     threads: int | None = None,
     arrivals_tps: float | Sequence[float] | None = None,
@@ -108,17 +112,22 @@ def predict(
     seed: int | None = 1,
     draws: int = DRAWS,
     form: Literal["interval", "events"] = "interval",
+    release: str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Prediction:
     """Runs the database second by second on a storage in the catalog's notation.
 
-    `cache_gib` and `threads` default to the workload's, `instance` to none (then neither a
-    processor nor an instance limit is the bottleneck). `arrivals_tps`: an open load instead of
+    `cache_gib` and `threads` default to the workload's, `instance` to none (then no instance limit
+    is the bottleneck). `vcpus`: virtual CPUs the server may use; None: those of the instance, else
+    those of the runs where they had no instance either, else no processor is the bottleneck.
+    `arrivals_tps`: an open load instead of
     clients, one figure or one per second. `start`: "cold", "warm", or transactions since a cold
     start. `growth`: times the data. `seed`: seed of the one-second scatter; None gives means.
     `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`:
     "interval", or "events" for every I/O of every client (short runs: response times with their
-    true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises
+    true distribution; `summary` then has `response_ms`). `release`: flavor and release of the
+    server, such as mysql-8.4, None: that of the runs; another one widens the interval. `progress`
+    is told the share done. Raises
     InputError.
     """
     if not isinstance(workload, TransactionWorkload):
@@ -133,6 +142,7 @@ def predict(
         storage,
         log_storage=log_storage,
         instance=instance,
+        vcpus=processors_of(workload, instance, vcpus),
         as_of=as_of,
         cache_gib=cache,
         clients=clients,
@@ -152,11 +162,18 @@ def predict(
         cache_gib=cache,
         threads=clients,
         transactions=done if start == "cold" else None,
-        vcpus=None if host is None else host["vcpus"],
+        vcpus=run["vcpus"] or (None if host is None else host["vcpus"]),
     )
     warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
     summary["response_ms"] = response_ms
-    summary |= _interval(database_of, run, summary["tps"], draws)
+    distances = database_of.distances(
+        cache_gib=cache,
+        threads=run["clients"],
+        storage=storage,
+        limit=_usual_cap(rows),
+        release=release,
+    )
+    summary |= _interval(database_of, run, distances, summary["tps"], draws)
     return Prediction(
         rows,
         summary,
@@ -169,6 +186,7 @@ def predict(
         None if arrivals_tps is not None else clients,
         seed,
         database_of,
+        distances,
     )
 
 
@@ -200,11 +218,20 @@ def _bursts_left(rows: pl.DataFrame) -> list[str]:
     return said
 
 
+def processors_of(workload: TransactionWorkload, instance: str | None, vcpus: int | None) -> int | None:
+    """Virtual CPUs of a run where they are not the instance's: those asked for, or of the machine
+    that the runs were on."""
+    if vcpus is not None or instance is not None or workload.instance is not None:
+        return vcpus
+    return workload.server.vcpus
+
+
 def run_settings(
     storage: str,
     *,
     log_storage: str | None,
     instance: str | None,
+    vcpus: int | None,
     as_of: str | None,
     cache_gib: float,
     clients: int,
@@ -219,6 +246,8 @@ def run_settings(
     """One run as the core takes it, and the facts of its instance. Raises InputError for what no
     run can be, a cache beyond the memory of the instance included."""
     _check(seconds, cache_gib, clients, growth, start_balance_percent, seed, draws)
+    if vcpus is not None:
+        check_whole("vcpus", vcpus, 1, MOST_VCPUS)
     _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
     host = host_of(instance, as_of)
     cache_fits(cache_gib, host)
@@ -226,6 +255,7 @@ def run_settings(
         "storage": storage,
         "log_storage": log_storage,
         "instance": instance,
+        "vcpus": vcpus,
         "as_of": as_of,
         "cache_bytes": cache_gib * GIB,
         "clients": None if arrivals_tps is not None else clients,
@@ -330,7 +360,13 @@ def coarse_run(run: dict[str, Any], series: bool = False) -> dict[str, Any]:
     return run | {"seed": None} | ({} if changing else {"step_s": max(1.0, run["seconds"] / COARSE_ROWS)})
 
 
-def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, draws: int) -> dict[str, float | None]:
+def _interval(
+    workload: TransactionWorkload,
+    run: dict[str, Any],
+    distances: Distances,
+    tps: float,
+    draws: int,
+) -> dict[str, float | None]:
     """The 80 % interval of the mean of the second half: databases as probable as the calibration
     says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
@@ -347,12 +383,18 @@ def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, dr
         logs = [mean(database) for database in databases]
     centre = sum(logs) / len(logs)
     variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
-    spread = math.sqrt(variance + workload.unexplained(run["cache_bytes"] / GIB) ** 2)
+    spread = math.sqrt(variance + workload.unexplained(distances) ** 2)
     return {
         "tps_low": tps * math.exp(-Z80 * spread),
         "tps_high": tps * math.exp(Z80 * spread),
         "relative_spread": spread,
     }
+
+
+def _usual_cap(rows: pl.DataFrame) -> str:
+    """What binds most of the second half; of equals the first by name."""
+    counts = rows[rows.height // 2 :]["cap"].value_counts().sort("count", "cap", descending=[True, False])
+    return counts["cap"][0]
 
 
 def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | None:

@@ -33,11 +33,21 @@ from headrace.workload.transactions import (
 ROUNDED = 1e-6
 MOST_IOPS = 1e9  # ours, beyond any server of today
 
-# What MyRocks has where something is written, and what files from before it was kept lack.
-MAY_LACK = ("compaction", "commits_per_tx", "redo_capacity_bytes", "dirtying", "local_disk")
+# What MyRocks has where something is written, and what files from before it was kept lack: what is
+# taken for it.
+MAY_LACK = {
+    "compaction": None,
+    "commits_per_tx": None,
+    "serial_share": 0.0,
+    "core_speed": None,
+    "redo_capacity_bytes": None,
+    "dirtying": None,
+    "local_disk": None,
+}
 
 _Number = Annotated[float, FINITE]
 _LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most", least=2, most=2)]
+_Positive = Annotated[float, between(1e-9, 1e9, "tps")]
 _Deviation = Annotated[float, msgspec.Meta(ge=0.0, le=1e300, extra={"rule": "must be a finite number, not negative"})]
 
 
@@ -61,6 +71,11 @@ class _Run(msgspec.Struct):
     start: str
     seconds: _Number
     transactions: _Number
+    measured_tps: _Positive | None = None
+    predicted_tps: _Deviation = 0.0
+    noise: _Deviation = 0.0
+    limit: str = ""
+    cause: str = ""
 
 
 class _Covered(DocumentTable):
@@ -195,7 +210,7 @@ def _type_like(value: Any, name: str) -> Any:
     """The type of a value of the core: tables with the same keys, numbers as finite floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key))
+            (key, _type_like(item, key) | None, MAY_LACK[key]) if key in MAY_LACK else (key, _type_like(item, key))
             for key, item in value.items()
         ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)

@@ -13,19 +13,14 @@ from dataclasses import dataclass, field, replace
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
 from headrace.errors import InputError
+from headrace.workload.misfit import misfit_of
 from headrace.workload.parameters import applied, of_engine
 from headrace.workload.replica.parameters import ReplicaParameters
 from headrace.workload.server import UNEXPLAINED_WHERE_FULL, SourceServer
+from headrace.workload.unexplained import Distances, kind_of, kind_of_limit, outside_of, series_of
 
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
-# What no parameter covers, relative standard deviation of a mean: pairs of published runs of one
-# setting, and held-out runs, scatter so.
-UNEXPLAINED = 0.02
-# The same per e-fold between a cache and the nearest of the runs: root mean square over the
-# published pairs of runs that differ in the cache alone (m5, 5 and 25 GB, both engines both ways: 9
-# to 28 %; c5, 54 and 27 GB: 3 %).
-UNEXPLAINED_PER_CACHE = 0.11
 # Locks and sockets are not simulated: beyond this many times the virtual CPUs of the runs, or as
 # small a part of them, a prediction says so.
 FAR_VCPUS = 2.0
@@ -98,6 +93,19 @@ class TransactionWorkload(Shown):
             value_, rule, source, hint = (str(part) for part in error.args)
             raise InputError(value_, rule, source or DOC, hint) from None
 
+    @property
+    def missed(self) -> list[str]:
+        """The runs it was calibrated on and does not describe, in sentences; empty where it
+        describes all."""
+        misfits = [(run["name"], misfit_of(run)) for run in self.runs]
+        return [misfit.in_words(name) for name, misfit in misfits if misfit is not None and misfit.misses]
+
+    @property
+    def misfit(self) -> float:
+        """The largest relative error on the runs it was calibrated on, beyond their noise, 0
+        without runs."""
+        return max((misfit.beyond_noise for run in self.runs if (misfit := misfit_of(run)) is not None), default=0.0)
+
     def to_document(self) -> dict:
         """What `headrace calibrate --output json` prints."""
         return {
@@ -126,16 +134,38 @@ class TransactionWorkload(Shown):
         )
         return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
-    def unexplained(self, cache_gib: float) -> float:
-        """Relative standard deviation of a mean that no parameter covers, with a cache of that many
-        GiB: grows with the distance from those of the runs, and is wide where the processors were
-        full."""
-        least = math.hypot(UNEXPLAINED, UNEXPLAINED_WHERE_FULL) if self.server.is_full else UNEXPLAINED
-        if self.covered.cache_gib is None:
-            return least
+    def distances(
+        self,
+        *,
+        cache_gib: float,
+        threads: int | None = None,
+        storage: str | None = None,
+        limit: str | None = None,
+        release: str | None = None,
+    ) -> Distances:
+        """How far a prediction lies from the runs. `limit`: the cap that binds most of the time.
+        `release`: flavor and release of its server, such as mysql-8.4. What is None counts as that
+        of the runs."""
+        covered, here = self.covered, self.server.release
+        if covered.cache_gib is None:
+            return Distances()
         # A cache larger than the data counts as one of their size.
-        low, high, cache = (min(size, self.size_gib or math.inf) for size in (*self.covered.cache_gib, cache_gib))
-        return math.hypot(least, UNEXPLAINED_PER_CACHE * max(0.0, math.log(low / cache), math.log(cache / high)))
+        low, high, cache = (min(size, self.size_gib or math.inf) for size in (*covered.cache_gib, cache_gib))
+        limits = {kind_of_limit(misfit.limit) for run in self.runs if (misfit := misfit_of(run)) is not None}
+        kinds = {kind_of(run["storage"]) for run in self.runs}
+        return Distances(
+            cache=outside_of((low, high), cache),
+            clients=outside_of(covered.threads, threads) if threads and covered.threads else 0.0,
+            server=float(bool(release and here) and series_of(release or "") != series_of(here or "")),
+            limit=float(bool(limit and limits) and kind_of_limit(limit or "") not in {*limits, "demand"}),
+            storage=float(bool(storage and kinds) and kind_of(storage or "") not in kinds),
+        )
+
+    def unexplained(self, distances: Distances) -> float:
+        """Relative standard deviation of a mean that no parameter covers, so far from the runs: as
+        wide as these are missed themselves, and wide where the processors were full."""
+        full = UNEXPLAINED_WHERE_FULL if self.server.is_full else 0.0
+        return math.hypot(distances.spread, full, self.misfit)
 
     def draws(self, count: int, seed: int) -> list[dict]:
         """`count` databases as probable as the calibration says: parameters drawn from their

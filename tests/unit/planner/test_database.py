@@ -93,8 +93,9 @@ def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np
     total = np.zeros(len(candidates))
     for database in workload.draws(draws, 1) or [workload.database]:
         columns = judge.run_in([core.TransactionCandidates(database)], [1.0], candidates)[0]
-        for i, (*_, host) in enumerate(candidates):
-            width = workload.unexplained(judge.hosts[host].cache_gib)
+        for i, (data, _, host) in enumerate(candidates):
+            cache, threads = judge.hosts[host].cache_gib, judge.conditions.threads
+            width = workload.unexplained(workload.distances(cache_gib=cache, threads=threads, storage=data))
             room = [
                 math.log(columns[metric][i] / limit) if sign == ">=" else math.log(limit / columns[metric][i])
                 for metric, sign, limit in goals
@@ -507,9 +508,9 @@ def test_explain_s_arithmetic_adds_up():
     best = found.winner
     per, tps = best.per_transaction, best.metrics["tps"]
     assert f"{tps:,.0f} tps x {per['ios']:.3g} = {tps * per['ios']:,.0f} IOPS" in text
-    cpu = shop().database["clients"]["cpu_ms"]
-    assert f"= {tps * cpu / 1000:.3g} of {best.vcpus} virtual CPUs" in text
-    assert tps * cpu / 1000 <= best.vcpus
+    most = core.processors_tps(shop().database["clients"], core.instance(best.instance, DAY))
+    assert f"{tps:,.0f} tps of the {most:,.0f} that {best.vcpus} virtual CPUs could do" in text
+    assert tps <= most
     sold = [line for line in text.splitlines() if "data volumes sell" in line][0]
     limits = core.storage_limits(best.storage, DAY, best.instance)
     assert f"sell {sum(limit['iops'] for limit in limits):,} IOPS" in sold

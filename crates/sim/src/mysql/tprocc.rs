@@ -18,10 +18,10 @@
 //! level looks at the stock of the orders just made, so that in a cache that holds most of the data
 //! it finds more of it than is worked out here.
 
-use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
+use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
-use super::sysbench::{BRACKET_CPU_MS, OLD_SHARE, POINT_CPU_MS, ROUND_TRIP_MS, USABLE_SHARE};
+use super::sysbench::{BRACKET_CPU_MS, CORE_SPEED, OLD_SHARE, POINT_CPU_MS, ROUND_TRIP_MS, USABLE_SHARE};
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
 
@@ -178,6 +178,8 @@ impl Tprocc {
         let pool = self.cache_gib.map_or(popularity.pages() / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES);
         let flush_per_tx = flushed(&parts, window_tx, popularity.stay_tx(pool));
         let cpu_ms = STATEMENTS * STATEMENT_CPU_MS + BRACKET_CPU_MS;
+        // Sharpness and scatter: TPC-C runs of 2018. Percentile over mean: guess.
+        let clients = Clients { base_ms: 0.0, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) };
         let database = Database {
             engine: StorageEngine::Innodb,
             read_bytes: PAGE_BYTES,
@@ -205,9 +207,8 @@ impl Tprocc {
                 redo_capacity_bytes: Some(redo_bytes),
             },
             compaction: None,
-            // One round trip a call. Sharpness and scatter: TPC-C runs of 2018. Percentile over
-            // mean: guess.
-            clients: Clients { base_ms: ROUND_TRIP_MS + cpu_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0 },
+            // One round trip a call.
+            clients: Clients { base_ms: ROUND_TRIP_MS + clients.core_ms(), ..clients },
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),
             local_disk: None,

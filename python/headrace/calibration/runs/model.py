@@ -128,6 +128,15 @@ class Run(RunFacts):
             return core.instance(self.instance, self.as_of.isoformat())["vcpus"] or None
 
     @property
+    def threads_per_core(self) -> int:
+        """Virtual CPUs of a core, as its instance has them; 2 where that is not known, as on most
+        servers."""
+        if self.instance is None:
+            return 2
+        with core_errors():
+            return core.instance(self.instance, self.as_of.isoformat())["threads_per_core"] or 2
+
+    @property
     def busy_share(self) -> float | None:
         """Share of all virtual CPUs at work, the mean of the rows that tell it; None where none
         does."""

@@ -56,6 +56,10 @@ class RunSettings:
 
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None
     instance: InstanceOption = None
+    vcpus: Annotated[
+        int | None,
+        option("N", "Virtual CPUs the server may use. Default: the instance's; without one, those of the runs."),
+    ] = None
     as_of: AsOfOption = None
     cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
     threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None

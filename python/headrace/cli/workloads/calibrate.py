@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from headrace.cli.options import NameOption, TableOrJsonOption, flag, option
 from headrace.cli.output import print_json, progress, say, show
 from headrace.cli.writing import Writes
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.workload.transactions import TransactionWorkload
 
 EPILOG = """\b
 Examples:
@@ -26,6 +29,7 @@ docs/reference/run-description.md. A REPLICA.toml describes a stretch in which a
 as fast as it could: docs/guide/calibrate-a-replica.md."""
 
 SOURCE = "headrace calibrate --help"
+FORCE = "Overwrite a file that exists, and write a workload that misses its own runs."
 
 
 def calibrate(
@@ -49,6 +53,7 @@ def calibrate(
     name: NameOption = None,
     check: Annotated[bool, flag("--check", "Score instead: predict every run from the others.")] = False,
     from_one: Annotated[bool, flag("--from-one", "With --check: predict every run from each other one alone.")] = False,
+    force: Annotated[bool, flag("--force", FORCE)] = False,
     output: TableOrJsonOption = "table",
 ) -> None:
     """Identify a database from measured runs: what its transactions demand of any storage, and how
@@ -71,9 +76,9 @@ def calibrate(
     if check:
         print_scores(loaded, from_one, output)
     elif of_replica:
-        fit_replica(loaded, of, replica or [], binary_log, name, to, output)
+        fit_replica(loaded, of, replica or [], binary_log, name, to, output, force)
     else:
-        fit_and_keep(loaded, name, to, output)
+        fit_and_keep(loaded, name, to, output, force)
 
 
 def _check_sources(runs: list[Path], of: Path | None, of_replica: bool, check: bool) -> None:
@@ -97,13 +102,13 @@ def fit_replica(
     name: str | None,
     to: Path | None,
     output: str,
+    force: bool,
 ) -> None:
-    """The database with its replica's applier, printed, and written where a file is named."""
+    """Prints the database with its replica's applier, and writes it where a file is named."""
     from headrace.calibration.from_runs import calibrate as fit
     from headrace.calibration.replica import calibrate_replica
     from headrace.calibration.runs.replica import load_database, load_replica_runs
     from headrace.report.replication.calibrated import applier_table
-    from headrace.workload import save
 
     measured, sample = load_replica_runs(replicas, binary_log)
     if of is not None:
@@ -111,19 +116,19 @@ def fit_replica(
     else:
         with progress("calibrating") as tick:
             workload = fit(runs, name=name, progress=tick)
-    made = calibrate_replica(workload, measured, sample)
-    if to is not None:
-        save(made, to)
+    fitted = calibrate_replica(workload, measured, sample)
     if output == "json":
-        print_json(made.to_document())
+        print_json(fitted.to_document())
     else:
-        show(applier_table(made))
+        show(applier_table(fitted))
+    # The workload that --of names was written before, whatever it misses.
+    keep(fitted, to, force or of is not None)
     if to is not None:
         say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --replica gp3:500")
 
 
 def print_scores(runs: list, from_one: bool, output: str) -> None:
-    """How well runs predict the others."""
+    """Prints how well runs predict the others."""
     from headrace.calibration.score import leave_out
     from headrace.report import databases
 
@@ -135,19 +140,31 @@ def print_scores(runs: list, from_one: bool, output: str) -> None:
         show(databases.score_table(rows), "", *databases.score_words(rows))
 
 
-def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str) -> None:
-    """The database behind the runs, printed, and written where a file is named."""
+def keep(workload: TransactionWorkload, to: Path | None, force: bool) -> None:
+    """Writes a calibrated workload, where a file is named; one that misses its own runs only with
+    --force. Otherwise the command ends with exit code 1, naming what is missed."""
+    from headrace.workload import save
+
+    for missed in workload.missed:
+        say(f"Misses its own run: {missed}")
+    if workload.missed and not force:
+        say("nothing is written: predictions from it would be off by as much; --force writes it all the same")
+        raise typer.Exit(1)
+    if to is not None:
+        save(workload, to)
+
+
+def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str, force: bool) -> None:
+    """Prints the database behind the runs, and writes it where a file is named."""
     from headrace.calibration.from_runs import calibrate as fit
     from headrace.report import databases
-    from headrace.workload import save
 
     with progress("calibrating") as tick:
         workload = fit(runs, name=name, progress=tick)
-    if to is not None:
-        save(workload, to)
     if output == "json":
         print_json(workload.to_document())
     else:
         show(*databases.workload_in_words(workload), "", databases.parameter_table(workload))
+    keep(workload, to, force)
     if to is not None:
         say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --seconds 3600")

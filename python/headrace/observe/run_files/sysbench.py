@@ -54,7 +54,7 @@ TOTAL_SLACK = 0.05
 
 @dataclass
 class Rows:
-    """What the file says, column by column; NaN where a value is not measured.
+    """The figures of the file, column by column; NaN where a value is not measured.
 
     `t_s` as printed: the end of the interval.
     """
@@ -76,7 +76,8 @@ class Rows:
 
 
 def parse(recording: Recording, columns: dict[str, str], interval_s: float | None) -> Rows:
-    """The rows of the file in order, one per interval, duplicates dropped (and said).
+    """Returns the rows of the file in order, one per interval; duplicates are dropped, with a
+    finding.
 
     Raises InputError.
     """
@@ -100,7 +101,7 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
 
 
 def _value(recording: Recording, where: int, what: str, text: str) -> float:
-    """A number within what is believed, or an InputError with the line."""
+    """Parses a number within what is believed. Raises InputError with the line."""
     number = recording.number(where, what, text)
     if number > MOST[what]:
         hint = "The line is damaged: take it out."
@@ -138,9 +139,11 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
         hint = "Run sysbench with --report-interval=1."
         raise recording.bad("", "no report of sysbench", "is in the file", hint, DOC)
     if percentiles - {95.0}:
-        said = ", ".join(f"{value:g}" for value in sorted(percentiles))
+        percents = ", ".join(f"{value:g}" for value in sorted(percentiles))
         rows.findings.append(
-            RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there.")
+            RunFinding(
+                "percentile", f"{recording.name} has the {percents} % latency, not the 95 %: p95_ms is null there."
+            )
         )
     _against_total(recording, rows, totals)
     return rows
@@ -354,7 +357,8 @@ def _drop(rows: Rows, gone: set[int]) -> None:
 
 
 def say_gaps(recording: Recording, rows: Rows) -> None:
-    """Where rows are missing; nothing is filled in. Raises InputError where too many are."""
+    """Notes where rows are missing; nothing is filled in. Raises InputError where too many are
+    missing."""
     interval, gaps = rows.interval_s, []
     if rows.t_s[0] > 1.5 * interval:
         gaps.append((0.0, rows.t_s[0] - interval, rows.where[0]))
@@ -381,7 +385,8 @@ CLOCK_SLACK_S = 3.0
 
 
 def _clock(recording: Recording, rows: Rows) -> None:
-    """When t_s was 0, from the times printed with the rows; says where that clock jumped."""
+    """Sets the clock at t_s = 0 from the times printed with the rows, and notes where that clock
+    jumped."""
     if not rows.stamps:
         return
     stamps = rows.stamps if isinstance(rows.stamps[0], Stamp) else parse_stamps(recording, rows.stamps)

@@ -1,0 +1,64 @@
+"""Whether a calibration describes the runs it was made from: the mean of each second half, as
+predicted and as measured.
+
+A fit that misses its own runs tells nothing of others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.base import core
+from headrace.calibration.observations import Observation, core_run
+from headrace.calibration.runs import Run
+from headrace.workload.misfit import Misfit
+
+# Parts of a second half whose scatter tells how far its mean is off: each of some minutes, as long
+# as what goes on for a while.
+PARTS = 8
+# Caps that are not the storage's.
+NOT_STORAGE = {"clients": "the clients", "cpu": "the processors"}
+
+
+def misfits(database: dict, observations: list[Observation]) -> list[Misfit | None]:
+    """Of each run, predicted from its own start as `headrace predict` would; None of a run that did
+    nothing in its second half."""
+    runs = [core_run(each.run, len(each.tps) * each.step_s, each.step_s) for each in observations]
+    return [_misfit(*pair, len(runs)) for pair in zip(observations, core.mysql_runs(database, runs), strict=True)]
+
+
+def _misfit(observation: Observation, columns: core.DatabaseRows, runs: int) -> Misfit | None:
+    half = slice(len(observation.tps) // 2, None)
+    measured = float(np.mean(observation.tps[half]))
+    if measured <= 0:
+        return None
+    predicted = float(np.mean(np.array(columns["tps"])[half]))
+    caps, counts = np.unique(np.array(columns["cap"])[half], return_counts=True)
+    limit = str(caps[np.argmax(counts)])
+    misfit = Misfit(measured, predicted, _noise(observation.tps[half]), limit)
+    if not misfit.misses:
+        return misfit
+    return Misfit(measured, predicted, misfit.noise, limit, _cause(observation.run, misfit, runs))
+
+
+def _noise(tps: np.ndarray) -> float:
+    """Relative standard deviation of a mean, from that of its parts."""
+    parts = [float(np.mean(part)) for part in np.array_split(tps, min(PARTS, len(tps)))]
+    return float(np.std(parts, ddof=1) / np.sqrt(len(parts)) / np.mean(tps)) if len(parts) > 1 else 0.0
+
+
+def _cause(run: Run, misfit: Misfit, runs: int) -> str:
+    """What is most likely behind a misfit, and what to do about it."""
+    held_by = NOT_STORAGE.get(misfit.limit, f"the storage ({misfit.limit})")
+    if misfit.off < 0 and misfit.limit not in NOT_STORAGE:
+        hint = "Check storage, instance, cache and as_of of its description."
+        return f"Likely cause: {held_by} as described gives less than the run had. {hint}"
+    if runs > 1:
+        hint = "Calibrate them apart."
+        return f"Likely cause: the runs differ in something that is not modelled; {held_by} hold this one in the model. {hint}"
+    if run.found("stall"):
+        return "Likely cause: it stood still for a part of the time, which is not modelled."
+    if run.found("start"):
+        return f'Likely cause: its start is not "{run.start}", as its figures say too. Check start of its description.'
+    hint = "Check threads, vcpus and instance of its description."
+    return f"Likely cause: {held_by} hold it in the model; locks, flushing or another load are not modelled. {hint}"

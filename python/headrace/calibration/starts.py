@@ -1,0 +1,117 @@
+"""Least squares from several starts.
+
+Pages touched, response time without I/O and processor time can each explain the same rate at one
+storage, so that a fit from the standard benchmark alone may end in the wrong one of several
+valleys. Each start lies in one of them; the lowest objective is taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.base.extras import import_optional
+
+# Bounds of a parameter's logarithm.
+BOUND = float(np.log(30.0))
+# Step of a finite difference, of a logarithm: 1 %, some ten times what the steps of a run (a bucket
+# that runs empty a window earlier) jump by.
+STEP = 0.01
+# Evaluations of the objective (each with a Jacobian) with which starts are screened, and with which
+# the best of them are finished at most. Chosen: three steps leave the slopes around a start, and a
+# calibration has some seconds.
+SCREEN, FINISH = 3, 20
+# A fit has ended when a step changes the objective or the parameters by less than this share: a
+# hundredth of what a calibration is stated to.
+ENDED = 1e-6
+# One minimum is lower than another when it is by more than this share: less is how far it was
+# followed.
+LOWER = 1e-4
+# What the parameters that trade against each other are moved by, as factors. How far: three times
+# is as far as hardware and data sets of the field differ.
+DIRECTIONS: tuple[dict[str, float], ...] = (
+    {"base_ms": 0.3},
+    {"base_ms": 3.0},
+    {"pages_touched": 0.5},
+    {"pages_touched": 2.0},
+    {"base_ms": 0.3, "cpu_ms": 0.3},
+)
+
+Residuals = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Where least squares ended: `deltas` (logarithms), `cost` (half the sum of squares), the
+    Jacobian `jac` there."""
+
+    deltas: np.ndarray
+    cost: float
+    jac: np.ndarray
+
+
+def directions(names: Sequence[str]) -> list[np.ndarray]:
+    """The fixed starts over parameters of these names, the standard benchmark first."""
+    made = [np.zeros(len(names))]
+    for factors in DIRECTIONS:
+        made.append(np.array([np.log(factors.get(name, 1.0)) for name in names]))
+    return made
+
+
+def lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finished: int = 1) -> Minimum:
+    """The lowest minimum that is reached from any of `begins`: all are screened, and the best
+    `finished` of them followed to their end."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        search = _Search(residuals, spreads, pool)
+        best = list(begins)
+        if len(best) > finished:
+            screened = [search.descend(begin, SCREEN) for begin in begins]
+            best = [each.deltas for each in _lowest_first(screened)[:finished]]
+        return _lowest_first([search.descend(begin, FINISH) for begin in best])[0]
+
+
+def _lowest_first(minima: Sequence[Minimum]) -> list[Minimum]:
+    """By cost; of two that are as low, the one that was begun first comes first."""
+    ordered: list[Minimum] = []
+    for each in minima:
+        place = next((i for i, other in enumerate(ordered) if each.cost < other.cost * (1.0 - LOWER)), len(ordered))
+        ordered.insert(place, each)
+    return ordered
+
+
+class _Search:
+    """Least squares on one objective. Columns of the Jacobian are taken at once on all processors;
+    none of them hangs on another."""
+
+    def __init__(self, residuals: Residuals, spreads: np.ndarray, pool: ThreadPoolExecutor) -> None:
+        self.residuals = residuals
+        self.spreads = spreads
+        self.pool = pool
+
+    def jacobian(self, deltas: np.ndarray, *_: object) -> np.ndarray:
+        """Forward differences; backward ones at the upper bound."""
+        steps = np.where(deltas + STEP < BOUND, STEP, -STEP)
+        places = [deltas, *(deltas + step * unit for step, unit in zip(steps, np.eye(len(deltas)), strict=True))]
+        here, *moved = self.pool.map(self.residuals, places)
+        return np.stack([(there - here) / step for there, step in zip(moved, steps, strict=True)], axis=1)
+
+    def descend(self, begin: np.ndarray, evaluations: int) -> Minimum:
+        """Where least squares end from `begin`, or are after that number of evaluations."""
+        with import_optional():
+            from scipy.optimize import least_squares
+
+        end = least_squares(
+            self.residuals,
+            np.clip(begin, -BOUND + STEP, BOUND - STEP),
+            jac=self.jacobian,  # pyright: ignore[reportArgumentType]
+            bounds=(-BOUND, BOUND),
+            x_scale=self.spreads,
+            max_nfev=evaluations,
+            ftol=ENDED,
+            xtol=ENDED,
+        )
+        return Minimum(end.x, float(end.cost), np.asarray(end.jac))

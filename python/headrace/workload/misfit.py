@@ -1,0 +1,69 @@
+"""How far a database is off on the runs it was calibrated on: kept with each run in the workload
+file, shown with it, and part of every interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headrace.base.units import in_percent
+
+# A calibration that describes its run is off by no more than this in the mean of a half: what a bin
+# of a few minutes is off for reasons outside the model (calibration/fit.py, BIN_SPREAD).
+MOST_MISFIT = 0.05
+# Or by this number of standard deviations of that mean, where the run's own windows scatter more.
+MOST_NOISE = 3.0
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One run under its own calibration: mean tps of the second half as measured and as predicted
+    from the run's start; `noise`, relative standard deviation of the measured one; `limit`, what
+    binds most of that time in the model; `cause`, what is likely behind a large misfit."""
+
+    measured_tps: float
+    predicted_tps: float
+    noise: float
+    limit: str
+    cause: str = ""
+
+    @property
+    def off(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted_tps / self.measured_tps - 1.0
+
+    @property
+    def bar(self) -> float:
+        """The largest size of `off` with which the calibration describes the run."""
+        return max(MOST_MISFIT, MOST_NOISE * self.noise)
+
+    @property
+    def misses(self) -> bool:
+        """Whether the calibration does not describe the run."""
+        return abs(self.off) > self.bar
+
+    @property
+    def beyond_noise(self) -> float:
+        """Relative size of what is off and no noise."""
+        return math.sqrt(max(0.0, self.off**2 - self.noise**2))
+
+    def in_words(self, run: str) -> str:
+        """The figures of a run of that name, and the likely cause."""
+        figures = f"{self.predicted_tps:,.4g} tps in its second half where {self.measured_tps:,.4g} were measured"
+        bar = f"{in_percent(self.off, 1, sign='+')}, more than the {in_percent(self.bar, 1)} that noise explains"
+        return f"{run}: the calibration gives {figures} ({bar}). {self.cause}".strip()
+
+    def to_document(self) -> dict[str, Any]:
+        """The figures of a run."""
+        return {name: value for name, value in asdict(self).items() if value != ""}
+
+
+def misfit_of(run: dict[str, Any]) -> Misfit | None:
+    """The misfit of a run of a workload, None in files from before it was kept."""
+    if "measured_tps" not in run:
+        return None
+    measured = run["measured_tps"]
+    figures = run.get("predicted_tps", measured), run.get("noise", 0.0)
+    return Misfit(measured, *figures, run.get("limit", ""), run.get("cause", ""))

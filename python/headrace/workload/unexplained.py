@@ -1,0 +1,69 @@
+"""What no parameter covers: how far a mean of tps is off because the model is not exact, by how far
+the prediction lies from the runs it stands on.
+
+The figures (unexplained.csv) are relative standard deviations, with which the errors of predictions
+of published runs that were left out are most likely (benchmarks/unseen_runs.py --spreads).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+
+from headrace.base import core
+
+# Volumes that differ in figures alone, by the kind whose behaviour they share.
+KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "disk", "st1": "disk", "sc1": "disk"}
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far a prediction lies from the nearest run, each 0 or more: `cache` and `clients` in
+    e-folds; `server`, `limit` (what binds) and `storage` 1 where they are others than in the
+    runs."""
+
+    cache: float = 0.0
+    clients: float = 0.0
+    server: float = 0.0
+    limit: float = 0.0
+    storage: float = 0.0
+
+    @property
+    def spread(self) -> float:
+        """Relative standard deviation of a mean at this distance."""
+        per = spreads()
+        return math.hypot(per["none"], *(per[each.name] * getattr(self, each.name) for each in fields(self)))
+
+
+@cache
+def spreads() -> dict[str, float]:
+    """The relative standard deviation of a mean: by itself (`none`), and per unit of each
+    distance."""
+    text = (files("headrace.workload") / "unexplained.csv").read_text(encoding="utf-8")
+    return {row["distance"]: float(row["spread"]) for row in csv.DictReader(text.splitlines())}
+
+
+def outside_of(span: Sequence[float], value: float) -> float:
+    """E-folds between a value and the nearest end of a span; 0 inside it."""
+    return max(0.0, math.log(span[0] / value), math.log(value / span[1]))
+
+
+@cache
+def kind_of(storage: str) -> str:
+    """What volumes behave alike as: `ssd`, `disk`, or a local disk."""
+    name = core.parse_storage(storage)["members"][0]["volume_type"]
+    return KINDS.get(name, name)
+
+
+def kind_of_limit(cap: str) -> str:
+    """What binds, as `storage`, `clients`, `cpu`, or nothing (`demand`)."""
+    return cap if cap in ("clients", "cpu", "demand") else "storage"
+
+
+def series_of(release: str) -> str:
+    """Flavor and series of a release: mysql-8.0 of mysql-8.0.22, whose patches are one server."""
+    return ".".join(release.split(".")[:2])

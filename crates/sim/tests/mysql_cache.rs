@@ -207,7 +207,8 @@ proptest! {
         let (mut list, mut touches) = (List::new(popularity.pages() as usize, capacity as usize, rules), Touches::new(&popularity, seed));
         let class_of: Vec<usize> = popularity.classes.iter().enumerate().flat_map(|(class, of)| vec![class; of.pages as usize]).collect();
         let (mut dirty, mut left_dirty, mut written) = (vec![false; class_of.len()], 0.0, 0.0);
-        let touched = 120_000;
+        // Some turnovers, whatever the cache holds: 2,000 steps of the fluid.
+        let touched = (20.0 * capacity) as u32;
         for _ in 0..touched {
             let page = touches.next() as usize;
             let tail = list.pages.last().copied().filter(|_| !list.inside[page] && list.pages.len() == list.capacity);

@@ -213,10 +213,11 @@ def _expect_cycle(database: dict, run: Run) -> None:
     }
 
 
-def _narrowed(found: Fit, engine: str, name: str) -> float:
+def _narrowed(fitted: Fit, engine: str, name: str) -> float:
     """Spread of a parameter after the fit over that before it."""
-    index = found.names.index(name)
-    return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine, found.database)[index].spread
+    index = fitted.names.index(name)
+    after = math.sqrt(max(0.0, float(fitted.covariance[index, index])))
+    return after / of_engine(engine, fitted.database)[index].spread
 
 
 def _notes(

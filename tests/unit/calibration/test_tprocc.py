@@ -9,6 +9,7 @@ import pytest
 
 import headrace
 from headrace.base import core
+from headrace.calibration.counted import counted_pages
 from headrace.calibration.fit import fit
 from headrace.calibration.observations import core_run, observe
 from headrace.calibration.prior import prior
@@ -87,6 +88,16 @@ def test_a_run_begins_at_its_warehouses_and_redo(tmp_path):
     workload = headrace.hammerdb_tprocc(warehouses=100, cache_gib=2, threads=16)
     with pytest.raises(InputError, match="io_capacity"):
         headrace.with_settings(workload, ["innodb_io_capacity=2000"])
+
+
+def test_pages_that_the_benchmarks_rows_count_are_read(tmp_path):
+    described(tmp_path, "gp3:200:6000:500", [300.0] * SECONDS)
+    rows = "".join(f"{t},{THREADS},300,{600 + t % 2}\n" for t in range(1, SECONDS + 1))
+    (tmp_path / "run.csv").write_text("t_s,threads,tps,pages_flushed_ps\n" + rows)
+    run = load_run(tmp_path / "run.toml")
+    assert run.series["pages_written_per_s"].to_list() == [601.0, 600.0] * (SECONDS // 2)
+    # 600.5 pages a second at 300 transactions, in each half.
+    assert [each.value for each in counted_pages(observe(run))] == pytest.approx([600.5 / 300] * 2, rel=1e-3)
 
 
 def test_only_of_innodb(tmp_path):

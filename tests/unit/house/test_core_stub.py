@@ -211,6 +211,7 @@ ANSWERS = {
     "mysql_warm_up": [(INNODB, 1e8), (INNODB, 1e12)],
     "mysql_grown": [(INNODB, 2.0)],
     "mysql_tpcc": [("innodb", 10.0), ("myrocks", 10.0)],
+    "mysql_tprocc": [({"warehouses": 10.0, "cache_gib": 1.0},)],
     "mysql_sysbench": [({"cache_gib": 1.0, "threads": 4},)],
     "cache_gib_for": [(16.0,), (16.0, 0.5)],
     "innodb_free_pages": [("mysql", "8.4.0", 17179869184.0, 8), ("mariadb", "10.11", 134217728.0, 2)],

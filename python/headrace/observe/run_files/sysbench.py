@@ -286,7 +286,7 @@ def _csv_row(
         values.get("qps", math.nan),
         values.get("p95_ms", math.nan),
         values.get("busy_share", math.nan),
-        values.get("pages_flushed_ps", math.nan),
+        values.get("pages_written_per_s", math.nan),
     )
     if "time" in place:
         stamp = parse_iso(cells[place["time"]])

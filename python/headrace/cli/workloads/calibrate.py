@@ -98,7 +98,7 @@ def fit_replica(
     to: Path | None,
     output: str,
 ) -> None:
-    """The database with its replica's applier, printed, and written where a file is named."""
+    """Prints the database with its replica's applier, and writes it where a file is named."""
     from headrace.calibration.from_runs import calibrate as fit
     from headrace.calibration.replica import calibrate_replica
     from headrace.calibration.runs.replica import load_database, load_replica_runs
@@ -111,19 +111,19 @@ def fit_replica(
     else:
         with progress("calibrating") as tick:
             workload = fit(runs, name=name, progress=tick)
-    made = calibrate_replica(workload, measured, sample)
+    fitted = calibrate_replica(workload, measured, sample)
     if to is not None:
-        save(made, to)
+        save(fitted, to)
     if output == "json":
-        print_json(made.to_document())
+        print_json(fitted.to_document())
     else:
-        show(applier_table(made))
+        show(applier_table(fitted))
     if to is not None:
         say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --replica gp3:500")
 
 
 def print_scores(runs: list, from_one: bool, output: str) -> None:
-    """How well runs predict the others."""
+    """Prints how well runs predict the others."""
     from headrace.calibration.score import leave_out
     from headrace.report import databases
 
@@ -136,7 +136,7 @@ def print_scores(runs: list, from_one: bool, output: str) -> None:
 
 
 def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str) -> None:
-    """The database behind the runs, printed, and written where a file is named."""
+    """Prints the database behind the runs, and writes it where a file is named."""
     from headrace.calibration.from_runs import calibrate as fit
     from headrace.report import databases
     from headrace.workload import save

@@ -624,6 +624,7 @@ def transaction_candidates(
     cache: Sequence[int],
     *,
     load_by: Sequence[float],
+    names: Sequence[str] | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> list[dict[str, list[Any]]]: ...
 

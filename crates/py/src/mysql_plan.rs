@@ -71,9 +71,10 @@ impl TransactionCandidates {
 /// Evaluates the same candidates under several databases, given as columns of indices into
 /// `search`'s storages (`data`, `log`), instances and caches; `load_by` multiplies the clients or
 /// arrivals of each database. Returns for each database columns in the candidates' order:
-/// `status` ("ran", "bounded", "invalid"), `why`, `cap` and every number of the figures.
+/// `status` ("ran", "bounded", "invalid") and those of `names`: `why`, `cap` and the numbers of the
+/// figures; none: all of them.
 #[pyfunction]
-#[pyo3(signature = (databases, search, data, log, instance, cache, *, load_by, progress=None))]
+#[pyo3(signature = (databases, search, data, log, instance, cache, *, load_by, names=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
 fn transaction_candidates<'py>(
     py: Python<'py>,
@@ -84,6 +85,7 @@ fn transaction_candidates<'py>(
     instance: Vec<Option<usize>>,
     cache: Vec<usize>,
     load_by: Vec<f64>,
+    names: Option<Vec<String>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let args: SearchArgs = pythonize::depythonize(search)?;
@@ -127,11 +129,12 @@ fn transaction_candidates<'py>(
             many => many.par_iter().map(|world| search(world, &mut |_| true)).collect::<Result<Vec<_>, SimError>>(),
         }
     });
-    outcomes.map_err(sim_error)?.iter().map(|outcomes| columns(py, outcomes)).collect()
+    outcomes.map_err(sim_error)?.iter().map(|outcomes| columns(py, outcomes, names.as_deref())).collect()
 }
 
-fn columns<'py>(py: Python<'py>, outcomes: &[DatabaseOutcome]) -> PyResult<Bound<'py, PyDict>> {
+fn columns<'py>(py: Python<'py>, outcomes: &[DatabaseOutcome], names: Option<&[String]>) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
+    let asked = |name: &str| names.is_none_or(|names| names.iter().any(|asked| asked == name));
     let status = |outcome: &DatabaseOutcome| match outcome {
         DatabaseOutcome::Ran(_) => "ran",
         DatabaseOutcome::Bounded(_) => "bounded",
@@ -144,13 +147,15 @@ fn columns<'py>(py: Python<'py>, outcomes: &[DatabaseOutcome]) -> PyResult<Bound
         }
     };
     answer.set_item("status", outcomes.iter().map(status).collect::<Vec<_>>())?;
-    answer.set_item(
-        "why",
-        outcomes.iter().map(|outcome| if let DatabaseOutcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>(),
-    )?;
-    answer.set_item("cap", outcomes.iter().map(|outcome| figures(outcome).map(|figures| figures.binding.name())).collect::<Vec<_>>())?;
-    macro_rules! plain { ($($name:ident),*) => { $( answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).map(|figures| figures.$name)).collect::<Vec<_>>())?; )* }; }
-    macro_rules! optional { ($($name:ident),*) => { $( answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).and_then(|figures| figures.$name)).collect::<Vec<_>>())?; )* }; }
+    if asked("why") {
+        let why = |outcome: &DatabaseOutcome| if let DatabaseOutcome::Invalid(why) = outcome { Some(why.clone()) } else { None };
+        answer.set_item("why", outcomes.iter().map(why).collect::<Vec<_>>())?;
+    }
+    if asked("cap") {
+        answer.set_item("cap", outcomes.iter().map(|outcome| figures(outcome).map(|figures| figures.binding.name())).collect::<Vec<_>>())?;
+    }
+    macro_rules! plain { ($($name:ident),*) => { $( if asked(stringify!($name)) { answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).map(|figures| figures.$name)).collect::<Vec<_>>())?; } )* }; }
+    macro_rules! optional { ($($name:ident),*) => { $( if asked(stringify!($name)) { answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).and_then(|figures| figures.$name)).collect::<Vec<_>>())?; } )* }; }
     plain!(tps, tps_mean, tps_p5, p95_ms, backlog_s, reads_per_tx, ios_per_tx, mib_per_tx, cached_share);
     optional!(balance_percent, dry_at_s);
     Ok(answer)

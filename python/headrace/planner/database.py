@@ -156,12 +156,12 @@ class DatabaseJudge:
         load_by: Sequence[float],
         candidates: Sequence[Candidate],
         least_tps: float = 0.0,
-        names: Sequence[str] = FIGURES,
+        names: Sequence[str] = (*TEXT, *FIGURES),
         first: bool = False,
     ) -> list[dict[str, np.ndarray]]:
         """The same under several databases, each with a factor on its clients or arrivals (whole
-        clients, rounded up); `names`: the figures that are wanted; `first`: of a first day, bursts
-        included, whatever is judged."""
+        clients, rounded up); `names`: columns, `status` comes always; `first`: of a first day,
+        bursts included, whatever is judged."""
         data = [self.behind(candidate) for candidate in candidates]
         texts = {text: None for text in (*data, *(log for _, log, _ in candidates)) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
@@ -195,10 +195,10 @@ class DatabaseJudge:
                 [host_place.get(index) for *_, index in candidates],
                 [cache_place[self.hosts[index].cache_gib] for *_, index in candidates],
                 load_by=list(load_by),
+                names=list(names),
             )
         return [
-            {name: np.array(raw[name], dtype=float) for name in names}
-            | {name: np.array(raw[name], dtype=object) for name in TEXT}
+            {name: np.array(values, dtype=object if name in TEXT else float) for name, values in raw.items()}
             for raw in answers
         ]
 

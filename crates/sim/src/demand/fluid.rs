@@ -86,25 +86,41 @@ struct Batch {
     requests: f64,
 }
 
+/// The buckets of the volumes of `setup`, full.
+fn volume_buckets(setup: &Setup) -> Vec<FluidBucket> {
+    let amplification = Amplification::of(setup.storage.raid, setup.limits.len());
+    let per_read = amplification.reads_per_read;
+    let per_write = amplification.reads_per_write + amplification.writes_per_write;
+    let mut buckets: Vec<FluidBucket> = Vec::new();
+    for (limits, share) in setup.limits.iter().zip(setup.member_shares()) {
+        // Like members carry like shares, so their buckets are one bucket, unless something
+        // happens to one of them.
+        for bucket in member_buckets(limits, Rates::of(limits), (per_read * share, per_write * share), setup) {
+            if setup.has_events() || !buckets.iter().any(|known| known.is_like(&bucket)) {
+                buckets.push(bucket);
+            }
+        }
+    }
+    buckets
+}
+
 impl Fluid {
     /// The buckets of `setup`, full or at its start balance.
     pub fn new(setup: &Setup) -> Fluid {
-        let amplification = Amplification::of(setup.storage.raid, setup.limits.len());
-        let per_read = amplification.reads_per_read;
-        let per_write = amplification.reads_per_write + amplification.writes_per_write;
-        let mut buckets: Vec<FluidBucket> = Vec::new();
-        for (limits, share) in setup.limits.iter().zip(setup.member_shares()) {
-            // Like members carry like shares, so their buckets are one bucket, unless something
-            // happens to one of them.
-            for bucket in member_buckets(limits, Rates::of(limits), (per_read * share, per_write * share), setup) {
-                if setup.has_events() || !buckets.iter().any(|known| known.is_like(&bucket)) {
-                    buckets.push(bucket);
-                }
-            }
-        }
+        let mut buckets = volume_buckets(setup);
         if let Some(instance) = setup.instance.as_ref().filter(|_| !setup.is_local()) {
+            let amplification = Amplification::of(setup.storage.raid, setup.limits.len());
             buckets.extend(instance_buckets(instance, amplification, setup.options.saved_second));
         }
+        Fluid::of_setup(setup, buckets)
+    }
+
+    /// Those of its volumes alone, where the instance's are followed apart.
+    pub fn of_volumes(setup: &Setup) -> Fluid {
+        Fluid::of_setup(setup, volume_buckets(setup))
+    }
+
+    fn of_setup(setup: &Setup, buckets: Vec<FluidBucket>) -> Fluid {
         let mut fluid = Fluid::of_buckets(buckets);
         fluid.members = setup.limits.len() as f64;
         fluid.start_at(setup.start_balance_percent);

@@ -242,7 +242,7 @@ impl Devices {
             fluid.keep_a_refill(scenario.step_s);
             fluid
         };
-        let volumes = |setup: &Setup| kept(Fluid::new(&Setup { instance: None, ..setup.clone() }));
+        let volumes = |setup: &Setup| kept(Fluid::of_volumes(setup));
         let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
         Devices {
             places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },

@@ -20,7 +20,7 @@ use crate::setup::Setup;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, Deployment, InstanceLimits, Service, ServiceClass, StorageSpec, VolumeLimits};
 use headrace_model::chance::normal_above;
-use headrace_model::Cap;
+use headrace_model::{Cap, ModelOptions};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -190,6 +190,7 @@ pub fn evaluate(
     let plain = World::new(search.database.clone(), search, candidates, warm_ups, false);
     // What Aurora cannot run is said of each of its candidates.
     let logged = log_only(search.database).map(|database| World::new(database, search, candidates, warm_ups, true));
+    let hosts = search.judged_hosts();
     let mut outcomes = Vec::with_capacity(candidates.len());
     for batch in candidates.chunks(BATCH) {
         outcomes.par_extend(batch.par_iter().map(|candidate| {
@@ -198,7 +199,7 @@ pub fn evaluate(
                 return DatabaseOutcome::Invalid("Aurora MySQL does not run this engine".into());
             };
             match &world.warm_ups[candidate.cache] {
-                Some(warm_up) => judge(search, world, candidate, warm_up).unwrap_or_else(|error| DatabaseOutcome::Invalid(error.to_string())),
+                Some(warm_up) => judge(search, &hosts, world, candidate, warm_up).unwrap_or_else(|error| DatabaseOutcome::Invalid(error.to_string())),
                 None => DatabaseOutcome::Invalid("its cache was not followed".into()),
             }
         }));
@@ -229,6 +230,15 @@ impl World {
 }
 
 impl DatabaseSearch<'_> {
+    /// The hosts, without their bursts where these are not counted on: once, for all candidates.
+    fn judged_hosts(&self) -> Vec<ServerHost> {
+        let mut hosts = self.hosts.to_vec();
+        for host in hosts.iter_mut().filter(|_| self.settled) {
+            host.class.limits = host.class.limits.clone().without_burst();
+        }
+        hosts
+    }
+
     fn is_aurora(&self, candidate: &DatabaseCandidate) -> bool {
         candidate.instance.is_some_and(|host| self.hosts[host].is_aurora())
     }
@@ -256,19 +266,20 @@ fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option
     let start_balance_percent = search.start_balance_percent;
     // Data and log volumes share the instance's limits, so a candidate has these once, apart from
     // both.
-    Ok(Setup { instance: None, start_balance_percent, ..Setup::plain(storage.clone(), limits, instance.cloned()) })
+    Ok(Setup { start_balance_percent, options: ModelOptions::behind(instance), ..Setup::plain(storage.clone(), limits, None) })
 }
 
 /// A candidate resolved against the catalog.
-struct ResolvedCandidate {
+struct ResolvedCandidate<'a> {
     /// None: Aurora's storage.
     data: Option<Setup>,
     log: Option<Setup>,
-    host: Option<ServerHost>,
+    host: Option<&'a ServerHost>,
 }
 
-impl ResolvedCandidate {
-    fn new(search: &DatabaseSearch<'_>, candidate: &DatabaseCandidate) -> Result<ResolvedCandidate, SimError> {
+impl<'h> ResolvedCandidate<'h> {
+    /// `hosts`: those of the search, as they are judged.
+    fn new(search: &DatabaseSearch<'_>, hosts: &'h [ServerHost], candidate: &DatabaseCandidate) -> Result<ResolvedCandidate<'h>, SimError> {
         let host = candidate.instance.map(|index| &search.hosts[index]);
         if let (Some(_), Some(host)) = (candidate.log, host.filter(|host| host.deployment != Deployment::Ec2)) {
             let rule = "lays out its storage itself";
@@ -277,17 +288,13 @@ impl ResolvedCandidate {
         let on = |index: usize| setup_of(search, &search.storages[index], host.map(|host| &host.class.limits));
         let data = (!search.is_aurora(candidate)).then(|| on(candidate.data)).transpose()?;
         let log = candidate.log.map(on).transpose()?;
-        let mut host = host.cloned();
-        if let Some(host) = host.as_mut().filter(|_| search.settled) {
-            host.class.limits = host.class.limits.clone().without_burst();
-        }
-        Ok(ResolvedCandidate { host, data, log })
+        Ok(ResolvedCandidate { host: candidate.instance.map(|index| &hosts[index]), data, log })
     }
 
     /// The same with every balance spent.
-    fn spent(&self) -> ResolvedCandidate {
+    fn spent(&self) -> ResolvedCandidate<'h> {
         let empty = |setup: &Setup| Setup { start_balance_percent: Some(0.0), ..setup.clone() };
-        ResolvedCandidate { data: self.data.as_ref().map(empty), log: self.log.as_ref().map(empty), host: self.host.clone() }
+        ResolvedCandidate { data: self.data.as_ref().map(empty), log: self.log.as_ref().map(empty), host: self.host }
     }
 
     fn trial<'a>(&'a self, search: &'a DatabaseSearch<'_>, database: &'a Database, warm_up: &'a WarmUp, seconds: f64, step_s: f64) -> Trial<'a> {
@@ -303,7 +310,7 @@ impl ResolvedCandidate {
 
 /// A run of a candidate: what its host runs the database on.
 struct Trial<'a> {
-    resolved: &'a ResolvedCandidate,
+    resolved: &'a ResolvedCandidate<'a>,
     load: &'a TransactionLoad,
     start: Start,
     database: &'a Database,
@@ -316,7 +323,7 @@ impl Trial<'_> {
     fn run(&self, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
         let Trial { resolved, database, warm_up, start, seconds, step_s, .. } = *self;
         let load = self.load.clone();
-        let (data, host) = (resolved.data.as_ref(), resolved.host.as_ref());
+        let (data, host) = (resolved.data.as_ref(), resolved.host);
         if let Some(host) = host.filter(|host| host.deployment != Deployment::Ec2) {
             let (deployment, class, aurora) = (host.deployment, &host.class, &AuroraStorage::default());
             return services::run(&ServiceScenario { deployment, database, warm_up, data, class, aurora, load, start, seconds, step_s, seed: None }, each);
@@ -327,8 +334,14 @@ impl Trial<'_> {
     }
 }
 
-fn judge(search: &DatabaseSearch<'_>, world: &World, candidate: &DatabaseCandidate, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
-    let resolved = ResolvedCandidate::new(search, candidate)?;
+fn judge(
+    search: &DatabaseSearch<'_>,
+    hosts: &[ServerHost],
+    world: &World,
+    candidate: &DatabaseCandidate,
+    warm_up: &WarmUp,
+) -> Result<DatabaseOutcome, SimError> {
+    let resolved = ResolvedCandidate::new(search, hosts, candidate)?;
     let (database, calm) = (&world.database, &world.calm);
     if search.start != Start::Warm {
         let step_s = (search.seconds / COLD_STEPS).clamp(1.0, 300.0);

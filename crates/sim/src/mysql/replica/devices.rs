@@ -111,7 +111,7 @@ impl ReplicaDevices {
         };
         let volume = |setup: &Setup| ReplicaVolume {
             counting: DeviceCounting::new(setup, database),
-            fluid: kept(Fluid::new(&Setup { instance: None, ..setup.clone() })),
+            fluid: kept(Fluid::of_volumes(setup)),
             copies: Fluid::amplification(setup),
         };
         let volumes: Vec<ReplicaVolume> = std::iter::once(storage.data).chain(storage.log).chain(storage.relay).map(volume).collect();

@@ -115,11 +115,12 @@ def report(found: Any, output: TableOrJson, workload: Path | None, name: str | N
         say(f"written to {found.description}; next: headrace calibrate {found.description} --to shop.toml")
         return
     from headrace.calibration.from_runs import calibrate
-    from headrace.cli.workloads.calibrate import keep
+    from headrace.cli.workloads.calibrate import end_where_missed, keep
 
     with progress("calibrating") as tick:
         made = calibrate([run], name=name, progress=tick)
     keep(made, workload, force)
+    end_where_missed(made, force)
     say(f"written to {found.description} and {workload}; next: headrace plan {workload}")
 
 

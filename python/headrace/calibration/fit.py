@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.base import core
 from headrace.base.units import GIB
-from headrace.calibration.observations import STANDSTILL_SHARE, Observation
+from headrace.calibration.observations import STANDSTILL_SHARE, Observation, held_by_clients
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.calibration.starts import lowest
 from headrace.workload.parameters import applied, of_engine
@@ -66,8 +66,11 @@ class Objective:
         observations: list[Observation],
         kib_known: bool = False,
         measured_cpu: ProcessorTime | None = None,
+        lenient: bool = False,
     ) -> None:
-        """`kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc."""
+        """`kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc. `lenient`: bins that
+        clients hold in the model count as those of idle volumes do."""
+        self.lenient = lenient
         parameters = of_engine(engine)
         self.database, self.engine, self.observations = database, engine, observations
         self.kib_known, self.measured_cpu = kib_known, measured_cpu
@@ -83,7 +86,7 @@ class Objective:
 
     def of(self, observation: Observation) -> Objective:
         """The same of one of the runs alone."""
-        return Objective(self.database, self.engine, [observation], self.kib_known, self.measured_cpu)
+        return Objective(self.database, self.engine, [observation], self.kib_known, self.measured_cpu, self.lenient)
 
     @property
     def known_before(self) -> int:
@@ -103,6 +106,9 @@ class Objective:
         for observation, columns, seen, spreads in zip(
             self.observations, modelled, self.seen, self.bin_spreads, strict=True
         ):
+            if self.lenient:
+                held = observation.binned(held_by_clients(columns).astype(float))
+                spreads = np.maximum(spreads, BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * np.nan_to_num(held))
             parts += _compare(observation, columns, seen, spreads)
             if self.kib_known and _steady_without_bytes(observation, self.full_at[observation.run.cache_gib]):
                 last = slice(-20, None)

@@ -1,4 +1,4 @@
-"""How to set a MySQL server up for its storage: settings with reason, source, risk and effect.
+"""Settings of a MySQL server for its storage, each with reason, source, risk and effect.
 
     advising     from storage, memory and workload to the settings; result: the answer and its forms
     situation    what the rules know: storage in sustained rates, memory, processors, workload

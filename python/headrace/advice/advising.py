@@ -1,4 +1,4 @@
-"""From a server, its storage and its workload to a list of settings."""
+"""Advises a list of settings, from a server, its storage and its workload."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def advise(
     replica: bool = False,
     as_of: str | None = None,
 ) -> Advice:
-    """The settings of a server for its storage, each with reason, source, risk and simulated
-    effect.
+    """Advises the settings of a server for its storage, each with reason, source, risk and
+    simulated effect.
 
     `storage`, `log_storage`: in the catalog's notation. `memory_gib`, `vcpus`: of the machine;
     `instance` gives both, and its EBS limits. `address`: a live server, asked for its version and
@@ -87,7 +87,7 @@ def advise(
     """
     if isinstance(address, str):
         address = parse_address(address)
-    current, notes, known = todays(address, config, flavor, version)
+    current, notes, has_current = todays(address, config, flavor, version)
     situation = situation_of(
         current.server,
         storage,
@@ -99,7 +99,7 @@ def advise(
         log_dir=log_dir,
         tmp_dir=tmp_dir,
         workload=workload,
-        current=current.values if known else None,
+        current=current.values if has_current else None,
         durability=durability,
         replica=replica,
         as_of=as_of,
@@ -107,7 +107,7 @@ def advise(
     return Advice(
         current.server,
         current,
-        known,
+        has_current,
         _in_a_line(situation, memory_gib, vcpus),
         tuple(advised_settings(situation)),
         tuple(findings(current) + _memory(current, situation)),
@@ -116,13 +116,15 @@ def advise(
 
 
 def _memory(current: CurrentSettings, situation: Situation) -> list[ConfigFinding]:
-    """Return the finding that today's server can take more memory than there is, if it can."""
-    found = memory_finding(normalised(current.values), current.server, situation.memory_gib) if current.values else None
-    return [] if found is None else [found]
+    """Returns the finding that today's server can take more memory than there is, if it can."""
+    finding = (
+        memory_finding(normalised(current.values), current.server, situation.memory_gib) if current.values else None
+    )
+    return [] if finding is None else [finding]
 
 
 def _in_a_line(s: Situation, memory_gib: float | None, vcpus: int | None) -> str:
-    """Storage and machine as they were asked about."""
+    """Returns storage and machine as they were asked about."""
     parts = [ENGINE_LABELS[s.engine], f"data on {s.storage.words}"]
     parts += [f"logs on {s.log_storage.text}"] if s.log_storage is not None else []
     parts += [f"{memory_gib:g} GiB of memory"] if memory_gib is not None else []
@@ -153,7 +155,7 @@ def tuned_settings(
     as_of: str | None = None,
     workload: TransactionWorkload | None = None,
 ) -> dict[str, str]:
-    """The safe settings of a server by variable name, as they may stand in its option file.
+    """Returns the safe settings of a server by variable name, as they may stand in its option file.
 
     Without folders, without what is for replicas, and without what needs a decision. Arguments as
     for `advise`. Raises InputError.
@@ -195,8 +197,8 @@ def situation_of(
     replica: bool = False,
     as_of: str | None = None,
 ) -> Situation:
-    """What the rules look at. `current`: today's values by variable name; other arguments as for
-    `advise`. Raises InputError."""
+    """Returns the situation that the rules look at. `current`: today's values by variable name;
+    other arguments as for `advise`. Raises InputError."""
     host = None
     if instance is not None:
         with core_errors():
@@ -230,7 +232,7 @@ def situation_of(
 
 
 def advised_settings(situation: Situation) -> list[AdvisedSetting]:
-    """Every setting worth a decision, in the order of docs/reference/advice.md."""
+    """Returns every setting worth a decision, in the order of docs/reference/advice.md."""
     answers: list[tuple[ServerParameter, ParameterName | None, RuleValue]] = []
     for parameter in parameters().values():
         name = parameter.name_on(situation.server)
@@ -246,39 +248,40 @@ def advised_settings(situation: Situation) -> list[AdvisedSetting]:
 
 
 def normalised(current: dict[str, str]) -> dict[str, str]:
-    """Values by parameter: of every old and new name, with dashes or underscores."""
+    """Returns values by parameter: of every old and new name, with dashes or underscores."""
     ids = ids_by_name()
     plain = {name.strip().lower().replace("-", "_"): value for name, value in current.items()}
     return {ids.get(name, name): value for name, value in plain.items()}
 
 
 def _by_parameter(current: dict[str, str], server: ServerVersion) -> dict[str, str]:
-    """Today's values by parameter.
+    """Returns today's values by parameter.
 
     From 8.0.30 on MySQL derives the redo capacity from the old file sizes, where it is not set
     itself.
     """
-    found = normalised(current)
-    given = [name for name in OLD_REDO if found.get(name)]
+    values = normalised(current)
+    given = [name for name in OLD_REDO if values.get(name)]
     capacity = parameters()["innodb_redo_log_capacity"].name_on(server)
     refused = any((gone(name, server) or {}).get("then") == "refused" for name in given)
-    if capacity and "innodb_redo_log_capacity" not in found and given and not refused:
+    if capacity and "innodb_redo_log_capacity" not in values and given and not refused:
         # Either alone is enough; the other is then as before 8.0.30: two files of 48 MiB.
-        size = as_bytes(found.get("innodb_log_file_size", OLD_FILE_SIZE))
-        count = as_number(found.get("innodb_log_files_in_group", OLD_FILES))
+        size = as_bytes(values.get("innodb_log_file_size", OLD_FILE_SIZE))
+        count = as_number(values.get("innodb_log_files_in_group", OLD_FILES))
         if size and count:
-            found["innodb_redo_log_capacity"] = size_text(size * count)
-    return found
+            values["innodb_redo_log_capacity"] = size_text(size * count)
+    return values
 
 
 def _default_redo(server: ServerVersion) -> float | None:
-    """Bytes of the redo log when nobody sets it."""
-    known = parameters()
-    capacity = known["innodb_redo_log_capacity"].name_on(server)
+    """Returns the bytes of the redo log when nobody sets it; None where the server computes
+    them."""
+    table = parameters()
+    capacity = table["innodb_redo_log_capacity"].name_on(server)
     if capacity is not None:
         return as_bytes(capacity.default)
-    size = known["innodb_log_file_size"].name_on(server)
-    count = known["innodb_log_files_in_group"].name_on(server)
+    size = table["innodb_log_file_size"].name_on(server)
+    count = table["innodb_log_files_in_group"].name_on(server)
     each = as_bytes(size.default) if size else None
     return None if each is None else each * int(count.default if count else "1")
 
@@ -303,7 +306,7 @@ def _setting(parameter: ServerParameter, name: ParameterName | None, answer: Rul
         applies_to=parameter.applies_to,
         group=parameter.group,
         settable=answer.settable,
-        active=_active(parameter, name, answer, risk, s),
+        active=_is_active(parameter, name, answer, risk, s),
         differs=differs,
         default=_readable(parameter.kind, default) or "",
         id=parameter.id,
@@ -311,7 +314,7 @@ def _setting(parameter: ServerParameter, name: ParameterName | None, answer: Rul
 
 
 def _unless_deprecated(answer: RuleValue, name: ParameterName | None, now: str | None, s: Situation) -> RuleValue:
-    """A setting that this release has deprecated is not added: it would have to go at the next
+    """Leaves out a setting that this release has deprecated: it would have to go at the next
     upgrade. Where it is set already, its value counts."""
     row = None if name is None else gone(name.name, s.server)
     if name is None or row is None or row["then"] != "deprecated" or now is not None:
@@ -325,8 +328,10 @@ def _kind(name: ParameterName) -> str:
     return parameters()[name.parameter].kind
 
 
-def _active(parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, risk: str, s: Situation) -> bool:
-    """Whether it becomes a line of the option file."""
+def _is_active(
+    parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, risk: str, s: Situation
+) -> bool:
+    """Returns whether a setting becomes a line of the option file."""
     if name is None or not answer.settable or (risk != SAFE and parameter.id not in DURABILITY):
         return False
     if parameter.applies_to == "replicas" and not s.replica:
@@ -358,7 +363,7 @@ def _effect(parameter: ServerParameter, answer: RuleValue, now: str | None, defa
 
 
 def _all_files(each: str, s: Situation) -> str:
-    """The redo log in all: what counts is the sum of the files."""
+    """Returns the redo log in all: what counts is the sum of the files."""
     count = parameters()["innodb_log_files_in_group"].name_on(s.server)
     files = (as_number(s.current.get("innodb_log_files_in_group")) or int(count.default)) if count else 1
     size = as_bytes(each)
@@ -366,6 +371,6 @@ def _all_files(each: str, s: Situation) -> str:
 
 
 def _readable(kind: str, value: str | None) -> str | None:
-    """Bytes with their unit; everything else as it is."""
+    """Returns bytes with their unit; everything else as it is."""
     size = as_bytes(value) if kind == "bytes" else None
     return value if size is None else size_text(size)

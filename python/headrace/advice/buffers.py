@@ -56,29 +56,29 @@ class MostMemory:
 
 
 def most_memory(values: Mapping[str, str], server: ServerVersion) -> MostMemory:
-    """Return the most memory that connections and server buffers take, bytes; a variable that is
+    """Returns the most memory that connections and server buffers take, bytes; a variable that is
     not set has the server's default."""
     flavor = "mariadb" if server.flavor == "mariadb" else "mysql"
-    found: dict[str, dict[str, float]] = {"server": {}, "connection": {}}
+    sizes: dict[str, dict[str, float]] = {"server": {}, "connection": {}}
     for row in _rows():
         if row["flavor"] == flavor:
             size = as_bytes(values.get(row["name"]))
-            found[row["per"]][row["name"]] = float(row["default"]) if size is None else size
-    each = found["connection"]
-    largest = sorted(each.items(), key=lambda one: -one[1])[:NAMED]
+            sizes[row["per"]][row["name"]] = float(row["default"]) if size is None else size
+    each = sizes["connection"]
+    largest = sorted(each.items(), key=lambda entry: -entry[1])[:NAMED]
     connections = as_number(values.get("max_connections")) or CONNECTIONS
-    return MostMemory(sum(found["server"].values()), connections, sum(each.values()), tuple(largest))
+    return MostMemory(sum(sizes["server"].values()), connections, sum(each.values()), tuple(largest))
 
 
 def pool_room_gib(most: MostMemory, memory_gib: float) -> float:
-    """What memory leaves for the buffer pool when all connections take their buffers, GiB; it may
-    be negative."""
+    """Returns the memory that remains for the buffer pool when all connections take their buffers,
+    GiB; it may be negative."""
     return memory_gib - most.bytes / GIB - max(LEAST_REST_GIB, REST_SHARE * memory_gib)
 
 
 def memory_finding(values: Mapping[str, str], server: ServerVersion, memory_gib: float) -> ConfigFinding | None:
-    """Return the finding that the server, with today's buffer pool, can take more memory than there
-    is; None where it cannot."""
+    """Returns the finding that the server, with today's buffer pool, can take more memory than
+    there is; None where it cannot."""
     most = most_memory(values, server)
     pool = as_bytes(values.get("innodb_buffer_pool_size")) or 128.0 * MIB  # default of both
     if pool + most.bytes <= memory_gib * GIB:

@@ -33,15 +33,19 @@ DOES = {
 
 
 def since(row: Mapping[str, str]) -> str:
-    """From when on a setting is what `gone` says: "since 8.0.35", "after 10.11"."""
+    """Returns the version from which `gone` is true of a setting, in words: "since 8.0.35", "after
+    10.11"."""
     series, _, patch = row["last"].rpartition(".")
     return f"since {series}.{int(patch) + 1}" if series.count(".") == 1 else f"after {row['last']}"
 
 
 @dataclass(frozen=True)
 class CurrentSettings:
-    """`values`: what the server has, by variable name (underscores, lower case); of an option file
-    only what it sets. `label`: for people, without secrets."""
+    """The settings of a server today.
+
+    `values`: by variable name (underscores, lower case); of an option file only those that it sets.
+    `label`: for people, without secrets.
+    """
 
     server: ServerVersion
     values: dict[str, str] = field(repr=False)
@@ -52,10 +56,12 @@ class CurrentSettings:
 def todays(
     address: Address | None, config: str | os.PathLike | None, flavor: str | None, version: str | None
 ) -> tuple[CurrentSettings, list[str], bool]:
-    """The server and its settings, what was assumed of it, and whether its settings are known.
+    """Returns the server and its settings, the assumptions about it, and whether its settings were
+    read.
 
-    A live server says itself what it is; `config` is then only what a diff changes. Without one it
-    is `flavor` and `version`, else what the groups of the option file let guess.
+    A live server names its own version; `config` is then only the file that a diff changes. Without
+    a live server the version is `flavor` and `version`, else what the groups of the option file
+    suggest.
     """
     if address is not None:
         if flavor is not None or version is not None:
@@ -89,12 +95,14 @@ def _looks_like_mariadb(config: str | os.PathLike | None, version: str | None) -
     if version:
         return flavor_of_version(version) == "mariadb"
     series = [*(f"10.{minor}" for minor in range(2, 12)), *(f"11.{minor}" for minor in range(10))]
-    groups = [f"{name}{suffix}" for name in ("mariadb", "mariadbd") for suffix in ("", *(f"-{one}" for one in series))]
+    groups = [
+        f"{name}{suffix}" for name in ("mariadb", "mariadbd") for suffix in ("", *(f"-{release}" for release in series))
+    ]
     return config is not None and bool(read_option_file(config, groups).settings)
 
 
 def read_server(address: Address) -> CurrentSettings:
-    """Version and global variables of a live server; any account may ask for both."""
+    """Reads version and global variables of a live server; any account may ask for both."""
     import pymysql
 
     connection = connect(address, timeout_s=ANSWER_S)
@@ -109,26 +117,26 @@ def read_server(address: Address) -> CurrentSettings:
         raise CouldNotRun(address.label, rule, DOC, "Does it still run? See its error log.") from None
     finally:
         connection.close()
-    said = f"{version} {comment}".lower()
-    if "aurora" in said:
+    version_text = f"{version} {comment}".lower()
+    if "aurora" in version_text:
         rule = "Aurora keeps its data in storage of its own, not on EBS volumes"
         raise InputError(version, rule, DOC, "Its settings are not covered here.")
-    flavor = "mariadb" if "mariadb" in said else "percona" if "percona" in said else "mysql"
+    flavor = "mariadb" if "mariadb" in version_text else "percona" if "percona" in version_text else "mysql"
     return CurrentSettings(server_of(flavor, version), values, f"{address.label}, {version}")
 
 
 def read_file(path: str | os.PathLike, server: ServerVersion) -> CurrentSettings:
-    """What an option file sets for a server."""
-    found = read_option_file(path, server_groups(server.flavor, server.version))
-    taken = [setting for setting in found.settings if (gone(setting.name, server) or {}).get("then") != "refused"]
-    return CurrentSettings(server, {setting.name: setting.text for setting in taken}, str(path), found)
+    """Reads the settings of an option file that the server takes."""
+    option_file = read_option_file(path, server_groups(server.flavor, server.version))
+    taken = [setting for setting in option_file.settings if (gone(setting.name, server) or {}).get("then") != "refused"]
+    return CurrentSettings(server, {setting.name: setting.text for setting in taken}, str(path), option_file)
 
 
 # --- settings that servers no longer know, or never knew ------------------------------------------
 
 
 @cache
-def _gone() -> dict[str, list[dict[str, str]]]:
+def _read_gone() -> dict[str, list[dict[str, str]]]:
     rows: dict[str, list[dict[str, str]]] = {}
     for row in csv.DictReader((files("headrace.advice") / "gone.csv").read_text(encoding="utf-8").splitlines()):
         rows.setdefault(row["name"], []).append(row)
@@ -136,21 +144,21 @@ def _gone() -> dict[str, list[dict[str, str]]]:
 
 
 def _rows_of(name: str, server: ServerVersion) -> list[dict[str, str]]:
-    """What is known of a name under that flavor. Percona Server has MySQL's names."""
+    """Returns the rows about a name under that flavor. Percona Server has MySQL's names."""
     flavor = "mysql" if server.flavor == "percona" else server.flavor
-    return [row for row in _gone().get(name, []) if row["flavor"] == flavor]
+    return [row for row in _read_gone().get(name, []) if row["flavor"] == flavor]
 
 
 def gone(name: str, server: ServerVersion) -> dict[str, str] | None:
-    """What became of a setting that this server no longer has, or never had.
+    """Returns the end of a setting that this server no longer has, or never had.
 
-    Keys: `then` (refused, ignored, deprecated), `instead`, `last`, `source`. None: nothing is
-    known.
+    Keys: `then` (refused, ignored, deprecated), `instead`, `last`, `source`. None: no row is about
+    it.
     """
     past = [row for row in _rows_of(name, server) if row["last"] == "" or not server.between("0", row["last"])]
 
     def ended(row: dict[str, str]) -> list[int]:
-        """The last version without it: "5.7" is all of 5.7."""
+        """Returns the last version that had the setting, as numbers: "5.7" is all of 5.7."""
         parts = [int(part) for part in (row["last"] or "0").split(".")]
         return [*parts, NEWEST_PATCH] if len(parts) == 2 else parts
 
@@ -158,12 +166,12 @@ def gone(name: str, server: ServerVersion) -> dict[str, str] | None:
 
 
 def doomed(name: str, server: ServerVersion) -> bool:
-    """Whether a later release refuses the setting: a line with its default is better left out."""
+    """True when a later release refuses the setting: a line with its default is better left out."""
     return any(row["then"] == "refused" for row in _rows_of(name, server))
 
 
 def standing(setting: Setting, current: CurrentSettings) -> dict[str, str] | None:
-    """What the server does with a setting of its option file, as `gone` says of names.
+    """Returns how the server treats a setting of its option file, in the form of `gone`.
 
     The old sizes of the redo log still count where nothing replaces them.
     """
@@ -174,37 +182,38 @@ def standing(setting: Setting, current: CurrentSettings) -> dict[str, str] | Non
 
 @cache
 def _options() -> frozenset[str]:
-    """Names of options of MySQL and MariaDB, of all versions.
+    """Returns names of options of MySQL and MariaDB, of all versions.
 
     They are those of real servers (MariaDB 10.2 to 11.8, MySQL 9.7), those of the manuals' pages as
     the project mariadb-mysql-kbs 1.3.0 collects them, and those of the tables of the advice.
     """
     listed = (files("headrace.advice") / "options.txt").read_text(encoding="utf-8").split()
-    return frozenset((*listed, *_gone(), *ids_by_name()))
+    return frozenset((*listed, *_read_gone(), *ids_by_name()))
 
 
 def unknown(setting: Setting) -> bool:
-    """Whether no server known here has such an option.
+    """True when no server in these tables has such an option.
 
-    Never loose ones, those of components and named caches (with a point), and beginnings of names,
-    which servers complete.
+    Loose options, those of components and named caches (with a point), and beginnings of names,
+    which servers complete, are never unknown.
     """
     name = setting.name
-    return not (setting.loose or "." in name or any(known.startswith(name) for known in _options()))
+    return not (setting.loose or "." in name or any(option.startswith(name) for option in _options()))
 
 
 # --- what is wrong today --------------------------------------------------------------------------
 
 
 def findings(current: CurrentSettings) -> list[ConfigFinding]:
-    """Settings that the server refuses or ignores, and those that can lose data."""
+    """Returns settings that the server refuses or ignores, those that cost the storage, and those
+    that can lose data."""
     settings = current.file.settings if current.file else ()
-    found = [finding for setting in settings if (finding := _finding(setting, current)) is not None]
-    return found + list(_lossy(current.values)) + list(_hurting(current.values, current.server))
+    line_findings = [finding for setting in settings if (finding := _judge_line(setting, current)) is not None]
+    return line_findings + list(_find_lossy(current.values)) + list(_find_costly(current.values, current.server))
 
 
-def _finding(setting: Setting, current: CurrentSettings) -> ConfigFinding | None:
-    """What is wrong with a line of the option file."""
+def _judge_line(setting: Setting, current: CurrentSettings) -> ConfigFinding | None:
+    """Returns the fault of a line of the option file, if it has a fault."""
     row, label, place = standing(setting, current), current.server.label, f"({setting.file}, line {setting.line})"
     if row is None:
         if not unknown(setting):
@@ -230,8 +239,8 @@ LEAST_DIRTY_PERCENT = 30.0
 USUAL_PAGE = 16_384.0
 
 
-def _hurting(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFinding]:
-    """What today's settings cost the storage, or fill it."""
+def _find_costly(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFinding]:
+    """Finds settings of today that cost the storage throughput, or fill it."""
     own = sources()["mariadb-kb" if server.flavor == "mariadb" else "mysql-manual"]
     adaptive = values.get("innodb_adaptive_flushing")
     if adaptive is not None and not is_on(adaptive):
@@ -241,7 +250,7 @@ def _hurting(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFi
     if dirty is not None and dirty < LEAST_DIRTY_PERCENT:
         text = f"is {dirty:g}: pages are written back long before the redo log asks for it, and those changed often many times"
         yield ConfigFinding("innodb_max_dirty_pages_pct", f"{text}; the default is 90", own, False)
-    yield from _kept_logs(values, own)
+    yield from _find_unlimited_logs(values, own)
     page = as_bytes(values.get("innodb_page_size"))
     if page is not None and page != USUAL_PAGE:
         text = (
@@ -255,21 +264,21 @@ def _hurting(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFi
         yield ConfigFinding("query_cache_type", f"{text}; OFF and query_cache_size = 0 take it away", own, False)
 
 
-def _kept_logs(values: dict[str, str], source: str) -> Iterator[ConfigFinding]:
-    """Binary logs that nothing removes."""
+def _find_unlimited_logs(values: dict[str, str], source: str) -> Iterator[ConfigFinding]:
+    """Finds binary logs that nothing removes."""
     if values.get("log_bin", "1").strip().lower() in ("0", "off"):
         return
     by_name = {name: as_number(values.get(name)) for name in ("binlog_expire_logs_seconds", "expire_logs_days")}
-    known = {name: value for name, value in by_name.items() if value is not None}
+    limits = {name: value for name, value in by_name.items() if value is not None}
     # Either of them that is above zero removes logs.
-    if known and not any(known.values()):
-        names = " and ".join(known)
+    if limits and not any(limits.values()):
+        names = " and ".join(limits)
         text = "is 0: binary logs stay until somebody purges them, and fill the volume"
         yield ConfigFinding(names, f"{text}; keep as many days as replicas and restores need", source, False)
 
 
-def _lossy(values: dict[str, str]) -> Iterator[ConfigFinding]:
-    """What today's settings can lose."""
+def _find_lossy(values: dict[str, str]) -> Iterator[ConfigFinding]:
+    """Finds settings of today that can lose data."""
     manual = sources()["mysql-manual"]
     for name in ("innodb_flush_log_at_trx_commit", "rocksdb_flush_log_at_trx_commit"):
         at_commit = as_number(values.get(name))

@@ -1,4 +1,4 @@
-"""What a setting changes, in a sentence: the workload's throughput with it and without it.
+"""The effect of a setting, in a sentence: the workload's throughput with it and without it.
 
 Every other setting is as advised. What the model does not have is not estimated, and the reason is
 said (parameters.toml, `effect`).
@@ -50,7 +50,7 @@ Alternative = tuple[str, ModelSettings, str]
 
 
 def effect_of(parameter: str, value: str, before: str | None, situation: Situation) -> str | None:
-    """What changing `parameter` from `before` to `value` does.
+    """Returns the effect of changing `parameter` from `before` to `value`, in a sentence.
 
     None without a workload, or without anything to compare with.
     """
@@ -75,13 +75,13 @@ def effect_of(parameter: str, value: str, before: str | None, situation: Situati
 
 
 def _readable(value: str) -> str:
-    """Whole mebibytes with their unit; everything else as it is."""
+    """Returns whole mebibytes with their unit; everything else as it is."""
     size = as_bytes(value)
     return size_text(size) if size and size % MIB == 0 else value
 
 
 def _before(parameter: str, before: str | None, base: ModelSettings) -> ModelSettings | None:
-    """The settings with one parameter as it was; None where that is not known."""
+    """Returns the settings with one parameter as it was; None where that is not known."""
     if not before:
         return None
     size, number = as_bytes(before), as_number(before)
@@ -128,7 +128,7 @@ def _log_volume(base: ModelSettings, situation: Situation) -> Alternative | None
 
 
 def _log_candidate(situation: Situation) -> str | None:
-    """A small volume for the logs, with room for the redo log and a day of binlogs.
+    """Returns a small volume for the logs, with room for the redo log and a day of binlogs.
 
     It is gp3 with the rates that are included, or gp2 before there was gp3.
     """
@@ -162,7 +162,7 @@ ALTERNATIVES: dict[str, Callable[[ModelSettings, Situation], Alternative | None]
 def _sentence(
     label: str, old: ModelSettings, new: ModelSettings, situation: Situation, note: str, first_hour: bool = False
 ) -> str:
-    """`A to B: 210 to 254 tps, +21 % (80 %: +15 to +27)`."""
+    """Returns the effect in words: `A to B: 210 to 254 tps, +21 % (80 %: +15 to +27)`."""
     workload = situation.workload
     assert workload is not None  # the caller looked
 
@@ -174,16 +174,16 @@ def _sentence(
 
     before, after = rates(workload.database)
     change, spread = _logarithm(before, after), _spread(workload, rates)
-    said = "no change"
+    change_text = "no change"
     if abs(change) >= NOTHING or spread >= NOTHING:
-        said = _change(change)
+        change_text = _change(change)
         if spread >= NOTHING:
-            said += f" (80 %: {_change(change - Z80 * spread)} to {_change(change + Z80 * spread)})"
-    return f"{label}: {before:,.4g} to {after:,.4g} tps, {said}, simulated{f'; {note}' if note else ''}"
+            change_text += f" (80 %: {_change(change - Z80 * spread)} to {_change(change + Z80 * spread)})"
+    return f"{label}: {before:,.4g} to {after:,.4g} tps, {change_text}, simulated{f'; {note}' if note else ''}"
 
 
 def _spread(workload: TransactionWorkload, rates: Callable[[Mapping[str, Any]], tuple[float, float]]) -> float:
-    """Standard deviation of the logarithm of the ratio, over databases drawn from the
+    """Returns the standard deviation of the logarithm of the ratio, over databases drawn from the
     calibration."""
     ratios = [_logarithm(*rates(database)) for database in workload.draws(DRAWS, 1)]
     return statistics.stdev(ratios) if len(ratios) > 1 else 0.0

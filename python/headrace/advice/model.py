@@ -1,4 +1,4 @@
-"""What the advice is made of: the version of a server, an advised setting, and a finding."""
+"""Parts of the advice: the version of a server, an advised setting, and a finding."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ServerVersion:
         return f"{LABELS[self.flavor]} {self.number}{'' if self.patch_known else ' (newest)'}"
 
     def between(self, first: str, last: str) -> bool:
-        """Whether it is `first` or later and `last` or earlier.
+        """Returns whether the version is `first` or later and `last` or earlier.
 
         "8.0" as `last` includes all of 8.0; "" includes everything later.
         """
@@ -54,9 +54,10 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def server_of(flavor: object, version: object) -> ServerVersion:
-    """The server of a flavor and a version: a tuple, or text as `SELECT VERSION()` gives it.
+    """Returns the server of a flavor and a version: a tuple, or text as `SELECT VERSION()` gives
+    it.
 
-    Raises InputError for what is not known here.
+    Raises InputError for flavors and versions that the tables do not have.
     """
     if flavor not in FLAVORS:
         hint = did_you_mean(flavor, FLAVORS) or "Say --flavor mysql."
@@ -70,12 +71,12 @@ def server_of(flavor: object, version: object) -> ServerVersion:
         hint = "Write it as SELECT VERSION() does, for example 8.0.36."
         raise InputError(f"version = {shown(version)}", "is not a version number", DOC, hint)
     major, minor, patch = int(match[1]), int(match[2]), match[3]
-    known = {
+    is_supported = {
         "mysql": (major, minor) == (5, 7) or (major == 8 and minor <= 4) or major == 9,
         "percona": (major, minor) == (5, 7) or (major == 8 and minor <= 4),
         "mariadb": (major == 10 and 2 <= minor <= 11) or major == 11,
     }[flavor]
-    if not known:
+    if not is_supported:
         rule = f"is not known here; known are {KNOWN[flavor]}"
         hint = "Ask for the nearest known version, and check the names against `mysqld --verbose --help`."
         if (flavor == "mariadb") == (major < 10):  # that number belongs to the other flavor

@@ -25,18 +25,19 @@ MYROCKS_PLUGIN = "plugin_load_add = ha_rocksdb"
 
 
 def columns() -> tuple[str, ...]:
-    """Columns of the csv form, in order."""
+    """Returns the columns of the csv form, in order."""
     own = ("value", "current", "differs", "default", "risk", "applies_to", "active", "group", "why", "effect", "source")
     return ("parameter", "change", *own)
 
 
 def record(item: AdvisedSetting, change: str) -> dict:
-    """A setting as json and csv have it; `change`: what to do with it."""
+    """Returns a setting as json and csv have it; `change`: what to do with it."""
     return {name: change if name == "change" else getattr(item, name) for name in columns()}
 
 
 def as_cnf(advice: Sequence[AdvisedSetting], server: ServerVersion, situation: str, loads_myrocks: bool = False) -> str:
-    """An option file: safe settings (and the durability asked for) as lines, all else as comments.
+    """Returns an option file: safe settings (and the durability asked for) as lines, all else as
+    comments.
 
     `situation`: for the head of the file. `loads_myrocks`: the server has the plugin already.
     """
@@ -77,7 +78,7 @@ class _Edit:
 
 
 def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
-    """A unified diff (for `patch -p0`, or -p1 without the leading /) that makes the file as
+    """Returns a unified diff (for `patch -p0`, or -p1 without the leading /) that makes the file as
     advised.
 
     Values are changed where they stand, missing ones are added to the last section of the server,
@@ -119,7 +120,7 @@ def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dic
 
 
 def _stays(row: dict[str, str] | None, advised: set[str]) -> bool:
-    """Whether a line stays in force: nothing became of it, or the server still takes it and
+    """Returns whether a line stays in force: nothing became of it, or the server still takes it and
     nothing that is advised does its work."""
     return row is None or (row["then"] == "deprecated" and row["instead"] not in advised)
 
@@ -160,7 +161,7 @@ def _unified(path: Path, edit: _Edit, file: OptionFile) -> str:
 
 
 def _diff(name: str, old: list[str], new: list[str], context: int):
-    """The diff of difflib, with the mark of a last line that does not end."""
+    """Returns the diff of difflib, with the mark of a last line that does not end."""
     whole = [_ended(lines) for lines in (old, new)]
     for line in difflib.unified_diff(*whole, fromfile=name, tofile=name, n=context):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -171,8 +172,8 @@ def _ended(lines: list[str]) -> list[str]:
 
 
 def _place(file: OptionFile, lines: list[str]) -> tuple[int, bool]:
-    """Where settings are added, as an index into the lines, and whether a section of the server is
-    open there.
+    """Returns the line at which settings are added, as an index, and whether a section of the
+    server is open there.
 
     That is at the end of its last section, else at the end of the file. A last line that does not
     end is left alone, because a diff would have to show it, and it may be a secret: then the place

@@ -15,7 +15,7 @@ ENGINES = {"innodb": "InnoDB", "myrocks": "MyRocks", "both": ""}
 
 
 def table() -> str:
-    """All parameters as markdown, chapter by chapter, and the sources."""
+    """Returns all parameters as markdown, chapter by chapter, and the sources."""
     parts = [BEGIN, ""]
     for group in GROUPS:
         parts += [f"### {group}", ""]
@@ -54,13 +54,13 @@ def _effect(effect: str) -> str:
 
 
 def _names(parameter: ServerParameter) -> list[str]:
-    """Per flavor: each name with its versions and its default."""
-    found = []
+    """Returns a line for each flavor: each name with its versions and its default."""
+    lines = []
     for flavor, label in FLAVORS.items():
         names = [name for name in parameter.names if name.flavor == flavor]
         if names:
-            found.append(f"{label} " + ", ".join(_span(name, parameter) for name in names))
-    return found
+            lines.append(f"{label} " + ", ".join(_span(name, parameter) for name in names))
+    return lines
 
 
 def _span(name: ParameterName, parameter: ServerParameter) -> str:
@@ -87,10 +87,10 @@ def _cell(text: str) -> str:
 
 
 def rewritten(page: str) -> str:
-    """The page with its table as it must be."""
-    before, found, rest = page.partition(BEGIN)
+    """Returns the page with its table as it must be."""
+    before, begin_mark, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
-    assert found and end, f"the page needs {BEGIN} and {END}"
+    assert begin_mark and end, f"the page needs {BEGIN} and {END}"
     return before + table() + after
 
 

@@ -19,14 +19,14 @@ SET, DECIDE, KEEP = "set", "decide", ""
 class Advice:
     """The settings of a server for its storage.
 
-    `situation`: storage, memory and processors in a line. `current`: today's settings; `known`:
-    whether they were read. `settings`: every advised setting, in the order of
-    docs/reference/advice.md. `findings`: what is wrong today. `notes`: what was assumed.
+    `situation`: storage, memory and processors in a line. `current`: today's settings;
+    `has_current`: whether they were read. `settings`: every advised setting, in the order of
+    docs/reference/advice.md. `findings`: faults of today's settings. `notes`: assumptions.
     """
 
     server: ServerVersion
     current: CurrentSettings
-    known: bool
+    has_current: bool
     situation: str
     settings: tuple[AdvisedSetting, ...]
     findings: tuple[ConfigFinding, ...]
@@ -35,11 +35,11 @@ class Advice:
     def __repr__(self) -> str:
         counts = [sum(self.change(item) == change for item in self.settings) for change in (SET, DECIDE, KEEP)]
         storage = self.situation.partition("data on ")[2].partition(" (")[0]
-        told = "{} settings to set, {} to decide, {} as they are".format(*counts)
-        return f"<Advice for {self.server.label} on {storage}: {told}>"
+        counts_text = "{} settings to set, {} to decide, {} as they are".format(*counts)
+        return f"<Advice for {self.server.label} on {storage}: {counts_text}>"
 
     def __getitem__(self, parameter: str) -> AdvisedSetting:
-        """The setting of a parameter, by its name on the server or in the documentation."""
+        """Returns the setting of a parameter, by its name on the server or in the documentation."""
         for item in self.settings:
             if parameter in (item.parameter, item.id):
                 return item
@@ -59,9 +59,9 @@ class Advice:
         return not wrong and not any(item.differs and item.active for item in self.settings)
 
     def change(self, item: AdvisedSetting) -> str:
-        """What to do with a setting: set, decide, or "" where it is as advised.
+        """Returns the action for a setting: set, decide, or "" where it is as advised.
 
-        What counts is its value today, or its default where today's is not known.
+        Its value today counts, or its default where today's values were not read.
         """
         if item.differs is not None:
             as_advised = not item.differs
@@ -71,21 +71,22 @@ class Advice:
         return KEEP if as_advised else SET if item.active else DECIDE
 
     def to_cnf(self) -> str:
-        """The advice as an option file."""
+        """Returns the advice as an option file."""
         rocks = any(name.startswith("rocksdb_") for name in self.current.values)
         return as_cnf(self.settings, self.server, self.situation, loads_myrocks=rocks)
 
     def to_diff(self) -> str:
-        """The advice as a change to the option file. Raises InputError where none was given."""
+        """Returns the advice as a change to the option file. Raises InputError where none was
+        given."""
         return as_diff(self.settings, self.current)
 
     def to_dict(self) -> dict:
-        """The advice for JSON."""
+        """Returns the advice for JSON."""
         return {
             "schema": "headrace-advice/1",
             "flavor": self.server.flavor,
             "version": self.server.number,
-            "current": self.current.label if self.known else None,
+            "current": self.current.label if self.has_current else None,
             "situation": self.situation,
             "notes": list(self.notes),
             "findings": [vars(item) for item in self.findings],
@@ -93,7 +94,8 @@ class Advice:
         }
 
     def tables(self, narrow: bool = False) -> list[tuple[str, tuple[str, ...], list[tuple]]]:
-        """Title, columns and rows of each table: what to set, what to decide, and what stays.
+        """Returns title, columns and rows of each table: what to set, what to decide, and what
+        stays.
 
         `narrow`: risk and effect are in one column with the reason, and the sources are left out.
         """
@@ -102,32 +104,32 @@ class Advice:
         parts = {
             "Set": [item for item in self.settings if self.change(item) == SET],
             "Decide": [item for item in self.settings if self.change(item) == DECIDE],
-            "Keep: what another value would bring": [item for item in keep if _simulated(item)],
+            "Keep: what another value would bring": [item for item in keep if _is_simulated(item)],
         }
-        columns: tuple[str, ...] = ("parameter", "value", "today" if self.known else "default", "why")
+        columns: tuple[str, ...] = ("parameter", "value", "today" if self.has_current else "default", "why")
         columns = columns if narrow else ("chapter", *columns, "risk", "effect", "source")
-        made: list[tuple[str, tuple[str, ...], list[tuple]]] = [
+        tables: list[tuple[str, tuple[str, ...], list[tuple]]] = [
             (title, columns, [self._row(item, narrow) for item in items]) for title, items in parts.items() if items
         ]
-        rest = ", ".join(f"{item.parameter}={item.value}" for item in keep if not _simulated(item))
+        rest = ", ".join(f"{item.parameter}={item.value}" for item in keep if not _is_simulated(item))
         if rest:
-            title = "Keep: as advised today" if self.known else "Keep: as advised by default"
-            made.append((title, ("settings",), [(rest,)]))
-        return made
+            title = "Keep: as advised today" if self.has_current else "Keep: as advised by default"
+            tables.append((title, ("settings",), [(rest,)]))
+        return tables
 
     def _row(self, item: AdvisedSetting, narrow: bool) -> tuple:
         value = item.value if item.active else f"({item.value})"
         today = item.current or (f"{item.default} (default)" if item.default else "")
-        head = (item.parameter, value, today if self.known else item.default)
+        head = (item.parameter, value, today if self.has_current else item.default)
         why = item.why if item.applies_to == "server" else f"{item.applies_to}: {item.why}"
         effect = item.effect or ""
         if not narrow:
             return (item.group, *head, why, item.risk, effect, ", ".join(parameters()[item.id].source))
         risk = "" if item.risk == SAFE else f" ({item.risk})"
-        said = f"; {effect}" if effect and not effect.startswith(NOT_ESTIMATED) else ""
-        return (*head, f"{why}{risk}{said}")
+        effect_text = f"; {effect}" if effect and not effect.startswith(NOT_ESTIMATED) else ""
+        return (*head, f"{why}{risk}{effect_text}")
 
 
-def _simulated(item: AdvisedSetting) -> bool:
-    """Whether an effect in transactions a second is known."""
+def _is_simulated(item: AdvisedSetting) -> bool:
+    """Returns whether an effect in transactions a second is known."""
     return " tps, " in (item.effect or "")

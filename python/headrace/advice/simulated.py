@@ -44,7 +44,7 @@ class ModelSettings:
 
 
 def demand_of(situation: Situation, workload: TransactionWorkload) -> WorkloadDemand:
-    """The workload on this storage with as much cache as the memory allows."""
+    """Returns the workload on this storage with as much cache as the memory allows."""
     database, most = workload.database, situation.cache_limit_gib
     # Sizes beyond the memory too, to say how large the cache should be.
     sizes = [most * 2.0 ** (step / STEPS_PER_DOUBLING + FIRST_DOUBLING) for step in range(CACHE_STEPS)]
@@ -69,7 +69,7 @@ def demand_of(situation: Situation, workload: TransactionWorkload) -> WorkloadDe
 
 
 def settings_of(situation: Situation) -> ModelSettings:
-    """The model's settings as advised."""
+    """Returns the model's settings as advised."""
     chosen, innodb = situation.chosen, situation.engine == "innodb"
     cache = as_bytes(chosen.get("innodb_buffer_pool_size" if innodb else "rocksdb_block_cache_size"))
     commit = chosen.get("innodb_flush_log_at_trx_commit" if innodb else "rocksdb_flush_log_at_trx_commit", "1")
@@ -86,7 +86,8 @@ def settings_of(situation: Situation) -> ModelSettings:
 
 
 def redo_of(values: Mapping[str, str]) -> float | None:
-    """Bytes of all redo files together, by values of parameters; None where there are none."""
+    """Returns bytes of all redo files together, by values of parameters; None where there are
+    none."""
     if "innodb_redo_log_capacity" in values:
         return as_bytes(values["innodb_redo_log_capacity"])
     each = as_bytes(values.get("innodb_log_file_size"))
@@ -100,8 +101,8 @@ def throughput(
     situation: Situation,
     first_hour: bool,
 ) -> float:
-    """Transactions a second with these settings: of a warm hour, or of the first hour after a
-    start."""
+    """Returns transactions a second with these settings: of a warm hour, or of the first hour after
+    a start."""
     # The redo log that the workload was calibrated with is taken to be today's, where that is
     # known.
     measured = (redo_of(situation.current) or situation.default_redo_bytes) if situation.compared else None
@@ -145,6 +146,6 @@ def _run(
 
 
 def _mean(tps: Sequence[float], whole: bool = False) -> float:
-    """The mean of the second half, or of all."""
+    """Returns the mean of the second half, or of all."""
     values = tps if whole else tps[len(tps) // 2 :]
     return sum(values) / len(values)

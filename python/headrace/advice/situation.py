@@ -1,4 +1,4 @@
-"""What the rules know (storage in sustained rates, memory, processors, workload), and their
+"""The input of the rules (storage in sustained rates, memory, processors, workload), and their
 answers."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StorageRates:
 
 
 def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
-    """The sustained rates of a storage in the catalog's notation, on an instance. Raises
+    """Returns the sustained rates of a storage in the catalog's notation, on an instance. Raises
     InputError."""
     if not isinstance(text, str):
         raise InputError(f"storage = {text!r}", "must be text such as gp3:500:6000:250", DOC)
@@ -90,11 +90,12 @@ def storage_rates(text: object, as_of: str | None = None, instance: str | None =
 
 @dataclass(frozen=True)
 class WorkloadDemand:
-    """What a workload asks of this storage, with a warm cache as large as the memory allows.
+    """The demand of a workload on this storage, with a warm cache as large as the memory allows.
 
     `tps`; redo, binlog and compaction in bytes a second; pages flushed a second. `hot_gib`: the
-    smallest cache within 1 % of the throughput of the largest one that was simulated, which has
-    `looked_gib`; None: it is that one. `data_gib`: the size of the data, where it is known.
+    smallest cache within 1 % of the throughput of the largest cache that was simulated, which has
+    `looked_gib`; None: only the largest reaches it. `data_gib`: the size of the data, where it is
+    known.
     """
 
     tps: float
@@ -148,11 +149,11 @@ class Situation:
 
     @property
     def vcpus_known(self) -> str:
-        """What is known of the processors, for a reason."""
+        """The number of processors in words, for a reason."""
         return "virtual CPUs not given" if self.vcpus is None else f"{self.vcpus} virtual CPUs"
 
     def chosen_bytes(self, parameter: str) -> float:
-        """The size that a rule chose before."""
+        """Returns the size that a rule chose before."""
         return as_bytes(self.chosen[parameter]) or 0.0
 
     def check(self) -> None:
@@ -191,7 +192,7 @@ class Situation:
 
 
 def _check_folder(what: str, folder: object) -> None:
-    """Paths go into an option file: one line, and nothing it would read as something else."""
+    """Refuses paths that an option file would read as something else: they must be one line."""
     if folder is None:
         return
     text = folder if isinstance(folder, str) else ""
@@ -203,10 +204,10 @@ def _check_folder(what: str, folder: object) -> None:
 
 @dataclass(frozen=True)
 class RuleValue:
-    """What a rule answers: a value and why.
+    """The answer of a rule: a value and why.
 
     `risk`: where it differs from the table's. `settable` False: it is a comment in the option file.
-    `effect`: what the rule itself can work out.
+    `effect`: computed by the rule itself.
     """
 
     value: str
@@ -221,5 +222,5 @@ Rule = Callable[[Situation], RuleValue | None]
 
 
 def fixed(value: str, why: str) -> Rule:
-    """A rule whose value depends on nothing."""
+    """Returns a rule whose value depends on nothing."""
     return lambda situation: RuleValue(value, why)

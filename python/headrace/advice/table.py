@@ -19,8 +19,8 @@ KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule")
 
 @dataclass(frozen=True)
 class ParameterName:
-    """What a parameter is called on servers of `flavor` from version `first` to `last` ("": still),
-    its default there and what says so."""
+    """The name of a parameter on servers of `flavor` from version `first` to `last` ("": still),
+    its default there and the source."""
 
     parameter: str
     flavor: str
@@ -31,7 +31,7 @@ class ParameterName:
     source: str
 
     def holds(self, server: ServerVersion) -> bool:
-        """Whether it is this server's name. Percona Server has MySQL's names."""
+        """Returns whether the name is this server's. Percona Server has MySQL's names."""
         flavors = ("mysql", "percona") if server.flavor == "percona" else (server.flavor,)
         return self.flavor in flavors and server.between(self.first, self.last)
 
@@ -58,11 +58,13 @@ class ServerParameter:
         return "; ".join(sources()[key] for key in self.source)
 
     def name_on(self, server: ServerVersion) -> ParameterName | None:
-        """Its name on a server, None where that server has no such parameter."""
+        """Returns the parameter's name on a server, None where that server has no such
+        parameter."""
         return next((name for name in self.names if name.holds(server)), None)
 
     def default_on(self, server: ServerVersion) -> str:
-        """Its default on a server; "" where it has none, or the server computes it."""
+        """Returns the parameter's default on a server; "" where it has none, or the server computes
+        it."""
         name = self.name_on(server)
         return "" if name is None else name.default
 
@@ -74,24 +76,26 @@ def _document() -> dict:
 
 @cache
 def sources() -> dict[str, str]:
-    """Citations by key."""
+    """Returns citations by key."""
     return _document()["sources"]
 
 
 @cache
 def parameters() -> dict[str, ServerParameter]:
-    """All parameters by id, in the order of the file."""
+    """Returns all parameters by id, in the order of the file."""
     names: dict[str, list[ParameterName]] = {}
     for row in csv.DictReader((files("headrace.advice") / "names.csv").read_text(encoding="utf-8").splitlines()):
         names.setdefault(row["parameter"], []).append(ParameterName(**row))
-    found = {}
+    parameters_by_id = {}
     for key, entry in _document().items():
         if key == "sources":
             continue
         fields = {name: entry[name] for name in KEYS}
         assert fields["risk"] in RISKS, key
-        found[key] = ServerParameter(key, **fields, source=tuple(entry["source"]), names=tuple(names.get(key, ())))
-    return found
+        parameters_by_id[key] = ServerParameter(
+            key, **fields, source=tuple(entry["source"]), names=tuple(names.get(key, ()))
+        )
+    return parameters_by_id
 
 
 # More names under which servers show or take a parameter.
@@ -106,5 +110,5 @@ ALSO = {
 
 @cache
 def ids_by_name() -> dict[str, str]:
-    """The parameter of every name, old or new, with underscores."""
+    """Returns the parameter of every name, old or new, with underscores."""
     return {name.name: name.parameter for parameter in parameters().values() for name in parameter.names} | ALSO

@@ -11,13 +11,14 @@ FALSE = ("0", "off", "false", "no")
 
 
 def as_bytes(text: str | None) -> float | None:
-    """A size with or without K, M, G, T, P, E (powers of 1024), in bytes; None where it is none."""
+    """Returns a size with or without K, M, G, T, P, E (powers of 1024), in bytes; None where it is
+    none."""
     match = SIZE.match((text or "").strip())
     return None if match is None else float(int(match[1]) * UNITS[match[2].lower()])
 
 
 def as_number(text: str | None) -> float | None:
-    """A number, sizes too; None where it is none."""
+    """Returns a number, sizes too; None where it is none."""
     size = as_bytes(text)
     if size is not None:
         return size
@@ -28,12 +29,12 @@ def as_number(text: str | None) -> float | None:
 
 
 def is_on(text: str | None) -> bool:
-    """Whether a switch is on; one without a value is."""
+    """Returns whether a switch is on; one without a value is."""
     return (text or "1").strip().lower() in TRUE
 
 
 def size_text(bytes_: float) -> str:
-    """Bytes with the largest unit that loses nothing: 25769803776 is 24G."""
+    """Returns bytes with the largest unit that loses nothing: 25769803776 is 24G."""
     whole = int(bytes_)
     for unit in ("t", "g", "m", "k"):
         if whole and whole % UNITS[unit] == 0:
@@ -41,18 +42,22 @@ def size_text(bytes_: float) -> str:
     return str(whole)
 
 
-def same(kind: str, one: str, other: str) -> bool:
-    """Whether two values of a parameter of that kind mean the same."""
+def same(kind: str, first: str, second: str) -> bool:
+    """True when two values of a parameter of that kind mean the same."""
     if kind == "switch":
-        return _switch(one) == _switch(other)
+        return _switch(first) == _switch(second)
     if kind in ("bytes", "count"):
-        left, right = as_number(one), as_number(other)
-        return left == right if left is not None and right is not None else one.strip().lower() == other.strip().lower()
+        first_number, second_number = as_number(first), as_number(second)
+        return (
+            first_number == second_number
+            if first_number is not None and second_number is not None
+            else first.strip().lower() == second.strip().lower()
+        )
     if kind == "path":
-        return one.rstrip("/") == other.rstrip("/")
+        return first.rstrip("/") == second.rstrip("/")
     if kind == "text":
-        return _parts(one) == _parts(other)
-    return one.strip().lower().replace("_", "-") == other.strip().lower().replace("_", "-")
+        return _parts(first) == _parts(second)
+    return first.strip().lower().replace("_", "-") == second.strip().lower().replace("_", "-")
 
 
 def _switch(text: str) -> str:
@@ -61,5 +66,5 @@ def _switch(text: str) -> str:
 
 
 def _parts(text: str) -> frozenset[str]:
-    """RocksDB's options: a list whose order does not matter."""
+    """Returns RocksDB's options: a list whose order does not matter."""
     return frozenset(part.strip().lower() for part in text.split(";") if part.strip())

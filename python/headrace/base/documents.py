@@ -91,9 +91,10 @@ def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         tool = guess(text)
-        hint = f"It looks like {tool}. {kind.other}" if tool and tool != OWN_FILE else kind.again
+        if tool and tool != OWN_FILE:
+            raise InputError(name, f"looks like {tool} and is not {kind.name}", kind.source, kind.other) from None
         complaint = " ".join(str(error)[:LONGEST_COMPLAINT].split())
-        raise InputError(f"{name}: {complaint}", "is not valid TOML", "toml.io, v1.0", hint) from None
+        raise InputError(name, f"is not valid TOML: {complaint}", "toml.io, v1.0", kind.again) from None
     found, version = document.get("format"), document.get("version")
     if found != kind.format:
         rule = f'the file must begin with format = "{kind.format}"'

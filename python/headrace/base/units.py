@@ -72,6 +72,11 @@ def span_in_words(seconds: float) -> str:
     return f"{days} days {hours} h" if hours else f"{days} days"
 
 
+def more_times(count: int) -> str:
+    """How often something came again: `once more`, `7 times more`."""
+    return "once more" if count == 1 else f"{count} times more"
+
+
 def in_percent(share: float, digits: int = 0, sign: str = "") -> str:
     """A share as text, `0.95` as `95 %`; `sign="+"` shows the sign of either."""
     return f"{share:{sign}.{digits}%}".replace("%", " %")

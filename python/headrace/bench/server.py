@@ -1,4 +1,4 @@
-"""What drivers ask of a server: does the database exist, which tables are in it, how large are
+"""Questions of drivers to a server: does the database exist, which tables are in it, how large are
 they."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANSWER_S = 600.0
 
 @contextmanager
 def cursor_on(target: Target, database: bool = True):
-    """A cursor; errors of statements as CouldNotRun with the server's own words."""
+    """Opens a cursor; errors of statements become CouldNotRun with the server's own words."""
     import pymysql
 
     address = target.server if database else target.server.with_database(None)
@@ -39,7 +39,7 @@ def cursor_on(target: Target, database: bool = True):
 
 
 def first_value(cursor):
-    """The first column of the first row of the answer; None where there is no row."""
+    """Returns the first column of the first row of the answer; None where there is no row."""
     row = cursor.fetchone()
     return None if row is None else row[0]
 
@@ -77,7 +77,7 @@ def create_database(target: Target) -> bool:
 
 
 def tables_of(target: Target, pattern: str) -> dict[str, str]:
-    """Tables of the database whose whole name matches: name to engine."""
+    """Returns tables of the database whose whole name matches: name to engine."""
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
             (
@@ -89,7 +89,7 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
 
 
 def table_rows(target: Target, table: str, exact: bool = False) -> int:
-    """The highest id of a table (0: none), or its rows counted one by one."""
+    """Returns the highest id of a table (0: none), or its rows counted one by one."""
     with cursor_on(target) as cursor:
         cursor.execute(f"SELECT {'COUNT(*)' if exact else 'MAX(id)'} FROM `{table}`")
         return int(first_value(cursor) or 0)
@@ -108,8 +108,8 @@ SIZES: dict[str | None, tuple[str, ...]] = {
 
 
 def data_gib(target: Target) -> float | None:
-    """What the database takes on disk, GiB: its files where the server tells them, else its own
-    estimate; None when neither is known."""
+    """Returns the size of the database on disk, GiB: that of its files where the server tells them,
+    else the server's own estimate; None when it has neither."""
     import pymysql
 
     database = target.database

@@ -1,5 +1,5 @@
-"""What a benchmark is run against: a server or a folder of files, the storage below it, and what is
-read from the server about itself."""
+"""The target of a benchmark: a server or a folder of files, the storage below it, and the server's
+own variables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """What is measured, without any secret."""
+        """The address or folder, without any secret."""
         return self.address.label if self.address is not None else str(self.folder)
 
     @property
@@ -69,7 +69,7 @@ class Target:
         return self.folder
 
     def record(self) -> dict:
-        """What a run keeps of it; no password is in it."""
+        """Returns the facts that a run keeps of its target; no password is in them."""
         keys = (
             "storage",
             "log_storage",
@@ -101,12 +101,12 @@ def server_target(
     as_of: str | None = None,
     engine: str | None = None,
 ) -> Target:
-    """A live server as a target: its variables are read.
+    """Returns a live server as a target: its variables are read.
 
     Without `devices`, that of the data directory where it lies on this machine.
 
-    `engine`: innodb or myrocks, None: the server's default. Raises as `connect.connect`,
-    and InputError for storage that breaks a rule.
+    `engine`: innodb or myrocks, None: the server's default. Raises as `connect.connect`, and
+    InputError for storage that breaks a rule.
     """
     for spec in (storage, log_storage):
         check_storage(spec)
@@ -146,18 +146,18 @@ def file_target(
     instance: str | None = None,
     as_of: str | None = None,
 ) -> Target:
-    """A folder, or a block device, as a target. Raises InputError."""
+    """Returns a folder, or a block device, as a target. Raises InputError."""
     check_storage(storage)
     path = Path(folder).absolute()
     if not path.is_dir() and not path.is_block_device():
         raise InputError(
             str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it."
         )
-    found = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
+    own_devices = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
     return Target(
         folder=path,
         storage=storage,
-        devices=tuple(devices) or found,
+        devices=tuple(devices) or own_devices,
         lab=lab,
         volumes=tuple(volumes),
         instance=instance,
@@ -176,27 +176,27 @@ def check_storage(spec: str | None) -> None:
 
 
 def cache_gib(config: Mapping[str, str], engine: str) -> float | None:
-    """Buffer pool or block cache, GiB; None when the server does not tell."""
+    """Returns the size of buffer pool or block cache, GiB; None when the server does not tell."""
     text = config.get("rocksdb_block_cache_size" if engine == "myrocks" else "innodb_buffer_pool_size", "")
     return int(text) / GIB if text.isdigit() else None
 
 
 def _flavor(config: Mapping[str, str]) -> str:
-    said = f"{config.get('version', '')} {config.get('version_comment', '')}".lower()
-    return "mariadb" if "mariadb" in said else "percona" if "percona" in said else "mysql"
+    version_text = f"{config.get('version', '')} {config.get('version_comment', '')}".lower()
+    return "mariadb" if "mariadb" in version_text else "percona" if "percona" in version_text else "mysql"
 
 
 def _local_device(address: Address, datadir: str | None) -> tuple[str, ...]:
-    """The device below the data directory of a server that is reached by a socket, so is on this
-    machine."""
+    """Returns the device below the data directory of a server that is reached by a socket, so is on
+    this machine."""
     if address.socket is None or not datadir or not os.path.isdir(datadir):
         return ()
     return device_below(Path(datadir))
 
 
 def device_below(folder: Path) -> tuple[str, ...]:
-    """The block device a folder's file system is on; () for those without one (tmpfs, overlays,
-    network)."""
+    """Returns the block device a folder's file system is on; () for those without one (tmpfs,
+    overlays, network)."""
     number = os.stat(folder).st_dev
     link = SYS_BLOCK / f"{os.major(number)}:{os.minor(number)}"
     try:

@@ -2,7 +2,6 @@
 
 main       the first lines that run: Ctrl-C, and the exit code
 app        the table of commands, and what an error looks like
-former     options and commands under the names they had before
 options    options and completions that commands share
 output     what goes to stdout and stderr
 inputs     workloads as they are typed

@@ -22,7 +22,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from headrace.base.extras import explain_missing
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
-from headrace.cli.former import as_today
 from headrace.errors import CouldNotRun, HeadraceError, InputError, refuse_text
 
 HELP = "Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."
@@ -79,14 +78,14 @@ class LazyGroup(TyperGroup):
         super().__init__(**settings)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command itself in place of the line about it."""
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found if name is None else load(name), rest
+        """Returns the command itself in place of the line about it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else load(name), rest
 
 
 @cache
 def load(name: str) -> Any:
-    """A command of the table, imported."""
+    """Imports a command of the table."""
     module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
     group = getattr(module, "app", None)
     if group is None:
@@ -104,10 +103,12 @@ NUMBER_SIGNS = {
     "than": "a number",
     "finite": "a number",
 }
+# A number as people write it, with the unit that the option's name has already: 116GB, 50 %.
+WITH_UNIT = re.compile(r"-?[0-9][0-9.,]* ?[A-Za-z/%]+")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from headrace import __version__
         from headrace.base import core
 
@@ -136,17 +137,17 @@ def top_options(
         ),
     ] = False,
 ) -> None:
-    """What stands before a command."""
+    """Takes the options that stand before a command."""
 
 
 @cache
 def _command() -> Any:
-    """The parser of the table of commands."""
+    """Returns the parser of the table of commands."""
     return typer.main.get_command(top)
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command and group with its full name, depth first, in the order of `--help`."""
+    """Returns every command and group with its full name, depth first, in the order of `--help`."""
     yield "headrace", _command()
     for name in COMMANDS:
         yield from _walk(load(name), f"headrace {name}")
@@ -159,7 +160,7 @@ def _walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def show_error(error: HeadraceError) -> None:
-    """Value and rule, then source and hint, each on a line of stderr."""
+    """Prints value and rule, then source and hint, each on a line of stderr."""
     from headrace.report.output import plain
 
     lines = [f"error: {error.value}: {error.rule}" if error.value else f"error: {error.rule}"]
@@ -169,11 +170,11 @@ def show_error(error: HeadraceError) -> None:
 
 
 def _number_error(error: Any) -> tuple[str, str] | None:
-    """Value and rule where an option takes a number and got something else; else None."""
-    option, found = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
-    if option is None or found is None:
+    """Returns value and rule where an option takes a number and got something else; else None."""
+    option, list_errors = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
+    if option is None or list_errors is None:
         return None
-    first = found()[0]
+    first = list_errors()[0]
     kind = next((word for sign, word in NUMBER_SIGNS.items() if sign in first["type"]), None)
     if kind is None:
         return None
@@ -187,21 +188,23 @@ def _number_error(error: Any) -> tuple[str, str] | None:
     elif most is not None:
         kind += f" of at most {most:,}"
     name = option.opts[-1] if option.opts[-1].startswith("-") else option.opts[0].upper()
-    return f"{name} {str(first['input'])[:60]}", f"must be {kind}"
+    text = str(first["input"])[:60]
+    kind += ", without a unit" if WITH_UNIT.fullmatch(text) else ""
+    return f"{name} {text}", f"must be {kind}"
 
 
 def usage_error(error: Any) -> InputError:
-    """A refusal of the argument parser, laid out like all others."""
+    """Returns a refusal of the argument parser, laid out like all others."""
     context = getattr(error, "ctx", None)
     where = f"{context.command_path} --help" if context is not None else "headrace --help"
     if (number := _number_error(error)) is not None:
         return InputError(*number, where, f"See `{where}`.")
     message = error.format_message().strip().rstrip(".").replace(": Value error, ", ": ")
     hint = ""
-    before, found, near = message.partition(" Did you mean ")
-    if not found:
-        before, found, near = message.partition(" (Possible options: ")
-    if found:
+    before, separator, near = message.partition(" Did you mean ")
+    if not separator:
+        before, separator, near = message.partition(" (Possible options: ")
+    if separator:
         message, hint = before.rstrip(". "), f"Did you mean {near.strip('?).')}? "
     unknown = re.fullmatch("No such command '(.*)'", message)
     if unknown and (
@@ -212,16 +215,17 @@ def usage_error(error: Any) -> InputError:
 
 
 def code_of(code: object) -> int:
-    """An exit code as it is, None as 0; typer turns Ctrl-C into 130."""
+    """Returns an exit code as it is, None as 0; typer turns Ctrl-C into 130."""
     if code == INTERRUPTED:
         print(INTERRUPTED_WORDS, file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
 def answer(arguments: list[str]) -> int:
-    """Runs one command, makes sure that all it said has been written, and returns its exit code.
+    """Runs one command, makes sure that its whole output has been written, and returns its exit
+    code.
 
-    A reader that has left (`| head`) is not an error: what it did not read is dropped, and the
+    A reader that has ended (`| head`) is not an error: the rest of the output is dropped, and the
     code is that of the command, or 0 where it could not come to its end.
     """
     code = None
@@ -241,7 +245,8 @@ def answer(arguments: list[str]) -> int:
 
 
 def _of_system(error: OSError) -> CouldNotRun:
-    """What the operating system refused: a file it names, else the output (a full disk, say)."""
+    """Returns the operating system's refusal: of a file it names, else of the output (a full disk,
+    say)."""
     from headrace.base.files import hint_of, reason_of, short_name
 
     if error.filename is None:
@@ -252,7 +257,7 @@ def _of_system(error: OSError) -> CouldNotRun:
 
 
 def _drop_output() -> None:
-    """Sends what is left nowhere: Python must not complain when it flushes at exit."""
+    """Drops the rest of the output: Python must not complain when it flushes at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -264,8 +269,7 @@ def _drop_output() -> None:
 
 def _answer(arguments: list[str]) -> int:
     try:
-        words = as_today(arguments, lambda text: print(text, file=sys.stderr))
-        return code_of(_command().main(args=words, prog_name="headrace", standalone_mode=False))
+        return code_of(_command().main(args=arguments, prog_name="headrace", standalone_mode=False))
     except typer.Exit as finished:
         return code_of(finished.exit_code)
     except HeadraceError as error:
@@ -273,11 +277,11 @@ def _answer(arguments: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return code_of(INTERRUPTED)
-    except SystemExit as left:
+    except SystemExit as stopped:
         # typer and rich end the process with 1 when the reader has gone; that is not a finding.
-        if isinstance(left.__context__, BrokenPipeError):
+        if isinstance(stopped.__context__, BrokenPipeError):
             raise BrokenPipeError from None
-        return code_of(left.code)
+        return code_of(stopped.code)
     except OSError:
         raise
     except RecursionError:
@@ -300,13 +304,14 @@ def _answer(arguments: list[str]) -> int:
             show_error(missing)
             return missing.exit_code
         text = " ".join(str(error).split())[:200]
-        told = f"error: this is a bug in headrace: {type(error).__name__}: {text}"
-        print(f"{told}; run again with HEADRACE_DEBUG=1 for the traceback", file=sys.stderr)
+        sentence = f"error: this is a bug in headrace: {type(error).__name__}: {text}"
+        print(f"{sentence}; run again with HEADRACE_DEBUG=1 for the traceback", file=sys.stderr)
         return CouldNotRun.default_exit_code
 
 
 def _refused(error: Any) -> int:
-    """A command line that cannot be read: the help where nothing was given, else what is wrong."""
+    """Answers a command line that cannot be read: with the help where nothing was given, else with
+    the error."""
     if error.format_message().startswith("Usage: "):
         print(error.format_message(), file=sys.stderr)
     else:

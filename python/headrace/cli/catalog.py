@@ -35,7 +35,7 @@ SourcesOption = Annotated[bool, flag("--sources", "Show the sources in the table
 
 
 def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
-    """A table with the keys of its rows as columns; those of `optional` only where they say
+    """Prints a table with the keys of its rows as columns; those of `optional` only where they say
     anything."""
 
     empty = {name for name in optional if not any(row[name] for row in rows)}
@@ -84,7 +84,7 @@ def _mark(row: dict) -> str:
 
 
 def unconfirmed(frame: Any, name: Callable[[dict], str]) -> list[str]:
-    """What the rows marked ? are not sure of: each note once, with the rows it is about."""
+    """Returns the doubts of the rows marked ?: each note once, with its rows."""
     about: dict[str, list[str]] = {}
     for row in frame.to_dicts():
         for note in filter(None, row["unconfirmed"].split("; ")):
@@ -138,9 +138,14 @@ def instances(
         }
         for row in frame.to_dicts()
     ]
-    held = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
-    seen = f"Prices of {region}, on demand, last seen {last_seen(frame['price_as_of'])}."
-    notes = (held, seen, *unconfirmed(frame, lambda row: row["instance_type"]), LOOK_UP if sources else ASK)
+    baseline_note = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
+    price_note = f"Prices of {region}, on demand, last seen {last_seen(frame['price_as_of'])}."
+    notes = (
+        baseline_note,
+        price_note,
+        *unconfirmed(frame, lambda row: row["instance_type"]),
+        LOOK_UP if sources else ASK,
+    )
     right, prose = (
         ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour"),
         ("price source", "price seen"),
@@ -149,8 +154,8 @@ def instances(
 
 
 def last_seen(days: Iterable[str]) -> str:
-    """The days on which prices were seen last: one, or the first and the last of them. `days`:
-    `2022-02-10` or `2014-06-17 to 2026-06-26`."""
+    """Returns the days on which prices were seen last: one, or the first and the last of them.
+    `days`: `2022-02-10` or `2014-06-17 to 2026-06-26`."""
     last = sorted({day.rpartition(" ")[2] for day in days if day})
     return "never" if not last else last[0] if len(last) == 1 else f"{last[0]} to {last[-1]}"
 

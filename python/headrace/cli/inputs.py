@@ -20,7 +20,7 @@ SOURCE = "docs/reference/workload-file.md"
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingOptions:
-    """What a recording does not say itself, and how much of it a service is asked for."""
+    """Facts that a recording lacks, and the time that a service is asked for."""
 
     interval: Annotated[
         float | None,
@@ -38,7 +38,7 @@ class RecordingOptions:
     ] = None
 
     def span(self) -> TimeSpan | None:
-        """The time that a service is asked for; None where nothing is said of it. Raises
+        """Returns the time that a service is asked for; None where no time was given. Raises
         InputError."""
         from headrace.observe.remote.span import parse_span
 
@@ -48,26 +48,26 @@ class RecordingOptions:
         """Refuses options that are not for this kind of recording. Raises InputError."""
         from headrace.operate.evidence import SourceOptions, check_times
 
-        check_times(recording, self.told(SourceOptions()))
+        check_times(recording, self.apply_to(SourceOptions()))
 
     def check_any(self, recordings: list[str]) -> None:
-        """Refuses options that are for none of these. Raises InputError."""
+        """Refuses options that fit none of these recordings. Raises InputError."""
         refused = None
-        for one in recordings:
+        for recording in recordings:
             try:
-                return self.check(one)
+                return self.check(recording)
             except InputError as error:
                 refused = refused or error
         if refused is not None:
             raise refused
 
-    def told(self, options: SourceOptions) -> SourceOptions:
-        """The options of a target, with these. Raises InputError."""
+    def apply_to(self, options: SourceOptions) -> SourceOptions:
+        """Returns the options of a target, with these. Raises InputError."""
         return replace(options, interval_s=self.interval, clock_start=self.clock_start, span=self.span())
 
 
 def read_workload(text: str) -> Workload | TransactionWorkload:
-    """The workload a user means. Raises InputError or CouldNotRun."""
+    """Returns the workload that a user names. Raises InputError or CouldNotRun."""
     from headrace import workload
 
     if text.startswith("fio:"):
@@ -81,36 +81,36 @@ def read_workload(text: str) -> Workload | TransactionWorkload:
         make = sysbench_tpcc if text.startswith("sysbench-tpcc:") else sysbench_oltp
         return make(**standard_settings(text))
     if text.startswith("demo:") and not Path(text).exists():
-        made = {"demo:day": workload.demo_day, "demo:hour": workload.recorded_hour}.get(text)
-        if made is None:
+        make_demo = {"demo:day": workload.demo_day, "demo:hour": workload.recorded_hour}.get(text)
+        if make_demo is None:
             raise InputError(
                 text, "is neither demo:day nor demo:hour", "headrace workload demo --help", "Use demo:day."
             )
-        return made()
+        return make_demo()
     return workload.load(text)
 
 
 def read_demand(text: str) -> Workload:
-    """Demand in I/Os. Raises InputError for a database, and as `read_workload`."""
+    """Returns demand in I/Os. Raises InputError for a database, and as `read_workload`."""
     from headrace.workload import TransactionWorkload
 
-    found = read_workload(text)
-    if isinstance(found, TransactionWorkload):
+    workload = read_workload(text)
+    if isinstance(workload, TransactionWorkload):
         raise InputError(
             text,
             "is a database in transactions, not demand in I/Os",
             SOURCE,
             "`headrace predict` runs a database on a storage.",
         )
-    return found
+    return workload
 
 
 def read_database(text: str) -> TransactionWorkload:
-    """A database in transactions. Raises InputError for demand, and as `read_workload`."""
+    """Returns a database in transactions. Raises InputError for demand, and as `read_workload`."""
     from headrace.workload import TransactionWorkload
 
-    found = read_workload(text)
-    if not isinstance(found, TransactionWorkload):
+    workload = read_workload(text)
+    if not isinstance(workload, TransactionWorkload):
         hint = "Give a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
         raise InputError(text, "is demand in I/Os, not a database in transactions", SOURCE, hint)
-    return found
+    return workload

@@ -1,4 +1,4 @@
-"""Where the `headrace` command starts: Ctrl-C is caught before anything else is imported.
+"""The start of the `headrace` command: Ctrl-C is caught before anything else is imported.
 
 This file imports nothing but small parts of the standard library; `headrace.cli.app` holds the
 commands. What comes before the first line here is the interpreter's own start.
@@ -20,7 +20,8 @@ AGAIN_S = 0.01
 
 
 def run() -> None:
-    """The console script: never a traceback, always an exit code that means something."""
+    """Runs the console script: never with a traceback, always with an exit code that means
+    something."""
     # Nothing is open or half written while modules are imported, so the process may end at once.
     # Raising would not do: an exception inside an import may be turned into another one, or be
     # printed and lost (in a weakref callback, or in an extension's initialization).

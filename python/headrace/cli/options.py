@@ -31,17 +31,18 @@ COMPLETION_S = 1.0
 
 
 def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
-    """An option; without names it is called as its parameter is: `data_dir` is --data-dir."""
+    """Returns an option; without names it is called as its parameter is: `data_dir` is
+    --data-dir."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
 def choice(help: str, *names: str, **more: Any) -> Any:
-    """An option whose values stand in its type (a Literal)."""
+    """Returns an option whose values stand in its type (a Literal)."""
     return typer.Option(*names, help=help, **more)
 
 
 def flag(name: str, help: str, **more: Any) -> Any:
-    """A switch: `--force`, or `--merge/--no-merge`."""
+    """Returns a switch: `--force`, or `--merge/--no-merge`."""
     return typer.Option(name, help=help, **more)
 
 
@@ -53,7 +54,7 @@ class CommandGroup(typer.Typer):
         super().__init__(no_args_is_help=True, help=help, epilog=epilog, rich_markup_mode=None, add_completion=False)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Callable], Callable]:
-        """As typer's, with option groups."""
+        """Registers a command as typer does, with option groups."""
         register = super().command(name, **settings)
 
         def decorate(function: Callable) -> Callable:
@@ -64,33 +65,39 @@ class CommandGroup(typer.Typer):
 
 
 def with_groups(function: Callable) -> Callable:
-    """The function with the fields of its option groups as parameters of their own, behind the
-    others, and with a check of the files that it is to write (`headrace.cli.writing`)."""
+    """Returns the function with the fields of its option groups as parameters of their own, behind
+    the others, and with a check of its output files (`headrace.cli.writing`)."""
     hints = get_type_hints(function, include_extras=True)
-    own = {name: one.replace(annotation=hints[name]) for name, one in inspect.signature(function).parameters.items()}
+    own = {
+        name: parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
     groups: dict[str, Any] = {name: hints[name] for name in own if is_dataclass(hints[name])}
     if not groups:
         return guarded(function, own)
     fields = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
-    spread = [one for name, one in own.items() if name not in groups]
+    spread = [parameter for name, parameter in own.items() if name not in groups]
     for name, group in groups.items():
         spread += [
-            one.replace(annotation=fields[name][one.name]) for one in inspect.signature(group).parameters.values()
+            parameter.replace(annotation=fields[name][parameter.name])
+            for parameter in inspect.signature(group).parameters.values()
         ]
 
     @functools.wraps(function)
     def command(**given: Any) -> object:
-        made = {name: group(**{field: given.pop(field) for field in fields[name]}) for name, group in groups.items()}
-        return function(**given, **made)
+        filled_groups = {
+            name: group(**{field: given.pop(field) for field in fields[name]}) for name, group in groups.items()
+        }
+        return function(**given, **filled_groups)
 
-    spread = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in spread]
+    spread = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in spread]
     command.__signature__ = inspect.Signature(spread)  # pyright: ignore[reportAttributeAccessIssue]
-    command.__annotations__ = {one.name: one.annotation for one in spread}
-    return guarded(command, {one.name: one for one in spread})
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
+    return guarded(command, {parameter.name: parameter for parameter in spread})
 
 
 def complete_type(incomplete: str) -> list[str]:
-    """Volume types for the shell."""
+    """Returns volume types for the shell."""
     from headrace.base import core
 
     names = dict.fromkeys(era["volume_type"] for era in core.volume_eras(all_eras=True))
@@ -98,27 +105,28 @@ def complete_type(incomplete: str) -> list[str]:
 
 
 def complete_storage(incomplete: str) -> list[str]:
-    """The type of a storage, up to the size, which the user must choose."""
+    """Returns the type of a storage, up to the size, which the user must choose."""
     head = incomplete.rpartition("x")[0] + "x" if "x" in incomplete else ""
     return [f"{head}{name}:" for name in complete_type(incomplete.removeprefix(head).rstrip(":"))]
 
 
 def complete_region(incomplete: str) -> list[str]:
-    """Regions with prices for the shell."""
+    """Returns regions with prices for the shell."""
     from headrace.base import core
 
     return [name for name in core.regions() if name.startswith(incomplete)]
 
 
 def complete_instance(incomplete: str) -> list[str]:
-    """Instance types for the shell."""
+    """Returns instance types for the shell."""
     from headrace.base import core
 
     return [item["instance_type"] for item in core.instances() if item["instance_type"].startswith(incomplete)]
 
 
 def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of volumes for the shell, ids of those without one; none when no lab answers."""
+    """Returns names of volumes for the shell, ids of those without one; none when no lab
+    answers."""
     try:
         with lab_of(context) as lab:
             names = [volume.get("name") or volume["id"] for volume in lab.volumes()]
@@ -128,7 +136,7 @@ def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def lab_of(context: typer.Context) -> Lab:
-    """The lab that a half-typed command line names. Raises HeadraceError."""
+    """Returns the lab that a half-typed command line names. Raises HeadraceError."""
     from headrace.lab import Lab
 
     return Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S)
@@ -139,17 +147,17 @@ SPEC = {"metavar": "SPEC", "autocompletion": complete_storage}
 
 
 def storage_option(help: str, *names: str, **more: Any) -> Any:
-    """An option whose value is a storage in the catalog's notation."""
+    """Returns an option whose value is a storage in the catalog's notation."""
     return typer.Option(*names, help=help, **(SPEC | more))
 
 
 def instance_option(help: str, *names: str, **more: Any) -> Any:
-    """An option whose value is an EC2 instance type."""
+    """Returns an option whose value is an EC2 instance type."""
     return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance, **more)
 
 
-OutputOption = Annotated[Output, choice("What to print on stdout.")]
-TableOrJsonOption = Annotated[TableOrJson, choice("What to print on stdout.", "--output")]
+OutputOption = Annotated[Output, choice("Form of the answer on stdout.")]
+TableOrJsonOption = Annotated[TableOrJson, choice("Form of the answer on stdout.", "--output")]
 AsOfOption = Annotated[str | None, option("YYYY-MM-DD", "Limits and prices of this day. Default: the newest known.")]
 RegionOption = Annotated[str, option("REGION", "Use the prices of this AWS region.", autocompletion=complete_region)]
 GrowthOption = Annotated[float, option("FACTOR", "Multiply the demand and the data: 1.5 is half as much again.")]
@@ -183,7 +191,7 @@ MemberOption = Annotated[int | None, option("N", "Only this member of an array, 
 
 @dataclass(frozen=True, kw_only=True)
 class LabPlace:
-    """Which lab is meant."""
+    """The lab that a command uses."""
 
     data_dir: Annotated[
         Path | None,
@@ -194,7 +202,7 @@ class LabPlace:
     )
 
     def open(self) -> Lab:
-        """A client of it. Raises NoLab where none answers."""
+        """Returns a client of the lab. Raises NoLab where none answers."""
         from headrace.lab import Lab
 
         return Lab(self.data_dir, self.socket)
@@ -202,7 +210,7 @@ class LabPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class PasswordOptions:
-    """Where the password of a MySQL account comes from."""
+    """The source of a MySQL account's password."""
 
     defaults_file: Annotated[
         Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
@@ -212,7 +220,7 @@ class PasswordOptions:
     ] = False
 
     def read_address(self, text: str) -> Address:
-        """The address with its password. Raises InputError."""
+        """Returns the address with its password. Raises InputError."""
         from headrace.connect import Secret
         from headrace.servers import parse_address
 

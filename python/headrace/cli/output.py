@@ -1,4 +1,4 @@
-"""What a command prints: data on stdout, everything else on stderr."""
+"""Output of a command: data on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def print_answer(
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Any) -> Any:
-    """A table for `show`; see `headrace.report.tables`."""
+    """Returns a table for `show`; see `headrace.report.tables`."""
     from headrace.report import tables
 
     return tables.table(columns, rows, **layout)
@@ -88,7 +88,7 @@ def show(*parts: object) -> None:
 
 
 def pairs(rows: Sequence[tuple[str, object]]) -> str:
-    """Names and values below each other; those without a value are left out."""
+    """Returns names and values below each other; those without a value are left out."""
     shown = [(name, " ".join(str(value).split())) for name, value in rows if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown)
@@ -102,11 +102,11 @@ class Ticker:
         self.what, self.began = what, time.monotonic()
         self.bar: Progress | None = None
         self.task: TaskID | None = None
-        self.wanted = sys.stderr.isatty()
+        self.on_terminal = sys.stderr.isatty()
 
     def __call__(self, done: float, *rest: object) -> None:
         """`done`: share of the work, 0..1."""
-        if not self.wanted or (self.bar is None and time.monotonic() - self.began < PROGRESS_AFTER_S):
+        if not self.on_terminal or (self.bar is None and time.monotonic() - self.began < PROGRESS_AFTER_S):
             return
         if self.bar is None:
             self.start()

@@ -61,13 +61,13 @@ ADVANCED = {
 
 
 def reference() -> str:
-    """The page of all commands with their options."""
+    """Returns the page of all commands with their options."""
     return HEAD + "".join(_entry(name, command) for name, command in commands() if name != "headrace")
 
 
 def tree() -> str:
-    """The page with all commands: a tree on one screen, and a table with the purpose of each
-    command and group."""
+    """Returns the page with all commands: a tree on one screen, and a table with the purpose of
+    each command and group."""
     by_name = {name.removeprefix("headrace "): command for name, command in commands()}
     lines, rows = [], []
     for subject, names in SUBJECTS.items():
@@ -80,8 +80,8 @@ def tree() -> str:
 
 
 def _lines_of(names: tuple[str, ...], by_name: dict) -> list[str]:
-    """The commands of a subject: those without others below them in a line, then a line for each
-    group."""
+    """Returns the commands of a subject: those without others below them in a line, then a line for
+    each group."""
     alone = [_marked(name) for name in names if not getattr(by_name[name], "commands", None)]
     lines = [f"  {', '.join(alone)}"] if alone else []
     for name in names:
@@ -109,7 +109,7 @@ def _marked(name: str) -> str:
 
 
 def _rows_of(name: str, by_name: dict) -> list[str]:
-    """The row of a command, and behind it those of the groups below it."""
+    """Returns the row of a command, and behind it those of the groups below it."""
     below = list(getattr(by_name[name], "commands", {}))
     groups = [child for child in below if getattr(by_name[f"{name} {child}"], "commands", None)]
     links = " \u00b7 ".join(_link(f"{name} {child}", child) for child in below if child not in groups)
@@ -123,7 +123,7 @@ def _rows_of(name: str, by_name: dict) -> list[str]:
 
 
 def _link(name: str, text: str) -> str:
-    """A link to the heading of a command in cli.md."""
+    """Returns a link to the heading of a command in cli.md."""
     return f"[{text}](cli.md#headrace-{name.replace(' ', '-')})"
 
 
@@ -172,7 +172,7 @@ def _cell(text: str) -> str:
 
 
 def _epilog(text: str) -> str:
-    """Examples become a code block, the rest paragraphs."""
+    """Formats an epilog: examples become a code block, the rest paragraphs."""
     parts = []
     for part in text.replace("\b\n", "").split("\n\n"):
         if part.startswith("Examples:"):

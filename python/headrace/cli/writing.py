@@ -35,7 +35,7 @@ class Writes:
     updates: str = ""
 
     def allows(self, path: Path) -> bool:
-        """Whether this file may be replaced without --force."""
+        """Returns whether this file may be replaced without --force."""
         return self.replaces is not None and path.is_file() and self.replaces(path)
 
 
@@ -51,8 +51,9 @@ WRITES_PAGE = Writes(replaces=_is_own_page)
 
 
 def outputs_of(parameters: Mapping[str, inspect.Parameter]) -> dict[str, tuple[str, Writes]]:
-    """By parameter: the option's name and its `Writes`, of those that name a file to write."""
-    found: dict[str, tuple[str, Writes]] = {}
+    """Returns by parameter the option's name and its `Writes`, of those that name a file to
+    write."""
+    outputs: dict[str, tuple[str, Writes]] = {}
     for name, parameter in parameters.items():
         marks = getattr(parameter.annotation, "__metadata__", ())
         writes = next((mark for mark in marks if isinstance(mark, Writes)), None)
@@ -62,13 +63,13 @@ def outputs_of(parameters: Mapping[str, inspect.Parameter]) -> dict[str, tuple[s
         # Inside Annotated, typer's first positional argument (`default`) is the first name.
         spelled = [] if info is None else [info.default, *(info.param_decls or ())]
         long = [word for word in spelled if isinstance(word, str) and word.startswith("--")]
-        found[name] = (long[0] if long else f"--{name.replace('_', '-')}", writes)
-    return found
+        outputs[name] = (long[0] if long else f"--{name.replace('_', '-')}", writes)
+    return outputs
 
 
 def guarded(function: Callable, parameters: Mapping[str, inspect.Parameter]) -> Callable:
-    """The function behind a check of the files that it is to write; as it is where it writes
-    none. `parameters`: its own, with resolved annotations."""
+    """Returns the function behind a check of its output files; unchanged where it writes none.
+    `parameters`: its own, with resolved annotations."""
     outputs = outputs_of(parameters)
     if not outputs:
         return function
@@ -80,12 +81,12 @@ def guarded(function: Callable, parameters: Mapping[str, inspect.Parameter]) -> 
         check_outputs(outputs, given, force)
         return function(**given)
 
-    spread = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters.values()]
+    spread = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
     if not has_force:
         annotation = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
         spread.append(inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation))
     command.__signature__ = inspect.Signature(spread)  # pyright: ignore[reportAttributeAccessIssue]
-    command.__annotations__ = {one.name: one.annotation for one in spread}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
     return command
 
 
@@ -104,11 +105,11 @@ def check_outputs(outputs: Mapping[str, tuple[str, Writes]], given: Mapping[str,
 
 
 def _files(value: object) -> Iterator[Path]:
-    """Files that a value of the command line names: a path, a word that is a file's name, or
-    several of them."""
+    """Yields the files that a value of the command line names: a path, a word that is a file's
+    name, or several of them."""
     if isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _files(one)
+        for part in value:
+            yield from _files(part)
     elif isinstance(value, (str, Path)) and str(value):
         try:
             if os.path.isfile(value):

@@ -1,4 +1,4 @@
-"""What is run: a benchmark on a server, or on files, over storage of the lab.
+"""Cells of an experiment: a benchmark on a server, or on files, over storage of the lab.
 
 A cell is one run that begins from the same copy of the data as its neighbours. Its configuration
 is all that decides what is measured, as one text; the hash of it stands in the name of the run, so
@@ -29,7 +29,7 @@ FILES_CELL_S = 6.0
 
 @dataclass(frozen=True)
 class DataSet:
-    """What is loaded once: the data of `benchmark` in `engine`, about `gib` GiB.
+    """Data that are loaded once: those of `benchmark` in `engine`, about `gib` GiB.
 
     `settings`: of the server while it loads, in addition to those that make loading quick.
     `settle_s`: seconds of the benchmark itself before the data are kept; `seed`: of its rows.
@@ -98,7 +98,7 @@ class Cell:
         return self.warmup_s + self.seconds + (SERVER_CELL_S if isinstance(self.place, OnServer) else FILES_CELL_S)
 
     def configuration(self, experiment: str, machine: Mapping[str, object]) -> dict:
-        """All that decides what is measured."""
+        """Returns all that decides what is measured."""
         place = asdict(self.place)
         if isinstance(self.place, OnServer):
             data = self.place.data
@@ -122,14 +122,14 @@ class Cell:
         }
 
     def run_name(self, experiment: str, machine: Mapping[str, object]) -> str:
-        """The name of the run in the store; two cells share one only with the same
+        """Returns the name of the run in the store; two cells share one only with the same
         configuration."""
         text = json.dumps(self.configuration(experiment, machine), sort_keys=True, default=str)
         return f"{experiment}: {self.words} [{hashlib.sha256(text.encode()).hexdigest()[:12]}]"
 
 
 def seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
-    """Seconds measured in each cell, so that all cells take `time_s`; between `least` and
+    """Returns seconds measured in each cell, so that all cells take `time_s`; between `least` and
     `most`."""
     return int(max(least, min(most, (time_s - fixed_s) / max(cells, 1) - each_s)))
 
@@ -144,7 +144,7 @@ class Parts:
 
     @contextmanager
     def part(self, seconds: float, what: str) -> Iterator[Progress]:
-        """A part of about `seconds`; inside, the share of this part (0..1) may be told."""
+        """Begins a part of about `seconds`; inside, the share of this part (0..1) may be told."""
 
         def inside(share: float, words: str = "") -> None:
             self.progress(min(1.0, (self.done_s + share * seconds) / self.all_s), words or what)

@@ -1,4 +1,4 @@
-"""Where cells run: a temporary lab, data loaded once and kept, fresh volumes for each cell.
+"""The place of cells: a temporary lab, data loaded once and kept, fresh volumes for each cell.
 
 Every server begins with a copy of the same data and an empty cache. Nothing is left behind.
 """
@@ -156,17 +156,17 @@ class ExperimentLab:
                 servers.destroy(server)
 
     def saved(self, data: DataSet) -> Path:
-        """The folder with the files of a loaded data set."""
+        """Returns the folder with the files of a loaded data set."""
         return self._saved[repr(data)]
 
     def data_gib(self, data: DataSet) -> float:
-        """What the files of a loaded data set take, GiB."""
+        """Returns the size of a loaded data set's files, GiB."""
         entries = [entry for entry in self._saved[repr(data)].rglob("*") if entry.is_file()]
         return sum(entry.stat().st_blocks * 512 for entry in entries) / GIB
 
     @contextmanager
     def server(self, place: OnServer, progress: Progress = silent) -> Iterator[Target]:
-        """A server with a copy of its data, warm as asked; removed afterwards."""
+        """Starts a server with a copy of its data, warm as asked; removed afterwards."""
         self.load(place.data)
         self._check_room(place)
         seed = self._saved[repr(place.data)] if place.restored is None else self._snapshot(place)
@@ -196,7 +196,8 @@ class ExperimentLab:
                 servers.destroy(server)
 
     def _snapshot(self, place: OnServer) -> str:
-        """A snapshot of a data volume with a copy of the data, its server shut down; made once."""
+        """Returns a snapshot of a data volume with a copy of the data, its server shut down; it is
+        made only for the first call."""
         key = repr((place.data, place.storage))
         if key not in self._snapshots:
             server = servers.up(
@@ -212,8 +213,8 @@ class ExperimentLab:
             try:
                 server = servers.stop(server)
                 assert server.data_volume is not None, server.name
-                made = self.lab.create_snapshot(server.data_volume)
-                self._snapshots[key] = stored(self.lab, made["id"])["id"]
+                snapshot = self.lab.create_snapshot(server.data_volume)
+                self._snapshots[key] = stored(self.lab, snapshot["id"])["id"]
             finally:
                 with undisturbed():
                     servers.destroy(server)
@@ -235,7 +236,7 @@ class ExperimentLab:
 
     @contextmanager
     def files(self, place: OnFiles, benchmark: Benchmark) -> Iterator[Target]:
-        """A folder on a fresh filesystem with the files of the benchmark; removed afterwards.
+        """Makes a folder on a fresh filesystem with the files of the benchmark; removed afterwards.
 
         The files are written without the limits of the volume.
         """
@@ -259,7 +260,7 @@ class ExperimentLab:
                 self.lab.delete(volume)
 
     def _attached(self, volume: str, unpaced: bool = False) -> str:
-        """The device of a volume that is attached now."""
+        """Returns the device of a volume that is attached now."""
         attachment = self.lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]
         assert attachment is not None and attachment["device"] is not None, volume
         return attachment["device"]
@@ -292,7 +293,7 @@ def _remove(folder: Path) -> None:
 
 
 def target_of(server: servers.Server, as_of: str | None = None) -> Target:
-    """A server of an experiment as the target of a benchmark."""
+    """Returns a server of an experiment as the target of a benchmark."""
     return server_target(
         server.address(DATABASE),
         storage=server.storage,

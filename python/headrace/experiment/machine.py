@@ -1,4 +1,5 @@
-"""What this machine lacks for an experiment, and what of it decides a measurement."""
+"""Checks whether this machine can run an experiment, and names the facts of it that decide a
+measurement."""
 
 from __future__ import annotations
 
@@ -22,24 +23,25 @@ from headrace.lab import doctor
 def missing(
     flavor: str = "mariadb", engines: Sequence[str] = ("innodb",), *, folder: Path | None = None, gib: float = 0.0
 ) -> list[str]:
-    """What this machine lacks, in sentences that say what to do; empty where an experiment can run.
+    """Returns what this machine lacks, in sentences that say what to do; empty where an experiment
+    can run.
 
     `engines`: of the server, none: no server is needed. `folder`: where `gib` GiB of data will lie,
     None: in the system's folder of temporary files.
     """
     folder = (folder or Path(tempfile.gettempdir())).absolute()
     checks = [check for check in doctor.examine(folder) if check.state == doctor.MISSING]
-    found = [f"{check.what}: {check.found}. {check.do}".strip() for check in checks]
-    if not doctor.Machine().program("mkfs.xfs") and not any(line.startswith("mkfs.xfs") for line in found):
-        found.append("mkfs.xfs: not found. apt-get install xfsprogs")
-    found += _error(lambda: find_tool("sysbench"))
+    problems = [f"{check.what}: {check.found}. {check.do}".strip() for check in checks]
+    if not doctor.Machine().program("mkfs.xfs") and not any(line.startswith("mkfs.xfs") for line in problems):
+        problems.append("mkfs.xfs: not found. apt-get install xfsprogs")
+    problems += _error(lambda: find_tool("sysbench"))
     if engines:
-        found += _error(lambda: _check_server(flavor, engines))
+        problems += _error(lambda: _check_server(flavor, engines))
     free = _free_gib(folder)
     if gib and free is not None and free < gib + SPARE_GIB:
         needed = f"{free:.1f} GiB free in {folder}, and {gib + SPARE_GIB:.1f} are needed"
-        found.append(f"space: {needed}. Name another folder: --work DIR, or a smaller --scale.")
-    return found
+        problems.append(f"space: {needed}. Name another folder: --work DIR, or a smaller --scale.")
+    return problems
 
 
 def require(what: str, source: str, lacks: list[str]) -> None:
@@ -74,20 +76,21 @@ def _free_gib(folder: Path) -> float | None:
 
 
 def identity(flavor: str | None = "mariadb") -> dict[str, object]:
-    """Facts that decide a measurement: two runs with the same may stand for each other.
+    """Returns the facts that decide a measurement: two runs with equal facts may stand for each
+    other.
 
     `flavor`: of the server; None: no server takes part.
     """
     facts = environment.capture()
-    found = {key: facts[key] for key in ("host", "cpu", "cpus_usable", "memory_gib", "kernel", "headrace")}
-    found["sysbench"] = find_tool("sysbench").version
+    decisive = {key: facts[key] for key in ("host", "cpu", "cpus_usable", "memory_gib", "kernel", "headrace")}
+    decisive["sysbench"] = find_tool("sysbench").version
     if flavor is not None:
-        found["server"] = servers.find_program(flavor).version_text
-    return found
+        decisive["server"] = servers.find_program(flavor).version_text
+    return decisive
 
 
 def in_words(facts: dict[str, object]) -> str:
-    """The machine in a line."""
+    """Returns the machine in a line."""
     parts = [
         f"{facts['cpus_usable']} processors ({facts['cpu'] or platform.machine()})",
         f"{facts['memory_gib']:g} GiB",
@@ -98,16 +101,16 @@ def in_words(facts: dict[str, object]) -> str:
 
 
 def like_this(day: str) -> tuple[str, int]:
-    """The EC2 instance a simulation of this machine runs on, and its vCPUs.
+    """Returns the EC2 instance a simulation of this machine runs on, and its vCPUs.
 
-    Of those of the day with at least as many vCPUs as may be used here, the smallest, and of these
-    the one with the highest EBS limits, which then bind nothing.
+    Of the day's instances with at least as many vCPUs as may be used here, the smallest is taken,
+    and of these the one with the highest EBS limits, which then bind nothing.
     """
     with core_errors():
-        known = [one for one in core.instances(day) if one["vcpus"] >= cores()]
-    least = min(one["vcpus"] for one in known)
+        instances = [instance for instance in core.instances(day) if instance["vcpus"] >= cores()]
+    least = min(instance["vcpus"] for instance in instances)
     best = max(
-        (one for one in known if one["vcpus"] == least),
-        key=lambda one: (one["max_iops"] or 0, one["baseline_iops"] or 0, one["instance_type"]),
+        (instance for instance in instances if instance["vcpus"] == least),
+        key=lambda instance: (instance["max_iops"] or 0, instance["baseline_iops"] or 0, instance["instance_type"]),
     )
     return best["instance_type"], least

@@ -43,12 +43,13 @@ COUNTED = ("reads", "read_bytes", "writes", "write_bytes")
 
 
 def lab_counted(record: RunRecord) -> Path:
-    """A description of the run, written next to RUN.toml, whose disk figures are those of the lab.
+    """Returns a description of the run, written next to RUN.toml, whose disk figures are those of
+    the lab.
 
     `/proc/diskstats` counts a flush among the writes where it is empty, and not where a journal of
-    the filesystem rides on it. Compared with the lab's own count it was 1 % off under InnoDB and
-    80 % too low in writes under MyRocks (MariaDB 10.11 on xfs, Linux 6.18, 2026-11-21).
-    Raises CouldNotRun when the run has no such figures.
+    the filesystem rides on it. Compared with the lab's own count it was 1 % off under InnoDB and 80
+    % too low in writes under MyRocks (MariaDB 10.11 on xfs, Linux 6.18, 2026-11-21). Raises
+    CouldNotRun when the run has no such figures.
     """
     if record.run_toml is None:
         raise CouldNotRun(record.id, "has no RUN.toml to calibrate from", DOC, "; ".join(record.findings))
@@ -67,7 +68,8 @@ def lab_counted(record: RunRecord) -> Path:
 
 
 def _counters(path: Path) -> pl.DataFrame:
-    """Sums since the first second of a volume; a row is stamped with the end of its second."""
+    """Returns sums since the first second of a volume; a row is stamped with the end of its
+    second."""
     return pl.read_parquet(path).select(
         (pl.col("t_s") + 1.0).cast(pl.Float64).alias("time"),
         pl.lit(path.stem.removeprefix("lab-")).alias("device"),
@@ -77,7 +79,7 @@ def _counters(path: Path) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class ResponseSpread:
-    """How far the 95th percentile of response times lies above their mean.
+    """The distance of the 95th percentile of response times from their mean.
 
     `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
     which changed pages are written at once, and behind which a transaction may have to wait. The
@@ -95,7 +97,8 @@ class ResponseSpread:
 
 
 def response_spread(record: RunRecord, workload: TransactionWorkload) -> ResponseSpread:
-    """From the run calibrated on, by the medians over its seconds."""
+    """Returns the spread of response times in the calibration's run, by the medians over its
+    seconds."""
     above, series = workload.database["clients"]["p95_over_mean"] - 1.0, record.series()
     if "innodb_buffer_pool_pages_free" not in series.columns:
         return ResponseSpread(above, None)
@@ -123,7 +126,7 @@ def predicted(
     draws: int = DRAWS,
     processors: int | None = None,
 ) -> PredictedResult:
-    """What the configuration does from an empty cache, I/O by I/O as the lab's volumes decide too.
+    """Predicts the configuration from an empty cache, I/O by I/O as the lab's volumes decide too.
 
     `processors`: of the machine it will be run on, None: enough. The mean response time of a second
     follows from clients and tps (Little's law in a closed loop), its 95th percentile from `p95`, of
@@ -170,7 +173,7 @@ def predicted(
 def with_cache(
     workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None
 ) -> TransactionWorkload:
-    """The workload with another cache.
+    """Returns the workload with another cache.
 
     `changed`: per class of pages the share of touches that change one, by which the pages that
     leave the other cache are cleaner or dirtier; None: as in the calibration's. Raises InputError.
@@ -181,7 +184,7 @@ def with_cache(
 
 
 def measured(record: RunRecord) -> MeasuredResult:
-    """A run as a proof keeps it."""
+    """Returns a run as a proof keeps it."""
     summary = record.summary
     reads, writes = (summary.get(f"{what}_per_transaction") for what in ("reads", "writes"))
     return MeasuredResult(
@@ -198,7 +201,7 @@ def measured(record: RunRecord) -> MeasuredResult:
 
 
 def _processors_bound(record: RunRecord) -> bool:
-    """Whether less was idle than a run needs that is to be one of its storage
+    """Returns whether less was idle than a run needs that measures its storage
     (bench.running.summary)."""
     cpus = record.document["environment"].get("cpus") or 1
     idle, waiting = (record.summary.get(name) for name in ("idle_cpus", "iowait_cpus"))
@@ -206,22 +209,25 @@ def _processors_bound(record: RunRecord) -> bool:
 
 
 def store(
-    folder: Path, workload_file: Path, calibration_run: str, made: Mapping[str, tuple[Configuration, PredictedResult]]
+    folder: Path,
+    workload_file: Path,
+    calibration_run: str,
+    predictions: Mapping[str, tuple[Configuration, PredictedResult]],
 ) -> tuple[Path, str, str]:
     """Writes the predictions and flushes them to disk: (file, its SHA-256, the time in UTC).
 
-    Raises CouldNotRun.
+    `predictions`: configuration and prediction by name. Raises CouldNotRun.
     """
     now = now_text()
-    kept = ("tps", "tps_low", "tps_high", "p95_ms", "binds")
+    keys = ("tps", "tps_low", "tps_high", "p95_ms", "binds")
     document = {
         "schema": "headrace-predictions/1",
         "made_at": now,
         "workload_sha256": hashlib.sha256(workload_file.read_bytes()).hexdigest(),
         "calibrated_on_run": calibration_run,
         "predictions": {
-            name: {"configuration": vars(configuration)} | {key: getattr(one, key) for key in kept}
-            for name, (configuration, one) in made.items()
+            name: {"configuration": vars(configuration)} | {key: getattr(prediction, key) for key in keys}
+            for name, (configuration, prediction) in predictions.items()
         },
     }
     content = (json.dumps(document, indent=2) + "\n").encode()

@@ -163,11 +163,11 @@ class Proof:
     @property
     def order_holds(self) -> bool | None:
         """Whether the measured tps have the predicted order; None where no predictions differ."""
-        tps = [(one.predicted.tps, one.measured.tps) for one in self.steps if one.predicted and one.measured]
+        tps = [(step.predicted.tps, step.measured.tps) for step in self.steps if step.predicted and step.measured]
         apart = [
-            (one, other)
-            for one, other in combinations([pair for pair in tps if pair[1] > 0], 2)
-            if abs(math.log(one[0] / other[0])) > ALIKE_PERCENT / 100.0
+            (first, second)
+            for first, second in combinations([pair for pair in tps if pair[1] > 0], 2)
+            if abs(math.log(first[0] / second[0])) > ALIKE_PERCENT / 100.0
         ]
         return all((a[0] > b[0]) == (a[1] > b[1]) for a, b in apart) if apart else None
 
@@ -184,7 +184,7 @@ class Proof:
 
     @property
     def verdict(self) -> str:
-        """In a sentence or two."""
+        """The outcome in a sentence or two."""
         if not self.proved:
             return "Nothing was measured that had been predicted."
         verdicts = [step.verdict(self.engine) for step in self.steps if step.predicted is not None]
@@ -212,7 +212,7 @@ class Proof:
         return " ".join(words)
 
     def to_dict(self) -> dict:
-        """JSON-able, with errors and verdicts."""
+        """Returns the proof for JSON, with errors and verdicts."""
         steps = [
             asdict(step)
             | {
@@ -228,20 +228,20 @@ class Proof:
 
 
 def default_folder() -> Path:
-    """$HEADRACE_PROOFS, else headrace/proofs in the user's data folder; made when missing.
+    """Returns $HEADRACE_PROOFS, else headrace/proofs in the user's data folder; made when missing.
 
     Raises CouldNotRun.
     """
-    return _made(settings.folder("HEADRACE_PROOFS"))
+    return _make_folder(settings.folder("HEADRACE_PROOFS"))
 
 
 def begin(folder: str | os.PathLike | None) -> Path:
-    """The folder of a new proof. Raises CouldNotRun."""
-    base = default_folder() if folder is None else _made(Path(folder).absolute())
-    return _made(base / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
+    """Returns the folder of a new proof. Raises CouldNotRun."""
+    base = default_folder() if folder is None else _make_folder(Path(folder).absolute())
+    return _make_folder(base / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -258,7 +258,7 @@ def write(proof: Proof) -> Path:
 
 
 def read(path: str | os.PathLike) -> Proof:
-    """A proof from its folder or its proof.json. Raises InputError, CouldNotRun."""
+    """Returns a proof from its folder or its proof.json. Raises InputError, CouldNotRun."""
     path = Path(path)
     path = path / PROOF_FILE if path.is_dir() else path
     try:
@@ -282,12 +282,12 @@ KINDS = {
 
 
 def _step(item: dict) -> Step:
-    made = _fields(item, COMPUTED_OF_STEP)
-    parts = {key: kind(**_fields(made[key])) for key, kind in KINDS.items() if made[key] is not None}
-    return Step(**made | parts)
+    fields = _fields(item, COMPUTED_OF_STEP)
+    parts = {key: kind(**_fields(fields[key])) for key, kind in KINDS.items() if fields[key] is not None}
+    return Step(**fields | parts)
 
 
 def _fields(document: dict, leave_out: tuple[str, ...] = ()) -> dict:
-    """JSON's lists as the tuples they were."""
-    kept = {key: value for key, value in document.items() if key not in leave_out}
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}
+    """Returns the fields of a document, with JSON's lists as the tuples they were."""
+    entries = {key: value for key, value in document.items() if key not in leave_out}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entries.items()}

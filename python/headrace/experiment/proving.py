@@ -83,7 +83,7 @@ class BrokenProof(CouldNotRun):
 def data_set(
     benchmark: bench.SysbenchOltp, engine: str, gib: float, *, flavor: str = "mariadb", settle_s: int = 0, seed: int = 1
 ) -> DataSet:
-    """The data of a proof.
+    """Returns the data of a proof.
 
     The redo log has the size it will have in the runs: one that a server makes anew at its start
     has blocks never written, and each first write of one costs a write of the filesystem's journal
@@ -97,7 +97,7 @@ def data_set(
 
 
 def cell_of(configuration: Configuration, data: DataSet, *, seconds: int, warmup_s: int, seed: int = 1) -> Cell:
-    """A configuration as a cell on a data set."""
+    """Returns a configuration as a cell on a data set."""
     cache = f"{max(1, round(configuration.cache_gib * GIB / MIB))}M"
     settings: Mapping[str, str | None] = {**SETTINGS[data.engine], **data.settings, CACHE_SETTING[data.engine]: cache}
     place = OnServer(data, configuration.storage, settings, configuration.log_storage, configuration.balance_percent)
@@ -126,7 +126,7 @@ def prove(
     machine.require("a proof", DOC, machine.missing(flavor, (request.engine,)))
     planned = plan_proof(request, minutes, scale)
     place = proof.begin(folder)
-    made = Proof(
+    draft = Proof(
         name=place.name,
         folder=str(place),
         state="begun",
@@ -145,8 +145,8 @@ def prove(
         machine=environment.capture(),
         notes=(*request.notes, *planned.notes),
     )
-    proof.write(made)
-    run = _ProofRun(request, planned, place, made, flavor, progress, gate)
+    proof.write(draft)
+    run = _ProofRun(request, planned, place, draft, flavor, progress, gate)
     try:
         run.all()
     except KeyboardInterrupt as stopped:
@@ -162,7 +162,7 @@ def prove(
 
 @dataclass(frozen=True)
 class PlannedProof:
-    """What is run, before anything is."""
+    """The plan of a proof, before anything runs."""
 
     load: standin.StandIn
     scale: scaling.Scale
@@ -172,7 +172,7 @@ class PlannedProof:
 
 
 def plan_proof(request: Request, minutes: float, asked: float | None) -> PlannedProof:
-    """Scale, load, configurations and their times. Raises InputError."""
+    """Chooses scale, load, configurations and their times. Raises InputError."""
     calibrated, others = calibrated_on(request)
     times = scaling.timing(minutes, len(others))
     every = [calibrated, *(configuration for _, configuration in others)]
@@ -184,17 +184,18 @@ def plan_proof(request: Request, minutes: float, asked: float | None) -> Planned
     notes: list[str] = []
     steps = []
     for role, configuration in [(CALIBRATION, calibrated), *others]:
-        small, said = scaling.scaled(configuration, request.size_gib, factors)
-        notes += [note for note in said if note not in notes]
+        small, scale_notes = scaling.scaled(configuration, request.size_gib, factors)
+        notes += [note for note in scale_notes if note not in notes]
         steps.append(Step(role, configuration, small))
     first = steps[1].configuration
-    wanted = request.miss[others[0][1].name]
-    stand = standin.stand_in(request.engine, data_gib, first.cache_gib, first.threads, wanted)
+    target_miss = request.miss[others[0][1].name]
+    stand = standin.stand_in(request.engine, data_gib, first.cache_gib, first.threads, target_miss)
     return PlannedProof(stand, factors, times, tuple(steps), tuple(notes))
 
 
 def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Configuration]]]:
-    """Today's storage if the request has it, else an io1 between the others; and the others."""
+    """Returns the configuration to calibrate on (today's storage if the request has it, else an io1
+    between the others) and the other configurations."""
     current = next((configuration for role, configuration in request.configurations if role == CURRENT), None)
     others = [(role, configuration) for role, configuration in request.configurations if role != CURRENT]
     if current is not None:
@@ -202,16 +203,17 @@ def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Conf
     between = 1.0
     for _, configuration in others:
         between *= max(scaling.iops_of(configuration.storage), 1.0) ** (1.0 / len(others))
-    wanted = max(scaling.LEAST_IOPS, min(MOST_CALIBRATION_IOPS, int(CALIBRATION_IOPS_SHARE * between)))
+    iops = max(scaling.LEAST_IOPS, min(MOST_CALIBRATION_IOPS, int(CALIBRATION_IOPS_SHARE * between)))
     holds_gib = int(request.size_gib * scaling.ROOM + scaling.MORE_GIB) + 1
-    size = max(4, round(wanted / scaling.IOPS_PER_GIB + 0.5), holds_gib)
-    storage = f"io1:{min(size, MOST_CALIBRATION_GIB)}:{wanted}"
+    size = max(4, round(iops / scaling.IOPS_PER_GIB + 0.5), holds_gib)
+    storage = f"io1:{min(size, MOST_CALIBRATION_GIB)}:{iops}"
     first = others[0][1]
     return replace(first, name=CALIBRATION, storage=storage, log_storage=None, balance_percent=None), others
 
 
 def _fitting(request: Request, every: list[Configuration], times: scaling.Timing) -> scaling.Scale:
-    """The largest scale for this machine, by what sysbench's standard load would do there."""
+    """Returns the largest scale for this machine, by what sysbench's standard load would do
+    there."""
     free_gib = shutil.disk_usage(proof.default_folder()).free / GIB
     data_gib = min(times.data_gib, DISK_SHARE * free_gib, MOST_DATA_GIB)
     holds = scaling.Holds(data_gib, machine.cores())
@@ -224,7 +226,7 @@ def _fitting(request: Request, every: list[Configuration], times: scaling.Timing
 
 @dataclass
 class _ProofRun:
-    """What `prove` does, and what it has come to."""
+    """A proof that runs, with its result so far."""
 
     request: Request
     planned: PlannedProof
@@ -270,11 +272,11 @@ class _ProofRun:
         return workload
 
     def _predict(self, workload: TransactionWorkload, record: bench.RunRecord) -> None:
-        times, steps, made = self.planned.timing, list(self.proof.steps), {}
+        times, steps, predictions = self.planned.timing, list(self.proof.steps), {}
         spread = predict.response_spread(record, workload)
         changed = standin.changed(self.request.engine, self.planned.load.benchmark)
         for index, step in enumerate(steps[1:], 1):
-            one = predict.predicted(
+            prediction = predict.predicted(
                 workload,
                 step.configuration,
                 p95=spread,
@@ -285,9 +287,9 @@ class _ProofRun:
                 seed=self.proof.seed,
                 processors=self.proof.machine["cpus_usable"],
             )
-            made[step.configuration.name] = (step.configuration, one)
-            steps[index] = replace(step, predicted=one)
-        path, digest, when = predict.store(self.place, self.place / WORKLOAD_FILE, record.id, made)
+            predictions[step.configuration.name] = (step.configuration, prediction)
+            steps[index] = replace(step, predicted=prediction)
+        path, digest, when = predict.store(self.place, self.place / WORKLOAD_FILE, record.id, predictions)
         self._note(steps=tuple(steps), predictions_file=str(path), predictions_sha256=digest, predicted_at=when)
 
     def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:

@@ -1,4 +1,4 @@
-"""What is to be proved: configurations from a plan, or from a workload and storages."""
+"""The request of a proof: configurations from a plan, or from a workload and storages."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is proved: a storage with a cache and clients, as it is run on the lab.
+    """The subject of a proof: a storage with a cache and clients, as it is run on the lab.
 
-    `name`: what it is called in tables. `storage`, `log_storage`: notation. `cache_gib`: buffer
+    `name`: its name in tables. `storage`, `log_storage`: notation. `cache_gib`: buffer
     pool or block cache. `threads`: clients of the closed load. `balance_percent`: credits at the
     start; None: as AWS starts them. Raises InputError for what cannot be.
     """
@@ -79,7 +79,7 @@ class Request:
     notes: tuple[str, ...] = ()
 
     def with_current(self, storage: str) -> Request:
-        """With today's storage, which then is the one calibrated on. Raises InputError.
+        """Returns the request with today's storage, which is then calibrated on. Raises InputError.
 
         Cache and clients are those of the first configuration.
         """
@@ -87,13 +87,14 @@ class Request:
         placement = placed(storage)
         log = placement.log and str(placement.log)
         current = replace(first, name=CURRENT, storage=str(placement.data), log_storage=log)
-        others = [(role, one) for role, one in self.configurations if role != CURRENT]
+        others = [(role, configuration) for role, configuration in self.configurations if role != CURRENT]
         miss = self.miss | {CURRENT: self.miss[first.name]}
         return replace(self, configurations=(*others, (CURRENT, current)), miss=miss)
 
 
 def read_plan(text: str) -> dict | None:
-    """A plan as JSON; None where the file is something else. Raises InputError, CouldNotRun."""
+    """Reads a plan from JSON; None where the file is something else. Raises InputError,
+    CouldNotRun."""
     if not os.path.isfile(text) or not text.endswith(".json"):
         return None
     try:
@@ -103,9 +104,9 @@ def read_plan(text: str) -> dict | None:
             text, "is not JSON", DOC, "Write it with: headrace plan WORKLOAD --output json > plan.json"
         ) from None
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA or document.get("subject") != "database":
-        found = f"schema {document.get('schema')!r}" if isinstance(document, dict) else type(document).__name__
+        subject = f"schema {document.get('schema')!r}" if isinstance(document, dict) else type(document).__name__
         raise InputError(
-            f"{text}: {found}",
+            f"{text}: {subject}",
             f"a proof needs a plan for a database, {PLAN_SCHEMA}",
             DOC,
             "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:...",
@@ -114,8 +115,8 @@ def read_plan(text: str) -> dict | None:
 
 
 def from_plan(document: dict, text: str, workload: TransactionWorkload | None = None) -> Request:
-    """Winner, runner-up and today's of a plan (what comes closest where nothing wins). Raises
-    InputError."""
+    """Returns winner, runner-up and today's of a plan (what comes closest where nothing wins).
+    Raises InputError."""
     try:
         choices = _choices(document)
         configurations = tuple(
@@ -189,7 +190,7 @@ def _choices(document: dict) -> list[tuple[str, dict]]:
     if not ranked:
         raise KeyError("no choice in recommended, winners or closest")
     # What is recommended is proved first, then the cheapest.
-    found = [(WINNER, ranked[0])]
+    choices = [(WINNER, ranked[0])]
     same = ("storage", "log_storage", "cache_gib")
     # The runner-up: the next choice that is another; else the best of the families that cost more.
     losers = [
@@ -197,9 +198,9 @@ def _choices(document: dict) -> list[tuple[str, dict]]:
     ]
     losers.sort(key=lambda choice: (not choice["meets_goals"], choice["cost_usd_month"]))
     others = [choice for choice in [*ranked[1:], *losers] if any(choice[key] != ranked[0][key] for key in same)]
-    found += [(RUNNER_UP, others[0])] if others else []
-    found += [(CURRENT, document["compared"])] if document.get("compared") else []
-    return found
+    choices += [(RUNNER_UP, others[0])] if others else []
+    choices += [(CURRENT, document["compared"])] if document.get("compared") else []
+    return choices
 
 
 def _assumed(engine: str, size_gib: float) -> dict:
@@ -208,8 +209,8 @@ def _assumed(engine: str, size_gib: float) -> dict:
 
 
 def from_workload(workload: TransactionWorkload, storages: list[str], text: str) -> Request:
-    """A workload on storages, each `DATA` or `DATA,log=LOG`, with its own cache and clients. Raises
-    InputError."""
+    """Returns the request of a workload on storages, each `DATA` or `DATA,log=LOG`, with its own
+    cache and clients. Raises InputError."""
     if not storages:
         raise InputError(
             text,
@@ -236,5 +237,5 @@ def from_workload(workload: TransactionWorkload, storages: list[str], text: str)
         workload.size_gib,
         workload.as_of,
         tuple(configurations),
-        {one.name: miss for _, one in configurations},
+        {configuration.name: miss for _, configuration in configurations},
     )

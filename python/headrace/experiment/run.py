@@ -56,7 +56,7 @@ class MeasuredCell:
         return self.error / self.tps if self.tps else math.inf
 
     def measured(self) -> pl.DataFrame:
-        """Its seconds that count."""
+        """Returns the seconds of the run that count."""
         return self.record.series().filter(pl.col("phase") == "measure")
 
 
@@ -101,14 +101,15 @@ def _run(cell: Cell, target: Target, store: Store, name: str, progress: Progress
 def reusable(
     experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]
 ) -> dict[tuple, MeasuredCell]:
-    """Cells with a complete run of the same configuration in the store; of several the newest."""
+    """Returns the cells with a complete run of the same configuration in the store; of several runs
+    the newest."""
     by_name = {cell.run_name(experiment, machine): cell for cell in cells}
-    found = {}
+    measured_cells = {}
     for record in store.runs():
         cell = by_name.get(record.document.get("name") or "")
         if cell is not None and record.state == "complete" and record.summary.get("tps"):
-            found[cell.key] = MeasuredCell(cell, record, reused=True)
-    return found
+            measured_cells[cell.key] = MeasuredCell(cell, record, reused=True)
+    return measured_cells
 
 
 @dataclass(frozen=True)
@@ -123,33 +124,33 @@ class CellRunner:
     say: Say = silent
 
     def run(self, cells: Sequence[Cell], have: Mapping[tuple, MeasuredCell]) -> dict[tuple, MeasuredCell]:
-        """Every cell in its order; those of `have` are not run again. Raises as bench.run and
+        """Runs every cell in its order, without those of `have`. Raises as bench.run and
         ExperimentLab."""
-        found = dict(have)
-        left = [cell for cell in cells if cell.key not in have]
+        results = dict(have)
+        remaining = [cell for cell in cells if cell.key not in have]
         if have:
             self.say(f"{len(have)} of {len(cells)} cells are in the store already")
         try:
             # Neighbours on one place share its files; every cell on a server has a server of its
             # own.
-            for _, group in groupby(left, key=_shared_place):
+            for _, group in groupby(remaining, key=_shared_place):
                 with ExitStack() as stack:
                     target = None
                     for cell in group:
-                        what = f"{len(found) + 1} of {len(cells)}: {cell.words}"
+                        what = f"{len(results) + 1} of {len(cells)}: {cell.words}"
                         with self.parts.part(cell.length_s, what) as inside:
                             target = target or stack.enter_context(self._place(cell))
                             wait_for_rest()
                             name = cell.run_name(self.experiment, self.machine)
                             tell = lambda share, _, inside=inside, what=what: inside(share, what)  # noqa: E731
-                            one = MeasuredCell(cell, _run(cell, target, self.store, name, tell))
-                        found[cell.key] = one
-                        self.say(f"{what}: {one.tps:,.1f} {cell.benchmark.unit} a second (run {one.record.id})")
+                            result = MeasuredCell(cell, _run(cell, target, self.store, name, tell))
+                        results[cell.key] = result
+                        self.say(f"{what}: {result.tps:,.1f} {cell.benchmark.unit} a second (run {result.record.id})")
         except KeyboardInterrupt:
             rest = "the same command with --resume measures the others"
-            self.say(f"stopped: {len(found)} of {len(cells)} cells are in the store; {rest}")
+            self.say(f"stopped: {len(results)} of {len(cells)} cells are in the store; {rest}")
             raise
-        return {cell.key: found[cell.key] for cell in cells}
+        return {cell.key: results[cell.key] for cell in cells}
 
     def _place(self, cell: Cell) -> AbstractContextManager[Target]:
         if isinstance(cell.place, OnFiles):

@@ -81,7 +81,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Holds:
-    """What the machine can hold: `data_gib` of a data set, `processors`."""
+    """The size of the machine: `data_gib` of a data set that it can hold, `processors`."""
 
     data_gib: float
     processors: int
@@ -110,7 +110,7 @@ def choose(
     holds: Holds,
     fill_s: float,
 ) -> Scale:
-    """The largest scale that fits. Raises InputError where nothing fits.
+    """Returns the largest scale that fits. Raises InputError where nothing fits.
 
     `benchmark`: the load as it would be with the data that fit; `fill_s`: an empty cache must be
     full by then.
@@ -118,7 +118,7 @@ def choose(
     data = min(1.0, holds.data_gib / size_gib)
     rate, fewest = 1.0, min(configuration.threads for configuration in configurations)
     for configuration in configurations:
-        tps, ios, cpu_ms = _expected(configuration, benchmark, engine, data)
+        tps, ios, cpu_ms = _expect_rates(configuration, benchmark, engine, data)
         busy = tps * (cpu_ms + ios * IO_CPU_MS) / 1e3
         rate = min(rate, PROCESSOR_SHARE * holds.processors / busy, MOST_IOPS_PER_CPU * holds.processors / (tps * ios))
     if rate < 1.0:
@@ -139,11 +139,11 @@ def choose(
     return Scale(max(data, least), rate)
 
 
-def _expected(
+def _expect_rates(
     configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float
 ) -> tuple[float, float, float]:
-    """Transactions a second; I/Os and processor ms of one, by the standard benchmark without a
-    run."""
+    """Returns transactions a second; I/Os and processor ms of one, by the standard benchmark
+    without a run."""
     kind: dict[str, object] = {"type": benchmark.distribution}
     if benchmark.distribution == "pareto":
         kind["h"] = benchmark.parameters["rand_pareto_h"]
@@ -163,12 +163,12 @@ def _expected(
 
 
 def iops_of(storage: str) -> float:
-    """What the volumes sustain together, I/Os a second. Raises InputError."""
-    return float(sum(one["iops"] for one in Storage.parse(storage).limits()))
+    """Returns the I/Os a second that the volumes sustain together. Raises InputError."""
+    return float(sum(limit["iops"] for limit in Storage.parse(storage).limits()))
 
 
 def scaled(configuration: Configuration, size_gib: float, scale: Scale) -> tuple[Configuration, list[str]]:
-    """The configuration at a scale, and what could not be kept, in sentences.
+    """Returns the configuration at a scale, and what could not be kept, in sentences.
 
     `size_gib`: of the data before scaling.
     """
@@ -196,7 +196,8 @@ def _bursts(storage: str) -> bool:
 
 
 def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
-    """The notation of the same layout with `rate` times the IOPS and MiB/s, large enough."""
+    """Returns the notation of the same layout with `rate` times the IOPS and MiB/s, large
+    enough."""
     storage = Storage.parse(spec)
     of = storage.limits()[0]
     if rate >= 1.0 and storage.usable_gib >= holds_gib:
@@ -253,8 +254,8 @@ def timing(minutes: float, configurations: int) -> Timing:
     loading = LOADING_SHARE * minutes * 60.0
     settle = int(min(MOST_SETTLE_S, SETTLE_SHARE * max(0.0, minutes - SETTLE_BEYOND_MIN) * 60.0))
     data_gib = LOAD_MIB_S * max(0.0, loading - LOAD_MORE_S) / 1024.0
-    left = minutes * 60.0 - loading - settle - (configurations + 1) * AROUND_S
-    each = int(min(MOST_S, left / (configurations + CALIBRATION_WEIGHT)))
+    remaining_s = minutes * 60.0 - loading - settle - (configurations + 1) * AROUND_S
+    each = int(min(MOST_S, remaining_s / (configurations + CALIBRATION_WEIGHT)))
     calibration = int(min(CALIBRATION_WEIGHT * MOST_S, CALIBRATION_WEIGHT * each))
     if each < LEAST_S or calibration < LEAST_CALIBRATION_S:
         parts = LEAST_S * (configurations + CALIBRATION_WEIGHT) + (configurations + 1) * AROUND_S

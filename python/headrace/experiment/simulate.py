@@ -48,7 +48,7 @@ STATEMENT_COUNTS = (
 
 @dataclass(frozen=True)
 class ProcessorSpeed:
-    """What a point select takes here.
+    """The time of a point select on this machine.
 
     `cpu_ms` of one processor, client and lab included; `trip_ms`: the rest of the round trip.
     `instance`, `vcpus`: an EC2 instance of this size, whose EBS limits bind nothing. `runs`: by
@@ -62,15 +62,15 @@ class ProcessorSpeed:
     runs: tuple[MeasuredCell, ...] = ()
 
     def applied(self, database: Mapping) -> dict:
-        """A standard database with its processor time and round trips as they are here."""
-        made, standard = deepcopy(dict(database)), _point_select()
-        clients = made["clients"]
+        """Returns a standard database with the processor time and round trips of this machine."""
+        scaled, standard = deepcopy(dict(database)), _point_select()
+        clients = scaled["clients"]
         own, cpu = clients["base_ms"] - clients["cpu_ms"], clients["cpu_ms"]
         # In time of the instance's vCPUs, which may be more than there are here.
         cpu_here = cpu * self.cpu_ms / standard["cpu_ms"] * self.vcpus / machine.cores()
         own_here = own * self.trip_ms / (standard["base_ms"] - standard["cpu_ms"])
         clients |= {"cpu_ms": cpu_here, "base_ms": cpu_here + own_here}
-        return made
+        return scaled
 
 
 def _point_select() -> core.Clients:
@@ -79,7 +79,7 @@ def _point_select() -> core.Clients:
 
 
 def probe_cells(seed: int) -> tuple[Cell, ...]:
-    """One client, then many, on tables that fit the pool."""
+    """Returns the cells of a single client, then of many, on tables that fit the pool."""
     load = SysbenchOltp("oltp_point_select", tables=1, rows=PROBE_ROWS, distribution="uniform")
     settings = {"innodb_buffer_pool_size": PROBE_POOL}
     place = OnServer(DataSet("probe", load, 0.01), PROBE_STORAGE, settings, scan=True)
@@ -89,15 +89,15 @@ def probe_cells(seed: int) -> tuple[Cell, ...]:
     )
 
 
-def processor_speed(one: MeasuredCell, many: MeasuredCell, day: str) -> ProcessorSpeed:
-    """From the runs of `probe_cells`, by Little's law.
+def processor_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day: str) -> ProcessorSpeed:
+    """Derives the speed from the runs of `probe_cells`, by Little's law.
 
-    At the highest rate all processors are busy; at one client a round trip is all there is.
+    At the highest rate all processors are busy; with a single client a round trip is all there is.
     """
-    cpu_ms = 1e3 * machine.cores() / many.tps
-    trip_ms = max(1e-3, 1e3 / one.tps - cpu_ms)
+    cpu_ms = 1e3 * machine.cores() / many_clients.tps
+    trip_ms = max(1e-3, 1e3 / single_client.tps - cpu_ms)
     instance, vcpus = machine.like_this(day)
-    return ProcessorSpeed(cpu_ms, trip_ms, instance, vcpus, (one, many))
+    return ProcessorSpeed(cpu_ms, trip_ms, instance, vcpus, (single_client, many_clients))
 
 
 def size_bytes(text: str) -> float:
@@ -106,7 +106,7 @@ def size_bytes(text: str) -> float:
 
 
 def database(cell: Cell) -> core.Database:
-    """The standard database of a sysbench OLTP cell under its settings."""
+    """Returns the standard database of a sysbench OLTP cell under its settings."""
     place, load = cell.place, cell.benchmark
     assert isinstance(place, OnServer) and isinstance(load, SysbenchOltp)
     settings = {key.replace("-", "_"): value for key, value in place.settings.items() if value is not None}
@@ -134,12 +134,12 @@ def database(cell: Cell) -> core.Database:
 
 def _distribution(load: SysbenchOltp) -> dict:
     given = load.options()["parameters"].items()
-    known = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
-    return {"type": load.distribution} | known
+    parameters = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
+    return {"type": load.distribution} | parameters
 
 
 def cache_bytes(place: OnServer) -> float:
-    """Buffer pool or block cache of a server, bytes."""
+    """Returns the size of a server's buffer pool or block cache, bytes."""
     return size_bytes(place.settings[CACHE_SETTING[place.data.engine]] or "0")
 
 
@@ -158,7 +158,7 @@ class SimulatedCell:
 def simulate(
     cell: Cell, of: Mapping, here: ProcessorSpeed, day: str | None, start: str | float = "cold", form: str = "events"
 ) -> SimulatedCell:
-    """One cell of the database `of`, I/O by I/O (`form` interval: second by second).
+    """Simulates a cell of the database `of`, I/O by I/O (`form` interval: second by second).
 
     The warm-up is simulated too, and left out of the rows.
     """
@@ -193,9 +193,9 @@ def simulate(
 def simulate_all(
     cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts
 ) -> dict[tuple, SimulatedCell]:
-    """Every cell, all of sysbench OLTP."""
-    found = {}
+    """Simulates every cell; all are of sysbench OLTP."""
+    simulated = {}
     for cell in cells:
         with parts.part(SIMULATE_S, f"simulating {cell.words}"):
-            found[cell.key] = simulate(cell, here.applied(database(cell)), here, day)
-    return found
+            simulated[cell.key] = simulate(cell, here.applied(database(cell)), here, day)
+    return simulated

@@ -37,30 +37,32 @@ HALVINGS = 10
 
 @dataclass(frozen=True)
 class StandIn:
-    """`benchmark` with its data of `data_gib`, and `h` of its distribution (0.5: uniform).
+    """The load in place of the database: `benchmark` with its data of `data_gib`, and `h` of its
+    distribution (0.5: uniform).
 
-    `miss`: its share of touches that read a page in the settled cache; `wanted`: the database's.
+    `miss`: its share of touches that read a page in the settled cache; `database_miss`: the
+    database's.
     """
 
     benchmark: SysbenchOltp
     data_gib: float
     h: float
     miss: float
-    wanted: float
+    database_miss: float
 
     @property
     def words(self) -> str:
-        """In a sentence."""
+        """The load in a sentence."""
         skew = "uniform" if self.h >= UNIFORM_H else f"pareto, h = {self.h:.3f}"
         return (
             f"sysbench {SCRIPT} over {self.benchmark.tables} x {self.benchmark.rows:,} rows ({self.data_gib:.2f} GiB, "
-            f"{skew}): {in_percent(self.miss, 1)} of its page touches miss the cache, {in_percent(self.wanted, 1)} of the database's."
+            f"{skew}): {in_percent(self.miss, 1)} of its page touches miss the cache, {in_percent(self.database_miss, 1)} of the database's."
         )
 
 
-def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wanted_miss: float) -> StandIn:
-    """The load over `data_gib` of data that misses a cache of `cache_gib` as `wanted_miss` (0..1)
-    says.
+def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, target_miss: float) -> StandIn:
+    """Returns the load over `data_gib` of data that misses a cache of `cache_gib` by the share
+    `target_miss` (0..1).
 
     Raises InputError for too little data.
     """
@@ -72,20 +74,20 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wante
         )
     low, high = MOST_SKEWED_H, UNIFORM_H
     most = miss_of(engine, rows, cache_gib, threads, None)
-    if wanted_miss >= most:
-        return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "uniform"), data_gib, UNIFORM_H, most, wanted_miss)
-    found = most
+    if target_miss >= most:
+        return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "uniform"), data_gib, UNIFORM_H, most, target_miss)
+    miss = most
     for _ in range(HALVINGS):
         middle = math.sqrt(low * high)
-        found = miss_of(engine, rows, cache_gib, threads, middle)
-        low, high = (middle, high) if found < wanted_miss else (low, middle)
+        miss = miss_of(engine, rows, cache_gib, threads, middle)
+        low, high = (middle, high) if miss < target_miss else (low, middle)
     h = round(math.sqrt(low * high), 4)
-    found = miss_of(engine, rows, cache_gib, threads, h)
-    return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "pareto", {"rand_pareto_h": h}), data_gib, h, found, wanted_miss)
+    miss = miss_of(engine, rows, cache_gib, threads, h)
+    return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "pareto", {"rand_pareto_h": h}), data_gib, h, miss, target_miss)
 
 
 def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> float:
-    """Share of page touches that read a page once the cache has settled."""
+    """Returns the share of page touches that read a page once the cache has settled."""
     options = _options(engine, rows, threads=threads, cache_gib=cache_gib, h=h)
     with core_errors():
         database = core.mysql_sysbench(options)["database"]
@@ -105,7 +107,8 @@ def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | 
 
 
 def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
-    """Share of touches that change the page, per class of the core's pages. Raises InputError."""
+    """Returns the share of touches that change the page, per class of the core's pages. Raises
+    InputError."""
     pareto = benchmark.distribution == "pareto"
     h = benchmark.parameters.get("rand_pareto_h", SYSBENCH_H) if pareto else None
     with core_errors():
@@ -113,7 +116,8 @@ def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
 
 
 def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
-    """Share of the page touches of any database of the core that miss a settled cache."""
+    """Returns the share of the page touches of any database of the core that miss a settled
+    cache."""
     with core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)
     touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])

@@ -21,7 +21,7 @@ MOST_SETTINGS = 40  # lines of settings that differ; the rest is counted
 
 
 def list_row(record) -> list[object]:
-    """The cells of LIST_COLUMNS."""
+    """Returns the cells of LIST_COLUMNS."""
     summary, document = record.summary, record.document
     iops = [summary.get(name) for name in ("read_iops", "write_iops")]
     what = (record.id, record.state, load_words(document), document["load"]["threads"], number(summary.get("seconds")))
@@ -31,12 +31,12 @@ def list_row(record) -> list[object]:
 
 
 def load_words(document: dict) -> str:
-    """The benchmark with the option that says most."""
+    """Returns the benchmark with the option that says most."""
     name, options = document["benchmark"]["name"], document["benchmark"]["options"]
-    told = {"sysbench-oltp": "script", "sysbench-fileio": "mode", "fio": "rw", "mysqlslap": "load"}.get(name)
+    option = {"sysbench-oltp": "script", "sysbench-fileio": "mode", "fio": "rw", "mysqlslap": "load"}.get(name)
     if name == "tpcc":
         return f"tpcc {options.get('warehouses')} warehouses"
-    return f"{name} {options.get(told)}" if told and options.get(told) else name
+    return f"{name} {options.get(option)}" if option and options.get(option) else name
 
 
 def server_words(document: dict) -> str:
@@ -50,7 +50,7 @@ def server_words(document: dict) -> str:
 
 
 def title_of(record) -> str:
-    """A run in one line."""
+    """Returns a run in one line."""
     document = record.document
     where = document["target"].get("storage") or document["target"].get("label")
     return f"{load_words(document)} on {where}, {document['load']['threads']} threads"
@@ -67,42 +67,47 @@ LATENCIES = {
 
 
 def figure_rows(record) -> list[tuple[str, str]]:
-    """The figures of a run as a person reads them; what was not measured is left out."""
+    """Returns the figures of a run as a person reads them; figures that were not measured are left
+    out."""
     summary = record.summary
     unit = record.document["benchmark"].get("unit", "transactions")
 
-    def told(name: str, write=number) -> str:
+    def text_of(name: str, write=number) -> str:
         return "" if summary.get(name) is None else write(summary[name])
 
     def where_some(name: str, words: str) -> str:
         return words if summary.get(name) is not None else ""
 
-    latencies = ", ".join(f"{label} {latency(summary[name])}" for label, name in LATENCIES.items() if told(name))
-    spread = f"standard deviation of a second {told('tps_sd')}, least {told('tps_min')}"
-    first, last = told("balance_percent_first", "{:.1f} %".format), told("balance_percent_last", "{:.1f} %".format)
-    busy = f"{told('user_cpus')} user, {told('system_cpus')} system, {told('iowait_cpus')} waiting"
+    latencies = ", ".join(f"{label} {latency(summary[name])}" for label, name in LATENCIES.items() if text_of(name))
+    spread = f"standard deviation of a second {text_of('tps_sd')}, least {text_of('tps_min')}"
+    first, last = (
+        text_of("balance_percent_first", "{:.1f} %".format),
+        text_of("balance_percent_last", "{:.1f} %".format),
+    )
+    busy = f"{text_of('user_cpus')} user, {text_of('system_cpus')} system, {text_of('iowait_cpus')} waiting"
     rows = {
-        "measured for": told("seconds", span),
-        f"{unit} a second": where_some("tps", f"{told('tps')} ({spread})"),
-        "queries a second": told("qps"),
+        "measured for": text_of("seconds", span),
+        f"{unit} a second": where_some("tps", f"{text_of('tps')} ({spread})"),
+        "queries a second": text_of("qps"),
         "latency": where_some("p95_ms", latencies),
-        "p95 of a second, median": told("p95_of_seconds_ms", latency),
-        "new orders a minute": told("new_orders_per_min"),
-        "statements, p95": told("statement_p95_ms", latency),
-        "errors a second": told("errors_per_s"),
-        "nothing done for": told("stall_s", lambda value: span(value) if value else ""),
+        "p95 of a second, median": text_of("p95_of_seconds_ms", latency),
+        "new orders a minute": text_of("new_orders_per_min"),
+        "statements, p95": text_of("statement_p95_ms", latency),
+        "errors a second": text_of("errors_per_s"),
+        "nothing done for": text_of("stall_s", lambda value: span(value) if value else ""),
         "reads": where_some("read_iops", _disk_words(summary, "read")),
         "writes": where_some("write_iops", _disk_words(summary, "write")),
         "I/Os a transaction": where_some(
-            "reads_per_transaction", f"{told('reads_per_transaction')} reads, {told('writes_per_transaction')} writes"
+            "reads_per_transaction",
+            f"{text_of('reads_per_transaction')} reads, {text_of('writes_per_transaction')} writes",
         ),
-        "requests under way": told("queue"),
+        "requests under way": text_of("queue"),
         **{
-            f"waited for the {words}": told(name, lambda value: percent(value) if value else "")
+            f"waited for the {words}": text_of(name, lambda value: percent(value) if value else "")
             for name, words in charts.CAPS.items()
         },
         "credit balance": where_some("balance_percent_first", f"{first} at the beginning, {last} at the end"),
-        "processors": where_some("idle_cpus", f"{busy}, {told('idle_cpus')} idle"),
+        "processors": where_some("idle_cpus", f"{busy}, {text_of('idle_cpus')} idle"),
     }
     if unit != "transactions":
         rows.pop("I/Os a transaction")
@@ -115,7 +120,7 @@ def _disk_words(summary: dict, way: str) -> str:
 
 
 def setup_rows(record) -> list[tuple[str, str]]:
-    """What was run on what."""
+    """Returns rows of the setup: benchmark, server, storage and machine."""
     document = record.document
     load, target, tool, machine = (document[name] for name in ("load", "target", "tool", "environment"))
     before = machine.get("before") or {}
@@ -141,90 +146,108 @@ def setup_rows(record) -> list[tuple[str, str]]:
 
 
 def option_words(options: dict) -> list[str]:
-    """`tables 8`, and what is nested behind its own name: `rand_spec_pct 1`."""
-    found = []
+    """Returns options in words, such as `tables 8`; nested options follow under their own names:
+    `rand_spec_pct 1`."""
+    words = []
     for key, value in options.items():
         if isinstance(value, dict):
-            found += option_words(value)
+            words += option_words(value)
         elif value not in ([], None):
             text = f"{value:g}" if isinstance(value, float) else str(value)
-            found.append(f"{key} {' '.join(map(str, value)) if isinstance(value, list) else text}")
-    return found
+            words.append(f"{key} {' '.join(map(str, value)) if isinstance(value, list) else text}")
+    return words
 
 
 def compare_rows(comparison) -> list[tuple[str, ...]]:
-    """The cells of COMPARE_COLUMNS."""
+    """Returns the cells of COMPARE_COLUMNS."""
     rows = []
-    for one in comparison.differences:
-        change = "-" if one.change_percent is None else f"{_signed(one.change_percent)} %"
-        interval = "" if one.low_percent is None else f"{_signed(one.low_percent)} to {_signed(one.high_percent)} %"
-        mark = {True: " (better)", False: " (worse)", None: ""}[one.better]
-        rows.append((one.words, one.unit, number(one.a), number(one.b), change, interval, VERDICTS[one.verdict] + mark))
+    for difference in comparison.differences:
+        change = "-" if difference.change_percent is None else f"{_signed(difference.change_percent)} %"
+        interval = (
+            ""
+            if difference.low_percent is None
+            else f"{_signed(difference.low_percent)} to {_signed(difference.high_percent)} %"
+        )
+        mark = {True: " (better)", False: " (worse)", None: ""}[difference.better]
+        rows.append(
+            (
+                difference.words,
+                difference.unit,
+                number(difference.a),
+                number(difference.b),
+                change,
+                interval,
+                VERDICTS[difference.verdict] + mark,
+            )
+        )
     return rows
 
 
 def _signed(value: float) -> str:
-    """Percent with its sign; thousands without their tenths."""
+    """Returns percent with its sign; thousands without their tenths."""
     return f"{value:+.1f}" if abs(value) < 1_000 else f"{value:+,.0f}"
 
 
 def compare_words(comparison) -> list[str]:
-    """What differs, what is not alike, what to know."""
-    found = [f"Differs: {what}: {left} and {right}" for what, left, right in comparison.differs[:MOST_SETTINGS]]
+    """Returns sentences about intended differences, then about those that make the runs unlike."""
+    lines = [
+        f"Differs: {what}: {first_value} and {second_value}"
+        for what, first_value, second_value in comparison.differs[:MOST_SETTINGS]
+    ]
     if len(comparison.differs) > MOST_SETTINGS:
-        found.append(f"... and {len(comparison.differs) - MOST_SETTINGS} more settings.")
+        lines.append(f"... and {len(comparison.differs) - MOST_SETTINGS} more settings.")
     if not comparison.differs:
-        found.append("Nothing of storage, server or settings differs: what differs is chance, or not recorded.")
-    return found + [f"NOT ALIKE: {words}" for words in comparison.unlike]
+        lines.append("Nothing of storage, server or settings differs: what differs is chance, or not recorded.")
+    return lines + [f"NOT ALIKE: {words}" for words in comparison.unlike]
 
 
 def group_name(records: Sequence) -> str:
-    """One run's id, or how many."""
+    """Returns the id of a single run, or the number of runs."""
     return records[0].id if len(records) == 1 else f"{len(records)} runs from {records[0].id}"
 
 
 def write_run(path: Path, record) -> None:
-    """A run as a page (.html), or its time line as .svg or .png. Raises CouldNotRun."""
+    """Writes a run as a page (.html), or its time line as .svg or .png. Raises CouldNotRun."""
     series = record.series()
     unit = record.document["benchmark"].get("unit", "transactions")
     chart = charts.time_line(series, title_of(record), unit)
 
     def page() -> Page:
         tool = "{name} {version}".format(**record.document["tool"])
-        made = Page(title_of(record), f"Measured {record.document.get('began_at', '')} by {tool}; run {record.id}")
-        made.items(record.findings)
-        made.heading("Figures")
-        made.table(("figure", "measured"), figure_rows(record))
-        made.heading("Second by second")
-        made.chart(chart, f"{title_of(record)}: throughput, latency, disks, balance and limits over time")
+        report = Page(title_of(record), f"Measured {record.document.get('began_at', '')} by {tool}; run {record.id}")
+        report.items(record.findings)
+        report.heading("Figures")
+        report.table(("figure", "measured"), figure_rows(record))
+        report.heading("Second by second")
+        report.chart(chart, f"{title_of(record)}: throughput, latency, disks, balance and limits over time")
         spread = charts.spread([(record.id, series, style.MEASURED)], unit)
         if spread is not None:
-            made.heading("Spread")
-            made.chart(spread, f"How often each number of {unit} a second occurred")
+            report.heading("Spread")
+            report.chart(spread, f"How often each number of {unit} a second occurred")
         histogram = record.percentiles()
         tail = charts.percentiles([(record.id, histogram, style.MEASURED)]) if histogram is not None else None
         if tail is not None:
-            made.heading("Latency")
-            made.chart(tail, "Latency over the percentile, to the last with ten slower transactions")
-        made.heading("Setup")
-        made.table(("what", "is"), setup_rows(record))
-        return made
+            report.heading("Latency")
+            report.chart(tail, "Latency over the percentile, to the last with ten slower transactions")
+        report.heading("Setup")
+        report.table(("what", "is"), setup_rows(record))
+        return report
 
     write_chart(path, chart, page)
 
 
 def write_comparison(path: Path, comparison) -> None:
-    """Two runs, or groups, as a page. Raises CouldNotRun."""
+    """Writes the comparison of two runs, or groups, as a page. Raises CouldNotRun."""
     first, second = comparison.a[0], comparison.b[0]
     unit = first.document["benchmark"].get("unit", "transactions")
-    made = Page(f"{group_name(comparison.b)} against {group_name(comparison.a)}", load_words(first.document))
+    report = Page(f"{group_name(comparison.b)} against {group_name(comparison.a)}", load_words(first.document))
     for words in compare_words(comparison):
-        made.paragraph(words, "warn" if words.startswith("NOT ALIKE") else "")
-    made.heading("Differences")
-    made.table(COMPARE_COLUMNS, compare_rows(comparison), COMPARE_RIGHT)
+        report.paragraph(words, "warn" if words.startswith("NOT ALIKE") else "")
+    report.heading("Differences")
+    report.table(COMPARE_COLUMNS, compare_rows(comparison), COMPARE_RIGHT)
     marks = charts.intervals(comparison.differences)
     if marks is not None:
-        made.chart(marks, "Changes in percent with their intervals")
+        report.chart(marks, "Changes in percent with their intervals")
     labels = [
         f"{which}: {record.document['target'].get('storage') or record.id}"
         for which, record in (("first", first), ("second", second))
@@ -240,23 +263,23 @@ def write_comparison(path: Path, comparison) -> None:
     ):
         chart = charts.over_each_other(parts, column, y_title)
         if chart is not None:
-            made.chart(chart, f"{y_title} of both over time")
+            report.chart(chart, f"{y_title} of both over time")
     spread = charts.spread(parts, unit)
     if spread is not None:
-        made.chart(spread, f"How often each number of {unit} a second occurred")
+        report.chart(spread, f"How often each number of {unit} a second occurred")
     histograms = [
         (label, record.percentiles(), colour)
         for label, record, colour in zip(labels, (first, second), colours, strict=True)
     ]
     tail = charts.percentiles(histograms) if all(histogram is not None for _, histogram, _ in histograms) else None
     if tail is not None:
-        made.chart(tail, "Latency over the percentile of both")
-    made.heading("What to know")
-    made.items(comparison.notes)
+        report.chart(tail, "Latency over the percentile of both")
+    report.heading("What to know")
+    report.items(comparison.notes)
     for words, record in (("The first", first), ("The second", second)):
-        made.heading(words)
-        made.table(("what", "is"), setup_rows(record))
-    write_page(path, made)
+        report.heading(words)
+        report.table(("what", "is"), setup_rows(record))
+    write_page(path, report)
 
 
 # --- `headrace lab verify`: a lab's volumes, specified, simulated and measured --------------------
@@ -277,53 +300,53 @@ CONFORMANCE_RIGHT = ("specified", "published", "model", "measured", "error", "al
 WITHIN = {True: "yes", False: "NO", None: ""}
 
 
-def conformance_rows(found) -> list[tuple[str, ...]]:
-    """A row a figure; volume and load where they change."""
+def conformance_rows(findings) -> list[tuple[str, ...]]:
+    """Returns a row for each figure; volume and load stand where they change."""
     rows, last = [], None
-    for one in found:
-        here = (one.spec, one.load)
+    for finding in findings:
+        here = (finding.spec, finding.load)
         shown, last = here if here != last else ("", ""), here
-        allowed = "" if one.allowed_percent is None else f"± {one.allowed_percent:.1f} %"
-        given = ("" if value is None else number(value) for value in (one.specified, one.published))
-        figures = (number(one.model, 4), number(one.measured, 4), f"{one.error_percent:+.1f} %")
-        rows.append((*shown, f"{one.what} ({one.unit})", *given, *figures, allowed, WITHIN[one.within]))
+        allowed = "" if finding.allowed_percent is None else f"± {finding.allowed_percent:.1f} %"
+        given = ("" if value is None else number(value) for value in (finding.specified, finding.published))
+        figures = (number(finding.model, 4), number(finding.measured, 4), f"{finding.error_percent:+.1f} %")
+        rows.append((*shown, f"{finding.what} ({finding.unit})", *given, *figures, allowed, WITHIN[finding.within]))
     return rows
 
 
-def conformance_table(found):
-    """The figures as a table."""
+def conformance_table(findings):
+    """Returns the figures as a table."""
     return table(
         CONFORMANCE_COLUMNS,
-        conformance_rows(found),
+        conformance_rows(findings),
         title="Volumes of this lab: specified, model and measured",
         right=CONFORMANCE_RIGHT,
     )
 
 
-def conformance_in_words(found) -> list[str]:
-    """How many figures are within what is allowed, and what the machine could not do."""
-    judged = [one for one in found if one.within is not None]
-    beyond = list(dict.fromkeys(one.note for one in found if one.note))
-    fine = sum(one.within for one in judged)
+def conformance_in_words(findings) -> list[str]:
+    """Says how many figures are within their tolerance, and what the machine could not do."""
+    judged = [finding for finding in findings if finding.within is not None]
+    beyond = list(dict.fromkeys(finding.note for finding in findings if finding.note))
+    fine = sum(finding.within for finding in judged)
     return [
         f"{fine} of {len(judged)} figures with a tolerance are within it.",
         *(f"note: {words} Not judged." for words in beyond),
     ]
 
 
-def write_conformance(path: Path, found) -> None:
-    """The page, whole or not at all."""
+def write_conformance(path: Path, findings) -> None:
+    """Writes the page, whole or not at all."""
     page = Page(
         "Conformance of this lab's volumes",
         "fio on every volume, with the model under the same load and the limits of the specification",
     )
-    for words in conformance_in_words(found):
+    for words in conformance_in_words(findings):
         page.paragraph(words)
     page.heading("Latency")
     page.chart(
-        predictions.conformance(found),
+        predictions.conformance(findings),
         "50th and 99th percentile of completion latencies by volume and load, simulated and measured",
     )
     page.heading("Figures")
-    page.table(CONFORMANCE_COLUMNS, conformance_rows(found), right=CONFORMANCE_RIGHT)
+    page.table(CONFORMANCE_COLUMNS, conformance_rows(findings), right=CONFORMANCE_RIGHT)
     write_page(path, page)

@@ -23,7 +23,7 @@ LEAST_DIGITS, MOST_DIGITS = 2, 4
 
 
 def in_words(run, workload) -> list[str]:
-    """What happened, a sentence a line."""
+    """Says what happened, a sentence a line."""
     summary = run.summary
     where = (
         f"{run.storage} on {run.instance}"
@@ -55,13 +55,13 @@ def in_words(run, workload) -> list[str]:
 
 
 def clients(count: int) -> str:
-    """ "1 client", "48 clients"."""
+    """Counts clients: "1 client", "48 clients"."""
     return "1 client" if count == 1 else f"{count:,} clients"
 
 
 def log_warnings(run, workload) -> list[str]:
-    """Whether the volume of redo and binlog holds the binlog that the run writes; how long it would
-    last."""
+    """Warns when the volume of redo and binlog cannot hold the binlog that the run writes, and says
+    how long it would last."""
     if run.log_storage is None:
         return []
     per_transaction = workload.database["log"]["binlog_bytes_per_tx"]
@@ -78,7 +78,7 @@ def log_warnings(run, workload) -> list[str]:
 
 
 def table_of(run, most: int = TABLE_ROWS):
-    """The rows, as means over stretches on the clock."""
+    """Returns the rows as a table, means over stretches on the clock."""
     rows = run.rows
     # A row of a prediction is a second.
     step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)
@@ -89,20 +89,20 @@ def table_of(run, most: int = TABLE_ROWS):
         pl.col("balance_percent").min(),
         pl.col("cap").mode().first(),
     )
-    told = row_labels(short["t_s"].to_list())
+    labels = row_labels(short["t_s"].to_list())
     cells = []
     for row in short.iter_rows(named=True):
         figures = (number(row["tps"], 4), number(row["p95_ms"]), number(row["iops"], 4), number(row["mib_s"]))
         balance = "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %"
         shares = (percent(row["cached_share"]), percent(row["dirty_share"]))
-        cells.append((next(told), *figures, balance, *shares, caps.short(row["cap"])))
+        cells.append((next(labels), *figures, balance, *shares, caps.short(row["cap"])))
     columns = ("time", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "limited by")
     when = f"Time since the start. Each row: {span(step_s)}."
     return table(columns, cells, title=when, right=columns[:-1], keep=columns, drop=("dirty", "cached", "MiB/s"))
 
 
 def document(run, workload) -> dict:
-    """Everything, for JSON."""
+    """Returns everything, for JSON."""
     head = {"schema": SCHEMA, "workload": workload.name, "engine": workload.engine}
     names = ("storage", "log_storage", "instance", "as_of", "cache_gib", "threads", "seed", "summary")
     tail = {"warnings": list(run.warnings), "caveats": list(workload.caveats), "rows": run.rows}
@@ -110,7 +110,7 @@ def document(run, workload) -> dict:
 
 
 def workload_in_words(workload) -> list[str]:
-    """What the workload is and what stands behind it."""
+    """Says what the workload is and what stands behind it."""
     size = f", {number(workload.size_gib)} GiB of data" if workload.size_gib else ""
     server = f"cache {number(workload.cache_gib)} GiB, {clients(workload.threads)}"
     lines = [f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; {server}."]
@@ -123,8 +123,8 @@ def workload_in_words(workload) -> list[str]:
 
 
 def fitted(value: float, spread: float) -> str:
-    """A fitted value to the digits its relative spread (one standard deviation) leaves: 14,700,000
-    when known to 2 %.
+    """Returns a fitted value to the digits its relative spread (one standard deviation) leaves:
+    14,700,000 when known to 2 %.
 
     The last digit counts a unit of at most half a standard deviation. Rounding so adds unit /
     sqrt(12) to the deviation, in squares, and makes it 1 % larger at most.
@@ -148,7 +148,7 @@ PARAMETERS_RIGHT = ("value", "uncertainty", "before")
 
 
 def parameter_rows(workload) -> list[tuple[str, ...]]:
-    """The cells of PARAMETERS: what each was identified from, and how well."""
+    """Returns the cells of PARAMETERS: what each was identified from, and how well."""
     cells = []
     for row in workload.parameters:
         # What is zero has no relative deviation: the server does none of it.
@@ -161,27 +161,27 @@ def parameter_rows(workload) -> list[tuple[str, ...]]:
 
 
 def parameter_table(workload):
-    """The same as a table."""
+    """Returns the parameters as a table."""
     return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT)
 
 
-def comparison_rows(found) -> list[tuple[str, ...]]:
-    """The cells of COMPARED: measured and predicted."""
+def comparison_rows(comparison) -> list[tuple[str, ...]]:
+    """Returns the cells of COMPARED: measured and predicted."""
     cells = []
-    for row in found.figures:
+    for row in comparison.figures:
         figures = ("" if row[name] is None else number(row[name], 4) for name in ("measured", "predicted"))
         error = "" if row["error_percent"] is None else f"{row['error_percent']:+.1f} %"
         cells.append((row["what"], row["unit"], *figures, error))
     return cells
 
 
-def comparison_table(found):
-    """Measured and predicted."""
-    return table(COMPARED, comparison_rows(found), right=COMPARED_RIGHT)
+def comparison_table(comparison):
+    """Returns measured and predicted as a table."""
+    return table(COMPARED, comparison_rows(comparison), right=COMPARED_RIGHT)
 
 
 def score_table(rows: list[dict]):
-    """A calibration scored on runs it has not seen."""
+    """Returns a calibration scored on runs it has not seen."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
     cells = [
         (row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names))
@@ -192,7 +192,8 @@ def score_table(rows: list[dict]):
 
 
 def score_words(rows: list[dict]) -> list[str]:
-    """Median and 90th percentile of the errors; a run that stood still has none to score."""
+    """Returns median and 90th percentile of the errors; a run that stood still has none to
+    score."""
 
     def line(what: str, values: list[float | None]) -> str:
         sizes = sorted(abs(value) for value in values if value is not None)
@@ -210,7 +211,7 @@ def score_words(rows: list[dict]) -> list[str]:
 
 
 def write_prediction(path: Path, run, workload) -> None:
-    """A prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
+    """Writes a prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
     from headrace.report.charts import predictions
     from headrace.report.html import Page, write_chart
 
@@ -218,32 +219,32 @@ def write_prediction(path: Path, run, workload) -> None:
     chart = predictions.prediction(run, title)
 
     def page() -> Page:
-        made = Page(title, f"Limits of {run.as_of}")
-        made.items(in_words(run, workload))
-        made.chart(chart, f"{title} over time: transactions, I/Os, bytes, cache")
-        made.heading("What stands behind it")
-        made.items(workload_in_words(workload))
-        return made
+        report = Page(title, f"Limits of {run.as_of}")
+        report.items(in_words(run, workload))
+        report.chart(chart, f"{title} over time: transactions, I/Os, bytes, cache")
+        report.heading("What stands behind it")
+        report.items(workload_in_words(workload))
+        return report
 
     write_chart(path, chart, page)
 
 
-def write_comparison(path: Path, found, workload) -> None:
-    """A run and its prediction as a chart or a page, by the ending of `path`. Raises
+def write_comparison(path: Path, comparison, workload) -> None:
+    """Writes a run and its prediction as a chart or a page, by the ending of `path`. Raises
     CouldNotRun."""
     from headrace.report.charts import predictions
     from headrace.report.html import Page, write_chart
 
-    chart = predictions.comparison(found)
+    chart = predictions.comparison(comparison)
 
     def page() -> Page:
-        made = Page(f"{found.run.name}: measured and simulated", f"Predicted with {workload.name}")
-        made.table(COMPARED, comparison_rows(found), right=COMPARED_RIGHT)
-        made.chart(
+        report = Page(f"{comparison.run.name}: measured and simulated", f"Predicted with {workload.name}")
+        report.table(COMPARED, comparison_rows(comparison), right=COMPARED_RIGHT)
+        report.chart(
             chart, "One-second throughput, measured and simulated, over time and as densities of the second half"
         )
-        made.heading("What stands behind the prediction")
-        made.items([*found.prediction.warnings, *workload_in_words(workload)])
-        return made
+        report.heading("What stands behind the prediction")
+        report.items([*comparison.prediction.warnings, *workload_in_words(workload)])
+        return report
 
     write_chart(path, chart, page)

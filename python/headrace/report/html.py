@@ -86,7 +86,7 @@ EMPTY_TITLE = "<h1></h1>"
 
 
 def origin() -> str:
-    """What made the page: version and day of the catalog."""
+    """Names the maker of the page: version and day of the catalog."""
     from importlib.metadata import version
 
     from headrace.base import core
@@ -95,7 +95,7 @@ def origin() -> str:
 
 
 def text(value: object) -> str:
-    """Anything as escaped text."""
+    """Returns anything as escaped text."""
     return escape(plain("" if value is None else value), quote=True)
 
 
@@ -128,7 +128,7 @@ class Page:
             self.parts.append(f"<ul>{listed}</ul>")
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Preformatted lines, such as arithmetic."""
+        """Adds preformatted lines, such as arithmetic."""
         self.parts.append(f"<pre>{text(chr(10).join(lines))}</pre>")
 
     def table(
@@ -139,7 +139,7 @@ class Page:
         marked: int | None = None,
         prose: Sequence[str] = LONG,
     ) -> None:
-        """A table; `right` names columns of numbers, `prose` those of sentences; `marked` is
+        """Adds a table; `right` names columns of numbers, `prose` those of sentences; `marked` is
         the index of a row to set off. Short cells are not broken.
 
         Many columns may be wider than the text; on a narrow screen each row is a card with the
@@ -169,14 +169,15 @@ class Page:
         )
 
     def chart(self, chart, described: str) -> None:
-        """An Altair chart as inline SVG; `described` is read out where it cannot be seen."""
+        """Adds an Altair chart as inline SVG; `described` is read out where it cannot be seen."""
         self.charts += 1
         self.parts.append(
             f'<figure role="img" tabindex="0" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>'
         )
 
     def fragment(self) -> str:
-        """The parts alone, with a style that touches nothing around them: what a notebook shows."""
+        """Returns the parts alone, with a style that touches nothing around them: what a notebook
+        shows."""
         body = "".join(part for part in self.parts if part != EMPTY_TITLE)
         # Ids must differ from those of every other output in the notebook, and be the same for the
         # same result.
@@ -195,13 +196,13 @@ class Page:
 
 
 def write_page(path: Path, page: Page) -> None:
-    """The page, whole or not at all. Raises CouldNotRun."""
+    """Writes the page, whole or not at all. Raises CouldNotRun."""
     write_text(path, page.render())
 
 
 def write_chart(path: Path, chart, page: Callable[[], Page]) -> None:
-    """A chart as .svg or .png, or the page around it as .html, by the ending of `path`. Raises
-    CouldNotRun."""
+    """Writes a chart as .svg or .png, or the page around it as .html, by the ending of `path`.
+    Raises CouldNotRun."""
     match path.suffix.lower():
         case ".svg":
             write_text(path, f"{svg(chart).rstrip()}\n{SVG_MARK}\n")

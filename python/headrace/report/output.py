@@ -19,8 +19,8 @@ CHART_FORMATS = (".html", ".svg", ".png")
 
 
 def plain(text: object) -> str:
-    """Text that came from outside, safe for a terminal: what cannot be printed (escape sequences)
-    becomes `?`."""
+    """Returns text that came from outside, safe for a terminal: what cannot be printed (escape
+    sequences) becomes `?`."""
     return "".join(char if char.isprintable() or char in "\n\t\u00a0" else "?" for char in str(text))
 
 
@@ -34,8 +34,8 @@ ASCII = {
 
 
 def spell_in_ascii() -> None:
-    """What stdout and stderr cannot encode is spelled in ASCII: a terminal without UTF-8 must not
-    break the answer."""
+    """Spells in ASCII what stdout and stderr cannot encode: a terminal without UTF-8 must not break
+    the answer."""
 
     def nearest(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):
@@ -49,8 +49,8 @@ def spell_in_ascii() -> None:
 
 
 def clean(value: object) -> object:
-    """A value as JSON takes it: NaN and infinities become null, dataclasses and frames become dicts
-    and lists."""
+    """Returns a value as JSON takes it: NaN and infinities become null, dataclasses and frames
+    become dicts and lists."""
     if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -70,12 +70,12 @@ def clean(value: object) -> object:
 
 
 def as_json(value: object) -> str:
-    """One JSON document, ended by a newline."""
+    """Returns one JSON document, ended by a newline."""
     return json.dumps(clean(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(frame) -> str:
-    """A polars frame as CSV with a header; null stays empty, and -0.0 is 0.0."""
+    """Returns a polars frame as CSV with a header; null stays empty, and -0.0 is 0.0."""
     import polars as pl
 
     floats = pl.col(pl.Float64, pl.Float32)
@@ -88,7 +88,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same of a text, in UTF-8."""
+    """Writes a text in the same way, in UTF-8."""
     write_bytes(path, text.encode())
 
 
@@ -102,8 +102,8 @@ MARK_WITHIN = 1024
 
 
 def is_own_page(path: Path) -> bool:
-    """Whether a file is a page or chart that Headrace wrote, so that the next one may replace
-    it."""
+    """Returns whether a file is a page or chart that Headrace wrote, so that the next one may
+    replace it."""
     marks = {".html": PAGE_MARK.encode(), ".svg": SVG_MARK.encode(), ".png": PNG_MARK}
     mark = marks.get(path.suffix.lower())
     try:
@@ -116,8 +116,8 @@ def is_own_page(path: Path) -> bool:
 
 
 def marked_png(content: bytes) -> bytes:
-    """A PNG with our name in a text chunk behind its header (PNG specification, 5.3: length, type,
-    data, CRC of type and data)."""
+    """Returns a PNG with our name in a text chunk behind its header (PNG specification, 5.3:
+    length, type, data, CRC of type and data)."""
     import struct
     import zlib
 

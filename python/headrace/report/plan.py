@@ -44,8 +44,8 @@ Line = tuple[str, str]
 # --- the answer in sentences ----------------------------------------------------------------------
 
 
-def found(plan) -> list[Line]:
-    """The answer in a few sentences, each with a mark: "good", "warn" or ""."""
+def answer_lines(plan) -> list[Line]:
+    """Returns the answer in a few sentences, each with a mark: "good", "warn" or ""."""
     lines: list[Line] = [(words, "warn") for words in plan.warnings]
     if plan.recommended is not None:
         lines += _recommended(plan)
@@ -94,7 +94,7 @@ def _recommended(plan) -> list[Line]:
 
 
 def _facts(plan, choice) -> str:
-    """What a DBA wants to know first, in one line."""
+    """Returns the facts that a DBA asks for first, in one line."""
     if plan.subject == "database":
         tps, p95 = number(choice.metrics["tps"]), latency(choice.metrics["p95_ms"])
         parts = [f"{tps} tps, p95 {p95}, probability {percent(choice.probability)}"]
@@ -115,7 +115,7 @@ def headroom(choice) -> str:
 
 
 def durability(choice) -> str:
-    """The chance to lose the data in a year, in words."""
+    """Returns the chance to lose the data in a year, in words."""
     if not choice.persistent:
         return "the data are gone when the instance stops"
     if choice.durability_afr_percent is None:
@@ -173,7 +173,7 @@ def _log_too(place, now) -> str:
 
 
 def _counts_on(choice) -> str:
-    """Settings that the figures of an alternative count on, in a sentence of their own."""
+    """Returns settings that the figures of an alternative count on, in a sentence of their own."""
     return "".join(f" Its figures need another setting: {words}." for words in choice.changes)
 
 
@@ -217,11 +217,11 @@ def _considered(plan) -> str:
     database = plan.subject == "database"
     cannot = "cannot reach the goals" if database else "cannot deliver the demand"
     counts = ((plan.simulated, "simulated"), (plan.bounded, cannot), (plan.invalid, "not possible"))
-    told = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    counts_text = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     if not plan.considered:
         # No family can hold the data, or has a price: probabilities of nothing are not told.
         return f"No candidate{on} was there to be looked at."
-    words = f"{plan.considered:,} candidates{on} considered: {told}"
+    words = f"{plan.considered:,} candidates{on} considered: {counts_text}"
     words += "" if database else "; all others are proved to cost more or to fail"
     if not database:
         return f"{words}."
@@ -235,7 +235,7 @@ def _considered(plan) -> str:
 
 
 def title(plan) -> str:
-    """Workload, goals and conditions in a line."""
+    """Names workload, goals and conditions in a line."""
     parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}"]
     if plan.subject == "database":
         load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"
@@ -251,12 +251,12 @@ def title(plan) -> str:
 
 
 def ranked(plan) -> list[tuple[str, Choice]]:
-    """Rank and choice: winners or what comes closest, then the recommended, that of least regret,
-    the one in place and today's."""
+    """Returns rank and choice: winners or the closest choices, then the recommended, that of least
+    regret, the one in place and today's."""
     shown: list[tuple[str, Choice]] = [
         (str(rank), choice) for rank, choice in enumerate(plan.winners or plan.closest, 1)
     ]
-    known = {choice.key for _, choice in shown}
+    keys = {choice.key for _, choice in shown}
     more = {
         "recommended": plan.recommended,
         "least regret": plan.least_regret,
@@ -264,14 +264,14 @@ def ranked(plan) -> list[tuple[str, Choice]]:
         "today": plan.compared,
     }
     for rank, choice in more.items():
-        if choice is not None and (rank == "today" or choice.key not in known):
-            known.add(choice.key)
+        if choice is not None and (rank == "today" or choice.key not in keys):
+            keys.add(choice.key)
             shown.append((rank, choice))
     return shown
 
 
 def choice_table(plan) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the ranked table; columns that say nothing are left out."""
+    """Returns columns and rows of the ranked table; columns that say nothing are left out."""
     best = plan.recommended
     rows = []
     for rank, choice in ranked(plan):
@@ -280,12 +280,12 @@ def choice_table(plan) -> tuple[list[str], list[list[str]]]:
         service = {"service": "-" if plan.services is None else choice.service}
         rows.append({"rank": rank + mark} | service | own | _common_cells(choice))
     columns = list(rows[0]) if rows else []
-    kept = [
+    shown_columns = [
         name
         for name in columns
         if any(row[name] not in ("-", "", "0 s", "none") for row in rows) or name == "head-room"
     ]
-    return kept, [[row[name] for name in kept] for row in rows]
+    return shown_columns, [[row[name] for name in shown_columns] for row in rows]
 
 
 def _demand_cells(choice) -> dict[str, str]:
@@ -300,7 +300,8 @@ def _demand_cells(choice) -> dict[str, str]:
 
 
 def _asks(choice) -> str:
-    """In place of a wait that no client could make: how many times what it can is asked for."""
+    """Says how many times the possible rate is asked for, in place of a wait that no client could
+    make."""
     return f"asks {choice.asks['ratio']:.2g} x"
 
 
@@ -331,28 +332,28 @@ def _common_cells(choice) -> dict[str, str]:
 
 
 def verdict_rows(plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Why each family is not the answer, and the names of those that are far off and have no line
-    (`every` False)."""
+    """Returns why each family is not the answer, and the names of those that are far off and have
+    no line (`every` False)."""
     rows, far = [], []
-    for one in plan.families:
-        if one.outcome == "wins":
+    for family in plan.families:
+        if family.outcome == "wins":
             continue
-        if not every and _is_far(one):
-            far.append(one.family)
+        if not every and _is_far(family):
+            far.append(family.family)
             continue
-        best = ("-", "-") if one.best is None else (one.best.place, usd(one.best.cost_usd_month))
-        rows.append((one.family, one.outcome, *best, one.why))
+        best = ("-", "-") if family.best is None else (family.best.place, usd(family.best.cost_usd_month))
+        rows.append((family.family, family.outcome, *best, family.why))
     return rows, far
 
 
-def _is_far(one) -> bool:
-    if one.best is None:
-        return one.outcome != "impossible" or "does not exist" in one.why or "is what io2 is" in one.why
-    return (one.cost_ratio or 0.0) > FAR or (one.outcome == "fails" and (one.overload or 0.0) > 1.0)
+def _is_far(family) -> bool:
+    if family.best is None:
+        return family.outcome != "impossible" or "does not exist" in family.why or "is what io2 is" in family.why
+    return (family.cost_ratio or 0.0) > FAR or (family.outcome == "fails" and (family.overload or 0.0) > 1.0)
 
 
 def bill_rows(choice) -> list[tuple[str, ...]]:
-    """The monthly bill, item by item, with the total."""
+    """Returns the monthly bill, item by item, with the total."""
     rows = []
     for item in choice.items:
         price = (number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:.6g}", usd(item["usd"]))
@@ -361,7 +362,7 @@ def bill_rows(choice) -> list[tuple[str, ...]]:
 
 
 def next_lines(plan) -> list[str]:
-    """What to do next, with the lines to paste and how to undo it; then the same for the
+    """Returns the next steps, with the lines to paste and how to undo them; then the same for the
     alternative in place."""
     lines = _action_lines(plan.actions)
     if plan.in_place_actions:
@@ -383,7 +384,7 @@ def _action_lines(actions) -> list[str]:
 
 
 def alarm_words(alarm: dict) -> str:
-    """An alarm in a line."""
+    """Returns an alarm in a line."""
     period = span(alarm["period_s"])
     when = f"{alarm['points']} of {alarm['of']} x {period}" if alarm["of"] > 1 else period
     level = f"{alarm['statistic']} {alarm['comparison']} {number(alarm['threshold'])}"
@@ -391,9 +392,9 @@ def alarm_words(alarm: dict) -> str:
 
 
 def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
-    """The plan for a terminal: sentences and tables."""
+    """Returns the plan for a terminal: sentences and tables."""
     columns, rows = choice_table(plan)
-    parts: list = [line for line, _ in found(plan)]
+    parts: list = [line for line, _ in answer_lines(plan)]
     parts += ["", table(columns, rows, title=title(plan), right=RIGHT, keep=KEEP, prose=PROSE, drop=DROP)]
     parts += ["* recommended"] if any(row[0].endswith("*") for row in rows) else []
     lost, far = verdict_rows(plan, families)
@@ -404,7 +405,7 @@ def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
     if plan.services is not None:
         parts += ["", *services_shown(plan, explain)]
     steps = next_lines(plan)
-    parts += ["", "What to do next", *(_pasted(f"  {line}") for line in steps)] if steps else []
+    parts += ["", "What to do next", *(_keep_unbroken(f"  {line}") for line in steps)] if steps else []
     parts += ["", "The arithmetic", *(f"  {line}" for line in plan.explain)] if explain else []
     return [*parts, "", *(f"note: {note}" for note in [*_left_out(plan), *plan.caveats])]
 
@@ -413,16 +414,16 @@ def _left_out(plan) -> list[str]:
     return [f"{name} was left out: {why}" for name, why in plan.skipped_instances]
 
 
-def _pasted(line: str):
-    """A line that is to be copied: never broken."""
+def _keep_unbroken(line: str):
+    """Returns a line that is to be copied: never broken."""
     from rich.text import Text
 
     return Text(line) if line.startswith("      ") else line
 
 
 def frame_of(plan) -> pl.DataFrame:
-    """The ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret -2, in
-    place -3): one row each, numbers in the units of their names."""
+    """Returns the ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret
+    -2, in place -3): one row each, numbers in the units of their names."""
     ranks = {"today": 0, "recommended": -1, "least regret": -2, "in place": -3}
     plain = (
         "service",
@@ -459,68 +460,68 @@ Runs = Sequence[tuple[str, object]]
 
 
 def write_plans(path: Path, plans: Sequence, words: str | None = None, workload=None, runs: Runs = ()) -> None:
-    """One or two plans as a page; `words`: which engine wins. `workload`, `runs`: of a plan for
-    demand, the demand and the simulations whose balance is drawn. Raises CouldNotRun."""
+    """Writes one or two plans as a page; `words`: which engine wins. `workload`, `runs`: of a plan
+    for demand, the demand and the simulations whose balance is drawn. Raises CouldNotRun."""
     from headrace.report.html import Page, write_page
 
-    made = Page(f"Storage for {' or '.join(dict.fromkeys(plan.name for plan in plans))}", title(plans[0]))
+    report = Page(f"Storage for {' or '.join(dict.fromkeys(plan.name for plan in plans))}", title(plans[0]))
     if words:
-        made.paragraph(words, "good" if any(plan.recommended for plan in plans) else "warn")
+        report.paragraph(words, "good" if any(plan.recommended for plan in plans) else "warn")
     for plan in plans:
         if len(plans) > 1:
-            made.heading(f"{plan.name} ({plan.engine}, {plan.size_gib:,.0f} GiB)")
-        _section(made, plan, workload, runs)
-    write_page(path, made)
+            report.heading(f"{plan.name} ({plan.engine}, {plan.size_gib:,.0f} GiB)")
+        _section(report, plan, workload, runs)
+    write_page(path, report)
 
 
-def _section(made: Page, plan, workload, runs: Runs) -> None:
-    for line, mark in found(plan):
-        made.paragraph(line, mark)
-    made.heading("Goals")
-    made.items(f"{goal}: {goal.about.meaning}" for goal in plan.goals)
-    made.heading("The cheapest that meet them" if plan.winners else "What comes closest")
-    add_choices(made, plan)
-    _add_demand(made, workload)
-    add_cost(made, plan)
-    _add_balances(made, workload, runs)
-    _add_bills(made, plan)
+def _section(report: Page, plan, workload, runs: Runs) -> None:
+    for line, mark in answer_lines(plan):
+        report.paragraph(line, mark)
+    report.heading("Goals")
+    report.items(f"{goal}: {goal.about.meaning}" for goal in plan.goals)
+    report.heading("The cheapest that meet them" if plan.winners else "What comes closest")
+    add_choices(report, plan)
+    _add_demand(report, workload)
+    add_cost(report, plan)
+    _add_balances(report, workload, runs)
+    _add_bills(report, plan)
     if plan.services is not None:
-        services_page(made, plan)
+        services_page(report, plan)
     steps = next_lines(plan)
     if steps:
-        made.heading("What to do next")
-        made.lines(steps)
-    made.heading("Why not the others")
-    made.table(VERDICTS, verdict_rows(plan)[0], ("USD/month",))
+        report.heading("What to do next")
+        report.lines(steps)
+    report.heading("Why not the others")
+    report.table(VERDICTS, verdict_rows(plan)[0], ("USD/month",))
     shown = plan.recommended or (plan.closest[0] if plan.closest else None)
     if shown:
-        made.heading(f"The bill of {shown.place}")
-        made.table(BILL, bill_rows(shown), BILL_RIGHT)
-    made.heading("The arithmetic")
-    made.lines(plan.explain)
-    made.heading("What to know before buying")
-    made.items([*plan.caveats, *_left_out(plan)])
+        report.heading(f"The bill of {shown.place}")
+        report.table(BILL, bill_rows(shown), BILL_RIGHT)
+    report.heading("The arithmetic")
+    report.lines(plan.explain)
+    report.heading("What to know before buying")
+    report.items([*plan.caveats, *_left_out(plan)])
 
 
-def add_choices(made: Page, plan, most: int | None = None) -> None:
-    """The ranked table, or its first rows (`most`)."""
+def add_choices(report: Page, plan, most: int | None = None) -> None:
+    """Adds the ranked table to a page, or its first rows (`most`)."""
     columns, rows = choice_table(plan)
     rows = [[row[0].replace(" *", ", recommended"), *row[1:]] for row in rows[:most]]
     marked = next((index for index, row in enumerate(rows) if row[0].endswith("recommended")), None)
-    made.table(columns, rows, RIGHT, marked=marked, prose=("credits",))
+    report.table(columns, rows, RIGHT, marked=marked, prose=("credits",))
 
 
-def _add_demand(made: Page, workload) -> None:
+def _add_demand(report: Page, workload) -> None:
     from headrace.report.charts import over_time
 
     if workload is not None:
-        made.heading("The demand")
-        made.items(workload.describe().splitlines()[:5])
-        made.chart(over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
+        report.heading("The demand")
+        report.items(workload.describe().splitlines()[:5])
+        report.chart(over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
 
 
-def add_cost(made: Page, plan, headed: bool = True) -> None:
-    """Cost against what is delivered, where there is something to draw."""
+def add_cost(report: Page, plan, headed: bool = True) -> None:
+    """Adds the chart of cost against what is delivered, where there is something to draw."""
     from headrace.report.charts import cost
 
     if plan.subject == "database":
@@ -537,42 +538,44 @@ def add_cost(made: Page, plan, headed: bool = True) -> None:
     if chart is None:
         return
     if headed:
-        made.heading(heading)
-    made.chart(chart, described)
+        report.heading(heading)
+    report.chart(chart, described)
 
 
 def _points(plan) -> list[dict]:
-    """Points of the chart of a demand; the recommended is one, also where it lies on no family's
-    cheapest line."""
+    """Returns the points of a demand's chart; the recommended is among them, also where it lies on
+    no family's cheapest line."""
     points, best = plan.frontier.to_dicts(), plan.recommended
-    if best is None or any((one["storage"], one["instance"]) == (best.storage, best.instance) for one in points):
+    if best is None or any((point["storage"], point["instance"]) == (best.storage, best.instance) for point in points):
         return points
     own = {name: getattr(best, name) for name in ("storage", "instance", "family", "cost_usd_month", "meets_goals")}
     return [*points, own | {"p99_ms": best.metrics["p99_ms"]}]
 
 
-def _add_balances(made: Page, workload, runs) -> None:
+def _add_balances(report: Page, workload, runs) -> None:
     from headrace.report.charts import over_time
 
     if not runs:
         return
     names = ", ".join(name for name, _ in runs)
-    made.heading("How the burst balance moves")
+    report.heading("How the burst balance moves")
     moving = over_time.balances([(name, run.rows) for name, run in runs], clock_start(workload))
     if moving is None:
-        made.paragraph(f"None of these has credits: {names}. What they deliver does not change over the day.")
+        report.paragraph(f"None of these has credits: {names}. What they deliver does not change over the day.")
     else:
-        made.chart(moving, f"Credit balance over the day of {names}")
+        report.chart(moving, f"Credit balance over the day of {names}")
 
 
-def _add_bills(made: Page, plan) -> None:
+def _add_bills(report: Page, plan) -> None:
     from headrace.report.charts import cost
 
-    services = [] if plan.services is None else [one.best for one in plan.services.answers]
+    services = [] if plan.services is None else [answer.best for answer in plan.services.answers]
     few = 4 if len(services) < 2 else 1
     shown = [plan.recommended, *plan.winners[:few], *plan.closest[:few], *services, plan.in_place, plan.compared]
     bills = list({choice.key: choice for choice in shown if choice is not None}.values())
     if any(item["usd"] for choice in bills for item in choice.items):
-        made.heading("What it costs")
+        report.heading("What it costs")
         described = ", ".join(f"{choice.place} {usd(choice.cost_usd_month)} USD" for choice in bills)
-        made.chart(cost.bills([(choice.place, choice.items) for choice in bills]), f"Monthly bill by item: {described}")
+        report.chart(
+            cost.bills([(choice.place, choice.items) for choice in bills]), f"Monthly bill by item: {described}"
+        )

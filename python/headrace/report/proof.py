@@ -23,59 +23,67 @@ STATES = {"complete": "", "interrupted": "interrupted", "broken": "broke off"}
 
 
 def rows(proof) -> list[tuple[str, ...]]:
-    """The cells of COLUMNS."""
-    found = []
+    """Returns the cells of COLUMNS."""
+    table_rows = []
     for step in proof.steps:
-        seen, said, run = step.measured, step.predicted, step.configuration
-        interval = "" if said is None or said.tps_low is None else f"{number(said.tps_low)} to {number(said.tps_high)}"
+        measured, predicted, run = step.measured, step.predicted, step.configuration
+        interval = (
+            ""
+            if predicted is None or predicted.tps_low is None
+            else f"{number(predicted.tps_low)} to {number(predicted.tps_high)}"
+        )
         what = (name_of(step), run.place, f"{run.cache_gib * 1024:,.0f} MiB", str(run.threads))
-        tps = (number(said.tps) if said else "calibrated on", interval, "not run" if seen is None else number(seen.tps))
+        tps = (
+            number(predicted.tps) if predicted else "calibrated on",
+            interval,
+            "not run" if measured is None else number(measured.tps),
+        )
         p95 = (
-            latency(said.p95_ms) if said else "",
-            "" if seen is None or seen.p95_ms is None else latency(seen.p95_ms),
+            latency(predicted.p95_ms) if predicted else "",
+            "" if measured is None or measured.p95_ms is None else latency(measured.p95_ms),
         )
         errors = (signed(step.tps_error_percent), signed(step.p95_error_percent))
-        found.append((*what, *tps, errors[0], *p95, errors[1], verdict(step, proof.engine)))
-    return found
+        table_rows.append((*what, *tps, errors[0], *p95, errors[1], verdict(step, proof.engine)))
+    return table_rows
 
 
 def name_of(step) -> str:
-    """Role and storage before scaling."""
+    """Returns role and storage before scaling."""
     return step.full.place if step.role == "given" else f"{step.role}: {step.full.place}"
 
 
 def verdict(step, engine: str) -> str:
-    """holds, off; or why there is none."""
+    """Returns holds or off, or why there is no verdict."""
     if step.measured is not None and step.measured.state != "complete":
         return STATES[step.measured.state]
     return {"holds": "holds", "off": "OFF", "machine": "machine too busy", "": ""}[step.verdict(engine)]
 
 
 def signed(percent: float | None) -> str:
-    """An error in percent with its sign; "" without one."""
+    """Returns an error in percent with its sign; "" without one."""
     return "" if percent is None else f"{percent:+.1f} %"
 
 
 def frame_of(proof):
-    """A row a configuration, for CSV."""
-    found = []
+    """Returns a row for each configuration, for CSV."""
+    table_rows = []
     for step in proof.steps:
-        said, seen, run = step.predicted, step.measured, step.configuration
+        predicted, measured, run = step.predicted, step.measured, step.configuration
         what = (step.role, run.name, step.full.place, run.storage, run.log_storage, run.cache_gib, run.threads)
         tps = (
-            said and said.tps,
-            said and said.tps_low,
-            said and said.tps_high,
-            seen and seen.tps,
+            predicted and predicted.tps,
+            predicted and predicted.tps_low,
+            predicted and predicted.tps_high,
+            measured and measured.tps,
             step.tps_error_percent,
         )
-        p95 = (said and said.p95_ms, seen and seen.p95_ms, step.p95_error_percent)
-        found.append((*what, *tps, *p95, step.verdict(proof.engine)))
-    return pl.DataFrame(found, schema=list(CSV_COLUMNS), orient="row", infer_schema_length=None)
+        p95 = (predicted and predicted.p95_ms, measured and measured.p95_ms, step.p95_error_percent)
+        table_rows.append((*what, *tps, *p95, step.verdict(proof.engine)))
+    return pl.DataFrame(table_rows, schema=list(CSV_COLUMNS), orient="row", infer_schema_length=None)
 
 
 def setup_lines(proof) -> list[str]:
-    """What was run, at which scale, where predictions lie."""
+    """Says what was run, at which scale, and where predictions lie."""
     machine = proof.machine
     scale = f"data, cache x {proof.data_scale:.3g}; IOPS, MiB/s, clients x {proof.rate_scale:.3g}"
     counted = f"{proof.warmup_s} s do not count, {proof.seconds} s do; seed {proof.seed}"
@@ -93,35 +101,35 @@ def setup_lines(proof) -> list[str]:
 
 
 def title(proof) -> str:
-    """In a line."""
+    """Returns the proof in a line."""
     return f"Proof {proof.name}: predicted and measured" + (f" ({proof.state})" if proof.state != "complete" else "")
 
 
 def notes(proof) -> list[str]:
-    """What a reader must know: of the proof, of predictions, of runs."""
-    found = list(proof.notes)
+    """Returns what a reader must know of the proof, of predictions and of runs."""
+    lines = list(proof.notes)
     for step in proof.steps:
         for sentence in (
             *(step.predicted.warnings if step.predicted else ()),
             *(step.measured.findings if step.measured else ()),
         ):
             line = f"{step.configuration.name}: {sentence}"
-            if line not in found:
-                found.append(line)
-    return found
+            if line not in lines:
+                lines.append(line)
+    return lines
 
 
 def write_proof(path: Path, proof) -> None:
-    """The page. Raises CouldNotRun."""
-    made = Page(title(proof), f"{proof.source}; begun {proof.began_at}")
-    made.paragraph(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn")
-    made.table(COLUMNS, rows(proof), RIGHT)
+    """Writes the page. Raises CouldNotRun."""
+    report = Page(title(proof), f"{proof.source}; begun {proof.began_at}")
+    report.paragraph(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn")
+    report.table(COLUMNS, rows(proof), RIGHT)
     for chart, described in predictions.of_proof(proof, name_of):
-        made.chart(chart, described)
-    made.heading("How it was done")
-    made.items(setup_lines(proof))
-    said = notes(proof)
-    if said:
-        made.heading("To know")
-        made.items(said)
-    write_page(path, made)
+        report.chart(chart, described)
+    report.heading("How it was done")
+    report.items(setup_lines(proof))
+    note_lines = notes(proof)
+    if note_lines:
+        report.heading("To know")
+        report.items(note_lines)
+    write_page(path, report)

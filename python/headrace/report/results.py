@@ -24,7 +24,7 @@ SOURCE = "docs/reference/python.md"
 
 @dataclass(frozen=True)
 class Presentation:
-    """How results of one type are shown: in a notebook (`fill` adds to a page), and in a file
+    """The presentation of results of one type: in a notebook (`fill` adds to a page), and in a file
     (`write`), whose name may have one of `endings`."""
 
     fill: Callable[[Page, Any], None]
@@ -33,17 +33,17 @@ class Presentation:
 
 
 def report_html(result: object) -> str:
-    """A result as HTML for a notebook: a compact table and a chart as inline SVG. Raises InputError
-    for other things."""
-    made = Page("")
-    _presentation_of(result).fill(made, result)
-    return made.fragment()
+    """Returns a result as HTML for a notebook: a compact table and a chart as inline SVG. Raises
+    InputError for other things."""
+    page = Page("")
+    _presentation_of(result).fill(page, result)
+    return page.fragment()
 
 
 def write_report(result: object, path: str | Path) -> None:
-    """A plan, simulation, prediction, comparison with a run, study, proof or workload as a page
-    with its charts (.html); those over time also as the chart alone (.svg, .png). Raises InputError
-    for other things, CouldNotRun."""
+    """Writes a plan, simulation, prediction, comparison with a run, study, proof or workload as a
+    page with its charts (.html); those over time also as the chart alone (.svg, .png). Raises
+    InputError for other things, CouldNotRun."""
     shown = _presentation_of(result)
     if shown.write is None:
         raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
@@ -53,7 +53,8 @@ def write_report(result: object, path: str | Path) -> None:
 
 
 def _presentation_of(result: object) -> Presentation:
-    """By the name of the class: results are known to no report before one is asked for."""
+    """Finds the presentation by the name of the class: no result is imported before its report is
+    asked for."""
     ours = type(result).__module__.startswith("headrace.")
     shown = KINDS.get(type(result).__name__) if ours else None
     if shown is None:
@@ -66,25 +67,25 @@ def _presentation_of(result: object) -> Presentation:
 # --- in a notebook --------------------------------------------------------------------------------
 
 
-def _plan(made: Page, result) -> None:
-    line, mark = plan.found(result)[len(result.warnings)]
-    made.paragraph(line, mark)
-    plan.add_choices(made, result, SHOWN_CHOICES)
-    plan.add_cost(made, result, headed=False)
+def _plan(page: Page, result) -> None:
+    line, mark = plan.answer_lines(result)[len(result.warnings)]
+    page.paragraph(line, mark)
+    plan.add_choices(page, result, SHOWN_CHOICES)
+    plan.add_cost(page, result, headed=False)
 
 
-def _choice(made: Page, result) -> None:
-    made.paragraph(result.in_short())
-    made.table(plan.BILL, plan.bill_rows(result), plan.BILL_RIGHT)
+def _choice(page: Page, result) -> None:
+    page.paragraph(result.in_short())
+    page.table(plan.BILL, plan.bill_rows(result), plan.BILL_RIGHT)
 
 
-def _engines(made: Page, result) -> None:
-    made.paragraph(result.words)
-    for one in result.plans:
-        _plan(made, one)
+def _engines(page: Page, result) -> None:
+    page.paragraph(result.words)
+    for engine_plan in result.plans:
+        _plan(page, engine_plan)
 
 
-def _simulation(made: Page, result) -> None:
+def _simulation(page: Page, result) -> None:
     summary, title = result.summary, result.in_short()
     seconds = summary["seconds"]
     rows = [
@@ -93,11 +94,11 @@ def _simulation(made: Page, result) -> None:
         ("I/O p99", latency(summary["p99_ms"])),
         ("lowest credit balance", "-" if (low := summary["lowest_balance_percent"]) is None else f"{number(low)} %"),
     ]
-    made.table((title, ""), rows, ("",))
-    made.chart(simulation.chart_of(result, result.workload, title, SHOWN_POINTS), f"{title} over time")
+    page.table((title, ""), rows, ("",))
+    page.chart(simulation.chart_of(result, result.workload, title, SHOWN_POINTS), f"{title} over time")
 
 
-def _prediction(made: Page, result) -> None:
+def _prediction(page: Page, result) -> None:
     summary = result.summary
     interval = (
         ""
@@ -109,44 +110,44 @@ def _prediction(made: Page, result) -> None:
         ("p95 of response times", f"{number(summary['p95_ms'])} ms"),
         ("storage", f"{number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s"),
     ]
-    made.table((result.in_short(), ""), rows, ("",))
+    page.table((result.in_short(), ""), rows, ("",))
     for words in result.warnings:
-        made.paragraph(words, "warn")
-    made.chart(predictions.prediction(result, result.in_short()), f"{result.in_short()} over time")
+        page.paragraph(words, "warn")
+    page.chart(predictions.prediction(result, result.in_short()), f"{result.in_short()} over time")
 
 
-def _comparison(made: Page, result) -> None:
-    made.table(databases.COMPARED, databases.comparison_rows(result), databases.COMPARED_RIGHT)
-    made.chart(predictions.comparison(result), "Transactions a second, measured and simulated")
+def _comparison(page: Page, result) -> None:
+    page.table(databases.COMPARED, databases.comparison_rows(result), databases.COMPARED_RIGHT)
+    page.chart(predictions.comparison(result), "Transactions a second, measured and simulated")
 
 
-def _demand(made: Page, result) -> None:
-    made.items(result.describe().splitlines())
-    made.chart(over_time.workload(result), f"IOPS and MiB/s of {result.name} over time")
+def _demand(page: Page, result) -> None:
+    page.items(result.describe().splitlines())
+    page.chart(over_time.workload(result), f"IOPS and MiB/s of {result.name} over time")
 
 
-def _closed(made: Page, result) -> None:
-    made.items(result.describe().splitlines())
+def _closed(page: Page, result) -> None:
+    page.items(result.describe().splitlines())
 
 
-def _database(made: Page, result) -> None:
-    made.items(databases.workload_in_words(result))
+def _database(page: Page, result) -> None:
+    page.items(databases.workload_in_words(result))
     if result.parameters:
-        made.table(databases.PARAMETERS, databases.parameter_rows(result), databases.PARAMETERS_RIGHT)
+        page.table(databases.PARAMETERS, databases.parameter_rows(result), databases.PARAMETERS_RIGHT)
 
 
-def _study(made: Page, result) -> None:
-    made.paragraph(result.study.question)
-    made.table(*study.verdict_table(result))
+def _study(page: Page, result) -> None:
+    page.paragraph(result.study.question)
+    page.table(*study.verdict_table(result))
     for chart in result.charts[:1]:
-        made.chart(studies.study(chart), chart.title)
+        page.chart(studies.study(chart), chart.title)
 
 
-def _proof(made: Page, result) -> None:
-    made.paragraph(result.verdict)
-    made.table(proof.COLUMNS, proof.rows(result), proof.RIGHT)
+def _proof(page: Page, result) -> None:
+    page.paragraph(result.verdict)
+    page.table(proof.COLUMNS, proof.rows(result), proof.RIGHT)
     for chart, described in list(predictions.of_proof(result, proof.name_of))[:1]:
-        made.chart(chart, described)
+        page.chart(chart, described)
 
 
 # By the name of the result's class.

@@ -31,12 +31,12 @@ SCHEMA = "headrace-simulation/1"
 
 
 def clock_start(workload) -> str | None:
-    """When the workload's clock starts, or None when it has none."""
+    """Returns the start of the workload's clock, or None when it has none."""
     return None if isinstance(workload, ClosedWorkload) else workload.source.get("clock_start")
 
 
 def in_words(run, workload, saved_second: bool = True) -> list[str]:
-    """What happened, a sentence a line: offered and delivered load, limits and when, queue,
+    """Says what happened, a sentence a line: offered and delivered load, limits and when, queue,
     balances, the instance's bucket, latency.
 
     `saved_second`: whether the volumes began with a second of their IOPS saved.
@@ -59,18 +59,18 @@ def in_words(run, workload, saved_second: bool = True) -> list[str]:
             f"The {'array' if 'x' in run.storage or '+' in run.storage else 'volume'} is lost: all data are gone. It serves nothing."
         )
         return lines
-    lines += _delivered(summary, isinstance(workload, ClosedWorkload))
+    lines += _describe_delivery(summary, isinstance(workload, ClosedWorkload))
     lines += _limits(summary)
-    lines += _when(run, start)
+    lines += _describe_windows(run, start)
     lines += _saved_second(summary, saved_second)
     lines += _queue(summary, at, isinstance(workload, ClosedWorkload))
     lines += _balances(run, at)
     lines.append(_latency(summary))
-    lines += _repeated(run, at)
+    lines += _describe_cycle(run, at)
     return lines
 
 
-def _delivered(summary: dict, closed: bool) -> list[str]:
+def _describe_delivery(summary: dict, closed: bool) -> list[str]:
     seconds = summary["seconds"]
     delivered = summary["delivered_ios"] / seconds
     mib_s = summary["delivered_bytes"] / MIB / seconds
@@ -101,50 +101,57 @@ NAMED_SHARE = 0.1
 
 
 def throttled_windows(rows: pl.DataFrame) -> list[dict]:
-    """When requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by limit, in
-    the order they were met) and the `cap` waited for longest, in the order of time.
+    """Returns when requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by
+    limit, in the order they were met) and the `cap` waited for longest, in the order of time.
 
-    Windows with a short gap between them are one; they begin and end with rows.
+    Windows with a short gap between them are joined; they begin and end with rows.
     """
     if rows.is_empty():
         return []
     length = rows["t_s"][-1] + rows["duration_s"][-1] - rows["t_s"][0]
     gap = min(LONGEST_GAP_S, length * GAP_SHARE)
-    found: list[dict] = []
+    windows: list[dict] = []
     for t_s, duration_s, throttled_s, cap in (
         rows.filter(pl.col("throttled_s") > 0).select("t_s", "duration_s", "throttled_s", "cap").iter_rows()
     ):
-        if not found or t_s - found[-1]["until_s"] > gap:
-            found.append({"from_s": t_s, "until_s": t_s, "throttled_s": 0.0, "by": {}})
-        window = found[-1]
+        if not windows or t_s - windows[-1]["until_s"] > gap:
+            windows.append({"from_s": t_s, "until_s": t_s, "throttled_s": 0.0, "by": {}})
+        window = windows[-1]
         window["until_s"] = t_s + duration_s
         window["throttled_s"] += throttled_s
         window["by"][cap] = window["by"].get(cap, 0.0) + throttled_s
-    return [one | {"cap": max(one["by"], key=one["by"].get)} for one in found]
+    return [window | {"cap": max(window["by"], key=window["by"].get)} for window in windows]
 
 
-def _when(run, start) -> list[str]:
-    """The windows in which requests waited longest, at most five, with clock times."""
+def _describe_windows(run, start) -> list[str]:
+    """Says when requests waited longest, at most five windows, with clock times."""
     windows = throttled_windows(run.rows)
     if not windows:
         return []
-    told = sorted(sorted(windows, key=lambda one: -one["throttled_s"])[:MOST_WINDOWS], key=lambda one: one["from_s"])
-    seconds = any(one[edge] % 60 for one in told for edge in ("from_s", "until_s")) and run.summary["seconds"] < 7_200
+    longest = sorted(
+        sorted(windows, key=lambda window: -window["throttled_s"])[:MOST_WINDOWS], key=lambda window: window["from_s"]
+    )
+    seconds = (
+        any(window[edge] % 60 for window in longest for edge in ("from_s", "until_s"))
+        and run.summary["seconds"] < 7_200
+    )
 
-    def words(one: dict) -> str:
-        edges = "-".join(clock(one[edge], start, seconds) for edge in ("from_s", "until_s"))
+    def words(window: dict) -> str:
+        edges = "-".join(clock(window[edge], start, seconds) for edge in ("from_s", "until_s"))
         # Fewer seconds of waiting than the window is long: it was met again and again in it.
-        part = one["throttled_s"] < 0.75 * (one["until_s"] - one["from_s"])
-        named = [cap for cap, waited_s in one["by"].items() if waited_s >= NAMED_SHARE * one["throttled_s"]]
+        part = window["throttled_s"] < 0.75 * (window["until_s"] - window["from_s"])
+        named = [cap for cap, waited_s in window["by"].items() if waited_s >= NAMED_SHARE * window["throttled_s"]]
         return f"{edges} {', then '.join(caps.long(cap) for cap in named)}" + (
-            f" (for {span(one['throttled_s'])})" if part else ""
+            f" (for {span(window['throttled_s'])})" if part else ""
         )
 
-    line = "When: " + "; ".join(words(one) for one in told)
-    rest = len(windows) - len(told)
+    line = "When: " + "; ".join(words(window) for window in longest)
+    rest = len(windows) - len(longest)
     if rest:
-        left = sum(one["throttled_s"] for one in windows) - sum(one["throttled_s"] for one in told)
-        line += f"; and {rest} more ({span(left)} in all)"
+        remaining_s = sum(window["throttled_s"] for window in windows) - sum(
+            window["throttled_s"] for window in longest
+        )
+        line += f"; and {rest} more ({span(remaining_s)} in all)"
     return [f"{line}{'' if start else ', counted from the start'}."]
 
 
@@ -206,27 +213,27 @@ def _balances(run, at) -> list[str]:
     return lines
 
 
-def _repeated(run, at) -> list[str]:
-    """Whether the cycle can be repeated for ever; nothing where one cycle was simulated."""
-    told = getattr(run, "repeated", None)
-    if told is None:
+def _describe_cycle(run, at) -> list[str]:
+    """Says whether the cycle can be repeated for ever; nothing where one cycle was simulated."""
+    cycle = getattr(run, "repeated", None)
+    if cycle is None:
         return []
-    if told["settled"]:
+    if cycle["settled"]:
         return ["This is the settled cycle: repeated day after day its balances end where they began."]
     line = "This does not settle: each cycle demands more than the storage can give back"
-    if told.get("loses_percent_per_cycle"):
-        line += f"; it loses {number(told['loses_percent_per_cycle'])} % of its credits a cycle"
-    if told.get("dry_after_s") is not None:
-        line += f"; from full credits they run dry {span(told['dry_after_s'])} after the first cycle began"
+    if cycle.get("loses_percent_per_cycle"):
+        line += f"; it loses {number(cycle['loses_percent_per_cycle'])} % of its credits a cycle"
+    if cycle.get("dry_after_s") is not None:
+        line += f"; from full credits they run dry {span(cycle['dry_after_s'])} after the first cycle began"
     return [line + ". What is shown is a later cycle."]
 
 
 def _latency(summary: dict) -> str:
-    told = [f"mean {latency(summary['mean_ms'])}"]
+    parts = [f"mean {latency(summary['mean_ms'])}"]
     for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999")):
         value = summary[f"{key}_ms"]
-        told += [] if value is None or math.isnan(value) else [f"{name} {latency(value)}"]
-    return f"I/O latency, waiting included: {', '.join(told)}."
+        parts += [] if value is None or math.isnan(value) else [f"{name} {latency(value)}"]
+    return f"I/O latency, waiting included: {', '.join(parts)}."
 
 
 FULL_PERCENT = 99.95  # a balance that never falls below says nothing
@@ -235,12 +242,12 @@ DROPPED = ("offered MiB/s", "I/O p50", "MiB/s", "I/O mean", "queue")
 
 
 def table_of(run, workload):
-    """A table of the run in at most 24 rows; columns that say nothing are left out."""
+    """Returns a table of the run in at most 24 rows; columns that say nothing are left out."""
     start = clock_start(workload)
     rows, step_s = on_clock(run.rows, start)
-    told = row_labels(rows["t_s"].to_list(), start)
+    labels = row_labels(rows["t_s"].to_list(), start)
     closed = isinstance(workload, ClosedWorkload)
-    columns = [("time", lambda r: next(told))]
+    columns = [("time", lambda r: next(labels))]
     if not closed:
         columns += [
             ("offered IOPS", lambda r: number(r["asked_iops"], 4)),
@@ -282,15 +289,15 @@ def table_of(run, workload):
 
 
 def with_clock(run, workload) -> pl.DataFrame:
-    """Every row, with `clock` (HH:MM:SS; since the start where the workload has no clock) after
-    `t_s`."""
+    """Returns every row, with `clock` (HH:MM:SS; since the start where the workload has no clock)
+    after `t_s`."""
     start = clock_start(workload)
     clocks = pl.Series("clock", [clock(t_s, start, seconds=True) for t_s in run.rows["t_s"]], dtype=pl.String)
     return run.rows.clone().insert_column(1, clocks)
 
 
 def document(run, workload, caveats: list[str], saved_second: bool = True) -> dict:
-    """What `--output json` prints: settings, summary, caveats and every row."""
+    """Returns the document of `--output json`: settings, summary, caveats and every row."""
     return {
         "schema": SCHEMA,
         "storage": run.storage,
@@ -303,12 +310,12 @@ def document(run, workload, caveats: list[str], saved_second: bool = True) -> di
         "summary": run.summary,
         "in_words": in_words(run, workload, saved_second),
         "throttled_windows": [
-            one
+            window
             | {
-                "from": clock(one["from_s"], clock_start(workload), seconds=True),
-                "until": clock(one["until_s"], clock_start(workload), seconds=True),
+                "from": clock(window["from_s"], clock_start(workload), seconds=True),
+                "until": clock(window["until_s"], clock_start(workload), seconds=True),
             }
-            for one in throttled_windows(run.rows)
+            for window in throttled_windows(run.rows)
         ],
         "caveats": caveats,
         "rows": with_clock(run, workload).to_dicts(),
@@ -316,7 +323,7 @@ def document(run, workload, caveats: list[str], saved_second: bool = True) -> di
 
 
 def chart_of(run, workload, title: str, most: int = 720):
-    """The run over time, in at most `most` points (the chart has room for 720)."""
+    """Returns the run over time, in at most `most` points (the chart has room for 720)."""
     from headrace.report.charts import over_time
 
     return over_time.simulation(
@@ -325,22 +332,22 @@ def chart_of(run, workload, title: str, most: int = 720):
 
 
 def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
-    """A run as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
+    """Writes a run as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
     from headrace.report.html import Page, write_chart
 
     title = f"{workload.name} on {run.storage}" + (f" on {run.instance}" if run.instance else "")
     chart = chart_of(run, workload, title)
 
     def page() -> Page:
-        made = Page(title, f"Limits of {run.as_of}, seed {run.seed}")
-        made.items(in_words(run, workload))
-        made.chart(chart, f"{title} over time: demand, what was delivered, queue, balances and latency")
-        made.heading("The demand")
-        made.items(line for line in workload.describe().splitlines() if line.removeprefix("Caveat: ") not in notes)
+        report = Page(title, f"Limits of {run.as_of}, seed {run.seed}")
+        report.items(in_words(run, workload))
+        report.chart(chart, f"{title} over time: demand, what was delivered, queue, balances and latency")
+        report.heading("The demand")
+        report.items(line for line in workload.describe().splitlines() if line.removeprefix("Caveat: ") not in notes)
         if notes:
-            made.heading("What to know before trusting this")
-            made.items(notes)
-        return made
+            report.heading("What to know before trusting this")
+            report.items(notes)
+        return report
 
     write_chart(path, chart, page)
 
@@ -349,7 +356,7 @@ def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
 
 
 def open_parts(workload) -> dict:
-    """What JSON says of an open workload, its figures apart: where it comes from, its clock, the
+    """Returns what JSON says of an open workload besides its figures: its source, its clock, the
     stretches at a limit, its points."""
     return {
         "source": workload.source,
@@ -360,8 +367,8 @@ def open_parts(workload) -> dict:
 
 
 def spark_lines(workload, width: int = SPARK_WIDTH) -> list[str]:
-    """Two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at both
-    ends."""
+    """Returns two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at
+    both ends."""
     points = _spread(with_totals(workload.points), width)
     start = workload.source.get("clock_start")
     lines = []
@@ -372,7 +379,7 @@ def spark_lines(workload, width: int = SPARK_WIDTH) -> list[str]:
 
 
 def _spread(points, width: int) -> dict[str, list[float]]:
-    """The highest value of each of `width` equal stretches of time."""
+    """Returns the highest value of each of `width` equal stretches of time."""
     starts, lengths = points["t_s"].to_list(), points["duration_s"].to_list()
     span = starts[-1] + lengths[-1]
     spread: dict[str, list[float]] = {}
@@ -388,8 +395,8 @@ def _spread(points, width: int) -> dict[str, list[float]]:
 
 
 def write_workload(path: Path, workload) -> None:
-    """A workload as a chart or a page, by the ending of `path`. Raises InputError for a closed
-    load, CouldNotRun."""
+    """Writes a workload as a chart or a page, by the ending of `path`. Raises InputError for a
+    closed load, CouldNotRun."""
     from headrace.report.charts import over_time
     from headrace.report.html import Page, write_chart
 
@@ -399,10 +406,10 @@ def write_workload(path: Path, workload) -> None:
     chart = over_time.workload(workload)
 
     def page() -> Page:
-        made = Page(f"Demand of {workload.name}")
-        made.items(workload.describe().splitlines())
-        made.chart(chart, f"IOPS and MiB/s of {workload.name} over time")
-        return made
+        report = Page(f"Demand of {workload.name}")
+        report.items(workload.describe().splitlines())
+        report.chart(chart, f"IOPS and MiB/s of {workload.name} over time")
+        return report
 
     write_chart(path, chart, page)
 
@@ -410,19 +417,19 @@ def write_workload(path: Path, workload) -> None:
 # --- a replay -------------------------------------------------------------------------------------
 
 
-def replay_in_words(found: dict) -> list[str]:
-    """Sentences: how many decisions are equal, where the first difference is, how late the device
+def replay_in_words(replay: dict) -> list[str]:
+    """Says how many decisions are equal, where the first difference is, and how late the device
     was."""
-    requests, late, seconds = found["requests"], found["lateness"], found["span"] / 1e9
+    requests, late, seconds = replay["requests"], replay["lateness"], replay["span"] / 1e9
     lines = [
-        f"{requests:,} requests and {found['changes']:,} changes over {span(seconds)}, repeated on the virtual clock."
+        f"{requests:,} requests and {replay['changes']:,} changes over {span(seconds)}, repeated on the virtual clock."
     ]
-    if found["equal"] == requests:
+    if replay["equal"] == requests:
         lines.append("Every decision is equal to the nanosecond.")
     else:
-        first = found["first_difference"]
+        first = replay["first_difference"]
         lines.append(
-            f"{requests - found['equal']:,} decisions differ. The first: request {first['request']:,}, {first['asked']}."
+            f"{requests - replay['equal']:,} decisions differ. The first: request {first['request']:,}, {first['asked']}."
         )
         lines += [f"  recorded: {first['recorded']}", f"  replayed: {first['replayed']}"]
     if late["answers"]:
@@ -439,7 +446,7 @@ def replay_in_words(found: dict) -> list[str]:
         lines.append(
             f"The device answered late by {quantiles} ({late['answers']:,} answers): its clock, not the model's."
         )
-    if found["cut_tail"]:
+    if replay["cut_tail"]:
         lines.append(
             "The record ends inside a frame: the device was killed while it wrote. What was whole was replayed."
         )

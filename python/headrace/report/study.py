@@ -13,8 +13,8 @@ LAB_RIGHT = ("error",)
 
 
 def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]:
-    """(columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab has
-    simulated and measured side by side."""
+    """Returns (columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab
+    has simulated and measured side by side."""
     if result.on != "lab":
         return VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], VERDICT_RIGHT
     rows = []
@@ -26,7 +26,7 @@ def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple
 
 
 def verdict_cells(verdict) -> tuple[str, ...]:
-    """One published figure and ours as text."""
+    """Returns a published figure and ours as text."""
     error = "" if verdict.error_percent is None else f"{verdict.error_percent:+.2f} %"
     within = "" if verdict.within is None else "yes" if verdict.within else "NO"
     if within and verdict.tolerance_percent is not None:
@@ -40,29 +40,29 @@ def _figure(value: object) -> str:
 
 
 def misses(result) -> int:
-    """How many verdicts are outside what was promised."""
+    """Counts the verdicts that are outside what was promised."""
     return sum(verdict.within is False for verdict in result.verdicts)
 
 
 def write_study(path: Path, result) -> None:
-    """A study as a page. Raises CouldNotRun."""
+    """Writes a study as a page. Raises CouldNotRun."""
     from headrace.report.charts.studies import study
     from headrace.report.html import Page, write_page
 
-    made = Page(result.study.title, result.study.question)
+    report = Page(result.study.title, result.study.question)
     if result.on == "lab":
-        made.paragraph(
+        report.paragraph(
             "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
         )
-    made.table(*verdict_table(result))
+    report.table(*verdict_table(result))
     for chart in result.charts:
-        made.chart(study(chart), chart.title)
+        report.chart(study(chart), chart.title)
     for table in result.tables:
-        made.heading(table.title)
-        made.table(table.columns, table.rows)
+        report.heading(table.title)
+        report.table(table.columns, table.rows)
     if result.notes:
-        made.heading("Notes")
-        made.items(result.notes)
-    made.heading("Sources")
-    made.items(str(source) for source in result.study.sources)
-    write_page(path, made)
+        report.heading("Notes")
+        report.items(result.notes)
+    report.heading("Sources")
+    report.items(str(source) for source in result.study.sources)
+    write_page(path, report)

@@ -27,7 +27,8 @@ GLUE = "\ue000"
 
 
 def console() -> Console:
-    """stdout as rich sees it: no markup is read out of data, no colours without a terminal."""
+    """Returns stdout as rich sees it: no markup is read out of data, no colours without a
+    terminal."""
     width = None
     if not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
@@ -36,8 +37,8 @@ def console() -> Console:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text at most `width` wide, broken between words only; a number keeps its unit.
-    A word wider than all of it is broken."""
+    """Returns the lines of a text at most `width` wide, broken between words only; a number keeps
+    its unit. A word wider than all of it is broken."""
     lines = []
     for paragraph in text.split("\n"):
         line = ""
@@ -58,8 +59,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns stand side by side and how wide, which stand under their row, which are left
-    out."""
+    """The place of each column: side by side with its width, under its row, or left out."""
 
     widths: dict[int, int]
     below: tuple[int, ...]
@@ -82,17 +82,17 @@ class Table:
         self.head = [cell_len(name) for name in self.columns]
 
     def _sentences(self) -> tuple[int, ...]:
-        found = []
+        prose_columns = []
         for index in range(len(self.columns)):
             if index not in self.right and any(
                 len(row[index]) > PROSE_LENGTH and row[index].count(" ") >= PROSE_WORDS - 1 for row in self.rows
             ):
-                found.append(index)
-        return tuple(found)
+                prose_columns.append(index)
+        return tuple(prose_columns)
 
     def _least(self, index: int) -> int:
-        """The narrowest a column may be: nothing in it is broken inside a word, in `keep` nothing
-        at all."""
+        """Returns the narrowest a column may be: nothing in it is broken inside a word, in `keep`
+        nothing at all."""
         words = _longest_word(self.columns[index])
         if index in self.keep:
             return max(words, self.wide[index])
@@ -102,7 +102,8 @@ class Table:
         return max(words, longest)
 
     def _widths(self, shown: list[int], width: int) -> dict[int, int] | None:
-        """Widths of columns that stand side by side in `width`, or None when they do not fit."""
+        """Returns widths of columns that stand side by side in `width`, or None when they do not
+        fit."""
         least = {index: self._least(index) for index in shown}
         full = {index: max(self.wide[index], self.head[index]) for index in shown}
         spare = width - GAP * (len(shown) - 1) - sum(least.values())
@@ -115,19 +116,19 @@ class Table:
         return {index: given[index] for index in shown}
 
     def layout(self, width: int) -> Layout:
-        """The layout with the fewest lines in which nothing is broken. Sentences go under their
-        rows first, then columns of `drop` are left out in its order, then the last columns go under
-        their rows."""
+        """Returns the layout with the fewest lines in which nothing is broken. Sentences go under
+        their rows first, then columns of `drop` are left out in its order, then the last columns go
+        under their rows."""
         everything = list(range(len(self.columns)))
         best, fewest = None, 0
         for count in range(len(self.prose) + 1):
             below = tuple(sorted(self.prose[len(self.prose) - count :]))
             widths = self._widths([index for index in everything if index not in below], width)
             if widths is not None:
-                made = Layout(widths, below, ())
-                lines = len(self.lines(made, width))
+                layout = Layout(widths, below, ())
+                lines = len(self.lines(layout, width))
                 if best is None or lines < fewest:
-                    best, fewest = made, lines
+                    best, fewest = layout, lines
         if best is not None:
             return best
         below, dropped = set(self.prose), []
@@ -146,19 +147,21 @@ class Table:
         return Layout(widths, tuple(sorted(below)), tuple(dropped))
 
     def lines(self, layout: Layout, width: int) -> list[Text]:
-        """Title, head and rows as lines."""
-        made = [Text(line, style="italic") for line in (wrapped(self.title, width) if self.title else [])]
-        made += [Text(line, style="bold") for line in self._side_by_side(self.columns, layout.widths)]
+        """Returns title, head and rows as lines."""
+        text_lines = [Text(line, style="italic") for line in (wrapped(self.title, width) if self.title else [])]
+        text_lines += [Text(line, style="bold") for line in self._side_by_side(self.columns, layout.widths)]
         for row in self.rows:
-            made += [Text(line) for line in self._side_by_side(row, layout.widths)]
+            text_lines += [Text(line) for line in self._side_by_side(row, layout.widths)]
             for index in layout.below:
                 if row[index]:
-                    told = f"{self.columns[index]}: {row[index]}" if self.columns[index] else row[index]
-                    made += [Text(" " * INDENT + line) for line in wrapped(told, max(1, width - INDENT))]
+                    sentence = f"{self.columns[index]}: {row[index]}" if self.columns[index] else row[index]
+                    text_lines += [Text(" " * INDENT + line) for line in wrapped(sentence, max(1, width - INDENT))]
         if layout.dropped:
             names = ", ".join(self.columns[index] for index in layout.dropped)
-            made += [Text(line, style="italic") for line in wrapped(f"Left out at {width} columns: {names}.", width)]
-        return made
+            text_lines += [
+                Text(line, style="italic") for line in wrapped(f"Left out at {width} columns: {names}.", width)
+            ]
+        return text_lines
 
     def _side_by_side(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
         folded = {
@@ -178,10 +181,10 @@ class Table:
     def __rich_console__(self, to, options):
         # A line wider than the terminal is left to the terminal: it breaks what is shown, not what
         # is copied.
-        yield from (_whole(line) for line in self.lines(self.layout(options.max_width), options.max_width))
+        yield from (_keep_whole(line) for line in self.lines(self.layout(options.max_width), options.max_width))
 
 
-def _whole(line: Text) -> Text:
+def _keep_whole(line: Text) -> Text:
     line.no_wrap, line.overflow = True, "ignore"
     return line
 
@@ -228,19 +231,19 @@ def show(*parts: object) -> None:
             out.print(part, soft_wrap=isinstance(part, Text))
             continue
         for line in plain(part).split("\n"):
-            for piece in [line] if cell_len(line) <= out.width else _indented(line, out.width):
-                out.print(_whole(Text(piece)))
+            for piece in [line] if cell_len(line) <= out.width else _indent(line, out.width):
+                out.print(_keep_whole(Text(piece)))
 
 
 def folded(line: str) -> list[str]:
-    """A line of prose on as many lines as it takes: of the terminal's width, of PROSE_WIDTH without
-    one."""
-    told = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
-    return _indented(line, PROSE_WIDTH if told else console().width)
+    """Returns a line of prose on as many lines as it takes: of the terminal's width, of PROSE_WIDTH
+    without a terminal."""
+    is_plain = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
+    return _indent(line, PROSE_WIDTH if is_plain else console().width)
 
 
-def _indented(line: str, width: int) -> list[str]:
-    """A long line on several, each as far in as the first."""
+def _indent(line: str, width: int) -> list[str]:
+    """Returns a long line on several, each as far in as the first."""
     indent = min(len(line) - len(line.lstrip(" ")), width // 2)
     return [" " * indent + piece for piece in wrapped(line.lstrip(" "), width - indent)]
 
@@ -250,8 +253,8 @@ SPARK_WIDTH = 72  # leaves room for the unit on a terminal of 80 columns
 
 
 def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
-    """The values as blocks, each the highest of its stretch; the tallest block is the highest of
-    all."""
+    """Returns the values as blocks, each the highest of its stretch; the tallest block is the
+    highest of all."""
     if not values:
         return ""
     count = min(width, len(values))

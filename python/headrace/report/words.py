@@ -14,13 +14,13 @@ UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B(?:/s)?|IOPS|[mµu]?s|min|h|days?|mon
 
 
 def glued(text: str, glue: str = "\u00a0") -> str:
-    """A text in which numbers and their units hold together by `glue`."""
+    """Returns a text in which numbers and their units hold together by `glue`."""
     return UNIT.sub(glue, text)
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with `digits` significant figures, never fewer than its whole part: 3,439 and
-    0.0123. None and NaN: a dash."""
+    """Returns a number with `digits` significant figures, never fewer than its whole part: 3,439
+    and 0.0123. None and NaN: a dash."""
     if value is None or isinstance(value, float) and math.isnan(value):
         return "-"
     if math.isinf(value):
@@ -33,8 +33,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share (0..1) in percent; just below all is not rounded up to all, nor just above nothing
-    down to it."""
+    """Returns a share (0..1) in percent; just below all is not rounded up to all, nor just above
+    nothing down to it."""
     if share is None or math.isnan(share):
         return "-"
     value = 100 * share
@@ -48,7 +48,7 @@ def percent(share: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A length of time: `120 ms`, `4.2 s`, `20 min`, `6 h 30 min`."""
+    """Returns a length of time: `120 ms`, `4.2 s`, `20 min`, `6 h 30 min`."""
     if seconds is None or math.isnan(seconds):
         return "-"
     if math.isinf(seconds):
@@ -63,7 +63,8 @@ def span(seconds: float | None) -> str:
 
 
 def latency(ms: float | None) -> str:
-    """A latency: three significant figures in ms, seconds from 1 s on, words from a minute on."""
+    """Returns a latency: three significant figures in ms, seconds from 1 s on, words from a minute
+    on."""
     if ms is None or math.isnan(ms):
         return "-"
     if ms < 1_000:
@@ -72,12 +73,12 @@ def latency(ms: float | None) -> str:
 
 
 def usd(amount: float | None) -> str:
-    """US dollars with cents; a dash when the price is not known."""
+    """Returns US dollars with cents; a dash when the price is not known."""
     return "-" if amount is None or math.isnan(amount) else f"{amount:,.2f}"
 
 
 def start_of(clock_start: object) -> datetime | None:
-    """A workload's `clock_start` (`HH:MM:SS` or an ISO time) as a moment, or None."""
+    """Returns a workload's `clock_start` (`HH:MM:SS` or an ISO time) as a moment, or None."""
     if not isinstance(clock_start, str):
         return None
     try:
@@ -88,8 +89,8 @@ def start_of(clock_start: object) -> datetime | None:
 
 
 def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) -> str:
-    """The time of day at `t_s` seconds, `HH:MM` or `HH:MM:SS`, `+1d` when days later; without a
-    start, time since the start."""
+    """Returns the time of day at `t_s` seconds, `HH:MM` or `HH:MM:SS`, `+1d` when days later;
+    without a start, time since the start."""
     if t_s is None or not math.isfinite(t_s):
         return "-"
     moment = start_of(clock_start)
@@ -105,8 +106,8 @@ def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) 
 
 
 def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
-    """When each row begins: hours and minutes, seconds and their parts where they are needed to
-    tell."""
+    """Yields the start of each row: hours and minutes, seconds and their parts where they are
+    needed to tell."""
     if all(abs(t - round(t / 60) * 60) < 5e-4 for t in starts_s[1:] or starts_s):
         yield from (clock(t, start) for t in starts_s)
     elif all(abs(t - round(t)) < 5e-4 for t in starts_s):

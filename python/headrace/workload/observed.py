@@ -11,7 +11,7 @@ from typing import Literal
 
 import polars as pl
 
-from headrace.base.units import DAY_S, clock_text, span_in_words
+from headrace.base.units import DAY_S, clock_text, more_times, span_in_words
 
 Unit = Literal["IOPS", "MiB/s"]
 
@@ -72,19 +72,14 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
     when = ", ".join(f"from {at(window.from_s)} to {at(window.to_s)}" for window in shown)
     if len(windows) > len(shown):
         total_s = sum(window.to_s - window.from_s for window in windows)
-        when += f" and {len(windows) - len(shown)} times more ({span_in_words(total_s)} in all)"
+        when += f" and {more_times(len(windows) - len(shown))} ({span_in_words(total_s)} in all)"
     signs = [f"{when[0].upper()}{when[1:]} the device was at a flat {_rate(first.recorded)} {first.unit}"]
     if first.util_percent is not None:
         signs.append(f"utilised {first.util_percent:.0f} %")
     if first.balance_percent is not None and first.balance_percent < 5.0:
         signs.append(f"burst balance {first.balance_percent:.0f} %")
     if first.latency_ms is not None:
-        times = (
-            f"{first.latency_ms / first.usual_latency_ms:.2g} times the usual"
-            if first.usual_latency_ms
-            else f"{first.latency_ms:.3g} ms"
-        )
-        signs.append(f"latency {times}")
+        signs.append(f"latency {_latency(first.latency_ms, first.usual_latency_ms)}")
     reason = "with its credits gone this" if first.limit == "credits" else "this"
     least = (
         f"at least {first.at_least_iops:,.0f} IOPS" if first.at_least_iops > 1.02 * _iops_of(first) else "at least that"
@@ -93,6 +88,14 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
         f"{', '.join(signs)}: {reason} is what the volume gave, not what was asked. Demand was {least}; "
         "plan with --demand-growth 1.5 to 3, or record on a larger volume."
     )
+
+
+def _latency(latency_ms: float, usual_ms: float | None) -> str:
+    """A latency in terms of the usual one, where that is known: two figures say enough."""
+    if not usual_ms:
+        return f"{latency_ms:.3g} ms"
+    times = latency_ms / usual_ms
+    return f"{times:,.0f} times the usual" if times >= 10.0 else f"{times:.2g} times the usual"
 
 
 def _rate(value: float) -> str:

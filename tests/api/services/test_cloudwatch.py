@@ -411,6 +411,7 @@ def test_alarms_are_refused_with_the_reason(lab: AwsLab, cloudwatch):
     alarm = {"AlarmName": "wrong", "Namespace": SPACE, "MetricName": "x", "Statistic": "Sum", "Period": 60}
     alarm |= {"EvaluationPeriods": 1, "Threshold": 1.0, "ComparisonOperator": "LessThanThreshold"}
     put = cloudwatch.put_metric_alarm
+    actions_of(lab, "")  # an action that is not in the file is another refusal than a file that is not there
     for changes, code, words in (
         ({"AlarmActions": ["arn:aws:s3:::bucket"]}, "InvalidParameterValue", "arn:aws:s3"),
         ({"AlarmActions": ["page-me"]}, "InvalidParameterValue", "page-me"),

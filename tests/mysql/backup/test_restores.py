@@ -34,12 +34,20 @@ FLIPS = int(os.environ.get("FLIPS", "10"))
 DAMAGES = int(os.environ.get("DAMAGES", "12"))
 
 
+@pytest.fixture(scope="module")
+def chains() -> dict[str, Chain]:
+    """The chain of each flavor once it is built: in random order pytest sets `chain` up again at each change of flavor."""
+    return {}
+
+
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
-def chain(request, lab, tmp_path_factory, machine) -> Chain:
+def chain(request, lab, tmp_path_factory, machine, chains) -> Chain:
     if request.param == "mysql":
         request.getfixturevalue("mysql_program")
-    key = bytes(range(32)) if request.param == "mariadb" else None
-    return build(lab, request.param, tmp_path_factory.mktemp("target") / "b", key)
+    if request.param not in chains:
+        key = bytes(range(32)) if request.param == "mariadb" else None
+        chains[request.param] = build(lab, request.param, tmp_path_factory.mktemp("target") / "b", key)
+    return chains[request.param]
 
 
 def restored(lab, chain: Chain, goal: RestoreGoal | None, name: str = "back"):

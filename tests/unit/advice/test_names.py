@@ -11,7 +11,7 @@ from places import DATA, ROOT
 
 from headrace.advice import server_of, tuned_settings
 from headrace.advice.buffers import _rows
-from headrace.advice.current import _gone, gone
+from headrace.advice.current import _read_gone, gone
 from headrace.advice.model import RISKS
 from headrace.advice.reference import rewritten
 from headrace.advice.rules import RULES
@@ -161,7 +161,7 @@ def test_the_table_is_whole():
             assert name.source in sources() and name.name == name.name.lower()
     assert set(RULES) == set(parameters())
     used = {key for parameter in parameters().values() for key in parameter.source}
-    used |= {row["source"] for rows in _gone().values() for row in rows} | {row["source"] for row in _rows()}
+    used |= {row["source"] for rows in _read_gone().values() for row in rows} | {row["source"] for row in _rows()}
     assert used == set(sources()), "a source nobody cites, or the other way round"
 
 

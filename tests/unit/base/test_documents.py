@@ -66,7 +66,7 @@ def test_what_is_right_is_taken():
         (b" \n", "the file is empty.*Make one"),
         (b"\xff\xfe", "UTF-8.*Import it"),
         (b"a =", "not valid TOML.*Correct the line"),
-        (b"[ 1s ] thds: 16 tps: 147.71 qps: 4995.07\n", "looks like sysbench.*Import it"),
+        (b"[ 1s ] thds: 16 tps: 147.71 qps: 4995.07\n", "looks like sysbench and is not .*Import it"),
         (b'format = "other"', 'must begin with format = "headrace-test"'),
         (b'format = "headrace-test"\nversion = true', "whole number from 1 to 2"),
         (b'format = "headrace-test"\nversion = 3', "newer Headrace"),

@@ -88,6 +88,20 @@ def test_a_slip_is_refused_with_what_was_meant(call, typed, suggested):
     assert err.startswith("error: ") and suggested in err.split("hint: ")[1]
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (("--size-gib", "116GB"), "--size-gib 116GB: must be a number, without a unit"),
+        (("--free-percent", "25 %"), "--free-percent 25 %: must be a number, without a unit"),
+        (("--max-volumes", "many"), "--max-volumes many: must be a whole number\n"),
+    ],
+)
+def test_a_number_with_its_unit_is_told_so(call, typed, words):
+    """`must be a number` was no reason: 116 is one, and the unit stands in the option's name."""
+    code, _, err = call("plan", "demo:day", *typed)
+    assert code == 2 and words in err
+
+
 def test_errors_name_value_rule_source_and_hint(call):
     code, out, err = call("simulate", "demo:day", "--storage", "gp2:99999")
     assert (code, out) == (2, "")

@@ -60,3 +60,23 @@ def test_the_check_tells_the_pages_apart(tmp_path):
     assert main(["--check", str(other)]) == 0
     assert main(["--check", str(page), str(other)]) == 1
     assert main([str(tmp_path / "another.md")]) == 2
+
+
+def test_one_meaning_has_one_name():
+    """Options whose values mean the same are called the same in every command."""
+    metavars: dict[str, set[str]] = {}
+    for _, command in commands():
+        for param in command.params:
+            if param.param_type_name == "option" and param.metavar and not getattr(param, "is_flag", False):
+                metavars.setdefault(param.metavar, set()).update(name for name in param.opts if name.startswith("--"))
+    of_replicas = {"--replica", "--replica-log-storage", "--relay-storage"}
+    assert metavars["SPEC"] == {"--storage", "--log-storage"} | of_replicas
+    assert (
+        metavars["YYYY-MM-DD"] == {"--as-of"}
+        and metavars["REGION"] == {"--region", "--kms-region"}
+        and metavars["TYPE"] == {"--instance", "--type", "--replica-instance"}
+    )
+    for metavar, ending in (("GIB", "-gib"), ("KIB", "-kib"), ("SHARE", "")):
+        assert all(name.endswith(ending) for name in metavars[metavar]), metavar
+    everywhere = {name for names in metavars.values() for name in names}
+    assert not everywhere & {"--plot", "--memory", "--instance-type", "--duration", "--html", "--current", "--data"}

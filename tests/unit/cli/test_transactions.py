@@ -254,34 +254,18 @@ DEMAND_ONLY = (
 
 
 @pytest.mark.parametrize("option", DATABASE_ONLY, ids=" ".join)
-def test_options_of_databases_are_refused_for_demands(call, option):
-    for demand in ("demo:day", "fio:rw=randread"):
-        answer = call("simulate", demand, "--storage", "gp3:500", *option)
-        refusal(answer, f"error: {demand}: is demand in I/Os, not a database in transactions")
-        assert answer[2].startswith("note: `headrace simulate` of a database is now `headrace predict`")
+def test_simulate_has_no_options_of_databases(call, option):
+    refusal(call("simulate", "demo:day", "--storage", "gp3:500", *option), f"no such option: {option[0]}")
 
 
 @pytest.mark.parametrize("option", DEMAND_ONLY, ids=" ".join)
-def test_options_of_demands_are_refused_for_databases(call, option):
-    refusal(
-        call("simulate", TPCC, "--storage", "gp3:500", *option),
-        f"error: {option[0]}: is for demand",
-        "hint: Leave it out",
-    )
+def test_predict_has_no_options_of_demands(call, option):
     refusal(call("predict", TPCC, "--storage", "gp3:500", *option), f"no such option: {option[0]}")
 
 
-def test_simulate_of_a_database_still_works_with_a_note(call, runs):
-    options = ("--storage", "gp2:500", "--seconds", "20", "--output", "json")
-    code, today, err = call("predict", runs["shop"], *options)
-    assert (code, err) == (0, "")
-    for more in ((), ("--start", "cold")):
-        code, former, err = call("simulate", runs["shop"], *options, *more)
-        assert (code, former) == (0, today)
-        assert (
-            err
-            == "note: `headrace simulate` of a database is now `headrace predict`; this still works in this version\n"
-        )
+def test_simulate_of_a_database_names_predict(call):
+    answer = call("simulate", TPCC, "--storage", "gp3:500")
+    refusal(answer, "is a database in transactions, not demand in I/Os", "hint: `headrace predict` runs a database")
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ def test_no_hint_to_what_would_be_dangerous(call):
     _, _, err = call("simulate", DAY, "--storage", "io1:1")
     assert "an io1 volume is 4 to" in err
     code, _, err = call("import", "x")
-    assert code == 2 and "Did you mean `headrace workload import` or `headrace lab key import` or `headrace fleet import`?" in err
+    assert (
+        code == 2
+        and "Did you mean `headrace workload import` or `headrace lab key import` or `headrace fleet import`?" in err
+    )
 
 
 @pytest.mark.parametrize("typed", ["\tgp3:500", "GP3:500", "gp3:500\n"])

@@ -11,7 +11,7 @@ from planner_cases import certain, only
 
 from headrace.base.units import GIB
 from headrace.planner import plan
-from headrace.report.plan import found, next_lines
+from headrace.report.plan import answer_lines, next_lines
 
 DAY = "2024-06-01"
 USUAL = {"as_of": DAY, "exclude": only("gp3"), "draws": 2, "free_percent": 0, "instances": ["r6i.2xlarge"]}
@@ -87,7 +87,7 @@ def test_without_moving_data_says_the_cache_it_counts_on(doubled):
     assert place.cache_gib == 48 and doubled.compared.cache_gib == 8
     words = "set the cache (innodb_buffer_pool_size) to 48 GiB, from 8 (r6i.2xlarge has 64 GiB of memory)"
     assert place.changes == (words,) and words in place.migration
-    lines = "\n".join(line for line, _ in found(doubled))
+    lines = "\n".join(line for line, _ in answer_lines(doubled))
     assert words in lines
     pasted = next_lines(doubled)
     assert any(f"SET GLOBAL innodb_buffer_pool_size = {48 * GIB}" in line for line in pasted)

@@ -233,6 +233,6 @@ def test_no_draws_are_refused_and_no_drawn_database_is_claimed():
 
 
 def sentences(made) -> str:
-    from headrace.report.plan import found
+    from headrace.report.plan import answer_lines
 
-    return " ".join(line for line, _ in found(made))
+    return " ".join(line for line, _ in answer_lines(made))

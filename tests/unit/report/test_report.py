@@ -256,7 +256,7 @@ def test_windows_are_joined_over_short_gaps_and_say_when():
         (1_100, 1_130, 30),
     ]
     run = SimpleNamespace(rows=rows_of(waits), summary={"seconds": 86_400.0})
-    (line,) = simulation._when(run, "00:00:00")
+    (line,) = simulation._describe_windows(run, "00:00:00")
     assert (
         line.startswith("When: 10:00-11:00 ") and "15:00-15:01" in line and "18:20-18:50" in line and "more" not in line
     )
@@ -265,9 +265,11 @@ def test_windows_are_joined_over_short_gaps_and_say_when():
 def test_at_most_five_windows_are_told_and_the_rest_counted():
     # Fifteen windows of a minute.
     waits = [60.0 if minute % 100 == 0 else 0.0 for minute in range(1_440)]
-    (line,) = simulation._when(SimpleNamespace(rows=rows_of(waits), summary={"seconds": 86_400.0}), None)
+    (line,) = simulation._describe_windows(SimpleNamespace(rows=rows_of(waits), summary={"seconds": 86_400.0}), None)
     assert line.count(";") == 5 and "and 10 more (10 min in all), counted from the start." in line
-    assert simulation._when(SimpleNamespace(rows=rows_of([0.0] * 9), summary={"seconds": 540.0}), None) == []
+    assert (
+        simulation._describe_windows(SimpleNamespace(rows=rows_of([0.0] * 9), summary={"seconds": 540.0}), None) == []
+    )
 
 
 @given(st.integers(0, 86_399), st.integers(1, 3_000), st.sampled_from([1.0, 60.0, 150.0, 300.0, 3_600.0]))

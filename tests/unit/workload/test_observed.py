@@ -526,6 +526,15 @@ def test_many_windows_are_one_note():
     assert "and 7 times more (100 min in all)" in text and text.count(" to ") <= 5
 
 
+@pytest.mark.parametrize(("await_ms", "words"), [(2.22, "3.7 times"), (6.0, "10 times"), (150.0, "250 times")])
+def test_a_latency_has_two_figures_and_no_exponent(await_ms, words):
+    """It was `2.5e+02 times the usual`."""
+    rates = [3_000.0 if 20 <= at < 40 else 1_000.0 + at % 50 for at in range(120)]
+    waits = [await_ms if 20 <= at < 40 else 0.6 for at in range(120)]
+    (text,) = [text for text in recording(rates, await_ms=waits).notes() if "flat" in text]
+    assert f"latency {words} the usual" in text
+
+
 def test_seconds_of_single_ios():
     """Each I/O simulated, a point a second: three minutes above 3,000 IOPS are found, arrivals by
     chance just below are not.

@@ -22,7 +22,7 @@ KERNEL_TIMEOUT = "nvme_core.io_timeout"
 
 
 def device_readings(facts: HostFacts, asked: HostQuestion) -> Iterator[HostReading]:
-    """Every check of this file, in the order of the table."""
+    """Yields every check of this file, in the order of the table."""
     for name in ("scheduler", "readahead", "max_sectors", "nr_requests"):
         if not facts.disks:
             yield HostReading(name, "", UNREAD, "", "no disk is in /sys/block")
@@ -45,14 +45,16 @@ def _queue(name: str, facts: HostFacts, disk: str, asked: HostQuestion) -> HostR
     if value is None:
         return HostReading(name, disk, UNREAD, text, "is not a number")
     unit = "" if name == "nr_requests" else " KiB"
-    wanted, note = _wanted(name, facts, disk, value, asked)
-    if wanted is None:
+    advised_value, note = _advise_queue(name, facts, disk, value, asked)
+    if advised_value is None:
         return HostReading(name, disk, FINE, f"{value:,}{unit}", note)
-    return HostReading(name, disk, FINDING, f"{value:,}{unit}", note, (_udev(disk, f"queue/{attribute}", wanted),))
+    return HostReading(
+        name, disk, FINDING, f"{value:,}{unit}", note, (_udev(disk, f"queue/{attribute}", advised_value),)
+    )
 
 
-def _wanted(name: str, facts: HostFacts, disk: str, value: int, asked: HostQuestion) -> tuple[int | None, str]:
-    """What it should be instead, None where it may stay, and what to know."""
+def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, asked: HostQuestion) -> tuple[int | None, str]:
+    """Returns the value that it should have (None where it may stay) and a note."""
     check = host_checks()[name]
     if name == "readahead":
         if asked.hdd:
@@ -116,7 +118,7 @@ def _file_system(facts: HostFacts) -> Iterator[HostReading]:
             yield HostReading(name, place, UNREAD, mount.kind, note)
         return
     yield HostReading("fs", place, FINE if mount.kind in FILE_SYSTEMS else FINDING, mount.kind)
-    off = next((one for one in ("nobarrier", "barrier=0") if one in mount.options), None)
+    off = next((option for option in ("nobarrier", "barrier=0") if option in mount.options), None)
     yield HostReading("barrier", place, FINDING if off else FINE, off or "on")
     yield _atime(mount, place)
     discards = "discard" in mount.options

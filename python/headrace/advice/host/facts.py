@@ -1,4 +1,4 @@
-"""What a host's files say: its disks, arrays, mounts, network interfaces and processors."""
+"""Facts in a host's files: its disks, arrays, mounts, network interfaces and processors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class HostMount:
     options: frozenset[str]
 
     def option(self, name: str) -> str | None:
-        """The value of `name=value`."""
-        return next((one.partition("=")[2] for one in self.options if one.startswith(f"{name}=")), None)
+        """Returns the value of `name=value`."""
+        return next((option.partition("=")[2] for option in self.options if option.startswith(f"{name}=")), None)
 
 
 class HostFacts:
@@ -51,41 +51,41 @@ class HostFacts:
         return [name for name in self.tree.names("/sys/block") if re.fullmatch(r"md\d+", name)]
 
     def members(self, device: str) -> list[str]:
-        """Disks below an md or dm device, partitions taken as their disk."""
-        found: list[str] = []
+        """Returns the disks below an md or dm device; a partition counts as its disk."""
+        disks: list[str] = []
         for name in self.tree.names(f"/sys/block/{device}/slaves"):
             deeper = self.members(name) if name in self.tree.names("/sys/block") else []
-            found += deeper or [self.disk_of(name)]
-        return list(dict.fromkeys(found))
+            disks += deeper or [self.disk_of(name)]
+        return list(dict.fromkeys(disks))
 
     def disk_of(self, name: str) -> str:
-        """The disk of a partition; a disk itself."""
+        """Returns the disk of a partition; a disk itself."""
         return next((disk for disk in self.disks if name in (disk, *self.partitions(disk))), name)
 
     def partitions(self, disk: str) -> list[str]:
-        """Partitions of a disk."""
+        """Returns partitions of a disk."""
         return [name for name in self.tree.names(f"/sys/block/{disk}") if name.startswith(disk)]
 
     def model(self, disk: str) -> str:
-        """What the disk says it is."""
+        """Returns the model name that the disk reports."""
         return self.tree.read(f"/sys/block/{disk}/device/model") or ""
 
     @cached_property
     def mounts(self) -> list[HostMount]:
         """All mounts, in their order."""
-        found = []
+        mounts = []
         for line in (self.tree.read("/proc/self/mountinfo") or "").splitlines():
             head, _, tail = line.partition(" - ")
-            one, rest = head.split(), tail.split()
-            if len(one) >= 6 and len(rest) >= 2:
+            fields, rest = head.split(), tail.split()
+            if len(fields) >= 6 and len(rest) >= 2:
                 more = rest[2] if len(rest) > 2 else ""
-                options = frozenset((*one[5].split(","), *more.split(",")))
-                found.append(HostMount(_plain(one[4]), _plain(rest[1]), rest[0], one[2], options))
-        return found
+                options = frozenset((*fields[5].split(","), *more.split(",")))
+                mounts.append(HostMount(_plain(fields[4]), _plain(rest[1]), rest[0], fields[2], options))
+        return mounts
 
     @cached_property
     def data_mount(self) -> HostMount | None:
-        """What holds the data: the last mount with the longest path above it."""
+        """The mount that holds the data: the last with the longest path above it."""
         best: HostMount | None = None
         for mount in self.mounts:
             inside = mount.place == "/" or f"{self.datadir}/".startswith(f"{mount.place.rstrip('/')}/")
@@ -95,7 +95,7 @@ class HostFacts:
 
     @cached_property
     def data_device(self) -> str | None:
-        """Name in /sys/block of what holds the data: a disk, an array, a mapping."""
+        """The name in /sys/block of the device that holds the data: a disk, an array, a mapping."""
         mount = self.data_mount
         if mount is None:
             return None
@@ -128,14 +128,14 @@ class HostFacts:
         return self.tree.target(f"{place}/device") is not None or self.tree.has(f"{place}/device")
 
     def queues(self, interface: str) -> list[str]:
-        """Paths of an interface's receive queues."""
+        """Returns paths of an interface's receive queues."""
         place = f"/sys/class/net/{interface}/queues"
         return [f"{place}/{name}" for name in self.tree.names(place) if name.startswith("rx-")]
 
     def processes(self, names: tuple[str, ...]) -> list[str]:
-        """Ids of processes of these names."""
-        found = [one for one in self.tree.names("/proc") if one.isdigit()]
-        return [one for one in found if self.tree.read(f"/proc/{one}/comm") in names]
+        """Returns the ids of processes of these names."""
+        process_ids = [process_id for process_id in self.tree.names("/proc") if process_id.isdigit()]
+        return [process_id for process_id in process_ids if self.tree.read(f"/proc/{process_id}/comm") in names]
 
     @cached_property
     def memory_bytes(self) -> int | None:
@@ -145,7 +145,7 @@ class HostFacts:
 
     @cached_property
     def container(self) -> str | None:
-        """What says that this is a container, or None."""
+        """The evidence that this is a container, or None."""
         for path in ("/.dockerenv", "/run/.containerenv"):
             if posixpath.basename(path) in self.tree.names(posixpath.dirname(path)):
                 return path
@@ -162,26 +162,26 @@ class HostFacts:
         )
 
     def free_share(self) -> tuple[float, float] | None:
-        """Free share of space and of inodes, percent; None in a captured tree."""
+        """Returns the free share of space and of inodes, percent; None in a captured tree."""
         if not self.tree.live or self.data_mount is None:
             return None
         try:
-            told = os.statvfs(self.data_mount.place)
+            file_system = os.statvfs(self.data_mount.place)
         except OSError:
             return None
-        inodes = 100.0 * told.f_favail / told.f_files if told.f_files else 100.0
-        return 100.0 * told.f_bavail / max(1, told.f_blocks), inodes
+        inodes = 100.0 * file_system.f_favail / file_system.f_files if file_system.f_files else 100.0
+        return 100.0 * file_system.f_bavail / max(1, file_system.f_blocks), inodes
 
 
 def numbers_of(text: str) -> list[int]:
-    """`0-3,8` as numbers; none for what is no such list."""
-    found: list[int] = []
+    """Returns `0-3,8` as numbers; none for text that is no such list."""
+    numbers: list[int] = []
     for part in text.strip().split(","):
         low, _, high = part.partition("-")
         if not low.isdigit() or (high and not high.isdigit()):
             return []
-        found += range(int(low), int(high or low) + 1)
-    return found
+        numbers += range(int(low), int(high or low) + 1)
+    return numbers
 
 
 def _plain(text: str) -> str:

@@ -12,42 +12,43 @@ WIDTH = 98  # of comments
 
 
 def as_sysctl(host: str, findings: Sequence[HostReading]) -> str:
-    """For /etc/sysctl.d."""
+    """Returns a file for /etc/sysctl.d."""
     lines = _head(host, "/etc/sysctl.d/90-headrace.conf, then: sysctl --system")
-    for reading, settings in _of(findings, ("sysctl",)):
-        lines += [*_why(reading), *(f"{one.key} = {one.value}" for one in settings), ""]
-    return _made(lines, findings, ("sysctl",))
+    for reading, settings in _select_settings(findings, ("sysctl",)):
+        lines += [*_why(reading), *(f"{setting.key} = {setting.value}" for setting in settings), ""]
+    return _finish_file(lines, findings, ("sysctl",))
 
 
 def as_udev(host: str, findings: Sequence[HostReading]) -> str:
-    """For /etc/udev/rules.d; disks are matched by kind, since their numbers change."""
+    """Returns a file for /etc/udev/rules.d; disks are matched by kind, since their numbers
+    change."""
     lines = _head(host, "/etc/udev/rules.d/90-headrace.rules, then: udevadm control --reload; udevadm trigger")
     seen: set[str] = set()
-    for reading, settings in _of(findings, ("udev",)):
-        rules = [rule for one in settings if (rule := _rule(one)) not in seen]
+    for reading, settings in _select_settings(findings, ("udev",)):
+        rules = [rule for setting in settings if (rule := _rule(setting)) not in seen]
         seen |= set(rules)
         lines += [*_why(reading), *dict.fromkeys(rules), ""] if rules else []
-    return _made(lines, findings, ("udev",))
+    return _finish_file(lines, findings, ("udev",))
 
 
 def as_tuned(host: str, findings: Sequence[HostReading]) -> str:
-    """A profile of tuned: sysctl, sysfs and options of the kernel."""
+    """Returns a profile of tuned: sysctl, sysfs and options of the kernel."""
     lines = _head(host, "/etc/tuned/headrace/tuned.conf, then: tuned-adm profile headrace")
     lines += ["[main]", "summary=Settings for MySQL on EBS", ""]
     for section, kinds in (("sysctl", ("sysctl",)), ("sysfs", ("sysfs",))):
-        own = list(_of(findings, kinds))
+        own = list(_select_settings(findings, kinds))
         lines += [f"[{section}]"] if own else []
         for reading, settings in own:
-            lines += [*_why(reading), *(f"{one.key}={one.value}" for one in settings)]
+            lines += [*_why(reading), *(f"{setting.key}={setting.value}" for setting in settings)]
         lines += [""] if own else []
-    options = list(_of(findings, ("kernel",)))
+    options = list(_select_settings(findings, ("kernel",)))
     if options:
         lines.append("[bootloader]")
         for reading, _ in options:
             lines += _why(reading)
-        words = " ".join(f"{one.key}={one.value}" for _, settings in options for one in settings)
+        words = " ".join(f"{setting.key}={setting.value}" for _, settings in options for setting in settings)
         lines += [f"cmdline_headrace={words}", ""]
-    return _made(lines, findings, ("sysctl", "sysfs", "kernel"))
+    return _finish_file(lines, findings, ("sysctl", "sysfs", "kernel"))
 
 
 def _rule(setting: KernelSetting) -> str:
@@ -57,11 +58,11 @@ def _rule(setting: KernelSetting) -> str:
     return f'{head}, ATTR{{{setting.key}}}="{setting.value}"'
 
 
-def _of(
+def _select_settings(
     findings: Sequence[HostReading], kinds: tuple[str, ...]
 ) -> Iterable[tuple[HostReading, tuple[KernelSetting, ...]]]:
     for reading in findings:
-        settings = tuple(one for one in reading.settings if one.kind in kinds)
+        settings = tuple(setting for setting in reading.settings if setting.kind in kinds)
         if settings:
             yield reading, settings
 
@@ -72,16 +73,18 @@ def _head(host: str, install: str) -> list[str]:
 
 def _why(reading: HostReading) -> list[str]:
     check = host_checks()[reading.check]
-    told = f"{check.title}: {reading.value} now. {check.why}. Risk: {check.risk}. {check.citation}"
-    return [f"# {line}" for line in textwrap.wrap(told, WIDTH)]
+    text = f"{check.title}: {reading.value} now. {check.why}. Risk: {check.risk}. {check.citation}"
+    return [f"# {line}" for line in textwrap.wrap(text, WIDTH)]
 
 
-def _made(lines: list[str], findings: Sequence[HostReading], kinds: tuple[str, ...]) -> str:
-    """The file; findings that it cannot carry are named at its end."""
-    left = [one for one in findings if not any(setting.kind in kinds for setting in one.settings)]
-    for one in left:
-        check = host_checks()[one.check]
-        subject = f" of {one.subject}" if one.subject else ""
-        told = f"Not in this file: {check.title}{subject}: {one.value}; wanted: {check.wanted} ({check.install})."
-        lines += [f"# {line}" for line in textwrap.wrap(told, WIDTH)]
+def _finish_file(lines: list[str], findings: Sequence[HostReading], kinds: tuple[str, ...]) -> str:
+    """Returns the file; findings that it cannot carry are named at its end."""
+    omitted = [reading for reading in findings if not any(setting.kind in kinds for setting in reading.settings)]
+    for reading in omitted:
+        check = host_checks()[reading.check]
+        subject = f" of {reading.subject}" if reading.subject else ""
+        sentence = (
+            f"Not in this file: {check.title}{subject}: {reading.value}; wanted: {check.target} ({check.install})."
+        )
+        lines += [f"# {line}" for line in textwrap.wrap(sentence, WIDTH)]
     return "\n".join(lines).rstrip() + "\n"

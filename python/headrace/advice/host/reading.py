@@ -1,4 +1,4 @@
-"""What a check found on a host."""
+"""The result of a check on a host."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class KernelSetting:
 
 @dataclass(frozen=True)
 class HostReading:
-    """A check on one thing. `subject`: the device, mount or interface, or "". `state`: one of
-    STATES. `value`: as it is; `note`: what to know, such as why it was not readable. `settings`:
-    what sets it right."""
+    """A check of one subject. `subject`: the device, mount or interface, or "". `state`: one of
+    STATES. `value`: today's; `note`: why it was not readable, or another doubt. `settings`: lines
+    that set it right."""
 
     check: str
     subject: str
@@ -35,8 +35,8 @@ class HostReading:
 
 @dataclass(frozen=True)
 class HostQuestion:
-    """What is known of the data volume: `iops` and `mib_s` it sustains, and whether it is a hard
-    disk type (st1, sc1, standard); None: not said."""
+    """The facts of the data volume: `iops` and `mib_s` it sustains, and whether it is a hard disk
+    type (st1, sc1, standard); None: not given."""
 
     iops: float | None = None
     mib_s: float | None = None

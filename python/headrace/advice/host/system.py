@@ -19,7 +19,7 @@ SYS_ADMIN = 21
 
 
 def system_readings(facts: HostFacts, asked: HostQuestion) -> Iterator[HostReading]:
-    """Every check of this file, in the order of the table."""
+    """Yields every check of this file, in the order of the table."""
     yield _number("swappiness", facts, "/proc/sys/vm/swappiness", "vm.swappiness", "1")
     yield _dirty(facts, asked)
     yield _huge_pages(facts)
@@ -40,13 +40,13 @@ def _unread(check: str, facts: HostFacts, path: str) -> HostReading:
     return HostReading(check, "", UNREAD, "", f"{path}: {facts.tree.unreadable.get(path, 'is not there')}")
 
 
-def _number(check: str, facts: HostFacts, path: str, key: str, wanted: str) -> HostReading:
+def _number(check: str, facts: HostFacts, path: str, key: str, advised_value: str) -> HostReading:
     value = facts.tree.number(path)
     if value is None:
         return _unread(check, facts, path)
     table = host_checks()[check]
     fine = (table.least is None or value >= table.least) and (table.most is None or value <= table.most)
-    settings = () if fine else (KernelSetting("sysctl", key, wanted),)
+    settings = () if fine else (KernelSetting("sysctl", key, advised_value),)
     return HostReading(check, "", FINE if fine else FINDING, f"{value:,}", "", settings)
 
 
@@ -67,9 +67,9 @@ def _dirty(facts: HostFacts, asked: HostQuestion) -> HostReading:
     memory = facts.memory_bytes
     note = ""
     if memory is not None:
-        held = memory * ratio / 100
-        waits = "" if asked.mib_s is None else f", {held / (asked.mib_s * MIB):,.0f} s of the volume"
-        note = f"{ratio} % of memory are {held / GIB:,.1f} GiB{waits}"
+        dirty_bytes = memory * ratio / 100
+        waits = "" if asked.mib_s is None else f", {dirty_bytes / (asked.mib_s * MIB):,.0f} s of the volume"
+        note = f"{ratio} % of memory are {dirty_bytes / GIB:,.1f} GiB{waits}"
     value = f"{background} % and {ratio} %"
     return HostReading("dirty", "", FINE if fine else FINDING, value, note, () if fine else _dirty_settings(asked))
 
@@ -114,10 +114,10 @@ def _nodes(facts: HostFacts) -> Iterator[HostReading]:
 
 
 def _aio(facts: HostFacts) -> HostReading:
-    found = _number("aio", facts, "/proc/sys/fs/aio-max-nr", "fs.aio-max-nr", "1048576")
+    reading = _number("aio", facts, "/proc/sys/fs/aio-max-nr", "fs.aio-max-nr", "1048576")
     used = facts.tree.number("/proc/sys/fs/aio-nr")
     note = "" if used is None else f"{used:,} in use"
-    return HostReading(found.check, "", found.state, found.value, found.note or note, found.settings)
+    return HostReading(reading.check, "", reading.state, reading.value, reading.note or note, reading.settings)
 
 
 # MySQL's server, and MariaDB's before 10.5, is mysqld; io_uring came with MariaDB 10.6
@@ -205,10 +205,10 @@ def _network(facts: HostFacts) -> Iterator[HostReading]:
 def _steering(facts: HostFacts, interface: str) -> HostReading:
     queues, processors = facts.queues(interface), facts.processors
     masks = [facts.tree.read(f"{queue}/rps_cpus") for queue in queues]
-    known = [mask for mask in masks if mask is not None]
-    if not known or processors is None:
+    readable_masks = [mask for mask in masks if mask is not None]
+    if not readable_masks or processors is None:
         return _unread("rps", facts, f"/sys/class/net/{interface}/queues")
-    on = any(mask.strip("0,") for mask in known)
+    on = any(mask.strip("0,") for mask in readable_masks)
     enough = len(queues) >= min(processors, int(host_checks()["rps"].least or 0))
     value = f"{_several(len(queues), 'queue')}, {_several(processors, 'processor')}, {'on' if on else 'off'}"
     if on != enough:
@@ -230,8 +230,8 @@ def _flows(facts: HostFacts) -> HostReading:
     if entries is None:
         return _unread("rfs", facts, path)
     queues = [(name, queue) for name in facts.interfaces for queue in facts.queues(name)]
-    known = {one: count for one in queues if (count := facts.tree.number(f"{one[1]}/rps_flow_cnt")) is not None}
-    per_queue = sum(known.values())
+    counts = {pair: count for pair in queues if (count := facts.tree.number(f"{pair[1]}/rps_flow_cnt")) is not None}
+    per_queue = sum(counts.values())
     value = f"table {entries:,}, queues {per_queue:,} together"
     # The kernel rounds each count up to a power of two, so that together they may come to almost
     # twice the table (docs.kernel.org/networking/scaling.html).
@@ -239,11 +239,11 @@ def _flows(facts: HostFacts) -> HostReading:
         return HostReading("rfs", "", FINE, value)
     # Where queues are fewer than processors steering helps: the counts are made to fit the table.
     few = facts.processors is not None and len(queues) < min(facts.processors, int(host_checks()["rps"].least or 0))
-    each = entries // len(known) if entries and known and few else 0
+    each = entries // len(counts) if entries and counts and few else 0
     settings = [] if each or not entries else [KernelSetting("sysctl", "net.core.rps_sock_flow_entries", "0")]
     settings += [
         KernelSetting("udev", f"queues/{queue.rsplit('/', 1)[1]}/rps_flow_cnt", str(each), name)
-        for (name, queue), count in known.items()
+        for (name, queue), count in counts.items()
         if count != each
     ]
     return HostReading("rfs", "", FINDING, value, "the table and the queues' counts do not add up", tuple(settings))

@@ -1,5 +1,5 @@
-"""The table of host checks (checks.csv): what is looked at, what is wanted, why, and what of the
-old advice is outdated."""
+"""The table of host checks (checks.csv): what is looked at, its target, why, and which old advice
+is outdated."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ OWN = "own judgement"
 class HostCheck:
     """A setting of the host that is looked at.
 
-    `where`: its path; `wanted`: in words, `least` and `most` as figures where it has them; `risk`:
+    `where`: its path; `target`: in words, `least` and `most` as figures where it has them; `risk`:
     what staying wrong can cost, in the classes of advise; `install`: what keeps it over a start of
-    the machine. `old_advice`: what used to be said, and `outdated_because`: why no longer ("": it
-    still holds).
+    the machine. `old_advice`: the advice of former years, and `outdated_because`: why it no longer
+    holds ("": it still holds).
     """
 
     id: str
     title: str
     where: str
-    wanted: str
+    target: str
     least: float | None
     most: float | None
     why: str
@@ -53,14 +53,14 @@ class HostCheck:
 
 @cache
 def host_checks() -> dict[str, HostCheck]:
-    """All checks by id, in the order of the file."""
+    """Returns all checks by id, in the order of the file."""
     text = (files("headrace.advice.host") / "checks.csv").read_text(encoding="utf-8")
-    found = {}
+    checks = {}
     for row in csv.DictReader(text.splitlines()):
         figures = {name: float(row[name]) if row[name] else None for name in ("least", "most")}
-        told: dict[str, Any] = {**row, **figures, "confirmed": row["confirmed"] == "true"}
-        made = HostCheck(**told)
-        assert made.risk in RISKS, made.id
-        assert made.install in INSTALLS, made.id
-        found[made.id] = made
-    return found
+        fields: dict[str, Any] = {**row, **figures, "confirmed": row["confirmed"] == "true"}
+        check = HostCheck(**fields)
+        assert check.risk in RISKS, check.id
+        assert check.install in INSTALLS, check.id
+        checks[check.id] = check
+    return checks

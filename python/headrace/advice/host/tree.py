@@ -36,22 +36,22 @@ class HostTree(ABC):
 
     @abstractmethod
     def read(self, path: str) -> str | None:
-        """Text of a file, stripped; None where it is missing or cannot be read."""
+        """Returns the text of a file, stripped; None where it is missing or cannot be read."""
 
     @abstractmethod
     def names(self, path: str) -> list[str]:
-        """Names in a folder, sorted; none where it is missing."""
+        """Returns names in a folder, sorted; none where it is missing."""
 
     @abstractmethod
     def target(self, path: str) -> str | None:
-        """Where a link leads, as it is written; None where it is none."""
+        """Returns the target of a link, as it is written; None for other files."""
 
     def has(self, path: str) -> bool:
-        """Whether a folder with something in it is there."""
+        """True when a folder with something in it is there."""
         return bool(self.names(path))
 
     def number(self, path: str) -> int | None:
-        """A file's whole number; None where it has none."""
+        """Returns a file's whole number; None where it has none."""
         text = self.read(path)
         try:
             return None if text is None else int(text.split()[0])
@@ -60,7 +60,8 @@ class HostTree(ABC):
 
 
 def open_tree(root: Path | None) -> HostTree:
-    """This machine, or a captured tree. Raises InputError for what is not a tree of a host."""
+    """Returns this machine, or a captured tree. Raises InputError for what is not a tree of a
+    host."""
     if root is None:
         return _Folder(Path("/"), live=True)
     if root.is_dir():
@@ -82,16 +83,16 @@ class _Folder(HostTree):
         self.root, self.live = root, live
 
     def _place(self, path: str) -> Path:
-        """The file behind a path, links followed inside the tree. A captured link that starts at
-        the root means the tree's."""
+        """Returns the file behind a path, links followed inside the tree. A captured link that
+        starts at the root means the tree's."""
         place = self.root / path.lstrip("/")
         if self.live:
             return place
-        at, left = self.root, [part for part in path.split("/") if part]
+        at, pending = self.root, [part for part in path.split("/") if part]
         for _ in range(MOST_LINKS * 64):
-            if not left:
+            if not pending:
                 return at
-            part = left.pop(0)
+            part = pending.pop(0)
             if part == "..":
                 if at == self.root:
                     _leads_out(path)
@@ -102,7 +103,7 @@ class _Folder(HostTree):
             step = at / part
             if step.is_symlink():
                 link = os.readlink(step)
-                left = [*(one for one in link.split("/") if one), *left]
+                pending = [*(name for name in link.split("/") if name), *pending]
                 at = self.root if link.startswith("/") else at
                 continue
             at = step
@@ -194,10 +195,10 @@ class _Tarball(HostTree):
 
     def _place(self, path: str) -> str:
         at: list[str] = []
-        left = [part for part in path.split("/") if part]
+        pending = [part for part in path.split("/") if part]
         links = 0
-        while left:
-            part = left.pop(0)
+        while pending:
+            part = pending.pop(0)
             if part == "..":
                 if not at:
                     _leads_out(path)
@@ -210,13 +211,13 @@ class _Tarball(HostTree):
             links += 1
             if links > MOST_LINKS:
                 raise InputError(shown(path), "is a link in a circle", SOURCE, "Capture the host again.")
-            left = [*(one for one in link.split("/") if one), *left]
+            pending = [*(name for name in link.split("/") if name), *pending]
             at = [] if link.startswith("/") else at
         return "/" + "/".join(at)
 
     def read(self, path: str) -> str | None:
-        held = self.files.get(self._place(path))
-        return None if held is None else _text(held)
+        content = self.files.get(self._place(path))
+        return None if content is None else _text(content)
 
     def names(self, path: str) -> list[str]:
         return sorted(self.folders.get(self._place(path), ()))
@@ -231,5 +232,5 @@ def _leads_out(path: str) -> None:
     raise InputError(shown(path), rule, SOURCE, "Capture the host again, with links that stay inside.")
 
 
-def _text(held: bytes) -> str:
-    return held.decode("utf-8", "replace").strip("\x00 \n\t")
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace").strip("\x00 \n\t")

@@ -1,4 +1,4 @@
-"""How files are opened, read, written and flushed, and what the host needs for it."""
+"""Rules about opening, reading, writing and flushing files, and about the host below."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def io_capacity(s: Situation) -> RuleValue:
     if s.demand is None or s.demand.flushed_pages_s <= 0.0:
         why = f"a quarter of it (a guess: no workload was given) for background writes; {what_it_has}"
         return _capacity(rate * BACKGROUND_SHARE, why)
-    wanted = s.demand.flushed_pages_s * HEADROOM
-    value = min(wanted, rate * MOST_BACKGROUND_SHARE)
-    limited = "" if value == wanted else f", limited to half of the rate of {s.storage.text}"
+    target_rate = s.demand.flushed_pages_s * HEADROOM
+    value = min(target_rate, rate * MOST_BACKGROUND_SHARE)
+    limited = "" if value == target_rate else f", limited to half of the rate of {s.storage.text}"
     flushed = f"{s.demand.flushed_pages_s:,.0f} pages a second at {s.demand.tps:,.4g} tps"
     return _capacity(value, f"the workload flushes {flushed}, and a fifth{limited}; {what_it_has}")
 
@@ -89,7 +89,7 @@ def _capacity(value: float, why: str) -> RuleValue:
 
 
 def _rounded(value: float) -> int:
-    """Two significant digits, downwards: nothing here is known better."""
+    """Rounds down to two significant digits: nothing here is known better."""
     step = 10 ** max(0, len(str(int(value))) - 2)
     return int(value // step * step)
 
@@ -165,7 +165,7 @@ def log_volume(s: Situation) -> RuleValue:
 
 
 def host(value: str, why: str) -> Rule:
-    """A setting of the machine, the same everywhere."""
+    """Returns a setting of the machine, the same everywhere."""
     return lambda s: RuleValue(value, why, settable=False)
 
 

@@ -23,7 +23,7 @@ MOST_FILES_BYTES = 512 * GIB
 
 
 def redo_bytes(s: Situation) -> tuple[float, str]:
-    """All of the redo log in bytes, and why."""
+    """Returns all of the redo log in bytes, and why."""
     pool = s.chosen_bytes("innodb_buffer_pool_size")
     if s.demand is not None and s.demand.redo_bytes_s > 0.0:
         hour = s.demand.redo_bytes_s * HOUR_S
@@ -37,8 +37,8 @@ def redo_bytes(s: Situation) -> tuple[float, str]:
     else:
         units = s.memory_gib / MEMORY_PER_REDO_GIB if s.vcpus is None else s.vcpus / VCPUS_PER_REDO_GIB
         size = min(max(units * GIB, LEAST_REDO), max(pool, LEAST_REDO / 8), MOST_REDO_UNKNOWN)
-        known = f"{s.memory_gib:,.4g} GiB of memory" if s.vcpus is None else f"{s.vcpus} virtual CPUs"
-        why = f"by {known}, as innodb_dedicated_server would; an hour of writes needs --workload"
+        machine = f"{s.memory_gib:,.4g} GiB of memory" if s.vcpus is None else f"{s.vcpus} virtual CPUs"
+        why = f"by {machine}, as innodb_dedicated_server would; an hour of writes needs --workload"
     size = min(size, s.storage.usable_gib * GIB / 8)
     unit, least = (128 * MIB, 1) if size >= 128 * MIB else (MIB, 8)
     size = max(math.floor(size / unit), least) * unit
@@ -90,7 +90,7 @@ def sync_binlog(s: Situation) -> RuleValue:
 
 
 def folder_rule(what: str, name: str = "") -> Rule:
-    """A path below --log-dir, if that is given."""
+    """Returns a path below --log-dir, if that is given."""
 
     def rule(s: Situation) -> RuleValue | None:
         return _folder(s, what, name)
@@ -110,7 +110,8 @@ def _folder(s: Situation, what: str, name: str) -> RuleValue | None:
 
 
 def binlog_folder(s: Situation) -> RuleValue | None:
-    """Only where a binlog is written: starting one is another decision (server_id, disk space)."""
+    """Advises a folder only where a binlog is written: starting one is another decision (server_id,
+    disk space)."""
     answer = _folder(s, "binlogs", "binlog")
     if answer is None or not answer.settable:
         return answer

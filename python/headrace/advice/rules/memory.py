@@ -48,8 +48,8 @@ def pool_size(s: Situation) -> RuleValue:
 
 
 def _room(s: Situation) -> tuple[float, str]:
-    """GiB that the pool may have, and why: less than usual where the connections' buffers may need
-    it, but never less than half of that, nor less than today's pool."""
+    """Returns the GiB that the pool may have, and why: less than usual where the connections'
+    buffers may need it, but never less than half of that, nor less than today's pool."""
     usual = s.cache_limit_gib
     why = f"{in_percent(usual / s.memory_gib)} of {s.memory_gib:,.4g} GiB of memory"
     if s.most_memory is None:
@@ -67,13 +67,13 @@ def _hot(demand: WorkloadDemand, size_gib: float) -> str:
     hot = demand.hot_gib
     if hot is None:
         return f"the hot set is larger than {demand.looked_gib:,.3g} GiB: every GiB more saves reads"
-    known = f"the hot set, {hot:,.3g} GiB (within 1 % of the best tps),"
+    hot_set = f"the hot set, {hot:,.3g} GiB (within 1 % of the best tps),"
     rounding = 1.0001
-    return f"{known} fits" if hot <= size_gib * rounding else f"{known} does not fit, so reads continue"
+    return f"{hot_set} fits" if hot <= size_gib * rounding else f"{hot_set} does not fit, so reads continue"
 
 
 def _pool(size: float) -> float:
-    """Whole chunks of all its instances, so that the server does not round it up."""
+    """Rounds to whole chunks of all its instances, so that the server does not round it up."""
     if size >= CHUNK:
         return _down(size, GIB if size >= 16 * GIB else CHUNK)
     return max(_down(size, 8 * MIB), LEAST_POOL)
@@ -88,10 +88,10 @@ def pool_instances(s: Situation) -> RuleValue:
     if pool < GIB:
         return RuleValue("1", "a pool below 1 GiB is not divided")
     chunks = int(pool / CHUNK)
-    wanted = UNKNOWN_INSTANCES if s.vcpus is None else s.vcpus // VCPUS_PER_INSTANCE
+    target_count = UNKNOWN_INSTANCES if s.vcpus is None else s.vcpus // VCPUS_PER_INSTANCE
     # A divisor of the pool's chunks, of which each instance has two: else the server rounds the
     # pool up.
-    count = max(1, min(wanted, chunks // 2, MOST_INSTANCES))
+    count = max(1, min(target_count, chunks // 2, MOST_INSTANCES))
     while chunks % count:
         count -= 1
     return RuleValue(str(count), f"{s.vcpus_known}, {size_text(pool)} of pool in chunks of 128 MiB")

@@ -23,7 +23,7 @@ COMPRESSED_BLOCK = 7_066.0  # bytes: the mean read of MyRocks in the published r
 
 
 def memtable_bytes(s: Situation) -> float:
-    """A power of two, at most a 32nd of the memory."""
+    """Returns a power of two, at most a 32nd of the memory."""
     size = MEMTABLE
     while size > LEAST_MEMTABLE and size > s.memory_gib * GIB / 32:
         size /= 2
@@ -82,11 +82,11 @@ def rate_limit(s: Situation) -> RuleValue:
     rate = budget * RATE_SHARE
     why = f"{in_percent(RATE_SHARE)} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again"
     if s.demand is not None and s.demand.compaction_bytes_s > 0.0:
-        wanted = s.demand.compaction_bytes_s * RATE_HEADROOM
-        rate = min(max(rate, wanted), budget * MOST_RATE_SHARE)
+        target_rate = s.demand.compaction_bytes_s * RATE_HEADROOM
+        rate = min(max(rate, target_rate), budget * MOST_RATE_SHARE)
         written = f"{s.demand.compaction_bytes_s / MIB:,.3g} MiB/s"
         why += f"; the workload writes {written} that way at {s.demand.tps:,.4g} tps"
-        if rate < wanted:
+        if rate < target_rate:
             why += ": more than this storage has room for, so compaction will fall behind"
     return RuleValue(size_text(max(rate // MIB, 1) * MIB), why)
 

@@ -13,7 +13,7 @@ SYNCS_OF_A_COMMIT = 2.0  # the applier's: redo and binlog
 
 
 def fdatasync_ms(s: Situation) -> float:
-    """The mean fdatasync of the volume that the logs are on."""
+    """Returns the mean fdatasync of the volume that the logs are on."""
     kind = (s.log_storage or s.storage).types[0]
     return FDATASYNC_MS.get(kind, FDATASYNC_MS["gp3"])
 
@@ -34,7 +34,7 @@ def parallel_mode(s: Situation) -> RuleValue:
 
 
 def unsynced(what: str) -> Rule:
-    """sync_*_info and sync_relay_log: left at the server's default."""
+    """Leaves sync_*_info and sync_relay_log at the server's default."""
 
     def rule(s: Situation) -> RuleValue:
         sync = f"a sync of about {fdatasync_ms(s):.2g} ms to every transaction"
@@ -60,7 +60,7 @@ def log_updates(s: Situation) -> RuleValue:
 
 
 def decision(value: str, why: str) -> Rule:
-    """What takes a rollout, and not only an edit of one file."""
+    """Returns the rule of a setting that needs a rollout, and not only an edit of one file."""
     return lambda s: RuleValue(value, why, settable=False)
 
 

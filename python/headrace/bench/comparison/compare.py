@@ -62,11 +62,12 @@ NOT_SETTINGS = frozenset(_NOT_SETTINGS.split())
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of both.
+    """A figure of both sides and its change.
 
     `change_percent`: b against a; `low_percent`, `high_percent`: its 95 % interval, None where
     there is none. `verdict`: higher, lower, same (the interval holds 0) or "" (no interval).
-    `better`: whether b is better, None where that cannot be said. `how`: of the interval.
+    `better`: whether b is better, None where that cannot be said. `how`: how the interval was
+    computed.
     """
 
     name: str
@@ -86,9 +87,9 @@ class Difference:
 class BenchComparison:
     """`a` and `b`: the runs.
 
-    `unlike`: what is not alike in load, tool, machine or data (empty unless it was allowed).
-    `differs`: what was meant to differ: (what, of a, of b). `notes`: what to know before trusting
-    it.
+    `unlike`: the differences in load, tool, machine or data (empty unless they were allowed).
+    `differs`: the intended differences of storage and server: (name, value of a, value of b).
+    `notes`: doubts that a reader must know.
     """
 
     a: tuple[RunRecord, ...]
@@ -102,32 +103,48 @@ class BenchComparison:
 def compare(
     a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False
 ) -> BenchComparison:
-    """`b` against `a`.
+    """Compares `b` with `a`, each a run or a group of repeated runs.
 
-    Raises InputError for runs that are not alike (unless `allow_unlike`), for one against several,
-    and for a run on both sides.
+    Raises InputError for runs that are not alike (unless `allow_unlike`), for a run against a
+    group, and for a run on both sides.
     """
-    left, right = (tuple([side] if isinstance(side, RunRecord) else side) for side in (a, b))
-    if not left or not right or (len(left) == 1) != (len(right) == 1):
+    first_group, second_group = (tuple([side] if isinstance(side, RunRecord) else side) for side in (a, b))
+    if not first_group or not second_group or (len(first_group) == 1) != (len(second_group) == 1):
         raise InputError(
-            f"{len(left)} and {len(right)} runs",
+            f"{len(first_group)} and {len(second_group)} runs",
             "one is compared with one, or two and more with two and more",
             f"{DOC}, Comparing",
             "Repeat the run that is alone.",
         )
-    both = {record.id for record in left} & {record.id for record in right}
-    if both:
-        raise InputError(sorted(both)[0], "is on both sides", f"{DOC}, Comparing", "Name two runs.")
-    strange = list(dict.fromkeys(words for one in left for other in right for words in unlike(one, other)))
-    strange += [words for side in (left, right) for one in side[1:] for words in _repeated(side[0], one)]
-    strange = list(dict.fromkeys(strange))
-    if strange and not allow_unlike:
+    shared = {record.id for record in first_group} & {record.id for record in second_group}
+    if shared:
+        raise InputError(sorted(shared)[0], "is on both sides", f"{DOC}, Comparing", "Name two runs.")
+    mismatches = list(
+        dict.fromkeys(words for first in first_group for second in second_group for words in unlike(first, second))
+    )
+    mismatches += [
+        words
+        for side in (first_group, second_group)
+        for repetition in side[1:]
+        for words in _compare_repetitions(side[0], repetition)
+    ]
+    mismatches = list(dict.fromkeys(mismatches))
+    if mismatches and not allow_unlike:
         hint = "Compare runs of one load on one machine, or say --unlike."
-        rule = "are not alike: " + "; ".join(strange[:4])
-        raise InputError(f"{left[0].id} and {right[0].id}", rule, f"{DOC}, Comparing", hint)
-    made = _single(left[0], right[0]) if len(left) == 1 else _groups(left, right)
+        rule = "are not alike: " + "; ".join(mismatches[:4])
+        raise InputError(f"{first_group[0].id} and {second_group[0].id}", rule, f"{DOC}, Comparing", hint)
+    differences = (
+        _compare_runs(first_group[0], second_group[0])
+        if len(first_group) == 1
+        else _compare_groups(first_group, second_group)
+    )
     return BenchComparison(
-        left, right, tuple(made), tuple(strange), tuple(differing(left[0], right[0])), tuple(_notes(left, right))
+        first_group,
+        second_group,
+        tuple(differences),
+        tuple(mismatches),
+        tuple(differing(first_group[0], second_group[0])),
+        tuple(_notes(first_group, second_group)),
     )
 
 
@@ -148,37 +165,46 @@ ALIKE = (
 
 
 def unlike(a: RunRecord, b: RunRecord) -> list[str]:
-    """What makes a difference between them no difference of server or storage."""
-    one, other = a.document, b.document
-    found = [f"{record.id} is {record.state}" for record in (a, b) if record.state != "complete"]
-    options = [document["benchmark"]["options"] for document in (one, other)]
-    tools = [f"{document['tool']['name']} {document['tool']['version']}" for document in (one, other)]
+    """Returns, as sentences, the differences of two runs that are not differences of server or
+    storage."""
+    first, second = a.document, b.document
+    mismatches = [f"{record.id} is {record.state}" for record in (a, b) if record.state != "complete"]
+    options = [document["benchmark"]["options"] for document in (first, second)]
+    tools = [f"{document['tool']['name']} {document['tool']['version']}" for document in (first, second)]
     pairs = [
-        ("benchmark", one["benchmark"]["name"], other["benchmark"]["name"]),
+        ("benchmark", first["benchmark"]["name"], second["benchmark"]["name"]),
         *((key, options[0].get(key), options[1].get(key)) for key in sorted(set(options[0]) | set(options[1]))),
-        *((words, one[part].get(key), other[part].get(key)) for part, key, words in ALIKE[:3]),
+        *((words, first[part].get(key), second[part].get(key)) for part, key, words in ALIKE[:3]),
         ("tool", *tools),
-        ("start", one.get("start"), other.get("start")),
-        *((words, one[part].get(key), other[part].get(key)) for part, key, words in ALIKE[3:]),
+        ("start", first.get("start"), second.get("start")),
+        *((words, first[part].get(key), second[part].get(key)) for part, key, words in ALIKE[3:]),
     ]
-    found += [f"{what} {_shown(left)} and {_shown(right)}" for what, left, right in pairs if left != right]
-    sizes = [document["target"].get("data_gib") for document in (one, other)]
-    same_engine = one["target"].get("engine") == other["target"].get("engine")
+    mismatches += [
+        f"{what} {_format_value(first_value)} and {_format_value(second_value)}"
+        for what, first_value, second_value in pairs
+        if first_value != second_value
+    ]
+    sizes = [document["target"].get("data_gib") for document in (first, second)]
+    same_engine = first["target"].get("engine") == second["target"].get("engine")
     # Engines pack the same rows differently.
     if all(sizes) and same_engine and abs(sizes[0] - sizes[1]) > DATA_SHARE * max(sizes):
-        found.append(f"data of {sizes[0]:.3g} and {sizes[1]:.3g} GiB")
-    return found
+        mismatches.append(f"data of {sizes[0]:.3g} and {sizes[1]:.3g} GiB")
+    return mismatches
 
 
-def _repeated(first: RunRecord, other: RunRecord) -> list[str]:
-    """A group is one configuration, repeated."""
-    return [f"{what} {left} and {right} within one group" for what, left, right in differing(first, other)]
+def _compare_repetitions(first: RunRecord, repetition: RunRecord) -> list[str]:
+    """Returns the differences between two runs of a group, which must repeat the same
+    configuration."""
+    return [
+        f"{what} {first_value} and {second_value} within one group"
+        for what, first_value, second_value in differing(first, repetition)
+    ]
 
 
 def differing(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
-    """What differs of storage and server: (what, of a, of b)."""
+    """Returns the differences of storage and server: (name, value of a, value of b)."""
     # MariaDB adds -log to its version where a log is on.
-    one, other = (
+    first, second = (
         {
             **record.document["target"],
             "version": re.sub(r"-log$", "", record.document["target"].get("version") or "") or None,
@@ -186,78 +212,84 @@ def differing(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
         for record in (a, b)
     )
     keys = ("storage", "log_storage", "instance", "engine", "flavor", "version", "cache_gib")
-    found = [(key, _shown(one.get(key)), _shown(other.get(key))) for key in keys if one.get(key) != other.get(key)]
-    if one.get("flavor") == other.get("flavor") and one.get("version") == other.get("version"):
-        left, right = a.document.get("config") or {}, b.document.get("config") or {}
-        found += [
-            (key, _shown(left.get(key)), _shown(right.get(key)))
-            for key in sorted(set(left) | set(right))
-            if left.get(key) != right.get(key) and not _of_the_place(key)
+    differences = [
+        (key, _format_value(first.get(key)), _format_value(second.get(key)))
+        for key in keys
+        if first.get(key) != second.get(key)
+    ]
+    if first.get("flavor") == second.get("flavor") and first.get("version") == second.get("version"):
+        first_config, second_config = a.document.get("config") or {}, b.document.get("config") or {}
+        differences += [
+            (key, _format_value(first_config.get(key)), _format_value(second_config.get(key)))
+            for key in sorted(set(first_config) | set(second_config))
+            if first_config.get(key) != second_config.get(key) and not _depends_on_place(key)
         ]
-    return found
+    return differences
 
 
-def _of_the_place(key: str) -> bool:
-    """No setting of the server: where it lives, what it is called, sizes that follow
-    performance_schema=ON."""
+def _depends_on_place(key: str) -> bool:
+    """True for variables that only describe the place where the server lives: paths, names, and
+    sizes that follow performance_schema=ON."""
     return key in NOT_SETTINGS or key.startswith("performance_schema_") or key.endswith(("_home_dir", "_file_path"))
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)[:60] or "empty"
 
 
-def _notes(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> list[str]:
-    found = []
-    if len(left) == 1:
-        found.append(
+def _notes(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) -> list[str]:
+    notes = []
+    if len(first_group) == 1:
+        notes.append(
             "Intervals cover what went up and down within these two runs, not what differs between repetitions: "
             "for that, repeat both and compare the groups."
         )
-    for record in (*left, *right):
-        found += [f"{record.id}: {text}" for text in record.findings if not text.startswith("There is no RUN.toml")]
-    return found
+    for record in (*first_group, *second_group):
+        notes += [f"{record.id}: {text}" for text in record.findings if not text.startswith("There is no RUN.toml")]
+    return notes
 
 
-# --- one against one ---
+# --- a run against a run ---
 
 
-def _single(a: RunRecord, b: RunRecord) -> list[Difference]:
+def _compare_runs(a: RunRecord, b: RunRecord) -> list[Difference]:
     parts = [record.series().filter(pl.col("phase") == "measure") for record in (a, b)]
     seed = int.from_bytes(hashlib.sha256(f"{a.id} {b.id}".encode()).digest()[:8], "big")
     unit = a.document["benchmark"].get("unit", "transactions")
-    found = []
+    differences = []
     for name, (words, kind, more) in METRICS.items():
         columns = [part[name].drop_nulls().to_numpy() if name in part.columns else np.array([]) for part in parts]
         if all(len(column) for column in columns):
             rows: list[Rows] = [(column, None) for column in columns]
-            found.append(_difference(name, words.format(unit=unit), kind, more, rows, seed))
+            differences.append(_difference(name, words.format(unit=unit), kind, more, rows, seed))
     for name, (words, column) in RATIOS.items():
         pairs = [part.select(column, "tps").drop_nulls() for part in parts if {column, "tps"} <= set(part.columns)]
         if len(pairs) == 2 and all((pair["tps"] > 0).any() for pair in pairs):
             sums: list[Rows] = [(pair[column].to_numpy(), pair["tps"].to_numpy()) for pair in pairs]
-            found.append(_difference(name, words, "", False, sums, seed))
+            differences.append(_difference(name, words, "", False, sums, seed))
     for name, words in WHOLE.items():
-        values = _known((a, b), name)
+        values = _summary_figures((a, b), name)
         if len(values) == 2:
-            found.append(_made(f"run_{name}", words, "ms", values, None, None, "one number a run"))
-    return found
+            differences.append(_judge_difference(f"run_{name}", words, "ms", values, None, None, "one number a run"))
+    return differences
 
 
-def _known(records: Sequence[RunRecord], name: str) -> list[float]:
-    """A figure of the summaries that have it."""
+def _summary_figures(records: Sequence[RunRecord], name: str) -> list[float]:
+    """Returns a figure of those summaries that contain it."""
     return [value for record in records if (value := record.summary.get(name)) is not None]
 
 
 def _difference(name: str, words: str, unit: str, more: bool | None, rows: list[Rows], seed: int) -> Difference:
     interval = change_of_runs(*rows, seed=seed)
     how = "too few rows for an interval" if interval is None else interval[2]
-    return _made(name, words, unit, [statistic(one) for one in rows], more, interval and interval[:2], how)
+    return _judge_difference(
+        name, words, unit, [statistic(row_values) for row_values in rows], more, interval and interval[:2], how
+    )
 
 
-def _made(
+def _judge_difference(
     name: str,
     words: str,
     unit: str,
@@ -277,21 +309,23 @@ def _made(
 # --- groups ---
 
 
-def _groups(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> list[Difference]:
-    unit = left[0].document["benchmark"].get("unit", "transactions")
-    named = {
+def _compare_groups(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) -> list[Difference]:
+    unit = first_group[0].document["benchmark"].get("unit", "transactions")
+    metrics = {
         name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"
     }
-    named |= {name: (words, "", False) for name, (words, _) in RATIOS.items()} | {
+    metrics |= {name: (words, "", False) for name, (words, _) in RATIOS.items()} | {
         name: (words, "ms", False) for name, words in WHOLE.items()
     }
-    found = []
-    for name, (words, kind, more) in named.items():
-        values = [_known(side, name) for side in (left, right)]
-        if (len(values[0]), len(values[1])) != (len(left), len(right)):
+    differences = []
+    for name, (words, kind, more) in metrics.items():
+        values = [_summary_figures(side, name) for side in (first_group, second_group)]
+        if (len(values[0]), len(values[1])) != (len(first_group), len(second_group)):
             continue
         means = [sum(side) / len(side) for side in values]
         interval = change_of_groups(*values) if all(value > 0 for side in values for value in side) else None
-        how = f"{len(left)} and {len(right)} runs"
-        found.append(_made(name if name not in WHOLE else f"run_{name}", words, kind, means, more, interval, how))
-    return found
+        how = f"{len(first_group)} and {len(second_group)} runs"
+        differences.append(
+            _judge_difference(name if name not in WHOLE else f"run_{name}", words, kind, means, more, interval, how)
+        )
+    return differences

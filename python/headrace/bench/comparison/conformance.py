@@ -99,49 +99,49 @@ class ConformanceFinding:
 
 
 def cases(quick: bool) -> list[Case]:
-    """What is run: reads at every depth, writes, and bytes, of every type; then a gp2 that runs
-    dry."""
-    found = []
+    """Returns the cases: reads at every depth, writes, and bytes, of every type; then a gp2 that
+    runs dry."""
+    cases_to_run = []
     seconds = 3.0 if quick else 8.0
     for spec in QUICK_SPECS if quick else SPECS:
         if Storage.parse(spec).volume_type in ("st1", "sc1"):
             # Sequential: these types charge a whole MiB for any request.
-            found += [
+            cases_to_run += [
                 Case(spec, fio.FioLoad("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)
             ]
             continue
         for depth in QUICK_DEPTHS if quick else DEPTHS:
             # A request at a time as ioping makes them; more as the published fio runs.
-            found.append(
+            cases_to_run.append(
                 Case(
                     spec, fio.FioLoad("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)
                 )
             )
-        found += [
+        cases_to_run += [
             Case(spec, fio.FioLoad("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
             for depth in ((16,) if quick else (1, 16))
         ]
-        found.append(Case(spec, fio.FioLoad("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
-    found.append(Case(DRAINING, fio.FioLoad("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
-    return found
+        cases_to_run.append(Case(spec, fio.FioLoad("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
+    cases_to_run.append(Case(DRAINING, fio.FioLoad("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
+    return cases_to_run
 
 
 def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None = None) -> list[ConformanceFinding]:
-    """Runs every case on volumes of its own, which are deleted afterwards. `progress` is told the
-    share done and what is run. Raises CouldNotRun, InputError."""
-    found: list[ConformanceFinding] = []
+    """Runs every case on volumes of its own, which are deleted afterwards. `progress` gets the
+    share done and the name of the case. Raises CouldNotRun, InputError."""
+    findings: list[ConformanceFinding] = []
     every = cases(quick)
     for place, case in enumerate(every):
         if progress:
             progress(place / len(every), f"{case.spec}: {case.words}")
-        found += list(_one(lab, case))
+        findings += list(_run_case(lab, case))
     if progress:
         progress(1.0, "")
-    return found
+    return findings
 
 
-def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
-    with _fresh_volume(lab, case.spec) as volume:
+def _run_case(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
+    with _make_volume(lab, case.spec) as volume:
         attached = lab.attach(volume)["attachment"]
         assert attached is not None and attached["device"] is not None, volume
         beyond = attached["warnings"]
@@ -151,11 +151,11 @@ def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
         rows = lab.metrics(volume, resolution="second", last=max(1, int(case.load.seconds) - 1))
         yield from _findings(case, measured, _late_ms(rows), beyond)
         if case.balance_percent is not None:
-            yield _recovered(lab, volume, case, attached["device"])
+            yield _measure_recovery(lab, volume, case, attached["device"])
 
 
 @contextmanager
-def _fresh_volume(lab: Lab, spec: str) -> Iterator[str]:
+def _make_volume(lab: Lab, spec: str) -> Iterator[str]:
     """Makes a volume for a case, known by name: an interrupt may come before the lab has said its
     id. The volume is deleted at the end, attached or not."""
     name = f"headrace-verify-{secrets.token_hex(4)}"
@@ -176,8 +176,8 @@ def _remove(lab: Lab, name: str) -> None:
             lab.delete(volume["id"])
 
 
-def _recovered(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
-    """What a drained volume has earned after a rest."""
+def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
+    """Measures the credits that a drained volume has earned after a rest."""
     time.sleep(REST_S)
     members = lab.balance(volume)["members"]
     assert members[0] is not None, volume
@@ -216,7 +216,7 @@ def _workload(load: fio.FioLoad) -> ClosedWorkload:
 
 
 def _late_ms(rows: Mapping) -> tuple[float, float]:
-    """How late answers left at the median and at the 99th percentile, ms: the median of the
+    """Returns how late answers left at the median and at the 99th percentile, ms: the median of the
     seconds."""
     columns = rows["columns"]
 
@@ -264,9 +264,9 @@ def _findings(
         ("p99", "p99_ms", measured.p99_ms, P99_PERCENT, late_ms[1]),
         ("p99.9", "p999_ms", measured.p999_ms, None, 0.0),
     ):
-        said = float(np.mean(rows[key].to_numpy()))
-        allowed = None if bar is None else bar + 100.0 * late / said
-        yield _finding(case, what, "ms", None, said, ours, allowed, note)
+        model_ms = float(np.mean(rows[key].to_numpy()))
+        allowed = None if bar is None else bar + 100.0 * late / model_ms
+        yield _finding(case, what, "ms", None, model_ms, ours, allowed, note)
 
 
 def _finding(
@@ -308,8 +308,8 @@ def _table() -> dict[tuple[str, str, int, int, str], float]:
 
 
 def _published(case: Case, what: str) -> float | None:
-    """What was measured on a real volume whose limits bind alike: 3,000 IOPS for the capped
-    loads."""
+    """Returns the figure measured on a real volume whose limits bind alike: 3,000 IOPS for the
+    capped loads."""
     storage = Storage.parse(case.spec)
     volume = storage.members[0]
     if storage.level is not None or volume.iops is not None or volume.mib_s is not None:
@@ -318,7 +318,7 @@ def _published(case: Case, what: str) -> float | None:
 
 
 def _cap(spec: str, load: fio.FioLoad) -> float:
-    """Requests a second of this size that the specification allows."""
+    """Returns the requests a second of this size that the specification allows."""
     limits = Storage.parse(spec).limits()
     iops = sum((limit["io_burst"] or limit)["iops"] for limit in limits)
     # A random request of st1 and sc1 is charged a whole MiB; the cases here are sequential.

@@ -33,7 +33,8 @@ Rows = tuple[np.ndarray, np.ndarray | None]
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean of a series that may rise or fall as a cache fills; inf of too few values.
+    """Returns the standard error of the mean of a series that may rise or fall as a cache fills;
+    inf for too few values.
 
     sqrt(mean square of successive differences / 2) / sqrt(n) (von Neumann 1941). A trend adds no
     doubt: every cell begins from the same copy.
@@ -46,14 +47,14 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def statistic(rows: Rows) -> float:
-    """The mean, or the ratio of sums."""
+    """Returns the mean, or the ratio of sums."""
     top, bottom = rows
     return float(top.mean()) if bottom is None else float(top.sum() / bottom.sum())
 
 
 def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | None:
-    """The interval of the change from `a` to `b` in percent, and how it was made; None of too few
-    rows."""
+    """Returns the interval of the change from `a` to `b` in percent, and how it was computed; None
+    for too few rows."""
     chance, drawn, blocks = np.random.default_rng(seed), [], []
     for top, bottom in (a, b):
         block = max(block_length(top), 1 if bottom is None else block_length(bottom), len(top) // MOST_PIECES)
@@ -62,7 +63,7 @@ def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | No
         blocks.append(block)
     if statistic(a) <= 0:
         return None
-    drawn = [_resampled(rows, block, chance) for rows, block in zip((a, b), blocks, strict=True)]
+    drawn = [_resample(rows, block, chance) for rows, block in zip((a, b), blocks, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = 100.0 * (drawn[1] / drawn[0] - 1.0)
     changes = changes[np.isfinite(changes)]
@@ -72,8 +73,9 @@ def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | No
     return float(low), float(high), f"blocks of {blocks[0]} and {blocks[1]} rows"
 
 
-def _resampled(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray:
-    """RESAMPLES values of the statistic, of series put together from blocks taken from a circle."""
+def _resample(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray:
+    """Returns RESAMPLES values of the statistic, of series put together from blocks taken from a
+    circle."""
     top, bottom = rows
     count = len(top)
     pieces = -(-count // block)
@@ -91,10 +93,10 @@ def _resampled(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarra
 
 
 def block_length(series: np.ndarray) -> int:
-    """Rows of a block for the circular bootstrap of a mean.
+    """Returns rows of a block for the circular bootstrap of a mean.
 
-    1 without autocorrelation, at most a quarter of the series. The numbers are those of
-    Politis and White (2004).
+    1 without autocorrelation, at most a quarter of the series. The numbers are those of Politis and
+    White (2004).
     """
     count = len(series)
     centred = series - series.mean()
@@ -118,12 +120,13 @@ def block_length(series: np.ndarray) -> int:
 
 
 def change_of_groups(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """The interval of the change of the geometric mean from `a` to `b` in percent (Welch's t)."""
+    """Returns the interval of the change of the geometric mean from `a` to `b` in percent (Welch's
+    t)."""
     from scipy import stats
 
-    one, other = np.log(a), np.log(b)
-    if not one.var() and not other.var():
-        change = 100.0 * math.expm1(float(other.mean() - one.mean()))
+    first_logs, second_logs = np.log(a), np.log(b)
+    if not first_logs.var() and not second_logs.var():
+        change = 100.0 * math.expm1(float(second_logs.mean() - first_logs.mean()))
         return change, change
-    interval = stats.ttest_ind(other, one, equal_var=False).confidence_interval(CONFIDENCE)
+    interval = stats.ttest_ind(second_logs, first_logs, equal_var=False).confidence_interval(CONFIDENCE)
     return 100.0 * math.expm1(interval.low), 100.0 * math.expm1(interval.high)

@@ -1,4 +1,4 @@
-"""What every benchmark can do: look whether it fits the target, prepare, run, check, clean up."""
+"""The interface of every benchmark: check the target, prepare, run, verify, clean up."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ Say = Callable[[str], None]
 
 
 def silent(*_: object) -> None:
-    """A `say` or progress function that does nothing."""
+    """Does nothing: a `say` or progress function for callers that want no messages."""
 
 
 def check_one_of(source: str, **given: tuple[str, Collection[str]]) -> None:
-    """Raises InputError for an option (value, known values) that is none of those known."""
-    for what, (value, known) in given.items():
-        if value not in known:
-            rule, hint = f"must be one of {', '.join(known)}", did_you_mean(str(value), known)
+    """Raises InputError for an option whose value is not among its choices; `given`: value and
+    choices by option."""
+    for what, (value, choices) in given.items():
+        if value not in choices:
+            rule, hint = f"must be one of {', '.join(choices)}", did_you_mean(str(value), choices)
             raise InputError(f"{what} {str(value)[:60]}", rule, source, hint)
 
 
@@ -44,7 +45,7 @@ def check_numbers(source: str, whole: bool = False, **given: tuple[object, float
 
 @dataclass(frozen=True)
 class RunLoad:
-    """How a benchmark is run: `threads` clients, `warmup_s` that do not count, then `seconds`.
+    """The load of a run: `threads` clients, `warmup_s` that do not count, then `seconds`.
 
     `seed`: of its random numbers.
     """
@@ -62,9 +63,9 @@ class RunLoad:
 
 @dataclass(frozen=True)
 class IntervalReport:
-    """What the tool said of an interval that ended `end_s` after its start.
+    """The tool's report of an interval that ended `end_s` after its start.
 
-    `tps`: transactions a second, or requests of a benchmark of files. None: not told.
+    `tps`: transactions a second, or requests of a benchmark of files. None: not reported.
     """
 
     end_s: float
@@ -78,11 +79,11 @@ class IntervalReport:
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """What the tool said at its end, about the part that counts.
+    """The tool's report at its end, about the part that counts.
 
     `histogram`: latencies of transactions. `reports`: where they come from files, not from lines.
     `figures`: further totals with units in their names. `notes`: what a reader must know.
-    `began_unix`: when the tool's time was 0, where it says so itself.
+    `began_unix`: when the tool's time was 0, where it reports that itself.
     """
 
     histogram: Histogram | None = None
@@ -110,12 +111,12 @@ class Benchmark(ABC):
     kept_files: ClassVar[tuple[str, ...]] = ()
 
     def tool(self) -> Tool:
-        """The program. Raises CouldNotRun."""
+        """Finds the program. Raises CouldNotRun."""
         return find_tool(self.program)
 
     @abstractmethod
     def options(self) -> dict:
-        """What is asked for, as JSON: runs with equal options are alike."""
+        """Returns the options as JSON: runs with equal options are alike."""
 
     @abstractmethod
     def check_target(self, target: Target) -> None:
@@ -123,7 +124,7 @@ class Benchmark(ABC):
 
     @abstractmethod
     def prepared(self, target: Target, threads: int) -> bool:
-        """Whether the data for `threads` clients are there and whole. Raises InputError for
+        """Returns whether the data for `threads` clients are there and whole. Raises InputError for
         others."""
 
     @abstractmethod
@@ -132,30 +133,31 @@ class Benchmark(ABC):
 
     @abstractmethod
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        """What runs the load. Files with passwords go into `folder`, which is removed."""
+        """Returns the command that runs the load. Files with passwords go into `folder`, which is
+        removed."""
 
     def line(self, text: str) -> IntervalReport | None:
-        """A line of the tool's output, where it is a report of an interval."""
+        """Reads a line of the tool's output; None where it is not a report of an interval."""
         return None
 
     @abstractmethod
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
-        """What the output says. Raises InputError when it is not whole."""
+        """Reads the complete output. Raises InputError when it is cut off."""
 
     def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
-        """What can be said of a run that ended early."""
+        """Reads the output of a run that ended early, as far as it goes."""
         return ToolOutcome(notes=("Ended early: it has neither a histogram nor percentiles of the whole run.",))
 
     def why(self, raw: str, ended: Ended) -> str:
-        """Why the tool ended with an error, in its own words."""
+        """Says why the tool ended with an error, in its own words."""
         return f"ended with exit code {ended.code}: {ended.said}"
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
-        """The time line, with what the tool did not report put in from what was sampled."""
+        """Returns the time line in which samples fill what the tool did not report."""
         return series
 
     def verify(self, target: Target) -> list[str]:
-        """Looks at the data after a run: sentences about what is wrong."""
+        """Checks the data after a run, and returns sentences about what is wrong."""
         return []
 
     @abstractmethod
@@ -163,5 +165,6 @@ class Benchmark(ABC):
         """Removes the data."""
 
     def described(self) -> dict | None:
-        """The [benchmark] table of RUN.toml; None where a calibration cannot use the runs."""
+        """Returns the [benchmark] table of RUN.toml; None where a calibration cannot use the
+        runs."""
         return None

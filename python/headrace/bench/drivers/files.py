@@ -1,5 +1,5 @@
-"""What drivers of files share: a folder or a device that may be used, files that are whole, space
-that is there."""
+"""Checks that drivers of files share: a folder or a device that may be used, files that are whole,
+free space."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _mounts() -> list[str]:
 
 
 def file_whole(path: Path, size: int) -> bool:
-    """Whether the file has this size and no holes. Raises InputError for another size."""
+    """Returns whether the file has this size and no holes. Raises InputError for another size."""
     try:
         status = path.stat()
     except FileNotFoundError:

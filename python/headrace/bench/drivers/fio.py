@@ -45,7 +45,7 @@ PERCENTILES = (50.0, 99.0, 99.9)  # those that figures are published of
 
 
 def _words(program: str, path: object, rw: str, bs_kib: float, iodepth: int, jobs: int) -> list[str]:
-    """The words every timed run begins with."""
+    """Returns the words every timed run begins with."""
     return [
         program,
         "--name=headrace",
@@ -131,9 +131,9 @@ class FioJob(Benchmark):
         limit_s = PREPARE_MORE_S + self._bytes / MIB / PREPARE_MIB_S
         ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
-            said = "no time left" if ended.late else ended.said
+            reason = "no time left" if ended.late else ended.said
             raise CouldNotRun(
-                f"fio in {target.files}", f"could not write the file: {said}", SOURCE, "Is the disk full?"
+                f"fio in {target.files}", f"could not write the file: {reason}", SOURCE, "Is the disk full?"
             )
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
@@ -182,7 +182,7 @@ class FioJob(Benchmark):
 
 
 def bucket_ns(index: int) -> float:
-    """The middle of bucket `index` (stat.c, plat_idx_to_val)."""
+    """Returns the middle of bucket `index` (stat.c, plat_idx_to_val)."""
     if index < 2 << BITS:
         return float(index)
     bits = (index >> BITS) - 1
@@ -190,7 +190,7 @@ def bucket_ns(index: int) -> float:
 
 
 def histogram(job: dict) -> Histogram | None:
-    """Completion latencies of reads and writes together, from json+."""
+    """Returns completion latencies of reads and writes together, from json+."""
     sums: dict[float, int] = {}
     for op in ("read", "write"):
         for value, count in job[op]["clat_ns"].get("bins", {}).items():
@@ -202,8 +202,8 @@ def histogram(job: dict) -> Histogram | None:
 
 
 def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalReport], float | None]:
-    """A report a second from the logs, and when fio's time was 0 on the wall clock. The ramp is not
-    in the logs."""
+    """Reads a report for each second from the logs, and when fio's time was 0 on the wall clock.
+    The ramp is not in the logs."""
     iops = _log(folder / f"{LOG}_iops.log")
     bandwidth = _log(folder / f"{LOG}_bw.log")
     percentiles = _percentiles(folder / f"{LOG}_clat_hist.log")
@@ -213,11 +213,13 @@ def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalRepo
     first = stamps[0]
     reports = []
     for stamp in stamps:
-        ops = [sum(value for (at, op), value in iops.items() if at == stamp and op == wanted) for wanted in (0, 1)]
+        ops = [
+            sum(value for (at, op), value in iops.items() if at == stamp and op == direction) for direction in (0, 1)
+        ]
         # In KiB/s; sums over jobs are made by fio.
         kib = [
-            sum(value for (at, op), value in bandwidth.items() if abs(at - stamp) <= 2 and op == wanted)
-            for wanted in (0, 1)
+            sum(value for (at, op), value in bandwidth.items() if abs(at - stamp) <= 2 and op == direction)
+            for direction in (0, 1)
         ]
         p50, p95, p99 = (
             percentiles.get(min(percentiles, key=lambda at: abs(at - stamp)), (None,) * 3)
@@ -235,13 +237,13 @@ def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalRepo
 
 
 def _log(path: Path) -> dict[tuple[int, int], float]:
-    """`ms, value, direction, ...` of each line; several lines of one second and direction (jobs
-    that began apart) are added up."""
-    found: dict[tuple[int, int], float] = {}
+    """Reads `ms, value, direction, ...` of each line; several lines of one second and direction
+    (jobs that began apart) are added up."""
+    totals: dict[tuple[int, int], float] = {}
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
-        return found
+        return totals
     # Stamps of one second differ by a few ms between jobs and directions.
     anchor = None
     for line in lines:
@@ -251,13 +253,13 @@ def _log(path: Path) -> dict[tuple[int, int], float]:
         stamp = int(cells[0])
         anchor = stamp if anchor is None else anchor
         key = (anchor + round((stamp - anchor) / 1000) * 1000, int(cells[2]))
-        found[key] = found.get(key, 0.0) + float(cells[1])
-    return found
+        totals[key] = totals.get(key, 0.0) + float(cells[1])
+    return totals
 
 
 def _percentiles(path: Path) -> dict[int, tuple[float | None, float | None, float | None]]:
-    """p50, p95 and p99 in ms of each second, of reads and writes together. Bins are counts of that
-    second."""
+    """Returns p50, p95 and p99 in ms of each second, of reads and writes together. Bins are counts
+    of that second."""
     sums: dict[int, list[int]] = {}
     anchor = None
     if not path.exists():
@@ -272,20 +274,20 @@ def _percentiles(path: Path) -> dict[int, tuple[float | None, float | None, floa
             counts = [int(cell) for cell in cells[3:]]
             before = sums.get(stamp)
             sums[stamp] = counts if before is None else [a + b for a, b in zip(before, counts, strict=True)]
-    found = {}
+    percentiles = {}
     for stamp, counts in sums.items():
-        made = Histogram(
+        histogram_ms = Histogram(
             tuple(bucket_ns(index) / 1e6 for index in range(len(counts))), tuple(counts), "fio", ERROR_PERCENT
         )
-        found[stamp] = tuple(made.percentile(share) for share in (0.5, 0.95, 0.99))
-    return found
+        percentiles[stamp] = tuple(histogram_ms.percentile(share) for share in (0.5, 0.95, 0.99))
+    return percentiles
 
 
 @dataclass(frozen=True)
 class FioLoad:
-    """What `run_once` does. `rw`: fio's name (randread ...). `bs_kib`: KiB a request. `iodepth`: in
-    flight per job. `seconds`: how long, after `ramp_s` that do not count. `seed`: of the offsets.
-    `size_gib`: the part of the device that is used, None: all of it."""
+    """The load of `run_once`. `rw`: fio's name (randread ...). `bs_kib`: KiB a request. `iodepth`:
+    requests in flight per job. `seconds`: the measured time, after `ramp_s` that do not count.
+    `seed`: of the offsets. `size_gib`: the used part of the device, None: all of it."""
 
     rw: str
     bs_kib: int
@@ -333,8 +335,8 @@ def run_once(load: FioLoad, target: str | Path) -> FioResult:
 
 
 def read_result(text: str) -> FioResult:
-    """The figures of a `--output-format=json` report with one group. Raises InputError for anything
-    else."""
+    """Returns the figures of a `--output-format=json` report with one group. Raises InputError for
+    anything else."""
     try:
         # Warnings come before the JSON.
         job = json.loads(text[text.index("{") :])["jobs"][0]

@@ -59,16 +59,18 @@ class Mysqlslap(Benchmark):
         require_database(self.name, target)
 
     def prepared(self, target: Target, threads: int) -> bool:
-        found = tables_of(target, TABLE)
-        if not found:
+        engines = tables_of(target, TABLE)
+        if not engines:
             return False
         with cursor_on(target) as cursor:
             cursor.execute(f"SELECT MAX(id) FROM {TABLE}")
             rows = first_value(cursor) or 0
-        if found[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
+        if engines[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
             raise InputError(
                 f"table {TABLE}",
-                (f"is of {found[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed"),
+                (
+                    f"is of {engines[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed"
+                ),
                 f"{DOC}, Preparing",
                 "Prepare it anew: --fresh.",
             )
@@ -119,15 +121,16 @@ class Mysqlslap(Benchmark):
         )
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
-        """Statements a second, each a transaction of its own."""
-        known = [
+        """Fills in statements a second from the server's counters: each is a transaction of its
+        own."""
+        counters = [
             name
             for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s")
             if name in series.columns
         ]
-        if not known:
+        if not counters:
             return series
-        done = pl.sum_horizontal(known, ignore_nulls=False)
+        done = pl.sum_horizontal(counters, ignore_nulls=False)
         return series.with_columns(done.alias("tps"), done.alias("qps"))
 
     def verify(self, target: Target) -> list[str]:
@@ -144,11 +147,11 @@ class Mysqlslap(Benchmark):
         import random
 
         chance = random.Random(seed)
-        made = []
+        statements = []
         for number in range(STATEMENTS):
             kind = self.load if self.load != "mixed" else ("write", "key")[number % 2]
             key = chance.randrange(self.rows) + 1
-            made.append(
+            statements.append(
                 {
                     "key": f"SELECT c FROM {TABLE} WHERE id = {key}",
                     "read": f"SELECT COUNT(c) FROM {TABLE} WHERE id BETWEEN {key} AND {key + 99}",
@@ -156,7 +159,7 @@ class Mysqlslap(Benchmark):
                     "write": f"INSERT INTO {TABLE} (k, c) VALUES ({chance.randrange(self.rows)}, '{_text(chance)}')",
                 }[kind]
             )
-        return made
+        return statements
 
 
 def _text(chance) -> str:

@@ -33,7 +33,8 @@ class Histogram:
         return sum(self.counts)
 
     def percentile(self, share: float) -> float | None:
-        """The value with at least `share` (0..1) at or below it, ms; None of an empty histogram."""
+        """Returns the value with at least `share` (0..1) at or below it, ms; None of an empty
+        histogram."""
         total = self.total
         if not total:
             return None
@@ -43,7 +44,7 @@ class Histogram:
         return self.values_ms[-1]
 
     def summary(self) -> dict[str, float | None]:
-        """p50_ms to p999_ms; None where fewer than ten observations lie above."""
+        """Returns p50_ms to p999_ms; None where fewer than ten observations lie above."""
         total = self.total
         return {
             name: self.percentile(share) if (1 - share) * total >= FEWEST_ABOVE else None
@@ -51,7 +52,7 @@ class Histogram:
         }
 
     def rows(self) -> Iterable[tuple[float, int, float]]:
-        """(value_ms, count, share at or below) of every bucket that has any."""
+        """Yields (value_ms, count, share at or below) of every bucket that has any."""
         total = self.total
         for value, count, reached in zip(self.values_ms, self.counts, itertools.accumulate(self.counts), strict=True):
             if count:
@@ -59,7 +60,8 @@ class Histogram:
 
 
 def merged(parts: Sequence[Histogram]) -> Histogram:
-    """Several histograms with the same kind of buckets as one. Raises ValueError for none."""
+    """Returns several histograms with the same kind of buckets as one. Raises ValueError for
+    none."""
     sums: dict[float, int] = {}
     for part in parts:
         for value, count in zip(part.values_ms, part.counts, strict=True):

@@ -46,8 +46,8 @@ FATAL = re.compile(r"(?:FATAL|ALERT): (.*)")
 
 
 def write_account(address: Address, path: Path) -> Path:
-    """sysbench's --config-file with server, account and password, mode 0600. Raises InputError for
-    a password it cannot hold, CouldNotRun."""
+    """Writes sysbench's --config-file with server, account and password, mode 0600. Raises
+    InputError for a password it cannot hold, CouldNotRun."""
     lines = [f"mysql-user={quoted('user', address.user)}"]
     if address.socket is not None:
         lines.append(f"mysql-socket={quoted('socket', address.socket)}")
@@ -102,8 +102,8 @@ def _write_certificates(address: Address, folder: Path) -> None:
 
 
 def quoted(what: str, value: str, secret: bool = False) -> str:
-    """A value for sysbench's option file, which knows quotes of both kinds and no escapes. Raises
-    InputError for what it cannot hold."""
+    """Returns a value for sysbench's option file, which knows quotes of both kinds and no escapes.
+    Raises InputError for what it cannot hold."""
     shown = "***" if secret else value
     if any(character in value for character in "\n\r\0"):
         raise InputError(
@@ -122,7 +122,7 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
 
 
 def timing_words(load: RunLoad) -> list[str]:
-    """The words every timed run has."""
+    """Returns the words every timed run has."""
     words = [
         f"--threads={load.threads}",
         f"--time={load.all_s}",
@@ -136,12 +136,12 @@ def timing_words(load: RunLoad) -> list[str]:
 
 
 def server_words(tool: Tool, account: Path, load: RunLoad) -> list[str]:
-    """The words every timed run of a test on a server begins with."""
+    """Returns the words every timed run of a test on a server begins with."""
     return [tool.path, f"--config-file={account}", "--db-driver=mysql", *timing_words(load)]
 
 
 def report(text: str) -> IntervalReport | None:
-    """A line of a test on a server."""
+    """Reads a line of a test on a server; None where it is not a report."""
     match = REPORT.match(text.strip()) if "thds:" in text else None
     if match is None:
         return None
@@ -155,14 +155,14 @@ def _number(text: str) -> float | None:
 
 
 def outcome(raw: str, load: RunLoad) -> ToolOutcome:
-    """Totals and histogram of the last part. Raises InputError when the summary is missing: it was
-    cut off."""
+    """Reads totals and histogram of the last part. Raises InputError when the summary is missing:
+    the output was cut off."""
     last = raw[raw.rfind("Latency histogram") :] if "Latency histogram" in raw else raw
     figures = {}
     for name, pattern in FIGURES.items():
-        found = re.findall(rf"^{pattern}", last, re.MULTILINE)
-        if found:
-            figures[name] = float(found[-1])
+        matches = re.findall(rf"^{pattern}", last, re.MULTILINE)
+        if matches:
+            figures[name] = float(matches[-1])
     if "events" not in figures or "Threads fairness:" not in last:
         raise InputError("sysbench's output", "has no summary: it was cut off", SOURCE, "Run it again.")
     notes = []
@@ -172,36 +172,39 @@ def outcome(raw: str, load: RunLoad) -> ToolOutcome:
 
 
 def why(raw: str, ended: Ended) -> str:
-    """The first thing sysbench called fatal, or the lines that tell most."""
+    """Returns the first error that sysbench called fatal, else the last lines of its output."""
     return _fatal(raw) or f"ended with exit code {ended.code}: {ended.said}"
 
 
 def _fatal(raw: str) -> str:
-    """What came first, and the error behind it: "unable to connect" alone says little. Statements
-    are cut: they may be a megabyte long."""
-    said = list(dict.fromkeys(text.strip()[:200] for text in FATAL.findall(raw)))
-    return "; ".join(said[:2])
+    """Returns the first fatal errors, two at most: "unable to connect" alone says little, the
+    second line has the cause. Statements are cut: they may be a megabyte long."""
+    errors = list(dict.fromkeys(text.strip()[:200] for text in FATAL.findall(raw)))
+    return "; ".join(errors[:2])
 
 
 def histogram(text: str) -> Histogram | None:
-    """The buckets of `--histogram`; None when it printed none."""
+    """Reads the buckets of `--histogram`; None when none were printed."""
     pairs = [BUCKET.match(line) for line in text.splitlines()]
-    found = [(float(pair[1]), int(pair[2])) for pair in pairs if pair]
-    if not found:
+    buckets = [(float(pair[1]), int(pair[2])) for pair in pairs if pair]
+    if not buckets:
         return None
-    values, counts = zip(*found, strict=True)
+    values, counts = zip(*buckets, strict=True)
     return Histogram(values, counts, "sysbench --histogram", HISTOGRAM_ERROR_PERCENT)
 
 
 def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, work: Path | None = None) -> str:
     """Runs a command of sysbench that is not timed (prepare, cleanup) in `work`, else in `folder`,
-    where its output goes; the output. Raises CouldNotRun."""
+    where its output goes; returns the output. Raises CouldNotRun."""
     raw = folder / f"{what}.txt"
     ended = run_lines(Command((tool.path, *words), work or folder), raw, limit_s)
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
-        said = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
+        reason = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
         raise CouldNotRun(
-            f"sysbench {what}", said, SOURCE, f"See {DOC}, When something fails; the server's error log may have more."
+            f"sysbench {what}",
+            reason,
+            SOURCE,
+            f"See {DOC}, When something fails; the server's error log may have more.",
         )
     return text

@@ -100,10 +100,13 @@ class SysbenchFileio(Benchmark):
         folder = target.files / FOLDER
         if not folder.exists():
             return False
-        found = len(list(folder.glob("test_file.*")))
-        if found != self.files:
+        file_count = len(list(folder.glob("test_file.*")))
+        if file_count != self.files:
             raise InputError(
-                str(folder), f"holds {found} files, not {self.files}", f"{DOC}, Preparing", "Write them anew: --fresh."
+                str(folder),
+                f"holds {file_count} files, not {self.files}",
+                f"{DOC}, Preparing",
+                "Write them anew: --fresh.",
             )
         return all(file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
 
@@ -146,7 +149,7 @@ class SysbenchFileio(Benchmark):
         )
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
-        found = sysbench.outcome(raw, load)
+        base = sysbench.outcome(raw, load)
         last = raw[raw.rfind("File operations:") :]
         totals = {
             name: float(match[1])
@@ -154,7 +157,7 @@ class SysbenchFileio(Benchmark):
             if (match := re.search(rf"^{pattern}", last, re.MULTILINE))
         }
         # "events" are requests and fsyncs.
-        return ToolOutcome(found.histogram, (), found.figures | totals, found.notes)
+        return ToolOutcome(base.histogram, (), base.figures | totals, base.notes)
 
     def why(self, raw: str, ended: Ended) -> str:
         return sysbench.why(raw, ended)

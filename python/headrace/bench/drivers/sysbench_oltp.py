@@ -115,23 +115,23 @@ class SysbenchOltp(Benchmark):
         require_database(self.name, target)
 
     def prepared(self, target: Target, threads: int) -> bool:
-        found = tables_of(target, r"sbtest\d+")
-        wanted = [f"sbtest{number}" for number in range(1, (threads if self.script == BULK else self.tables) + 1)]
-        if not found:
+        engines = tables_of(target, r"sbtest\d+")
+        expected = [f"sbtest{number}" for number in range(1, (threads if self.script == BULK else self.tables) + 1)]
+        if not engines:
             return False
-        _check_engine(target, found)
+        _check_engine(target, engines)
         # bulk_insert numbers its rows from 1 each time.
         rows = 0 if self.script == BULK else self.rows
-        missing = [name for name in wanted if name not in found]
+        missing = [name for name in expected if name not in engines]
         other = [
             name
-            for name in wanted
-            if name in found and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
+            for name in expected
+            if name in engines and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
         ]
         if not missing and not other:
             return True
         what = (
-            f"{len(missing)} of {len(wanted)} tables are missing"
+            f"{len(missing)} of {len(expected)} tables are missing"
             if missing
             else f"{other[0]} has other rows than {rows:,}"
         )
@@ -182,11 +182,11 @@ class SysbenchOltp(Benchmark):
     def verify(self, target: Target) -> list[str]:
         if self.script not in KEEPING:
             return []
-        found = tables_of(target, r"sbtest\d+")
-        wanted = [f"sbtest{number}" for number in range(1, self.tables + 1)]
-        wrong = [f"table {name} is gone" for name in wanted if name not in found]
+        engines = tables_of(target, r"sbtest\d+")
+        expected = [f"sbtest{number}" for number in range(1, self.tables + 1)]
+        wrong = [f"table {name} is gone" for name in expected if name not in engines]
         if not wrong and self.tables * self.rows <= COUNTED_ROWS:
-            counts = {name: table_rows(target, name, exact=True) for name in wanted}
+            counts = {name: table_rows(target, name, exact=True) for name in expected}
             wrong = [
                 f"table {name} has {count:,} rows, not {self.rows:,}"
                 for name, count in counts.items()
@@ -248,11 +248,12 @@ def _check_shape(script: str, key: str, value: int | bool) -> None:
         raise InputError(f"{key} = {value}", "must be on or off", source)
 
 
-def _check_engine(target: Target, found: Mapping[str, str]) -> None:
-    """Tables of the other engine would be measured in its name."""
-    wanted = ENGINES[target.engine]
-    for name, engine in sorted(found.items(), key=lambda item: int(re.sub(r"\D", "", item[0]) or 0)):
-        if engine.lower() != wanted:
+def _check_engine(target: Target, engines: Mapping[str, str]) -> None:
+    """Raises InputError for tables of the other engine, which would be measured under the wrong
+    name."""
+    expected_engine = ENGINES[target.engine]
+    for name, engine in sorted(engines.items(), key=lambda item: int(re.sub(r"\D", "", item[0]) or 0)):
+        if engine.lower() != expected_engine:
             raise InputError(
                 f"table {name}",
                 f"is of {engine}, and the run is of {target.engine}",

@@ -71,12 +71,12 @@ class Tpcc(Benchmark):
         require_database(self.name, target)
 
     def prepared(self, target: Target, threads: int) -> bool:
-        found = tables_of(target, "tpcc_(" + "|".join(TABLES) + ")")
-        if not found:
+        engines = tables_of(target, "tpcc_(" + "|".join(TABLES) + ")")
+        if not engines:
             return False
-        wrong = [f"tpcc_{name} is missing" for name in TABLES if f"tpcc_{name}" not in found]
+        wrong = [f"tpcc_{name} is missing" for name in TABLES if f"tpcc_{name}" not in engines]
         wrong += [
-            f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]
+            f"{name} is of {engine}" for name, engine in engines.items() if engine.lower() != ENGINES[target.engine]
         ]
         wrong = wrong or self._sizes(target)
         if wrong:
@@ -93,18 +93,18 @@ class Tpcc(Benchmark):
             )
             if not first_value(cursor):
                 return ["the loading was not finished"]
-            found = {}
+            sizes = {}
             for what, query in (
                 ("warehouses", "SELECT COUNT(*) FROM tpcc_warehouse"),
                 ("items", "SELECT MAX(i_id) FROM tpcc_item"),
                 ("customers", "SELECT MAX(c_id) FROM tpcc_customer WHERE c_w_id = 1 AND c_d_id = 1"),
             ):
                 cursor.execute(query)
-                found[what] = first_value(cursor) or 0
+                sizes[what] = first_value(cursor) or 0
         return [
-            f"with {found[what]:,} {what}, not {value:,}"
+            f"with {sizes[what]:,} {what}, not {value:,}"
             for what, value in self.options().items()
-            if found[what] != value
+            if sizes[what] != value
         ]
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -134,9 +134,9 @@ class Tpcc(Benchmark):
         return sysbench.report(text)
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
-        found = sysbench.outcome(raw, load)
+        base = sysbench.outcome(raw, load)
         by_kind = by_transaction(raw)
-        figures = dict(found.figures)
+        figures = dict(base.figures)
         for kind in KINDS:
             if kind in by_kind:
                 histogram = by_kind[kind]
@@ -144,12 +144,12 @@ class Tpcc(Benchmark):
                 figures |= {f"{kind}_{name}": value for name, value in histogram.summary().items() if value is not None}
         if "new_order" in by_kind:
             figures["new_orders_per_min"] = by_kind["new_order"].total * 60.0 / load.seconds
-        notes = list(found.notes)
+        notes = list(base.notes)
         if not self.standard:
             notes.append(
                 f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of a district (of 3,000)."
             )
-        return ToolOutcome(found.histogram, (), figures, tuple(notes))
+        return ToolOutcome(base.histogram, (), figures, tuple(notes))
 
     def why(self, raw: str, ended: Ended) -> str:
         return sysbench.why(raw, ended)
@@ -169,8 +169,8 @@ class Tpcc(Benchmark):
         )
 
     def described(self) -> dict | None:
-        """The same tables, transactions and mix as sysbench-tpcc with one set of tables; small data
-        are no TPC-C."""
+        """Returns the same tables, transactions and mix as sysbench-tpcc with one set of tables;
+        small data are no TPC-C."""
         return {"name": "sysbench-tpcc", "tables": 1, "scale": self.warehouses} if self.standard else {"name": "own"}
 
     def _words(self, target: Target) -> list[str]:
@@ -187,15 +187,16 @@ def _script(folder: Path) -> str:
 
 
 def by_transaction(raw: str) -> dict[str, Histogram]:
-    """Latencies by kind of transaction: what the clients wrote at their ends, added up."""
-    found: dict[str, list[Histogram]] = {}
+    """Returns latencies by kind of transaction: the counts that each client prints at its end,
+    added up."""
+    histograms: dict[str, list[Histogram]] = {}
     for kind, text in COUNTED.findall(raw):
         pairs = sorted(
             (int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair)
         )
         if pairs:
             values = tuple(round(2.718281828459045 ** (BUCKET * bucket), 9) for bucket, _ in pairs)
-            found.setdefault(kind, []).append(
+            histograms.setdefault(kind, []).append(
                 Histogram(
                     values,
                     tuple(count for _, count in pairs),
@@ -203,11 +204,11 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
                     sysbench.HISTOGRAM_ERROR_PERCENT,
                 )
             )
-    return {kind: merged(parts) for kind, parts in found.items()}
+    return {kind: merged(parts) for kind, parts in histograms.items()}
 
 
 def consistency(cursor, warehouses: int) -> list[str]:
-    """Sentences about conditions that do not hold, in the order of the standard."""
+    """Returns sentences about conditions that do not hold, in the order of the standard."""
     most = min(warehouses, MOST_CHECKED)
     text = files("headrace.bench.drivers").joinpath("tpcc_conditions.sql").read_text(encoding="utf-8")
     wrong = []

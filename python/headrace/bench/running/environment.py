@@ -18,8 +18,8 @@ BUSY_SHARE = 0.10
 
 
 def capture() -> dict:
-    """Kernel, distribution, processors, memory, governor, container, headrace itself. What cannot
-    be read is None."""
+    """Reads kernel, distribution, processors, memory, governor, container, headrace itself. What
+    cannot be read is None."""
     info = _key_values("/proc/cpuinfo", ":")
     memory = _key_values("/proc/meminfo", ":").get("MemTotal", "0").split()[0]
     return {
@@ -41,29 +41,29 @@ def capture() -> dict:
 
 
 def load_before() -> dict:
-    """How busy the machine is while nothing of ours runs yet: shares of all processors over a
-    second, load averages."""
+    """Measures how busy the machine is before anything of ours runs: shares of all processors over
+    a second, load averages."""
     first = host.read_host()
     time.sleep(LOOK_S)
     second = host.read_host()
     spent = {name: second[name] - first[name] for name in host.CPU}
     total = sum(spent.values()) or 1.0
     idle = spent["idle_s"] + spent["iowait_s"]
-    one, five, fifteen = os.getloadavg()
+    load1, load5, load15 = os.getloadavg()
     return {
         "busy_share": round(max(0.0, 1 - idle / total), 4),
         "iowait_share": round(spent["iowait_s"] / total, 4),
         "steal_share": round(spent["steal_s"] / total, 4),
-        "load1": one,
-        "load5": five,
-        "load15": fifteen,
+        "load1": load1,
+        "load5": load5,
+        "load15": load15,
         "memory_available_gib": round(second.get("memory_available_bytes", 0.0) / (1 << 30), 3),
     }
 
 
 def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
-    """Scheduler, read-ahead, size and file system of each device."""
-    found = {}
+    """Returns scheduler, read-ahead, size and file system of each device."""
+    facts = {}
     mounts = {
         line.split()[0]: line.split()[1:4]
         for line in (_text("/proc/mounts") or "").splitlines()
@@ -74,7 +74,7 @@ def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
         base = f"/sys/block/{name}"
         sectors = _text(f"{base}/size")
         where = mounts.get(device) or mounts.get(os.path.realpath(device))
-        found[device] = {
+        facts[device] = {
             "size_gib": round(int(sectors) / 2**21, 3) if sectors and sectors.isdigit() else None,
             "scheduler": _text(f"{base}/queue/scheduler"),
             "read_ahead_kb": _text(f"{base}/queue/read_ahead_kb"),
@@ -82,7 +82,7 @@ def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
             "file_system": where[1] if where else None,
             "mount_options": where[2] if where else None,
         }
-    return found
+    return facts
 
 
 def _text(path: str) -> str | None:
@@ -93,10 +93,10 @@ def _text(path: str) -> str | None:
 
 
 def _key_values(path: str, mark: str) -> dict[str, str]:
-    """The first value of each key."""
-    found: dict[str, str] = {}
+    """Returns the first value of each key."""
+    values: dict[str, str] = {}
     for line in (_text(path) or "").splitlines():
         key, sign, value = line.partition(mark)
         if sign:
-            found.setdefault(key.strip(), value.strip())
-    return found
+            values.setdefault(key.strip(), value.strip())
+    return values

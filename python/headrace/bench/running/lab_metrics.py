@@ -56,7 +56,7 @@ class LabMetrics:
             self._fetch()
 
     def stop(self) -> dict[str, pl.DataFrame]:
-        """Seconds of each volume, oldest first."""
+        """Returns seconds of each volume, oldest first."""
         if self._lab is not None:
             self._fetch()
         return {

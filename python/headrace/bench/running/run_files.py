@@ -22,9 +22,10 @@ SYSBENCH_CSV, STATUS_CSV, DISK_CSV = "transactions.csv", "status.csv", "disk.csv
 
 
 def settings_of(config: Mapping[str, str], engine: str, vcpus: int | None = None) -> dict:
-    """The [settings] table from server variables; what the server does not have is left out."""
-    found = Profile("", "", "", dict(config)).settings(engine)
-    return found | ({"vcpus": vcpus} if vcpus else {})
+    """Returns the [settings] table from server variables, without those that the server does not
+    have."""
+    settings = Profile("", "", "", dict(config)).settings(engine)
+    return settings | ({"vcpus": vcpus} if vcpus else {})
 
 
 def write(
@@ -96,13 +97,13 @@ def write(
         "settings": settings_of(target.config, target.engine, vcpus),
         "files": files,
     }
-    known = {key: value for key, value in document.items() if value is not None}
-    write_whole(folder / TOML_FILE, tomli_w.dumps(known).encode())
+    present_fields = {key: value for key, value in document.items() if value is not None}
+    write_whole(folder / TOML_FILE, tomli_w.dumps(present_fields).encode())
     return None
 
 
 def _vcpus(target: Target, environment: dict) -> int | None:
-    """Virtual CPUs that the server could use: this machine's, where it has fewer than the
+    """Returns virtual CPUs that the server could use: this machine's, where it has fewer than the
     instance or none is named; None: the instance's, as the catalog has them."""
     usable = environment.get("cpus_usable")
     if target.instance is None:
@@ -112,17 +113,22 @@ def _vcpus(target: Target, environment: dict) -> int | None:
 
 
 def data_devices(target: Target, sampled: list[str]) -> list[str]:
-    """The devices that hold data, where there is a log volume too: all but the last."""
+    """Returns the devices that hold data, where there is a log volume too: all but the last."""
     return sampled[:-1] if target.log_storage and len(sampled) > 1 else sampled
 
 
 def _write_transactions(path: Path, series: pl.DataFrame, cpus: int, vcpus: int | None) -> None:
-    """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall clock;
-    `busy_share` of the server's `vcpus`, where it runs on this machine, which has `cpus`. The
-    benchmark's own work is in it."""
+    """Writes the rows as sysbench prints them.
+
+    `t_s` is the end of the row, and `time` the same on the wall clock. `busy_share` is that of the
+    server's `vcpus`, where it runs on this machine, which has `cpus`; the benchmark's own work is
+    in it.
+    """
     end = pl.col("duration_s")
     busy = cpus - pl.col("idle_cpus") - pl.col("iowait_cpus").fill_null(0.0)
-    told = {"busy_share": (busy / (vcpus or cpus)).clip(0.0, 1.0).round(4)} if "idle_cpus" in series.columns else {}
+    busy_column = (
+        {"busy_share": (busy / (vcpus or cpus)).clip(0.0, 1.0).round(4)} if "idle_cpus" in series.columns else {}
+    )
     frame = series.filter(pl.col("tps").is_not_null()).select(
         (pl.col("t_s") + end).round(3).alias("t_s"),
         (pl.col("t_unix") + end).round(6).alias("time"),
@@ -130,6 +136,6 @@ def _write_transactions(path: Path, series: pl.DataFrame, cpus: int, vcpus: int 
         "tps",
         "qps",
         pl.col("p95_ms").alias("lat_p95_ms"),
-        **told,
+        **busy_column,
     )
     write_whole(path, frame.write_csv(float_precision=6).encode())

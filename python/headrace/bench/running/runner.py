@@ -91,8 +91,8 @@ def run(
     """Runs a benchmark whose data are prepared, and keeps it in the store; the record is complete.
 
     `threads` clients for `warmup_s` that do not count and `seconds` that do. `name`: of the run, in
-    RUN.toml. `start`: cold or warm, None: as the server's cache was found. `progress` gets the
-    share done and what is done; `on_second` every report. Raises InputError for what cannot be run,
+    RUN.toml. `start`: cold or warm, None: as the server's cache is. `progress` gets the share done
+    and the current step; `on_second` every report. Raises InputError for what cannot be run,
     CouldNotRun when nothing could be measured, and with what was measured until then in `.record`:
     BrokenRun when the tool or the server ended early, InterruptedRun (a KeyboardInterrupt) after
     Ctrl-C.
@@ -106,7 +106,7 @@ def run(
     if not benchmark.prepared(target, threads):
         hint = "Prepare them first: --prepare, or benchmark.prepare()."
         raise InputError(f"{benchmark.name} on {target.label}", "has no data yet", f"{DOC}, Preparing", hint)
-    kept = store if isinstance(store, Store) else Store(store)
+    run_store = store if isinstance(store, Store) else Store(store)
     tell = progress or (lambda share, what: None)
     tell(0.0, "looking at the machine")
     document = {
@@ -120,23 +120,23 @@ def run(
         | {"devices": environment.device_facts(target.devices), "before": environment.load_before()},
         "start": start,
     } | ({"name": name} if name else {})
-    run_id, folder = kept.begin(name or benchmark.name)
+    run_id, folder = run_store.begin(name or benchmark.name)
     try:
         with tempfile.TemporaryDirectory(prefix=TEMPORARY) as private, Interrupts() as signals:
-            one = _Run(benchmark, target, load, document, folder, Path(private))
-            one.measure(tell, on_second, signals)
-            record = one.keep(kept, run_id)
+            measurement = _Run(benchmark, target, load, document, folder, Path(private))
+            measurement.measure(tell, on_second, signals)
+            record = measurement.keep(run_store, run_id)
             if signals.asked:
                 raise InterruptedRun(record)
             return record
     except BaseException:
         if folder.exists() and not (folder / SERIES_FILE).exists():
-            kept.drop(folder)
+            run_store.drop(folder)
         raise
 
 
 def checked(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
-    """The load, with every number within its bounds. Raises InputError."""
+    """Returns the load, with every number within its bounds. Raises InputError."""
     check_numbers(
         DOC,
         whole=True,
@@ -149,7 +149,8 @@ def checked(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
 
 
 def _check_connections(target: Target, threads: int) -> None:
-    """One for each client and one for the samples. Raises InputError."""
+    """Raises InputError when the server lacks connections: for each client, and another for the
+    samples."""
     most = target.config.get("max_connections", "")
     if target.address is not None and most.isdigit() and threads + 1 > int(most):
         rule = f"the server takes {most} connections (max_connections), and one is for the samples"
@@ -212,7 +213,7 @@ class _Run:
             finally:
                 signals.ignore()
                 self.seconds = time.time() - self.began_unix
-            self.statements = _between(before, _latencies(target))
+            self.statements = _subtract_latencies(before, _latencies(target))
             time.sleep(AFTER_S)
             self.samples, self.lab = sampler.stop(), lab.stop()
             self.samples.notes += lab.notes
@@ -243,7 +244,7 @@ class _Run:
         document |= {"ended_at": now_text(), "state": state, "start": start}
         findings = [*outcome.notes, *summary.findings(document, series, self.samples, failure, self.interrupted)]
         if state == "complete" and target.address is not None:
-            findings += _verified(benchmark, target)
+            findings += _verify(benchmark, target)
         lacks = run_files.write(self.folder, benchmark, target, document, series, self.samples, findings)
         if lacks and benchmark.described() is not None:
             findings.append(f"There is no RUN.toml: {lacks}.")
@@ -258,7 +259,8 @@ class _Run:
         return record
 
     def _outcome(self) -> tuple[ToolOutcome, HeadraceError | None]:
-        """What the tool said, and what went wrong. Nothing went wrong with an interrupted run."""
+        """Reads the tool's report, and the failure if there was any; an interrupted run has no
+        failure."""
         benchmark, load, private, ended = self.benchmark, self.load, self.private, self.ended
         output = self.folder / "raw" / "output.txt"
         raw = output.read_text(errors="replace") if output.exists() else ""
@@ -278,7 +280,7 @@ class _Run:
             return benchmark.partial(raw, load, private), failure
 
     def _rows(self, outcome: ToolOutcome) -> pl.DataFrame:
-        """The intervals the tool told of, else empty ones."""
+        """Returns the intervals that the tool reported, else empty rows."""
         reports = list(outcome.reports) or self.reports
         if self.benchmark.unit_from_status or (self.benchmark.reports_in_files and not reports):
             return timeline.grid(min(self.seconds, self.load.all_s), self.began_unix, self.load.warmup_s)
@@ -298,7 +300,8 @@ class _Run:
 
 
 def _latencies(target: Target) -> Latencies | None:
-    """What performance_schema knows now; None where no server answers or it knows nothing."""
+    """Reads the latencies that performance_schema counts; None where no server answers or it counts
+    none."""
     if target.address is None:
         return None
     try:
@@ -308,12 +311,12 @@ def _latencies(target: Target) -> Latencies | None:
         return None
 
 
-def _between(before: Latencies | None, after: Latencies | None) -> dict[str, float]:
-    found = between(before, after) if before is not None and after is not None else {}
-    return {name: value for name, value in found.items() if name.startswith("statement")}
+def _subtract_latencies(before: Latencies | None, after: Latencies | None) -> dict[str, float]:
+    deltas = between(before, after) if before is not None and after is not None else {}
+    return {name: value for name, value in deltas.items() if name.startswith("statement")}
 
 
-def _verified(benchmark: Benchmark, target: Target) -> list[str]:
+def _verify(benchmark: Benchmark, target: Target) -> list[str]:
     try:
         return [f"After the run {wrong}." for wrong in benchmark.verify(target)]
     except HeadraceError as error:
@@ -357,11 +360,11 @@ def prepare(
 def _undo(benchmark: Benchmark, target: Target, folder: Path, say: Say) -> None:
     """Removes half a data set: the next run must not take it for a whole one. On a full volume
     InnoDB drops a table only when it has purged the undo log of what was rolled back."""
-    for left in range(UNDO_TRIES - 1, -1, -1):
+    for tries_remaining in range(UNDO_TRIES - 1, -1, -1):
         try:
             return benchmark.cleanup(target, folder)
         except Exception as error:  # what went wrong first is what the user must hear in the end
-            if not left:
+            if not tries_remaining:
                 say(f"half of the data could not be removed: {error}")
                 return None
         time.sleep(UNDO_PAUSE_S)

@@ -42,51 +42,53 @@ COLD_SHARE = 0.5  # of what the cache can hold of the data (a guess)
 
 
 def figures(series: pl.DataFrame, outcome: ToolOutcome, benchmark: Benchmark) -> dict[str, float | None]:
-    """Means over the part that counts; percentiles of its histogram; shares of time 0..1. None: not
-    measured."""
+    """Returns means over the part that counts, percentiles of its histogram, and shares of time
+    0..1. None: not measured."""
     part = series.filter(pl.col("phase") == "measure")
-    found: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
-    found |= {
+    results: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
+    results |= {
         "tps": mean(part, "tps"),
         "tps_sd": _of(partial(np.std, ddof=1), part["tps"], 2),
         "tps_min": _of(np.min, part["tps"]),
         "tps_max": _of(np.max, part["tps"]),
     }
-    found["stall_s"] = float(part.filter(pl.col("tps") == 0)["duration_s"].sum())
-    found |= {name: mean(part, name) for name in MEANS}
-    found |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summary()
-    found |= {name: outcome.figures.get(name) for name in ("mean_ms", "max_ms", "transactions", "errors")}
-    found["p95_of_seconds_ms"] = _of(np.median, part["p95_ms"])
-    found |= outcome.figures
-    found |= _per_transaction(part)
-    found |= {name: mean(part, name) for name in CAPS if name in part.columns}
+    results["stall_s"] = float(part.filter(pl.col("tps") == 0)["duration_s"].sum())
+    results |= {name: mean(part, name) for name in MEANS}
+    results |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summary()
+    results |= {name: outcome.figures.get(name) for name in ("mean_ms", "max_ms", "transactions", "errors")}
+    results["p95_of_seconds_ms"] = _of(np.median, part["p95_ms"])
+    results |= outcome.figures
+    results |= _per_transaction(part)
+    results |= {name: mean(part, name) for name in CAPS if name in part.columns}
     for name in ("balance_percent", "innodb_buffer_pool_pages_free"):
-        if name in part.columns and (known := part[name].drop_nulls()).len():
-            found |= {f"{name}_first": float(known[0]), f"{name}_last": float(known[-1])}
+        if name in part.columns and (samples := part[name].drop_nulls()).len():
+            results |= {f"{name}_first": float(samples[0]), f"{name}_last": float(samples[-1])}
     for name in ("user_cpus", "system_cpus", "iowait_cpus", "idle_cpus", "steal_cpus", "lab_late_p99_ms"):
         if name in part.columns:
-            found[name] = mean(part, name)
-    return {name: None if value is None or not math.isfinite(value) else float(value) for name, value in found.items()}
+            results[name] = mean(part, name)
+    return {
+        name: None if value is None or not math.isfinite(value) else float(value) for name, value in results.items()
+    }
 
 
 def mean(part: pl.DataFrame, name: str) -> float | None:
-    """Mean over time of the rows that have the figure."""
+    """Returns the mean over time of the rows that have the figure."""
     if name not in part.columns:
         return None
-    known = part.select(name, "duration_s").drop_nulls()
-    length = float(known["duration_s"].sum())
-    return float((known[name] * known["duration_s"]).sum()) / length if length else None
+    rows = part.select(name, "duration_s").drop_nulls()
+    length = float(rows["duration_s"].sum())
+    return float((rows[name] * rows["duration_s"]).sum()) / length if length else None
 
 
 def _of(figure: Callable[[np.ndarray], float], column: pl.Series, least: int = 1) -> float | None:
-    """A figure of the values that are known; None of fewer than `least`."""
+    """Returns a figure of the values that are not null; None for fewer than `least`."""
     values = column.drop_nulls().to_numpy()
     return float(figure(values)) if len(values) >= least else None
 
 
 def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
-    """I/Os and KiB a transaction: sums over sums, of rows that have both."""
-    found: dict[str, float | None] = {}
+    """Returns I/Os and KiB a transaction: sums over sums, of rows that have both."""
+    results: dict[str, float | None] = {}
     for name, column, factor in (
         ("reads_per_transaction", "read_iops", 1.0),
         ("writes_per_transaction", "write_iops", 1.0),
@@ -94,15 +96,15 @@ def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
         ("write_kib_per_transaction", "write_mib_s", 1024.0),
     ):
         if column in part.columns:
-            known = part.select("tps", "duration_s", column).drop_nulls()
-            done = float((known["tps"] * known["duration_s"]).sum())
-            found[name] = factor * float((known[column] * known["duration_s"]).sum()) / done if done else None
-    return found
+            rows = part.select("tps", "duration_s", column).drop_nulls()
+            done = float((rows["tps"] * rows["duration_s"]).sum())
+            results[name] = factor * float((rows[column] * rows["duration_s"]).sum()) / done if done else None
+    return results
 
 
 def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
-    """cold or warm: whether less than half of what the cache can hold of the data was in it at the
-    first sample. MyRocks, and a server that does not tell: by its uptime."""
+    """Returns cold or warm: whether less than half of the data that fit into the cache were in it
+    at the first sample. MyRocks, and a server that does not report its pool: by its uptime."""
     status = samples.status
     if (
         status.height
@@ -112,9 +114,9 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
         page_gib = (
             float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
         )
-        held = (status["innodb_buffer_pool_pages_data"][0] or 0) * page_gib
-        most = (status["innodb_buffer_pool_pages_total"][0] or 0) * page_gib
-        return "cold" if held < COLD_SHARE * min(most, data_gib or most) else "warm"
+        cached_gib = (status["innodb_buffer_pool_pages_data"][0] or 0) * page_gib
+        capacity_gib = (status["innodb_buffer_pool_pages_total"][0] or 0) * page_gib
+        return "cold" if cached_gib < COLD_SHARE * min(capacity_gib, data_gib or capacity_gib) else "warm"
     uptime = status["uptime"][0] if status.height and "uptime" in status.columns else None
     return "cold" if uptime is not None and uptime < 60 else "warm"
 
@@ -122,47 +124,47 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
 def findings(
     document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool
 ) -> list[str]:
-    """Sentences, the gravest first."""
+    """Returns sentences, the gravest first."""
     part = series.filter(pl.col("phase") == "measure")
     load = document["load"]
-    found = []
+    sentences = []
     if interrupted:
-        found.append(
+        sentences.append(
             f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what was measured until then."
         )
     if failure is not None:
-        found.append(
+        sentences.append(
             f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}."
         )
     if not part.height:
-        found.append("Nothing was measured after the warm-up: all figures are empty.")
+        sentences.append("Nothing was measured after the warm-up: all figures are empty.")
     tps, errors = mean(part, "tps"), mean(part, "errors_per_s")
     if tps and errors and errors > ERROR_SHARE * tps:
-        found.append(f"{errors:,.1f} errors a second with {tps:,.0f} transactions: see raw/output.txt.")
+        sentences.append(f"{errors:,.1f} errors a second with {tps:,.0f} transactions: see raw/output.txt.")
     if (stalled := part.filter(pl.col("tps") == 0).height) and part.height:
-        found.append(f"In {stalled} of {part.height} rows nothing was done at all.")
-    found += _machine(document, part)
-    found += _lateness(part)
-    return found + [f"{note}." for note in samples.notes]
+        sentences.append(f"In {stalled} of {part.height} rows nothing was done at all.")
+    sentences += _machine(document, part)
+    sentences += _lateness(part)
+    return sentences + [f"{note}." for note in samples.notes]
 
 
 def _machine(document: dict, part: pl.DataFrame) -> list[str]:
-    found = []
+    sentences = []
     before, cpus = document["environment"]["before"], document["environment"]["cpus"] or 1
     if before["busy_share"] > BUSY_SHARE:
-        found.append(
+        sentences.append(
             f"Before the run the machine was not at rest: {in_percent(before['busy_share'])} of its processors were in "
             f"use, load {before['load1']:.1f}."
         )
     idle, waiting, steal = (mean(part, name) for name in ("idle_cpus", "iowait_cpus", "steal_cpus"))
     if idle is not None and (idle + (waiting or 0.0)) < LEAST_IDLE_SHARE * cpus:
-        found.append(
+        sentences.append(
             f"The processors were {in_percent(1 - (idle + (waiting or 0.0)) / cpus)} busy: the figures are those of the "
             "machine, not of its storage alone."
         )
     if steal is not None and steal > STEAL_SHARE * cpus:
-        found.append(f"{in_percent(steal / cpus, 1)} of the processors' time was taken by the hypervisor.")
-    return found
+        sentences.append(f"{in_percent(steal / cpus, 1)} of the processors' time was taken by the hypervisor.")
+    return sentences
 
 
 def _lateness(part: pl.DataFrame) -> list[str]:

@@ -49,9 +49,9 @@ END_SLACK_S = 0.05
 def rows(
     reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, interval_s: float = 1.0
 ) -> pl.DataFrame:
-    """The reports as a frame: `t_s` (start of the row since the tool's clock began), `duration_s`,
-    `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s, and what else a
-    tool tells."""
+    """Returns the reports as a frame: `t_s` (start of the row since the tool's clock began),
+    `duration_s`, `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s, and
+    what else a tool tells."""
     starts = [0.0, *(report.end_s for report in reports)][: len(reports)]
     ends = [report.end_s for report in reports]
     # A lost line: the report is of its own interval only.
@@ -77,12 +77,13 @@ def rows(
 
 
 def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
-    """Empty rows a second long, for a tool that reports nothing on its way."""
+    """Returns empty rows a second long, for a tool that reports nothing on its way."""
     return rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
 
 
 def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame] | None = None) -> pl.DataFrame:
-    """The rows with what was sampled. A figure is null where its source does not cover the row."""
+    """Returns the rows with what was sampled. A figure is null where its source does not cover the
+    row."""
     edges = _edges(frame)
     columns: dict[str, np.ndarray] = {}
     columns |= _disk(samples.disk, edges)
@@ -95,31 +96,30 @@ def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame
 
 
 def _edges(frame: pl.DataFrame) -> np.ndarray:
-    """(rows, 2): beginning and end of each on the wall clock."""
+    """Returns (rows, 2): beginning and end of each on the wall clock."""
     begin = frame["t_unix"].to_numpy()
     return np.stack([begin, begin + frame["duration_s"].to_numpy()], axis=1)
 
 
 def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The values at the edges; NaN beyond the samples."""
-    known = np.isfinite(values)
-    if known.sum() < 2:
+    """Returns the values at the edges; NaN beyond the samples."""
+    valid = np.isfinite(values)
+    if valid.sum() < 2:
         return np.full(edges.shape, np.nan)
-    times, values = times[known], values[known]
-    found = np.interp(edges, times, values)
-    found[(edges < times[0] - END_SLACK_S) | (edges > times[-1] + END_SLACK_S)] = np.nan
+    times, values = times[valid], values[valid]
+    result = np.interp(edges, times, values)
+    result[(edges < times[0] - END_SLACK_S) | (edges > times[-1] + END_SLACK_S)] = np.nan
     # Inside a gap nothing is known either.
     after = np.clip(np.searchsorted(times, edges), 1, len(times) - 1)
-    found[(times[after] - times[after - 1] > LONGEST_GAP_S) & (edges != times[after])] = np.nan
-    return found
+    result[(times[after] - times[after - 1] > LONGEST_GAP_S) & (edges != times[after])] = np.nan
+    return result
 
 
-def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The samples with one more where the load began and one where it ended: a load begins between
-    two samples, and a straight line between them would spread its first second over the rest
-    before. There the counter is where it was going until then; what a restart hides is left
-    alone.
-    """
+def _anchor(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the samples with one more where the load began and one where it ended: a load begins
+    between two samples, and a straight line between them would spread its first second over the
+    rest before. There the counter is where it was going until then; what a restart hides is left
+    alone."""
     if not len(edges) or not np.isfinite(values).all() or (np.diff(values) < 0).any():
         return times, values
     begin, finish = edges[0, 0], edges[-1, 1]
@@ -139,12 +139,12 @@ def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple
 
 
 def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool = False) -> np.ndarray:
-    """A cumulative counter as a rate; NaN where it started over."""
+    """Returns a cumulative counter as a rate; NaN where it started over."""
     values = values.astype(float)
     steps = np.diff(values)
     if wraps:
         values = values + WRAP * np.concatenate([[0.0], np.cumsum(np.where(steps < -WRAP / 2, 1.0, 0.0))])
-    ends = _at(*_anchored(times, values, edges), edges)
+    ends = _at(*_anchor(times, values, edges), edges)
     rate = (ends[:, 1] - ends[:, 0]) / (edges[:, 1] - edges[:, 0])
     # A restart between the edges: the counter fell.
     for place in np.flatnonzero(np.diff(values) < 0):
@@ -153,23 +153,25 @@ def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool 
 
 
 def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
-    """All devices together: sums, waits weighted by requests, the busiest's share; and each device
-    where there are several."""
+    """Returns figures of all devices together: sums, waits weighted by requests, the share of the
+    busiest; and each device where there are several."""
     names = disk["device"].unique(maintain_order=True).to_list() if disk.height else []
     each = {name: _one_disk(disk.filter(pl.col("device") == name), edges) for name in names}
     if not each:
         return {}
-    found: dict[str, np.ndarray] = {}
+    totals: dict[str, np.ndarray] = {}
     for column in ("read_iops", "write_iops", "flush_iops", "read_mib_s", "write_mib_s", "queue"):
-        found[column] = np.sum([one[column] for one in each.values()], axis=0)
-    found["busy"] = np.max([one["busy"] for one in each.values()], axis=0)
+        totals[column] = np.sum([columns[column] for columns in each.values()], axis=0)
+    totals["busy"] = np.max([columns["busy"] for columns in each.values()], axis=0)
     for way in ("read", "write"):
-        waited = np.sum([np.nan_to_num(one[f"{way}_wait_ms"]) * one[f"{way}_iops"] for one in each.values()], axis=0)
+        waited = np.sum(
+            [np.nan_to_num(columns[f"{way}_wait_ms"]) * columns[f"{way}_iops"] for columns in each.values()], axis=0
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
-            found[f"{way}_wait_ms"] = np.where(found[f"{way}_iops"] > 0, waited / found[f"{way}_iops"], np.nan)
+            totals[f"{way}_wait_ms"] = np.where(totals[f"{way}_iops"] > 0, waited / totals[f"{way}_iops"], np.nan)
     if len(each) > 1:
-        found |= {f"{column}:{name}": values for name, one in each.items() for column, values in one.items()}
-    return found
+        totals |= {f"{column}:{name}": values for name, columns in each.items() for column, values in columns.items()}
+    return totals
 
 
 def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
@@ -203,10 +205,10 @@ def _status(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     if status.height < 2:
         return {}
     times = status["t_unix"].to_numpy()
-    found = {
+    rates = {
         f"{name}_per_s": _rate(times, status[name].to_numpy(), edges) for name in STATUS_RATES if name in status.columns
     }
-    return found | {
+    return rates | {
         name: _at(times, status[name].to_numpy(), edges)[:, 1] for name in STATUS_LEVELS if name in status.columns
     }
 
@@ -216,14 +218,14 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
         return {}
     times = host["t_unix"].to_numpy()
     # Idle time of a processor can go back by a tick.
-    found = {
+    rates = {
         name.removesuffix("_s") + "_cpus": np.clip(
             _rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None
         )
         for name in HOST_TIMES
         if name in host.columns
     }
-    return found | {
+    return rates | {
         name: _at(times, host[name].to_numpy(), edges)[:, 1]
         for name in ("load1", "memory_available_bytes")
         if name in host.columns
@@ -231,8 +233,8 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
-    """Of the lab's volumes together: the share of the row in which requests waited for each cap (of
-    several volumes: that of the one which waited longest), the lowest balance, latencies of the
+    """Returns figures of the lab's volumes together: the share of the row in which requests waited
+    for each cap (of several volumes: the longest wait), the lowest balance, latencies of the
     slowest."""
     parts: dict[str, list[np.ndarray]] = {}
     for frame in volumes.values():
@@ -260,7 +262,8 @@ def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np
 
 
 def _nearest(times: np.ndarray, column: pl.Series, edges: np.ndarray) -> np.ndarray:
-    """A figure of the second that has most of the row: percentiles cannot be interpolated."""
+    """Returns a figure of the second that has most of the row: percentiles cannot be
+    interpolated."""
     values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
     middle = edges.mean(axis=1)
     place = np.clip(np.searchsorted(times, middle, side="right"), 0, len(values) - 1)

@@ -57,8 +57,8 @@ COLUMNS = (
 
 
 def connect(store: Store, runs: Sequence[RunRecord] | None = None):
-    """A DuckDB connection in memory with the three tables of these runs (None: all whole ones). It
-    can read the store and nothing else."""
+    """Returns a DuckDB connection in memory with the three tables of these runs (None: all whole
+    ones). It can read the store and nothing else."""
     with import_optional():
         import duckdb
 
@@ -76,7 +76,8 @@ def connect(store: Store, runs: Sequence[RunRecord] | None = None):
 
 
 def lock(connection) -> None:
-    """From here on the connection opens no file outside the store, and cannot be told otherwise."""
+    """Closes the connection to files outside the store, so that no later statement can open them
+    again."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
@@ -105,8 +106,8 @@ def _parquet(records: Sequence[RunRecord], file: str) -> str:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a Parquet file begins and ends as one (its last four bytes are PAR1): one damaged run
-    must not hide the others."""
+    """Returns whether a Parquet file begins and ends as one (its last four bytes are PAR1): one
+    damaged run must not hide the others."""
     try:
         with open(path, "rb") as file:
             first = file.read(4)
@@ -125,17 +126,17 @@ def _name(value: str) -> str:
 
 
 def query(store: Store, sql: str, runs: Sequence[RunRecord] | None = None) -> pl.DataFrame:
-    """The answer of a SELECT over `runs`, `series` and `percentiles`. Raises InputError for SQL
-    that is wrong or reaches beyond the store."""
+    """Returns the answer of a SELECT over `runs`, `series` and `percentiles`. Raises InputError for
+    SQL that is wrong or reaches beyond the store."""
     with import_optional():
         import duckdb
 
     with connect(store, runs) as connection:
         lock(connection)
         try:
-            found = connection.execute(sql)
-            names = [column[0] for column in found.description or ()]
-            rows = found.fetchall()
+            cursor = connection.execute(sql)
+            names = [column[0] for column in cursor.description or ()]
+            rows = cursor.fetchall()
         except duckdb.Error as error:
             raise _wrong(sql, error) from None
     return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None) if names else pl.DataFrame()
@@ -150,7 +151,7 @@ def export(
     runs: Sequence[RunRecord] | None = None,
 ) -> int:
     """Writes a table (runs, series, percentiles), or the answer of `sql`, to a .parquet, .csv or
-    .json file, whole or not at all; how many rows. Raises InputError, CouldNotRun."""
+    .json file, whole or not at all; returns the number of rows. Raises InputError, CouldNotRun."""
     with import_optional():
         import duckdb
 
@@ -170,7 +171,7 @@ def export(
         tempfile.TemporaryDirectory(prefix=".headrace-", dir=path.parent.absolute()) as folder,
         connect(store, runs) as connection,
     ):
-        made = Path(folder) / f"export{path.suffix.lower()}"
+        temporary = Path(folder) / f"export{path.suffix.lower()}"
         connection.execute(f"SET allowed_directories = [{_text(store.folder)}, {_text(folder)}]")
         lock(connection)
         try:
@@ -180,8 +181,8 @@ def export(
                 else f"CREATE TEMP TABLE answer AS FROM {what}"
             )
             (rows,) = connection.execute("SELECT COUNT(*) FROM answer").fetchall()[0]
-            connection.execute(f"COPY answer TO {_text(made)} ({form})")
-            os.replace(made, path)
+            connection.execute(f"COPY answer TO {_text(temporary)} ({form})")
+            os.replace(temporary, path)
         except duckdb.IOException as error:
             raise CouldNotRun(str(path), f"cannot be written: {_first(error)}", "", "Is the disk full?") from None
         except duckdb.Error as error:

@@ -58,23 +58,25 @@ class RunRecord:
 
     @property
     def run_toml(self) -> Path | None:
-        """What `headrace calibrate` takes; None where the run cannot be calibrated from."""
+        """The file that `headrace calibrate` takes; None where the run cannot be calibrated
+        from."""
         path = self.folder / TOML_FILE
         return path if path.exists() else None
 
     def series(self) -> pl.DataFrame:
-        """The time line: docs/reference/bench.md, The time line. Raises CouldNotRun."""
+        """Returns the time line: docs/reference/bench.md, The time line. Raises CouldNotRun."""
         return read_parquet(self.folder / SERIES_FILE)
 
     def percentiles(self) -> pl.DataFrame | None:
-        """The latency histogram: value_ms, count, share (at or below); None where none was
+        """Returns the latency histogram: value_ms, count, share (at or below); None where none was
         measured."""
         path = self.folder / PERCENTILES_FILE
         return read_parquet(path) if path.exists() else None
 
 
 def default_store() -> Path:
-    """$HEADRACE_RUNS, else $XDG_DATA_HOME/headrace/runs, else ~/.local/share/headrace/runs."""
+    """Returns $HEADRACE_RUNS, else $XDG_DATA_HOME/headrace/runs, else
+    ~/.local/share/headrace/runs."""
     return settings.folder("HEADRACE_RUNS")
 
 
@@ -85,8 +87,8 @@ class Store:
         self.folder = default_store() if folder is None else Path(folder).absolute()
 
     def begin(self, label: str) -> tuple[str, Path]:
-        """(id of a new run, the folder to fill). Raises CouldNotRun when it cannot be written
-        there, or little space is left."""
+        """Returns (id of a new run, the folder to fill). Raises CouldNotRun when it cannot be
+        written there, or little space is left."""
         word = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:60] or "run"
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word}-{secrets.token_hex(2)}"
         folder = self.folder / f"{UNFINISHED}{name}"
@@ -129,7 +131,7 @@ class Store:
         shutil.rmtree(folder, ignore_errors=True)
 
     def ids(self) -> list[str]:
-        """All runs, the oldest first."""
+        """Returns all runs, the oldest first."""
         try:
             return sorted(name for name in os.listdir(self.folder) if ID.match(name))
         except FileNotFoundError:
@@ -143,12 +145,12 @@ class Store:
             ) from None
 
     def unfinished(self) -> list[Path]:
-        """Folders of runs that are being made, or whose process was killed."""
+        """Returns folders of runs that are being made, or whose process was killed."""
         return sorted(self.folder.glob(f"{UNFINISHED}*")) if self.folder.is_dir() else []
 
     def resolve(self, text: str) -> str:
-        """The id meant: an id, `latest`, `latest~1` (the one before), or the end or beginning of
-        one id. Raises InputError."""
+        """Returns the id meant: an id, `latest`, `latest~1` (the run before), or the end or
+        beginning of an id. Raises InputError."""
         every = self.ids()
         if not every:
             raise InputError(str(self.folder), "has no runs", DOC, "headrace bench run makes one.")
@@ -160,12 +162,12 @@ class Store:
             return every[-1 - back]
         if text in every:
             return text
-        found = [name for name in every if len(text) >= 4 and (name.endswith(text) or name.startswith(text))]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        matches = [name for name in every if len(text) >= 4 and (name.endswith(text) or name.startswith(text))]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise InputError(
-                text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it."
+                text, f"{len(matches)} runs have it in their id: {', '.join(matches[:4])}", "", "Give more of it."
             )
         raise InputError(
             text[:80],
@@ -175,7 +177,7 @@ class Store:
         )
 
     def open(self, text: str) -> RunRecord:
-        """A run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
+        """Returns a run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
         name = self.resolve(text)
         document = read_run(self.folder / name / RUN_FILE)
         return RunRecord(
@@ -183,17 +185,17 @@ class Store:
         )
 
     def runs(self) -> list[RunRecord]:
-        """All runs, the oldest first; a damaged one is left out (see `damaged`)."""
-        found = []
+        """Returns all runs, the oldest first; a damaged run is left out (see `damaged`)."""
+        records = []
         for name in self.ids():
             try:
-                found.append(self.open(name))
+                records.append(self.open(name))
             except (InputError, CouldNotRun):
                 continue
-        return found
+        return records
 
     def damaged(self) -> list[str]:
-        """Ids whose run.json cannot be read."""
+        """Returns ids whose run.json cannot be read."""
         return sorted(set(self.ids()) - {record.id for record in self.runs()})
 
     def delete(self, text: str) -> str:
@@ -212,7 +214,7 @@ class Store:
 
 
 def json_bytes(document: dict) -> bytes:
-    """JSON in which what is not finite is null."""
+    """Returns JSON in which numbers that are not finite are null."""
     text = json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False, default=str)
     return (text + "\n").encode()
 
@@ -228,7 +230,8 @@ def _finite(value: object) -> object:
 
 
 def read_run(path: Path) -> dict:
-    """run.json, checked. Raises InputError when it is none, CouldNotRun when it cannot be read."""
+    """Reads run.json and checks it. Raises InputError when it is none, CouldNotRun when it cannot
+    be read."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_RUN_BYTES + 1)
@@ -269,7 +272,7 @@ def read_run(path: Path) -> dict:
 
 
 def read_parquet(path: Path) -> pl.DataFrame:
-    """A frame of the store. Raises CouldNotRun."""
+    """Returns a frame of the store. Raises CouldNotRun."""
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -279,7 +282,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
-    """A frame with its bytes on disk. Raises CouldNotRun."""
+    """Writes a frame, with its bytes on disk. Raises CouldNotRun."""
     try:
         frame.write_parquet(path, compression="zstd")
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -289,5 +292,5 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
 
 
 def now_text() -> str:
-    """This moment in UTC, ISO 8601 with seconds."""
+    """Returns this moment in UTC, ISO 8601 with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -62,31 +62,31 @@ def list_all(
     from headrace.bench import Store
     from headrace.report.benchmarks import LIST_COLUMNS, LIST_RIGHT, list_row
 
-    kept = Store(store)
-    found = kept.runs()
-    for name in sorted(set(kept.ids()) - {record.id for record in found}):
-        say(f"note: {name} is damaged and left out: see {kept.folder / name}")
-    for folder in kept.unfinished():
+    run_store = Store(store)
+    records = run_store.runs()
+    for name in sorted(set(run_store.ids()) - {record.id for record in records}):
+        say(f"note: {name} is damaged and left out: see {run_store.folder / name}")
+    for folder in run_store.unfinished():
         say(f"note: {folder} is a run that is being made, or was killed")
-    found = [
+    records = [
         record
-        for record in found
+        for record in records
         if benchmark in (None, record.document["benchmark"]["name"])
         and storage in (None, record.document["target"].get("storage"))
     ][-(last or 0) :]
-    rows = [_csv(record) for record in found]
-    answer = [record.document | {"folder": record.folder} for record in found]
+    rows = [_csv(record) for record in records]
+    answer = [record.document | {"folder": record.folder} for record in records]
     print_answer(
         answer,
         output,
         rows,
         LIST_CSV,
-        lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),),
+        lambda: (table(LIST_COLUMNS, [list_row(record) for record in records], right=LIST_RIGHT),),
     )
 
 
 def _csv(record: RunRecord) -> dict[str, object]:
-    """A run as a row of LIST_CSV."""
+    """Returns a run as a row of LIST_CSV."""
     document = record.document
     of_load = {"benchmark": document["benchmark"]["name"], "threads": document["load"]["threads"]}
     cells = {"run": record.id, "state": record.state, **of_load, "storage": document["target"].get("storage")}
@@ -135,23 +135,33 @@ def compare(
     from headrace.report import benchmarks
 
     check_chart_path(report, (".html",))
-    kept = bench.Store(store)
-    sides = [[kept.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
-    found = bench.compare(*sides, allow_unlike=unlike)
+    run_store = bench.Store(store)
+    sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
+    comparison = bench.compare(*sides, allow_unlike=unlike)
     if report is not None:
-        benchmarks.write_comparison(report, found)
+        benchmarks.write_comparison(report, comparison)
         say(f"report written to {report}")
-    rows = [asdict(one) for one in found.differences]
-    ids = {"first": [record.id for record in found.a], "second": [record.id for record in found.b]}
-    answer = ids | {"differences": rows, "differs": found.differs, "unlike": found.unlike, "notes": found.notes}
-    names = [f"{side}: {benchmarks.group_name(group)}" for side, group in (("first ", found.a), ("second", found.b))]
+    rows = [asdict(difference) for difference in comparison.differences]
+    ids = {"first": [record.id for record in comparison.a], "second": [record.id for record in comparison.b]}
+    answer = ids | {
+        "differences": rows,
+        "differs": comparison.differs,
+        "unlike": comparison.unlike,
+        "notes": comparison.notes,
+    }
+    names = [
+        f"{side}: {benchmarks.group_name(group)}"
+        for side, group in (("first ", comparison.a), ("second", comparison.b))
+    ]
 
     def parts() -> tuple[object, ...]:
-        made = table(benchmarks.COMPARE_COLUMNS, benchmarks.compare_rows(found), right=benchmarks.COMPARE_RIGHT)
-        return (*names, "", *benchmarks.compare_words(found), "", made)
+        differences = table(
+            benchmarks.COMPARE_COLUMNS, benchmarks.compare_rows(comparison), right=benchmarks.COMPARE_RIGHT
+        )
+        return (*names, "", *benchmarks.compare_words(comparison), "", differences)
 
     print_answer(answer, output, rows, tuple(bench.Difference.__dataclass_fields__), parts)
-    for note in found.notes:
+    for note in comparison.notes:
         say(f"note: {note}")
 
 
@@ -162,7 +172,8 @@ def export(
         typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run),
     ] = None,
     what: Annotated[
-        Literal["runs", "series", "percentiles"], choice("A row a run, a row a second, or the latency histograms.")
+        Literal["runs", "series", "percentiles"],
+        choice("Table to export: a row a run, a row a second, or the latency histograms."),
     ] = "runs",
     sql: Annotated[
         str | None,
@@ -170,29 +181,29 @@ def export(
     ] = None,
     to: Annotated[
         Path | None,
-        option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o"),
+        option("FILE", "File to write: .parquet, .csv or .json. Default: stdout, as --output says.", "--to", "-o"),
         WRITES_FILE,
     ] = None,
     store: StoreOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Export what was measured, or query it in SQL."""
+    """Export the measurements, or query them in SQL."""
     from headrace.bench import Store
     from headrace.bench.store import query
 
-    kept = Store(store)
-    chosen = None if not runs else [kept.open(name) for name in runs]
+    run_store = Store(store)
+    chosen = None if not runs else [run_store.open(name) for name in runs]
     if sql is not None and what != "runs":
         raise InputError(
             "--sql and --what", "say what to export twice", "headrace bench export --help", "Give one of them."
         )
     if to is not None:
-        rows = query.export(kept, to, what=what, sql=sql, runs=chosen)
+        rows = query.export(run_store, to, what=what, sql=sql, runs=chosen)
         return say(f"{rows:,} rows written to {to}")
-    found = query.query(kept, sql or f"FROM {what}", chosen)
+    answer = query.query(run_store, sql or f"FROM {what}", chosen)
     if output == "csv":
-        return print_csv(found.to_dicts(), found.columns)
-    print_answer(found.to_dicts(), output, [], (), lambda: (table(found.columns, found.rows()),))
+        return print_csv(answer.to_dicts(), answer.columns)
+    print_answer(answer.to_dicts(), output, [], (), lambda: (table(answer.columns, answer.rows()),))
 
 
 @app.command()
@@ -206,15 +217,15 @@ def remove(
     """Remove runs from the store."""
     from headrace.bench import Store
 
-    kept = Store(store)
+    run_store = Store(store)
     # A run that is named twice is one.
-    names = list(dict.fromkeys(kept.resolve(text) for text in run))
+    names = list(dict.fromkeys(run_store.resolve(text) for text in run))
     if not yes:
         if not sys.stdin.isatty():
             raise InputError(", ".join(names), "is removed for good", "", "Say --yes.")
         typer.confirm(f"Remove {', '.join(names)}?", abort=True, err=True)
     for name in names:
-        kept.delete(name)
+        run_store.delete(name)
         say(f"removed {name}")
 
 
@@ -224,7 +235,7 @@ def tools(output: OutputOption = "table") -> None:
     missing."""
     from headrace.base import machine
 
-    rows = [asdict(one) for one in machine.tools()]
+    rows = [asdict(tool) for tool in machine.tools()]
     columns = tuple(rows[0])
     print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))
     if any(row["state"] != "fine" for row in rows):

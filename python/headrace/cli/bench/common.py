@@ -1,4 +1,4 @@
-"""What the commands of `headrace bench` share: where runs are kept, and how one is shown."""
+"""Shared parts of the commands of `headrace bench`: the store of runs, and the output of a run."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 def complete_run(context: typer.Context, incomplete: str) -> list[str]:
-    """Ids of runs for the shell, the newest first: the names of their folders, because the store
-    itself takes half a second to import."""
+    """Returns ids of runs for the shell, the newest first: the names of their folders, because the
+    store itself takes half a second to import."""
     from headrace.base import settings
 
     try:
-        found = sorted(os.listdir(context.params.get("store") or settings.folder("HEADRACE_RUNS")), reverse=True)
+        ids = sorted(os.listdir(context.params.get("store") or settings.folder("HEADRACE_RUNS")), reverse=True)
     except (OSError, ValueError):  # ValueError: a NUL in the name
-        found = []
-    return [name for name in ["latest", *found] if name.startswith(incomplete) and not name.startswith(".")]
+        ids = []
+    return [name for name in ["latest", *ids] if name.startswith(incomplete) and not name.startswith(".")]
 
 
 StoreOption = Annotated[
     Path | None,
-    option("DIR", "Where runs are kept. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False),
+    option("DIR", "Store of the runs. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False),
 ]
 RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the one before)."
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_run)]
 
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
-    """A run on stdout, and as a page where one is wanted."""
+    """Prints a run, and writes its page where a file is named."""
     from headrace.calibration.runs.model import LEAST_SECONDS
     from headrace.report import benchmarks
 

@@ -49,20 +49,21 @@ DEFAULT_DATABASE = "headrace_bench"
 ADDRESS = (
     "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
 )
-VOLUME = "Lab volume whose own figures are recorded too; again for each. Those of a lab server are known."
+VOLUME = "Lab volume whose own figures are recorded too. Repeatable. Those of a lab server are added."
 SOURCE = "docs/reference/bench.md, sysbench-oltp"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredOptions:
-    """What a benchmark is run on, as far as it must be told."""
+    """Facts of the measured storage that cannot be read from the machine."""
 
     storage: Annotated[
-        str | None, storage_option("The storage it is run on, like gp3:500:6000; that of a lab server is known.")
+        str | None,
+        storage_option("Storage of the server, like gp3:500:6000; that of a lab server is read from the lab."),
     ] = None
     device: Annotated[
         list[str] | None,
-        option("D", "Block device whose counters are recorded; again for each. Default: that of the data."),
+        option("D", "Block device whose counters are recorded. Repeatable. Default: that of the data."),
     ] = None
     volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
@@ -70,7 +71,7 @@ class MeasuredOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """Which server, and which of its engines."""
+    """The server of a benchmark, and its engine."""
 
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
     server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
@@ -85,7 +86,7 @@ class RunOptions:
     """Options of every run."""
 
     threads: Annotated[int, option("N", "Clients, each with one transaction or request under way.", min=1)] = 16
-    seconds: Annotated[int, option("S", "How long to measure.", min=2)] = 60
+    seconds: Annotated[int, option("S", "Seconds to measure.", min=2)] = 60
     warmup: Annotated[int, option("S", "Seconds before that, which do not count.", min=0)] = 0
     seed: Annotated[int, option("N", "Seed for the random numbers.", min=1)] = 1
     name: NameOption = None
@@ -97,8 +98,8 @@ class RunOptions:
     output: OutputOption = "table"
 
     def carry_out(self, benchmark: Benchmark, target: Target) -> None:
-        """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then
-        is shown first."""
+        """Prepares, runs, shows and cleans up. Raises as `bench.run`; figures measured before the
+        error are shown first."""
         check_chart_path(self.report)
         # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left running.
         with ends_as_interrupts():
@@ -107,19 +108,19 @@ class RunOptions:
     def _carry_out(self, benchmark: Benchmark, target: Target) -> None:
         from headrace import bench
 
-        made = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
+        is_new = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
         if self.prepare_only:
-            say("prepared" if made else "was prepared before")
+            say("prepared" if is_new else "was prepared before")
             return
-        if told := too_short_to_calibrate(benchmark, self.warmup + self.seconds):
-            say(f"note: {told}")
+        if warning := too_short_to_calibrate(benchmark, self.warmup + self.seconds):
+            say(f"note: {warning}")
         given = {"seconds": self.seconds, "warmup_s": self.warmup, "threads": self.threads, "seed": self.seed}
-        kept = {"store": self.store, "name": self.name}
+        destination = {"store": self.store, "name": self.name}
         try:
             try:
                 with progress("") as bar:
-                    told = {"progress": bar, "on_second": lambda second: _tell(bar, second)}
-                    record = bench.run(benchmark, target, **given, **kept, **told)
+                    hooks = {"progress": bar, "on_second": lambda second: _tell(bar, second)}
+                    record = bench.run(benchmark, target, **given, **destination, **hooks)
             except bench.BrokenRun as broken:
                 show_run(broken.record, self.output, self.report)
                 raise
@@ -134,8 +135,8 @@ class RunOptions:
 
 
 def too_short_to_calibrate(benchmark: Benchmark, all_s: float) -> str | None:
-    """What to say before a run of which nothing can be calibrated because it is too short; None
-    where it is long enough, or where nothing is calibrated from this benchmark."""
+    """Returns the warning for a run that is too short to be calibrated; None where it is long
+    enough, or where nothing is calibrated from this benchmark."""
     from headrace.calibration.runs.model import LEAST_SECONDS
 
     if all_s >= LEAST_SECONDS or benchmark.described() is None:
@@ -194,35 +195,35 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         from headrace.lab import Lab
 
         lab = Lab(self.data_dir, self.socket).place if self.volume else None
-        found = self.read_address(str(self.address))
+        address = self.read_address(str(self.address))
         on = {
             "storage": self.storage,
             "log_storage": self.log_storage,
             "devices": self.device or (),
             "volumes": self.volume or (),
         }
-        found = found if found.database else found.with_database(DEFAULT_DATABASE)
-        return bench.server_target(found, lab=lab, instance=self.instance, engine=self.engine, **on)
+        address = address if address.database else address.with_database(DEFAULT_DATABASE)
+        return bench.server_target(address, lab=lab, instance=self.instance, engine=self.engine, **on)
 
     def _in_lab(self) -> Target:
         from headrace import bench, servers
 
         with self.open() as lab:
-            known = servers.find(lab, str(self.server))
+            server = servers.find(lab, str(self.server))
             status, place = lab.status(), lab.place
-        if known.state != "running":
+        if server.state != "running":
             hint = f"Start it: headrace mysql up {self.server}{place.flags()}"
-            raise CouldNotRun(f"server {self.server}", f"is {known.state}", "", hint)
+            raise CouldNotRun(f"server {self.server}", f"is {server.state}", "", hint)
         return bench.server_target(
-            known.address(DEFAULT_DATABASE),
-            storage=self.storage or known.storage,
-            log_storage=self.log_storage or known.log_storage,
-            devices=self.device or known.devices,
+            server.address(DEFAULT_DATABASE),
+            storage=self.storage or server.storage,
+            log_storage=self.log_storage or server.log_storage,
+            devices=self.device or server.devices,
             lab=place,
-            volumes=self.volume or tuple(volume for volume in (known.data_volume, known.log_volume) if volume),
+            volumes=self.volume or tuple(volume for volume in (server.data_volume, server.log_volume) if volume),
             instance=self.instance or status.get("instance_type"),
             as_of=status.get("as_of"),
-            engine=self.engine or known.engine,
+            engine=self.engine or server.engine,
         )
 
 
@@ -234,9 +235,9 @@ def _tell(bar: Ticker, second: Second) -> None:
     bar.describe(", ".join(parts))
 
 
-def _pairs(texts: list[str] | None) -> dict[str, str]:
-    """KEY=VALUE each. Raises InputError."""
-    found: dict[str, str] = {}
+def _parse_pairs(texts: list[str] | None) -> dict[str, str]:
+    """Reads KEY=VALUE each. Raises InputError."""
+    pairs: dict[str, str] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
@@ -246,31 +247,31 @@ def _pairs(texts: list[str] | None) -> dict[str, str]:
                 "headrace bench run sysbench-oltp --help",
                 "For example point_selects=5.",
             )
-        found[key.strip().replace("-", "_")] = value.strip()
-    return found
+        pairs[key.strip().replace("-", "_")] = value.strip()
+    return pairs
 
 
-def _typed(texts: list[str] | None) -> dict[str, int | bool]:
-    """Options of sysbench's scripts: on and off, or whole numbers. Raises InputError."""
-    found: dict[str, int | bool] = {}
-    for key, value in _pairs(texts).items():
+def _parse_typed(texts: list[str] | None) -> dict[str, int | bool]:
+    """Reads options of sysbench's scripts: on and off, or whole numbers. Raises InputError."""
+    options: dict[str, int | bool] = {}
+    for key, value in _parse_pairs(texts).items():
         if value in ("on", "off"):
-            found[key] = value == "on"
+            options[key] = value == "on"
         elif value.isascii() and value.isdigit() and len(value) < 12:
-            found[key] = int(value)
+            options[key] = int(value)
         else:
             raise InputError(f"{key}={value[:40]}", "must be on, off or a whole number", SOURCE)
-    return found
+    return options
 
 
-def _numbers(texts: list[str] | None) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for key, value in _pairs(texts).items():
+def _parse_numbers(texts: list[str] | None) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for key, value in _parse_pairs(texts).items():
         try:
-            found[key] = float(value)
+            numbers[key] = float(value)
         except ValueError:
             raise InputError(f"{key}={value[:40]}", "must be a number", SOURCE) from None
-    return found
+    return numbers
 
 
 @app.command("sysbench-oltp")
@@ -282,7 +283,7 @@ def sysbench_oltp(
     tables: Annotated[int, option("N", "Number of tables.", min=1)] = 8,
     rows: Annotated[int, option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)] = 100_000,
     distribution: Annotated[
-        Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Which rows are picked.")
+        Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Distribution of the picked rows.")
     ] = "special",
     parameter: Annotated[
         list[str] | None,
@@ -296,7 +297,7 @@ def sysbench_oltp(
     """Run sysbench's OLTP scripts on a server."""
     from headrace.bench import SysbenchOltp
 
-    on.run(SysbenchOltp(script, tables, rows, distribution, _numbers(parameter), _typed(option_)))
+    on.run(SysbenchOltp(script, tables, rows, distribution, _parse_numbers(parameter), _parse_typed(option_)))
 
 
 @app.command()

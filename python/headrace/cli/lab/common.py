@@ -1,4 +1,4 @@
-"""What `headrace lab` and `headrace volume` share: values as they are typed, the rows of a
+"""Shared parts of `headrace lab` and `headrace volume`: values as they are typed, the rows of a
 volume."""
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ def percent(text: str | None, what: str) -> float | None:
 
 
 def tags(texts: Sequence[str] | None) -> dict[str, str]:
-    """`K=V` each. Raises InputError."""
-    found: dict[str, str] = {}
+    """Reads `K=V` each. Raises InputError."""
+    parsed: dict[str, str] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise InputError(text[:60], "a tag is KEY=VALUE", "", "For example team=orders.")
-        if key in found:
+        if key in parsed:
             raise InputError(text[:60], f"{key[:40]} was given before", "", "Give each key once.")
-        found[key] = value
-    return found
+        parsed[key] = value
+    return parsed
 
 
 def number(value: Any, digits: int = 1) -> str:
-    """A number for a table; `-` for none."""
+    """Returns a number for a table; `-` for none."""
     if value is None:
         return "-"
     return f"{value:,.{digits}f}" if isinstance(value, float) and not float(value).is_integer() else f"{int(value):,}"
 
 
 def percent_cell(value: float | None) -> str:
-    """A share for a table."""
+    """Returns a share for a table."""
     return "-" if value is None else f"{value:.1f} %"
 
 
 def state_cell(volume: Mapping[str, Any]) -> str:
-    """The state; that of the attachment and of a modification where they say more."""
+    """Returns the state; that of the attachment and of a modification where they say more."""
     parts = [volume["state"]]
     attachment, modification = volume.get("attachment"), volume.get("modification")
     if attachment and attachment["state"] != "attached":
@@ -65,7 +65,7 @@ VOLUME_COLUMNS = ("id", "name", "storage", "state", "device", "used GiB", "balan
 
 
 def volumes_table(volumes: Sequence[Mapping[str, Any]], title: str = "") -> Any:
-    """Volumes, one a row."""
+    """Returns a table of volumes, a row each."""
 
     rows = []
     for volume in volumes:
@@ -83,8 +83,8 @@ VOLUME_CSV = (
 
 
 def volume_csv(volume: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags as
-    JSON."""
+    """Returns a volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags
+    as JSON."""
     attachment, modification = volume.get("attachment") or {}, volume.get("modification") or {}
     more = {
         "device": attachment.get("device"),

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 COLUMNS = ("id", "server", "flavor", "version", "taken_at", "gtid", "position", "frozen_ms", "whole")
 On = Literal["lab", "ec2"]
-SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Its id, latest, or latest:SERVER.")]
+SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Id of the set, latest, or latest:SERVER.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ec2Options:
-    """Where snapshots are: in the lab or on EC2."""
+    """The place of the snapshots: the lab or EC2."""
 
-    on: Annotated[On, choice("Where the volumes are.")] = "lab"
-    profile: Annotated[str | None, option("NAME", "Of EC2: the profile of the AWS tools.")] = None
-    region: Annotated[str | None, option("REGION", "Of EC2. Default: as the AWS tools find it.")] = None
+    on: Annotated[On, choice("Place of the volumes.")] = "lab"
+    profile: Annotated[str | None, option("NAME", "Profile of the AWS tools (EC2 only).")] = None
+    region: Annotated[str | None, option("REGION", "Region (EC2 only). Default: the AWS tools' region.")] = None
 
     @contextmanager
     def open(self, place: LabPlace, zone: str | None = None) -> Iterator[VolumeService]:
-        """The service. Raises NoLab, CouldNotRun, InputError."""
+        """Opens the service. Raises NoLab, CouldNotRun, InputError."""
         from headrace.operate.snapshots.services import LabService
 
         if self.on == "ec2":
@@ -47,7 +47,7 @@ class Ec2Options:
             yield Ec2Service(self.profile, self.region, zone)
             return
         if self.profile is not None or self.region is not None:
-            raise InputError("--profile, --region", "are of EC2", "", "Add --on ec2.")
+            raise InputError("--profile, --region", "need --on ec2", "", "Add --on ec2.")
         with place.open() as lab:
             yield LabService(lab)
 
@@ -60,13 +60,17 @@ def take(
     ec2: Ec2Options,
     password: PasswordOptions,
     server: Annotated[str, typer.Argument(metavar="[SERVER]", help=SERVER)] = "db",
-    name: Annotated[str | None, option("NAME", "Of EC2: name of the server in the set. Default: of the host.")] = None,
+    name: Annotated[
+        str | None, option("NAME", "Server name to store in the set (EC2 only). Default: this host's name.")
+    ] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
     description: Annotated[str, option("TEXT", "At most 255 characters.")] = "",
-    wait_lock: Annotated[float, option("SECONDS", "Give up when the server's lock is not had by then.", min=1)] = 5.0,
-    hold: Annotated[float, option("SECONDS", "Freeze no longer than this, whatever happens.", min=0.1)] = 10.0,
-    no_lock: Annotated[bool, flag("--no-lock", "Leave the server's lock out: the position is then not known.")] = False,
-    no_freeze: Annotated[bool, flag("--no-freeze", "Leave the freeze out.")] = False,
+    wait_lock: Annotated[
+        float, option("SECONDS", "Seconds to wait for the server's lock before giving up.", min=1)
+    ] = 5.0,
+    hold: Annotated[float, option("SECONDS", "Longest freeze in seconds, whatever happens.", min=0.1)] = 10.0,
+    no_lock: Annotated[bool, flag("--no-lock", "Do not lock the server; the position is then not known.")] = False,
+    no_freeze: Annotated[bool, flag("--no-freeze", "Do not freeze the filesystems.")] = False,
     dry_run: Annotated[bool, flag("--dry-run", "Say what would be locked, frozen and taken; do nothing.")] = False,
     wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
     output: OutputOption = "table",
@@ -106,7 +110,8 @@ def _request(
     name: str | None,
     options: dict[str, Any],
 ) -> Iterator[SnapshotRequest]:
-    """A server of the lab by its name, another one by its address."""
+    """Opens the request of a snapshot: for a server of the lab by its name, for others by
+    address."""
     from headrace.operate.snapshots.targets import ec2_request, lab_request
 
     if "://" in server or ec2.on == "ec2":
@@ -121,14 +126,14 @@ def _request(
 
 
 def _facts(row: dict[str, Any]) -> list[tuple[str, object]]:
-    held = f"locked {row['locked_ms']} ms, frozen {row['frozen_ms']} ms"
+    pause = f"locked {row['locked_ms']} ms, frozen {row['frozen_ms']} ms"
     return [
         ("set", row["id"]),
         ("server", row["server"]),
         ("GTID", row["gtid"] or "none"),
         ("position", row["position"]),
-        ("held", held),
-        ("snapshots", ", ".join(f"{one['snapshot']} of {one['volume']}" for one in row["snapshots"])),
+        ("held", pause),
+        ("snapshots", ", ".join(f"{snapshot['snapshot']} of {snapshot['volume']}" for snapshot in row["snapshots"])),
         ("restore", f"headrace snapshot restore {row['id']} --name NEW"),
     ]
 
@@ -142,13 +147,15 @@ def stored_set(service: VolumeService, name: str, tick: Callable[[float], None])
     from headrace.operate.snapshots.sets import sets_of
 
     while True:
-        found = next((one for one in sets_of(service.stored()) if one.id == name), None)
-        if found is None or any(one.state == "error" for one in found.snapshots):
+        snapshot_set = next(
+            (snapshot_set for snapshot_set in sets_of(service.stored()) if snapshot_set.id == name), None
+        )
+        if snapshot_set is None or any(snapshot.state == "error" for snapshot in snapshot_set.snapshots):
             raise CouldNotRun(name, "could not be stored", "", "See headrace snapshot sets.")
-        done = sum(one.state == "completed" for one in found.snapshots)
-        if done == len(found.snapshots):
+        done = sum(snapshot.state == "completed" for snapshot in snapshot_set.snapshots)
+        if done == len(snapshot_set.snapshots):
             return
-        tick(done / len(found.snapshots))
+        tick(done / len(snapshot_set.snapshots))
         time.sleep(LOOK_EVERY_S)
 
 
@@ -165,57 +172,75 @@ def _print_plan(prepared: Any, output: str) -> None:
 def sets(
     place: LabPlace,
     ec2: Ec2Options,
-    server: Annotated[str | None, option("NAME", "Of this server alone.")] = None,
+    server: Annotated[str | None, option("NAME", "Only sets of this server.")] = None,
     output: OutputOption = "table",
 ) -> None:
     """List the snapshot sets, and what is wrong with those that are not whole."""
     from headrace.operate.snapshots.sets import sets_of
 
     with ec2.open(place) as service:
-        found = [one for one in sets_of(service.stored()) if server is None or one.server == server]
-    rows = [one.as_dict() for one in found]
+        snapshot_sets = [
+            snapshot_set
+            for snapshot_set in sets_of(service.stored())
+            if server is None or snapshot_set.server == server
+        ]
+    rows = [snapshot_set.as_dict() for snapshot_set in snapshot_sets]
     cells = [
-        (one.id, one.server, one.taken_at, str(one.size_gib), one.gtid or one.position, _state(one)) for one in found
+        (
+            snapshot_set.id,
+            snapshot_set.server,
+            snapshot_set.taken_at,
+            str(snapshot_set.size_gib),
+            snapshot_set.gtid or snapshot_set.position,
+            _state(snapshot_set),
+        )
+        for snapshot_set in snapshot_sets
     ]
     columns = ("set", "server", "instant", "GiB", "GTID", "state")
     print_answer(rows, output, rows, COLUMNS, lambda: (table(columns, cells, right=("GiB",)),))
 
 
-def _state(one: Any) -> str:
-    if one.problems:
-        return f"not whole: {'; '.join(one.problems)}"
-    return "whole" if one.stored else "being stored"
+def _state(snapshot_set: Any) -> str:
+    if snapshot_set.problems:
+        return f"not whole: {'; '.join(snapshot_set.problems)}"
+    return "whole" if snapshot_set.stored else "being stored"
 
 
 def restore(
     chosen: SetArgument,
     place: LabPlace,
     ec2: Ec2Options,
-    name: Annotated[str | None, option("NAME", "Of the new server, or the beginning of the volumes' names.")] = None,
-    volumes: Annotated[bool, flag("--volumes", "Make the volumes alone, no server.")] = False,
+    name: Annotated[
+        str | None, option("NAME", "Name of the restored server, or prefix for the restored volumes.")
+    ] = None,
+    volumes: Annotated[bool, flag("--volumes", "Make only the volumes, no server.")] = False,
     storage: Annotated[str | None, option("SPEC", "Other data volumes, not smaller.")] = None,
     log_storage: Annotated[str | None, option("SPEC", "Another log volume, not smaller.")] = None,
-    memory_gib: Annotated[float | None, option("GIB", "Memory of the new server. Default: as it was.")] = None,
+    memory_gib: Annotated[
+        float | None, option("GIB", "Memory of the restored server in GiB. Default: as before.")
+    ] = None,
     port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS.")] = None,
-    zone: Annotated[str | None, option("ZONE", "Of EC2: of the new volumes. Default: as they were.")] = None,
-    warm: Annotated[bool, flag("--warm", "Then load its blocks, in order of need, and wait.")] = False,
+    zone: Annotated[
+        str | None, option("ZONE", "Availability Zone of the new volumes (EC2 only). Default: as before.")
+    ] = None,
+    warm: Annotated[bool, flag("--warm", "Afterwards load all blocks, in order of need, and wait.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Make a new server, or volumes, from a snapshot set."""
     from headrace.operate.snapshots import restore as restoring
-    from headrace.operate.snapshots import sets as known
+    from headrace.operate.snapshots import sets as snapshot_sets
 
     with ec2.open(place, zone) as service:
-        found = known.chosen(known.sets_of(service.stored()), chosen)
-        prefix = name or f"{found.server[:20]}-restored"
+        snapshot_set = snapshot_sets.chosen(snapshot_sets.sets_of(service.stored()), chosen)
+        prefix = name or f"{snapshot_set.server[:20]}-restored"
         if volumes or ec2.on == "ec2":
-            made = restoring.to_volumes(service, found, prefix, storage)
-            _print_volumes(made, output)
+            restored = restoring.to_volumes(service, snapshot_set, prefix, storage)
+            _print_volumes(restored, output)
             return
-    with place.open() as lab, progress(f"restoring {found.id}") as tick:
+    with place.open() as lab, progress(f"restoring {snapshot_set.id}") as tick:
         server = restoring.to_server(
             lab,
-            found,
+            snapshot_set,
             prefix,
             storage=storage,
             log_storage=log_storage,
@@ -228,30 +253,38 @@ def restore(
 
             loaded = warm_server(server, lambda share, what: tick(share))
             say(f"loaded {loaded / 2**20:,.0f} MiB in order of need")
-    rows = server.as_dict() | {"set": found.id, "gtid": found.gtid}
-    facts = [("server", server.name), ("set", found.id), ("GTID", found.gtid), ("address", rows["address"])]
+    rows = server.as_dict() | {"set": snapshot_set.id, "gtid": snapshot_set.gtid}
+    facts = [
+        ("server", server.name),
+        ("set", snapshot_set.id),
+        ("GTID", snapshot_set.gtid),
+        ("address", rows["address"]),
+    ]
     print_answer(rows, output, [rows], ("name", "set", "gtid", "address"), lambda: (pairs(facts),))
 
 
-def _print_volumes(made: list[RestoredVolume], output: str) -> None:
+def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
     from headrace.operate.snapshots.restore import next_steps
 
-    rows = [{"volume": one.volume, "snapshot": one.snapshot, "place": one.place, "spec": one.spec} for one in made]
+    rows = [
+        {"volume": volume.volume, "snapshot": volume.snapshot, "place": volume.place, "spec": volume.spec}
+        for volume in restored
+    ]
     columns = ("volume", "snapshot", "place", "spec")
     cells = [[row[name] for name in columns] for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
     say("Attach them, then:")
-    for line in next_steps(made):
+    for line in next_steps(restored):
         say(f"  {line}")
 
 
 def prune(
     place: LabPlace,
     ec2: Ec2Options,
-    server: Annotated[str | None, option("NAME", "Sets of this server alone. Default: of each server.")] = None,
+    server: Annotated[str | None, option("NAME", "Only sets of this server. Default: those of all servers.")] = None,
     keep: Annotated[int | None, option("N", "Keep the newest N of each server.", min=1)] = None,
-    keep_for: Annotated[str | None, option("TIME", "Keep what is younger: 12h, 7d, 4w (lab time).")] = None,
-    dry_run: Annotated[bool, flag("--dry-run", "Say what would go; delete nothing.")] = False,
+    keep_for: Annotated[str | None, option("TIME", "Keep sets younger than this: 12h, 7d, 4w (lab time).")] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Say which sets would be deleted; delete nothing.")] = False,
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
@@ -260,27 +293,33 @@ def prune(
     from headrace.operate.snapshots.sets import sets_of
 
     with ec2.open(place) as service:
-        found = [one for one in sets_of(service.stored()) if server is None or one.server == server]
-        if server is not None and not found:
+        snapshot_sets = [
+            snapshot_set
+            for snapshot_set in sets_of(service.stored())
+            if server is None or snapshot_set.server == server
+        ]
+        if server is not None and not snapshot_sets:
             raise InputError(f"--server {server[:60]}", "has no snapshot sets", "", "See headrace snapshot sets.")
         now = service.now()
         keep_for_s = None if keep_for is None else retention.seconds(keep_for, "--keep-for")
         verdicts = [
             verdict
-            for name in sorted({one.server for one in found} or {""})
-            for verdict in retention.judge([one for one in found if one.server == name], now, keep, keep_for_s)
+            for name in sorted({snapshot_set.server for snapshot_set in snapshot_sets} or {""})
+            for verdict in retention.judge(
+                [snapshot_set for snapshot_set in snapshot_sets if snapshot_set.server == name], now, keep, keep_for_s
+            )
         ]
-        going = [one for one in verdicts if one.goes]
-        rows = [one.as_dict() for one in verdicts]
+        going = [verdict for verdict in verdicts if verdict.goes]
+        rows = [verdict.as_dict() for verdict in verdicts]
         if going and not dry_run:
             _ask(len(going), yes)
-            for name in sorted({one.chosen.server for one in going}):
-                kept = retention.prune(service, [one for one in verdicts if one.chosen.server == name])
-                if kept:
-                    raise CouldNotRun("prune", f"not deleted: {'; '.join(kept)}", "", "A locked snapshot stays.")
+            for name in sorted({verdict.chosen.server for verdict in going}):
+                locked = retention.prune(service, [verdict for verdict in verdicts if verdict.chosen.server == name])
+                if locked:
+                    raise CouldNotRun("prune", f"not deleted: {'; '.join(locked)}", "", "A locked snapshot stays.")
     columns = ("id", "server", "taken_at", "goes", "why")
-    said = "goes" if dry_run else "deleted"
-    cells = [(row["id"], row["server"], row["taken_at"], said if row["goes"] else "stays", row["why"]) for row in rows]
+    fate = "goes" if dry_run else "deleted"
+    cells = [(row["id"], row["server"], row["taken_at"], fate if row["goes"] else "stays", row["why"]) for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(("set", "server", "instant", "", "why"), cells),))
 
 
@@ -294,26 +333,30 @@ def _ask(count: int, yes: bool) -> None:
 
 def every(
     server: Annotated[str, typer.Argument(metavar="SERVER", help=SERVER)],
-    interval: Annotated[str, typer.Argument(metavar="TIME", help="Between two runs: 15m, 6h, 1d.")],
+    interval: Annotated[str, typer.Argument(metavar="TIME", help="Time between two runs: 15m, 6h, 1d.")],
     place: LabPlace,
     ec2: Ec2Options,
-    name: Annotated[str | None, option("NAME", "Of EC2: name of the server in its sets.")] = None,
-    defaults_file: Annotated[Path | None, option("FILE", "Of EC2: option file with the account's password.")] = None,
-    keep: Annotated[int | None, option("N", "Afterwards keep the newest N.", min=1)] = None,
-    keep_for: Annotated[str | None, option("TIME", "Afterwards keep what is younger.")] = None,
-    into: Annotated[Path | None, option("DIR", "Write the units there, such as /etc/systemd/system.", "--into")] = None,
+    name: Annotated[str | None, option("NAME", "Server name in its sets (EC2 only).")] = None,
+    defaults_file: Annotated[Path | None, option("FILE", "Option file with the account's password (EC2 only).")] = None,
+    keep: Annotated[int | None, option("N", "Delete old sets after each run, and keep the newest N.", min=1)] = None,
+    keep_for: Annotated[
+        str | None, option("TIME", "Delete old sets after each run, and keep those younger than this.")
+    ] = None,
+    into: Annotated[
+        Path | None, option("DIR", "Folder for the units, such as /etc/systemd/system. Default: print them.", "--into")
+    ] = None,
     force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Print or write a systemd service and timer that take snapshot sets on a schedule."""
     from headrace.base.files import check_output, write_whole
     from headrace.operate.snapshots import retention
 
-    known, take_words = server, ["snapshot", "take", server]
+    server_name, take_words = server, ["snapshot", "take", server]
     where = place_words(place)
     if "://" in server or ec2.on == "ec2":
         if name is None:
             raise InputError(server, "is an address, and its sets need a name", "", "Add --name.")
-        known, given = name, {"--profile": ec2.profile, "--region": ec2.region}
+        server_name, given = name, {"--profile": ec2.profile, "--region": ec2.region}
         where = ["--on", "ec2", *(word for key, value in given.items() if value for word in (key, value))]
         take_words += ["--name", name]
         take_words += [] if defaults_file is None else ["--defaults-file", str(defaults_file.absolute())]
@@ -321,28 +364,28 @@ def every(
     if keep is not None or keep_for is not None:
         if keep_for is not None:
             retention.seconds(keep_for, "--keep-for")
-        kept = [*(["--keep", str(keep)] if keep else []), *(["--keep-for", keep_for] if keep_for else [])]
-        prune_words = ["snapshot", "prune", "--server", known, *kept, "--yes", *where]
+        limits = [*(["--keep", str(keep)] if keep else []), *(["--keep-for", keep_for] if keep_for else [])]
+        prune_words = ["snapshot", "prune", "--server", server_name, *limits, "--yes", *where]
     every_s = retention.seconds(interval, "every")
     program = [sys.executable, "-m", "headrace"]
-    made = retention.units(known, program, [*take_words, *where], prune_words, every_s)
-    timer = next(name for name in made if name.endswith(".timer"))
+    units = retention.units(server_name, program, [*take_words, *where], prune_words, every_s)
+    timer = next(name for name in units if name.endswith(".timer"))
     if into is None:
-        for file, text in made.items():
+        for file, text in units.items():
             data(f"# {file}\n{text}\n")
         return
     if not into.is_dir():
         raise InputError(str(into), "is not a folder", "", "On most systems: /etc/systemd/system.")
-    for file in made:
+    for file in units:
         check_output("--into", into / file, force=force)
-    for file, text in made.items():
+    for file, text in units.items():
         write_whole(into / file, text.encode())
         say(f"wrote {into / file}")
     say(f"then: systemctl daemon-reload && systemctl enable --now {timer}")
 
 
 def place_words(place: LabPlace) -> list[str]:
-    """The options that find the same lab again."""
+    """Returns the options that find the same lab again."""
     words = [] if place.data_dir is None else ["--data-dir", str(place.data_dir.absolute())]
     return words + ([] if place.socket is None else ["--socket", str(place.socket.absolute())])
 

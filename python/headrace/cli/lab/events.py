@@ -68,11 +68,11 @@ def nvme_statistics(
     if binary:
         sys.stdout.buffer.write(page)
         return
-    found = read_page(page)
+    statistics = read_page(page)
     columns = ("field", "from_us", "until_us", "value")
-    listed = found.rows()
+    listed = statistics.rows()
     cells = [
         tuple("" if row[name] is None else number(row[name], 0) if name != "field" else row[name] for name in columns)
         for row in listed
     ]
-    print_answer(found.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])
+    print_answer(statistics.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])

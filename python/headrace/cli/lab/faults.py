@@ -29,7 +29,7 @@ Kind = Literal["pause", "latency", "error", "degraded", "power-cut"]
 Action = Literal["fail", "slow", "restore", "replace"]
 SOURCE = "headrace volume member --help"
 
-CapsOption = Annotated[str | None, option("PERCENT", "What is left of the limits, like 20%.")]
+CapsOption = Annotated[str | None, option("PERCENT", "Remaining share of the limits, like 20%.")]
 ExtraOption = Annotated[float | None, option("MS", "Latency added to each request.", min=0)]
 
 
@@ -38,7 +38,9 @@ def fault(
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="pause, latency, error, degraded or power-cut.")],
     place: LabPlace,
     in_s: Annotated[float | None, option("S", "Seconds from now. Default: 0; power-cut: 1.", "--in", min=0)] = None,
-    seconds: Annotated[float | None, option("S", "How long it lasts. Default: pause 1, others 60.", min=0)] = None,
+    seconds: Annotated[
+        float | None, option("S", "Length of the fault in seconds. Default: pause 1, others 60.", min=0)
+    ] = None,
     extra_ms: ExtraOption = None,
     every: Annotated[int | None, option("N", "error: each Nth request fails. Default: 1.", min=1)] = None,
     op: Annotated[Literal["read", "write", "any"] | None, choice("Only these requests. Default: any.")] = None,
@@ -51,15 +53,15 @@ def fault(
     the power goes."""
     caps_percent = percent(caps, "--caps")
     with place.open() as lab:
-        made = lab.fault(volume, kind, in_s, seconds, extra_ms, every, op, member, caps_percent, seed)
-    print_answer(made, output, [dict(made)], FAULT_CSV, lambda: (_table([made]),))
+        started = lab.fault(volume, kind, in_s, seconds, extra_ms, every, op, member, caps_percent, seed)
+    print_answer(started, output, [dict(started)], FAULT_CSV, lambda: (_table([started]),))
 
 
 def list_faults(volume: VolumeArgument, place: LabPlace, output: OutputOption = "table") -> None:
     """List the faults of a device that are to come or last."""
     with place.open() as lab:
-        found = lab.faults(volume)
-    print_answer(found, output, [dict(one) for one in found], FAULT_CSV, lambda: (_table(found),))
+        faults = lab.faults(volume)
+    print_answer(faults, output, [dict(fault) for fault in faults], FAULT_CSV, lambda: (_table(faults),))
 
 
 def clear_fault(
@@ -81,7 +83,7 @@ def member(
         Action,
         typer.Argument(
             metavar="ACTION",
-            help="What to do to the member: fail it, slow it down, restore it to full speed, or replace and rebuild it.",
+            help="Action on the member: fail it, slow it down, restore it to full speed, or replace and rebuild it.",
         ),
     ],
     index: Annotated[int, typer.Argument(metavar="N", min=0, help="The member, counted from 0.")],
@@ -120,7 +122,7 @@ def _fail(lab: Lab, volume: str, index: int, yes: bool) -> None:
     some. Raises InputError where nobody can be asked."""
     members = lab.describe(volume)["members"]
     if index < len(members) and members[index]["last_copy"]:
-        gone = ", ".join(str(one["index"]) for one in members if one["state"] in ("failed", "rebuilding"))
+        gone = ", ".join(str(member["index"]) for member in members if member["state"] in ("failed", "rebuilding"))
         if not yes and not sys.stdin.isatty():
             rule = f"has the last copy of data that was on member {gone} too: they would be lost for good"
             raise InputError(f"{volume}: member {index}", rule, SOURCE, f"Replace member {gone} first, or add --yes.")
@@ -129,7 +131,7 @@ def _fail(lab: Lab, volume: str, index: int, yes: bool) -> None:
             say("nothing was failed")
             raise typer.Exit(1)
     after = lab.fail_member(volume, index)
-    if alone := [str(one["index"]) for one in after["members"] if one["last_copy"]]:
+    if alone := [str(member["index"]) for member in after["members"] if member["last_copy"]]:
         say(f"note: data are on member {', '.join(alone)} alone now: headrace volume member {volume} replace {index}")
 
 

@@ -47,7 +47,7 @@ def _check(name: str, description: str, material: bytes) -> str:
 
 
 def text_of_key(exported: ExportedKey) -> str:
-    """The text of a key's file."""
+    """Returns the text of a key's file."""
     material = base64.b64decode(exported["material"])
     facts = {
         "format": FORMAT,
@@ -81,16 +81,16 @@ def write_key(path: Path, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    made = False
+    is_created = False
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        made = True
+        is_created = True
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        if made:
+        if is_created:
             path.unlink(missing_ok=True)
         rule, hint = f"cannot be written: {reason_of(error)}", "Name a file on a disk with space that you may write."
         raise CouldNotRun(str(path), rule, "operating system", hint) from None

@@ -44,13 +44,13 @@ COLUMNS = ("id", "arn", "state", "managed", "elsewhere", "aliases", "description
 
 
 def _complete(context: typer.Context, incomplete: str) -> list[str]:
-    """Aliases, and ids of keys without one; none when no lab answers."""
+    """Returns aliases, and ids of keys without one; none when no lab answers."""
     try:
         with lab_of(context) as lab:
-            found = [name for key in lab.keys()["keys"] for name in key["aliases"] or [key["id"]]]
+            names = [name for key in lab.keys()["keys"] for name in key["aliases"] or [key["id"]]]
     except (HeadraceError, OSError, KeyError):
         return []
-    return [name for name in found if name.startswith(incomplete)]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Id, ARN or alias.", autocompletion=_complete)]
@@ -85,21 +85,21 @@ def _print(key: Any, output: str) -> None:
 
 
 def _check_free_alias(lab: Lab, name: str | None) -> None:
-    """Refuses a name that is taken before there is a key: nothing is half-made."""
+    """Refuses a name that is taken, before a key is created: nothing is half-made."""
     if name is not None and name.startswith(AWS_ALIAS):
         raise InputError(name, f"names that begin with {AWS_ALIAS} belong to AWS", ALIAS_SOURCE, "Choose another name.")
-    if name is not None and any(name == one["alias"] for one in lab.keys()["aliases"]):
+    if name is not None and any(name == entry["alias"] for entry in lab.keys()["aliases"]):
         raise InputError(name, "is the alias of another key", "", "See `headrace lab key list`.")
 
 
-def _named(lab: Lab, name: str | None, made: calls.Key) -> calls.Key:
-    """Gives a new key its alias, if it gets one."""
+def _set_alias(lab: Lab, name: str | None, key: calls.Key) -> calls.Key:
+    """Gives a new key its alias, if a name was given."""
     if name is None:
-        return made
+        return key
     try:
-        return lab.set_key_alias(name, made["id"])
+        return lab.set_key_alias(name, key["id"])
     except HeadraceError:
-        say(f"{made['id']}: made, but without an alias")
+        say(f"{key['id']}: made, but without an alias")
         raise
 
 
@@ -107,10 +107,10 @@ def _named(lab: Lab, name: str | None, made: calls.Key) -> calls.Key:
 def create(
     place: LabPlace,
     alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
-    description: Annotated[str | None, option("TEXT", "What it is for.")] = None,
+    description: Annotated[str | None, option("TEXT", "Purpose of the key.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
     kms_endpoint: Annotated[
-        str | None, option("URL", "It is in KMS elsewhere: https://HOST, or http:// to this machine.")
+        str | None, option("URL", "Endpoint of the KMS that has the key: https://HOST, or http:// to this machine.")
     ] = None,
     kms_key: Annotated[str | None, option("KEY", "Id, ARN or alias of the key there.")] = None,
     kms_region: Annotated[str | None, option("REGION", "Region of that key. Default: that of its ARN.")] = None,
@@ -120,16 +120,16 @@ def create(
     output: OutputOption = "table",
 ) -> None:
     """Make a key, or name one that is in KMS elsewhere."""
-    wanted = tags(tag)
+    key_tags = tags(tag)
     there = {"kms_key": kms_key, "kms_region": kms_region, "kms_profile": kms_profile}
     if kms_endpoint is None and any(value is not None for value in there.values()):
         raise InputError(str(kms_key or kms_profile or kms_region), "is of a key elsewhere", "", "Name --kms-endpoint.")
     with place.open() as lab:
         name = None if alias is None else _alias(alias)
         _check_free_alias(lab, name)
-        made = lab.create_key(description, tags=wanted or None, kms_endpoint=kms_endpoint, **there)
-        made = _named(lab, name, made)
-    _print(made, output)
+        key = lab.create_key(description, tags=key_tags or None, kms_endpoint=kms_endpoint, **there)
+        key = _set_alias(lab, name, key)
+    _print(key, output)
 
 
 @commands.command()
@@ -163,18 +163,18 @@ def import_key(
     with place.open() as lab:
         name = None if alias is None else _alias(alias)
         _check_free_alias(lab, name)
-        made = lab.import_key(material.id, material.material, material.description or None)
-        made = _named(lab, name, made)
-    _print(made, output)
+        key = lab.import_key(material.id, material.material, material.description or None)
+        key = _set_alias(lab, name, key)
+    _print(key, output)
 
 
-def _protected(lab: Lab, arn: str) -> str:
-    """The volumes and snapshots under a key, in words; "" for none."""
-    volumes = sum(one["kms_key"] == arn for one in lab.volumes())
+def _count_protected(lab: Lab, arn: str) -> str:
+    """Counts the volumes and snapshots under a key, in words; "" for none."""
+    volumes = sum(volume["kms_key"] == arn for volume in lab.volumes())
     snapshots, after = 0, None
     while True:
         page = lab.snapshots(after=after)
-        snapshots += sum(one["kms_key"] == arn for one in page["snapshots"])
+        snapshots += sum(snapshot["kms_key"] == arn for snapshot in page["snapshots"])
         after = page["next"]
         if after is None:
             break
@@ -186,8 +186,8 @@ def _protected(lab: Lab, arn: str) -> str:
 def list_keys(place: LabPlace, output: OutputOption = "table") -> None:
     """List the keys and their aliases."""
     with place.open() as lab:
-        found = [dict(key) for key in lab.keys()["keys"]]
-    rows = [_row(key) for key in found]
+        keys = [dict(key) for key in lab.keys()["keys"]]
+    rows = [_row(key) for key in keys]
     cells = [
         (
             row["id"],
@@ -199,32 +199,32 @@ def list_keys(place: LabPlace, output: OutputOption = "table") -> None:
         for row in rows
     ]
     columns = ("key", "aliases", "state", "created", "description")
-    print_answer(found, output, rows, COLUMNS, lambda: (table(columns, cells),))
+    print_answer(keys, output, rows, COLUMNS, lambda: (table(columns, cells),))
 
 
 @commands.command()
 def show(key: Key, place: LabPlace, output: OutputOption = "table") -> None:
     """Show a key; never its material."""
     with place.open() as lab:
-        found = lab.describe_key(key)
-    _print(found, output)
+        details = lab.describe_key(key)
+    _print(details, output)
 
 
 @commands.command()
 def enable(key: Key, place: LabPlace) -> None:
     """Let a disabled key be used again."""
     with place.open() as lab:
-        found = lab.enable_key(key)
-    say(f"{found['id']}: {found['state']}")
+        details = lab.enable_key(key)
+    say(f"{details['id']}: {details['state']}")
 
 
 @commands.command()
 def disable(key: Key, place: LabPlace) -> None:
     """Let a key be used no more. Volumes that are attached go on until they are detached."""
     with place.open() as lab:
-        found = lab.disable_key(key)
-        protects = _protected(lab, found["arn"])
-    say(f"{found['id']}: {found['state']}")
+        details = lab.disable_key(key)
+        protects = _count_protected(lab, details["arn"])
+    say(f"{details['id']}: {details['state']}")
     if protects:
         say(f"until it is enabled, nothing opens {protects}")
 
@@ -233,21 +233,21 @@ def disable(key: Key, place: LabPlace) -> None:
 def schedule_deletion(
     key: Key,
     place: LabPlace,
-    days: Annotated[int, option("DAYS", "Lab time until then.", min=7, max=30)] = 30,
+    days: Annotated[int, option("DAYS", "Days of lab time until the deletion.", min=7, max=30)] = 30,
     yes: YesOption = False,
 ) -> None:
     """Delete a key after some days of lab time. What it encrypted is lost then."""
     with place.open() as lab:
-        found = lab.describe_key(key)
+        details = lab.describe_key(key)
         if not yes and not sys.stdin.isatty():
             raise InputError(key, "will be deleted, and nobody can be asked here", "", "Say --yes.")
-        protects = _protected(lab, found["arn"])
+        protects = _count_protected(lab, details["arn"])
         also = f" Nobody can read {protects} then." if protects else ""
-        if not yes and not typer.confirm(f"Delete {found['id']} ({found['description'] or key})?{also}", err=True):
+        if not yes and not typer.confirm(f"Delete {details['id']} ({details['description'] or key})?{also}", err=True):
             say("nothing was changed")
             raise typer.Exit(1)
-        found = lab.schedule_key_deletion(key, days)
-    say(f"{found['id']}: {found['state']}, deleted at {found['deletion_at']}")
+        details = lab.schedule_key_deletion(key, days)
+    say(f"{details['id']}: {details['state']}, deleted at {details['deletion_at']}")
     if protects:
         say(f"nobody can read {protects} then; headrace lab key cancel-deletion {key} keeps it")
 
@@ -256,8 +256,8 @@ def schedule_deletion(
 def cancel_deletion(key: Key, place: LabPlace) -> None:
     """Keep a key that was to be deleted; it is disabled then."""
     with place.open() as lab:
-        found = lab.cancel_key_deletion(key)
-    say(f"{found['id']}: {found['state']}")
+        details = lab.cancel_key_deletion(key)
+    say(f"{details['id']}: {details['state']}")
 
 
 @commands.command()
@@ -270,14 +270,14 @@ def alias(
     """Name a key, or let its name lead to another key."""
     if remove == (key is not None):
         raise InputError(name, "an alias has a key, or goes with --remove", "", "Give one of the two.")
-    wanted = _alias(name)
+    full_name = _alias(name)
     with place.open() as lab:
         if key is None:
-            lab.delete_key_alias(wanted)
+            lab.delete_key_alias(full_name)
         else:
-            exists = any(wanted == one["alias"] for one in lab.keys()["aliases"])
-            lab.set_key_alias(wanted, key, exists)
-    say(f"{wanted}: {'removed' if key is None else key}")
+            exists = any(full_name == entry["alias"] for entry in lab.keys()["aliases"])
+            lab.set_key_alias(full_name, key, exists)
+    say(f"{full_name}: {'removed' if key is None else key}")
 
 
 @commands.command()
@@ -291,6 +291,6 @@ def default(
     """Show or set the default key, and what is encrypted."""
     with place.open() as lab:
         change = key is not None or encrypt_all is not None
-        found = lab.set_encryption(encrypt_all, key) if change else lab.encryption_defaults()
-    say(f"new volumes: {'all encrypted' if found['by_default'] else 'encrypted where they ask for it'}")
-    say(f"their key: {found['key']}")
+        defaults = lab.set_encryption(encrypt_all, key) if change else lab.encryption_defaults()
+    say(f"new volumes: {'all encrypted' if defaults['by_default'] else 'encrypted where they ask for it'}")
+    say(f"their key: {defaults['key']}")

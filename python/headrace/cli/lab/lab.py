@@ -84,10 +84,10 @@ def up(
         str | None,
         option(
             "URL",
-            "Where snapshots lie: file:///FOLDER or s3://BUCKET/PREFIX. Default: as before; at first, the lab's folder.",
+            "Object store of snapshots: file:///FOLDER or s3://BUCKET/PREFIX. Default: as before; at first, the lab's folder.",
         ),
     ] = None,
-    group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
+    group: Annotated[str | None, option("GROUP", "Group whose members may use the lab too, by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
     """Start the lab, and wait until it answers.
@@ -102,7 +102,7 @@ def up(
     try:
         begun = lab.up(place.data_dir, place.socket, settings)
     except lab.LabRefused as refused:
-        if refused.kind != "in-use" or not _served_again(place, api_port):
+        if refused.kind != "in-use" or not _restart_endpoint(place, api_port):
             raise
         return None
     with begun as started:
@@ -111,8 +111,9 @@ def up(
             say(f"note: {note}")
 
 
-def _served_again(place: LabPlace, api_port: int) -> bool:
-    """Whether the endpoint of a lab that is up had ended, and serves again at its former port."""
+def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
+    """Starts an endpoint that had ended in a lab that is up, at its former port; True when it
+    did."""
     from headrace import lab
     from headrace.api.server.startup import find
 
@@ -165,7 +166,7 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
 
 
 def _settings(answer: Any) -> list[tuple[str, object]]:
-    """What a person wants to know first."""
+    """Returns the facts of the lab that a person asks for first."""
     from headrace.lab.metrics import time_text
 
     balance, recording = answer.get("instance_balance") or {}, answer.get("recording") or {}
@@ -198,11 +199,11 @@ def doctor(place: LabPlace, output: OutputOption = "table") -> None:
 
     checks = examine(place.data_dir, place.socket)
     rows = [(check.state, check.what, check.found, check.do) for check in checks]
-    found = [asdict(check) for check in checks]
+    documents = [asdict(check) for check in checks]
     missing = [check.what for check in checks if check.state == "missing"]
     verdict = f"A lab cannot run here yet: {', '.join(missing)}." if missing else "A lab can run here."
     parts = (table(("", "what", "found", "do"), rows), "", verdict)
-    print_answer(found, output, found, ("what", "state", "found", "do"), lambda: parts)
+    print_answer(documents, output, documents, ("what", "state", "found", "do"), lambda: parts)
     if lacks(checks):
         raise typer.Exit(1)
 
@@ -225,14 +226,16 @@ def verify(
 
     check_chart_path(report, (".html",))
     with place.open() as lab, progress("measuring") as tick:
-        found = conformance.verify(lab, quick, tick)
+        findings = conformance.verify(lab, quick, tick)
     if report is not None:
-        write_conformance(report, found)
+        write_conformance(report, findings)
         say(f"report written to {report}")
-    rows = [asdict(finding) for finding in found]
+    rows = [asdict(finding) for finding in findings]
     columns = tuple(field.name for field in fields(conformance.ConformanceFinding))
-    print_answer(rows, output, rows, columns, lambda: (conformance_table(found), "", *conformance_in_words(found)))
-    if any(finding.within is False for finding in found):
+    print_answer(
+        rows, output, rows, columns, lambda: (conformance_table(findings), "", *conformance_in_words(findings))
+    )
+    if any(finding.within is False for finding in findings):
         raise typer.Exit(1)
 
 
@@ -258,9 +261,9 @@ def init(
     from headrace.api.server.startup import find, wait_for_keys
 
     folder = _folder(place)
-    pair, made = keys.root_pair(folder)
+    pair, is_new = keys.root_pair(folder)
     wait_for_keys(folder)
-    say(f"{'made' if made else 'kept'} the key pair {pair.access_key} in {keys.folder_of(folder)}")
+    say(f"{'made' if is_new else 'kept'} the key pair {pair.access_key} in {keys.folder_of(folder)}")
     endpoint = find(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{api_port}", REGION)
     parts = profile.sections(pair.access_key, pair.secret, region, url)

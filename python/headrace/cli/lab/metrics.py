@@ -35,7 +35,7 @@ def balance(
     """Show, set, save or bring back credit balances."""
     from headrace.lab import balances
 
-    wanted = percent(set_to, "--set")
+    target_percent = percent(set_to, "--set")
     if sum(given is not None for given in (set_to, save, load)) > 1:
         raise InputError(
             "--set, --save, --load", "only one of them", "headrace volume balance --help", "Run the command twice."
@@ -46,24 +46,29 @@ def balance(
         )
     saved = None if load is None else balances.load(load)
     with place.open() as lab:
-        if wanted is not None:
-            lab.set_balance(volume, wanted, member)
+        if target_percent is not None:
+            lab.set_balance(volume, target_percent, member)
         if saved is not None:
             lab.restore_balance(volume, saved)
         now = lab.balance(volume)
     if save is not None:
         balances.save(now, save)
         say(f"{volume}: balances saved in {save}")
-    rows = [{"member": index} | dict(one or {}) for index, one in enumerate(now["members"])]
+    rows = [{"member": index} | dict(credits or {}) for index, credits in enumerate(now["members"])]
     print_answer(now, output, rows, ("member", "credits", "capacity", "percent"), lambda: _balance_parts(now))
 
 
 def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
     rows = [
         (index, "-", "-", "no credits")
-        if one is None
-        else (index, number(float(one["credits"]), 0), number(float(one["capacity"]), 0), percent_cell(one["percent"]))
-        for index, one in enumerate(answer["members"])
+        if credits is None
+        else (
+            index,
+            number(float(credits["credits"]), 0),
+            number(float(credits["capacity"]), 0),
+            percent_cell(credits["percent"]),
+        )
+        for index, credits in enumerate(answer["members"])
     ]
     parts: list[object] = [table(("member", "credits", "of", "balance"), rows, right=("credits", "of", "balance"))]
     instance = answer.get("instance")
@@ -106,13 +111,13 @@ RATE_COLUMNS = (
 
 
 def latency_cells(rate: Rates) -> list[str]:
-    """I/O p50 and p99 of reads and of writes, ms."""
+    """Returns I/O p50 and p99 of reads and of writes, ms."""
     shown = (rate.read_p50_ms, rate.read_p99_ms, rate.write_p50_ms, rate.write_p99_ms)
     return ["-" if value is None else f"{value:,.2f}" for value in shown]
 
 
 def rate_cells(rate: Rates) -> list[str]:
-    """The cells of RATE_COLUMNS."""
+    """Returns the cells of RATE_COLUMNS."""
     at = datetime.fromtimestamp(rate.t_s, UTC)
     counts = [number(round(value)) for value in (rate.read_iops, rate.write_iops)]
     sizes = [f"{value:,.1f}" for value in (rate.read_mib_s, rate.write_mib_s, rate.queue)]
@@ -130,12 +135,12 @@ def watch(
     from headrace.lab.watching import readings
 
     with place.open() as lab:
-        found = lab.describe(volume)
-        if not found["attachment"]:
+        details = lab.describe(volume)
+        if not details["attachment"]:
             raise InputError(
                 volume, "is not attached, so nothing happens on it", "", f"Attach it: headrace volume attach {volume}"
             )
-        (live if sys.stdout.isatty() else plain_lines)(found, readings(lab, volume, seconds))
+        (live if sys.stdout.isatty() else plain_lines)(details, readings(lab, volume, seconds))
 
 
 COLUMNS = (
@@ -158,7 +163,7 @@ COURSE = 120  # seconds in the course of IOPS and balance: it fits 130 columns
 
 
 def cells(reading: Reading) -> list[str]:
-    """The cells of COLUMNS; the time is local."""
+    """Returns the cells of COLUMNS; the time is local."""
     from headrace.lab.metrics import time_text
 
     rate = reading.rates
@@ -169,13 +174,13 @@ def cells(reading: Reading) -> list[str]:
 
 
 def title(volume: Mapping[str, Any]) -> str:
-    """What is watched."""
+    """Names the volume that is watched."""
     device = (volume.get("attachment") or {}).get("device") or "not attached"
     return f"{volume.get('name') or volume['id']}  {volume['spec']}  {device}"
 
 
 def plain_lines(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
-    """A line a second, each written at once so that a reader sees it."""
+    """Prints a line a second, each written at once so that a reader sees it."""
 
     def line(texts: Sequence[str]) -> str:
         return " ".join(text.rjust(width) for text, width in zip(texts, WIDTHS, strict=True))
@@ -188,25 +193,26 @@ def plain_lines(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
 
 
 def live(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
-    """A table on a terminal that moves: the last seconds, and the course of IOPS and balance."""
+    """Shows a table that moves on a terminal: the last seconds, and the course of IOPS and
+    balance."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     from headrace.report.tables import console, sparkline
 
-    kept: deque[Reading] = deque(maxlen=COURSE)
+    recent: deque[Reading] = deque(maxlen=COURSE)
     with Live(Text(plain(title(volume))), console=console(), auto_refresh=False) as screen:
         for reading in readings:
-            kept.append(reading)
-            rows = [cells(one) for one in list(kept)[-ROWS:]]
+            recent.append(reading)
+            rows = [cells(past) for past in list(recent)[-ROWS:]]
             parts: list[Any] = [
                 table(COLUMNS, rows, title=title(volume), right=COLUMNS[1:]),
                 Text(""),
-                Text(f"IOPS    {sparkline([one.rates.iops for one in kept])}"),
+                Text(f"IOPS    {sparkline([past.rates.iops for past in recent])}"),
             ]
             if reading.percent is not None:
-                parts.append(Text(f"balance {sparkline([one.percent or 0.0 for one in kept])}"))
+                parts.append(Text(f"balance {sparkline([past.percent or 0.0 for past in recent])}"))
             screen.update(Group(*parts), refresh=True)
 
 

@@ -44,15 +44,15 @@ def _seconds(text: str) -> int:
     return int(match[1]) * UNITS[match[2] or "s"]
 
 
-def _all(lab: Any, **args: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _list_all(lab: Any, **args: Any) -> list[dict[str, Any]]:
+    snapshots: list[dict[str, Any]] = []
     after = None
     while True:
         page = lab.snapshots(after=after, **args)
-        found += page["snapshots"]
+        snapshots += page["snapshots"]
         after = page["next"]
         if after is None:
-            return found
+            return snapshots
 
 
 def _mib(count: int) -> str:
@@ -62,16 +62,16 @@ def _mib(count: int) -> str:
 def _table(rows: list[dict[str, Any]]) -> Any:
     cells = [
         (
-            one["id"],
-            one["volume"] or one["source"],
-            number(one["size_gib"]),
-            one["state"] if one["state"] != "pending" else f"pending {one['progress_percent']} %",
-            one["started_at"],
-            _mib(one["stored_bytes"]),
-            _mib(one["full_bytes"]),
-            one["description"],
+            row["id"],
+            row["volume"] or row["source"],
+            number(row["size_gib"]),
+            row["state"] if row["state"] != "pending" else f"pending {row['progress_percent']} %",
+            row["started_at"],
+            _mib(row["stored_bytes"]),
+            _mib(row["full_bytes"]),
+            row["description"],
         )
-        for one in rows
+        for row in rows
     ]
     columns = ("snapshot", "of", "GiB", "state", "instant", "stored", "in all", "description")
     return table(columns, cells, right=("GiB", "stored", "in all"))
@@ -89,20 +89,20 @@ def create(
     place: LabPlace,
     description: Annotated[str | None, option("TEXT", "At most 255 characters.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
-    copy_tags: Annotated[bool, flag("--copy-tags", "Also the tags of the volumes.")] = False,
+    copy_tags: Annotated[bool, flag("--copy-tags", "Give the snapshots the tags of their volumes too.")] = False,
     wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Take a snapshot of volumes as they are now: all of one instant."""
-    wanted = tags(tag)
+    snapshot_tags = tags(tag)
     with place.open() as lab:
-        made = lab.create_snapshots(volumes, description, wanted or None, copy_tags)
+        snapshots = lab.create_snapshots(volumes, description, snapshot_tags or None, copy_tags)
         if wait:
-            made = [_completed(lab, one["id"]) for one in made]
-    _print([dict(one) for one in made], output)
+            snapshots = [_wait_completed(lab, snapshot["id"]) for snapshot in snapshots]
+    _print([dict(snapshot) for snapshot in snapshots], output)
 
 
-def _completed(lab: Any, snapshot: str) -> Any:
+def _wait_completed(lab: Any, snapshot: str) -> Any:
     from headrace.lab.watching import stored
 
     with progress(f"storing {snapshot}") as tick:
@@ -112,22 +112,24 @@ def _completed(lab: Any, snapshot: str) -> Any:
 @app.command("list")
 def list_snapshots(
     place: LabPlace,
-    volume: Annotated[str | None, option("VOL", "Of this volume alone.", autocompletion=complete_volume)] = None,
+    volume: Annotated[
+        str | None, option("VOL", "Only snapshots of this volume.", autocompletion=complete_volume)
+    ] = None,
     output: OutputOption = "table",
 ) -> None:
     """List the snapshots of the lab."""
     with place.open() as lab:
-        rows = _all(lab, volume=volume)
-    _print(sorted(rows, key=lambda one: one["started_at"]), output)
+        rows = _list_all(lab, volume=volume)
+    _print(sorted(rows, key=lambda row: row["started_at"]), output)
 
 
 @app.command("bin")
 def list_bin(place: LabPlace, output: OutputOption = "table") -> None:
     """List the recycle bin."""
     with place.open() as lab:
-        rows = [one | one["bin"] for one in _all(lab, bin=True)]
+        rows = [row | row["bin"] for row in _list_all(lab, bin=True)]
     columns = ("id", "volume", "entered_at", "exit_at", "rule", "description")
-    cells = [[one[name] for name in columns] for one in rows]
+    cells = [[row[name] for name in columns] for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
 
 
@@ -135,27 +137,27 @@ def list_bin(place: LabPlace, output: OutputOption = "table") -> None:
 def show(snapshot: Snapshot, place: LabPlace, output: OutputOption = "table") -> None:
     """Show a snapshot."""
     with place.open() as lab:
-        found = lab.describe_snapshot(snapshot)
-    print_answer(found, output, [dict(found)], COLUMNS, lambda: (pairs(_facts(found)),))
+        details = lab.describe_snapshot(snapshot)
+    print_answer(details, output, [dict(details)], COLUMNS, lambda: (pairs(_facts(details)),))
 
 
-def _facts(one: Mapping[str, Any]) -> list[tuple[str, object]]:
-    lock = one["lock"]
+def _facts(snapshot: Mapping[str, Any]) -> list[tuple[str, object]]:
+    lock = snapshot["lock"]
     return [
-        ("snapshot", one["id"]),
-        ("of", one["volume"] or one["copy_of"] or one["source"]),
-        ("size", f"{number(one['size_gib'])} GiB"),
-        ("state", one["state"]),
-        ("why", one["error"]),
-        ("instant", one["started_at"]),
-        ("completed", one["completed_at"]),
-        ("stored", f"{_mib(one['stored_bytes'])} of {_mib(one['full_bytes'])}"),
-        ("uses blocks of", one["parent"]),
-        ("key", one["kms_key"]),
+        ("snapshot", snapshot["id"]),
+        ("of", snapshot["volume"] or snapshot["copy_of"] or snapshot["source"]),
+        ("size", f"{number(snapshot['size_gib'])} GiB"),
+        ("state", snapshot["state"]),
+        ("why", snapshot["error"]),
+        ("instant", snapshot["started_at"]),
+        ("completed", snapshot["completed_at"]),
+        ("stored", f"{_mib(snapshot['stored_bytes'])} of {_mib(snapshot['full_bytes'])}"),
+        ("uses blocks of", snapshot["parent"]),
+        ("key", snapshot["kms_key"]),
         ("lock", lock and f"{lock['state']} until {lock['expires_at']}"),
-        ("schedule", one["schedule"]),
-        ("tags", ", ".join(f"{key}={value}" for key, value in (one["tags"] or {}).items())),
-        ("description", one["description"]),
+        ("schedule", snapshot["schedule"]),
+        ("tags", ", ".join(f"{key}={value}" for key, value in (snapshot["tags"] or {}).items())),
+        ("description", snapshot["description"]),
     ]
 
 
@@ -163,14 +165,14 @@ def _facts(one: Mapping[str, Any]) -> list[tuple[str, object]]:
 def delete(snapshot: Snapshot, place: LabPlace, yes: YesOption = False) -> None:
     """Delete a snapshot, or move it to the recycle bin. Others keep the blocks they need."""
     with place.open() as lab:
-        found = lab.describe_snapshot(snapshot)
+        details = lab.describe_snapshot(snapshot)
         if not yes and not sys.stdin.isatty():
             raise InputError(snapshot, "is deleted, and nobody can be asked here", "", "Say --yes.")
         from headrace.operate.snapshots.sets import SET
 
-        chosen = (found["tags"] or {}).get(SET)
+        chosen = (details["tags"] or {}).get(SET)
         also = "" if chosen is None else f" The snapshot set {chosen} is not whole without it."
-        if not yes and not typer.confirm(f"Delete {snapshot} of {found['started_at']}?{also}", err=True):
+        if not yes and not typer.confirm(f"Delete {snapshot} of {details['started_at']}?{also}", err=True):
             say("nothing was deleted")
             raise typer.Exit(1)
         lab.delete_snapshot(snapshot)
@@ -182,10 +184,12 @@ def copy(
     snapshot: Snapshot,
     place: LabPlace,
     lab_dir: Annotated[
-        Path | None, option("DIR", "Data directory of another lab of this machine that has it.", "--lab")
+        Path | None, option("DIR", "Data directory of another lab on this machine that has the snapshot.", "--lab")
     ] = None,
-    store: Annotated[str | None, option("URL", "Object store of another lab that has it.")] = None,
-    region: Annotated[str | None, option("REGION", "Region that has it: see `headrace snapshot region`.")] = None,
+    store: Annotated[str | None, option("URL", "Object store of another lab that has the snapshot.")] = None,
+    region: Annotated[
+        str | None, option("REGION", "Region that has the snapshot: see `headrace snapshot region`.")
+    ] = None,
     description: Annotated[str | None, option("TEXT", "Default: that of the source.")] = None,
     encrypted: Annotated[bool, flag("--encrypted", "Encrypt the copy.")] = False,
     kms_key: Annotated[str | None, option("KEY", "Id, ARN or alias of the key.")] = None,
@@ -201,25 +205,29 @@ def copy(
             raise InputError(str(lab_dir), "is one place, and another one is named too", "", "Give one of them.")
         store = f"lab://{lab_dir.absolute()}"
     with place.open() as lab:
-        made = lab.copy_snapshot(
+        copied = lab.copy_snapshot(
             snapshot, store=store, region=region, encrypted=encrypted or None, kms_key=kms_key, description=description
         )
-        made = _completed(lab, made["id"]) if wait else made
-    _print([dict(made)], output)
+        copied = _wait_completed(lab, copied["id"]) if wait else copied
+    _print([dict(copied)], output)
 
 
 @app.command()
 def lock(
     snapshot: Snapshot,
     place: LabPlace,
-    days: Annotated[int, option("DAYS", "How long.", min=1, max=36_500)],
-    mode: Annotated[Literal["governance", "compliance"], choice("Governance can be unlocked.")] = "governance",
-    cool_off: Annotated[int | None, option("HOURS", "Of compliance: can be unlocked until then.", min=1)] = None,
+    days: Annotated[int, option("DAYS", "Length of the lock in days.", min=1, max=36_500)],
+    mode: Annotated[
+        Literal["governance", "compliance"], choice("Mode of the lock; governance can be unlocked.")
+    ] = "governance",
+    cool_off: Annotated[
+        int | None, option("HOURS", "Hours during which a compliance lock can still be removed.", min=1)
+    ] = None,
 ) -> None:
     """Lock a snapshot against deletion."""
     with place.open() as lab:
-        found = lab.lock_snapshot(snapshot, mode, duration_days=days, cool_off_hours=cool_off)["lock"]
-    say(f"{snapshot}: {found['state']} until {found['expires_at']}" if found else snapshot)
+        lock_state = lab.lock_snapshot(snapshot, mode, duration_days=days, cool_off_hours=cool_off)["lock"]
+    say(f"{snapshot}: {lock_state['state']} until {lock_state['expires_at']}" if lock_state else snapshot)
 
 
 @app.command()
@@ -241,8 +249,10 @@ def fast_restore(
         answer = lab.set_fast_restore([snapshot], not disable)
     for failure in answer["failures"]:
         raise InputError(snapshot, failure["message"])
-    for one in answer["fast_restores"]:
-        say(f"{snapshot}: {one['state']} in {one['zone']}, {one['credits']:.1f} of {one['credits_max']} credits")
+    for zone_state in answer["fast_restores"]:
+        say(
+            f"{snapshot}: {zone_state['state']} in {zone_state['zone']}, {zone_state['credits']:.1f} of {zone_state['credits_max']} credits"
+        )
 
 
 @app.command()
@@ -257,7 +267,7 @@ def recover(snapshot: Snapshot, place: LabPlace) -> None:
 def rule(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the rule.")],
     place: LabPlace,
-    days: Annotated[int | None, option("DAYS", "How long deleted snapshots stay.", min=1, max=365)] = None,
+    days: Annotated[int | None, option("DAYS", "Days that deleted snapshots stay in the bin.", min=1, max=365)] = None,
     tag: Annotated[list[str] | None, option("K=V", "Only snapshots with one of these tags. Repeatable.")] = None,
     remove: Annotated[bool, flag("--remove", "Take the rule away.")] = False,
 ) -> None:
@@ -276,9 +286,12 @@ def rule(
 def rules(place: LabPlace, output: OutputOption = "table") -> None:
     """List the rules of the recycle bin."""
     with place.open() as lab:
-        found = lab.retention_rules()
-    cells = [(one["name"], one["days"], ", ".join(f"{k}={v}" for k, v in (one["tags"] or {}).items())) for one in found]
-    rows = [dict(one) for one in found]
+        retention_rules = lab.retention_rules()
+    cells = [
+        (rule["name"], rule["days"], ", ".join(f"{k}={v}" for k, v in (rule["tags"] or {}).items()))
+        for rule in retention_rules
+    ]
+    rows = [dict(rule) for rule in retention_rules]
     print_answer(rows, output, rows, ("name", "days"), lambda: (table(("rule", "days", "tags"), cells),))
 
 
@@ -315,10 +328,10 @@ def schedule(
 def schedules(place: LabPlace, output: OutputOption = "table") -> None:
     """List the schedules."""
     with place.open() as lab:
-        found = [dict(one) for one in lab.schedules()]
+        rows = [dict(row) for row in lab.schedules()]
     columns = ("name", "interval_s", "keep", "keep_days", "enabled", "next_at", "last_at")
-    cells = [[one[name] for name in columns] for one in found]
-    print_answer(found, output, found, columns, lambda: (table(columns, cells),))
+    cells = [[row[name] for name in columns] for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
 
 
 @app.command()

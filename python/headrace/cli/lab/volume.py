@@ -78,23 +78,23 @@ def create(
     output: OutputOption = "table",
 ) -> None:
     """Create a volume, or an array that is used as one."""
-    wanted = tags(tag), percent(start_balance, "--start-balance")
+    volume_tags, balance = tags(tag), percent(start_balance, "--start-balance")
     with place.open() as lab:
-        made = lab.create(
+        volume = lab.create(
             spec,
             name,
-            wanted[0] or None,
+            volume_tags or None,
             as_of,
-            wanted[1],
+            balance,
             snapshot=snapshot,
             initialization_rate_mib_s=initialization_mib_s,
             encrypted=encrypted or None,
             kms_key=kms_key,
         )
         if attach:
-            made = lab.attach(made["id"])
-    _warn(made)
-    _print(made, output)
+            volume = lab.attach(volume["id"])
+    _warn(volume)
+    _print(volume, output)
 
 
 @app.command()
@@ -111,7 +111,7 @@ def copy(
 ) -> None:
     """Copy a volume as it is now, in use or not. The copy is `creating` until it has all bytes."""
     with place.open() as lab:
-        made = lab.copy(
+        copied = lab.copy(
             volume,
             name,
             tags(tag) or None,
@@ -120,7 +120,7 @@ def copy(
             iops=iops,
             throughput_mib_s=throughput_mib_s,
         )
-    _print(made, output)
+    _print(copied, output)
 
 
 @app.command("list")
@@ -137,8 +137,8 @@ def list_volumes(place: LabPlace, output: OutputOption = "table") -> None:
 def show(volume: VolumeArgument, place: LabPlace, output: OutputOption = "table") -> None:
     """Show a volume: limits, device, members, modification."""
     with place.open() as lab:
-        found = lab.describe(volume)
-    _print(found, output)
+        details = lab.describe(volume)
+    _print(details, output)
 
 
 @app.command()
@@ -146,7 +146,7 @@ def attach(
     volume: VolumeArgument,
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "Attach name, like sdf. Default: the first free one.")] = None,
-    unpaced: Annotated[bool, flag("--unpaced", "As fast as this machine can: no limits, no model.")] = False,
+    unpaced: Annotated[bool, flag("--unpaced", "Run as fast as this machine can: no limits, no model.")] = False,
     no_probe: Annotated[
         bool, flag("--no-probe", "Do not measure the machine's own latency and ceiling: quicker, less exact.")
     ] = False,
@@ -175,16 +175,16 @@ def detach(
 def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> None:
     """Delete a volume and its data."""
     with place.open() as lab:
-        found = lab.describe(volume)
-        _refuse_servers_volume(lab, found)
+        details = lab.describe(volume)
+        _refuse_servers_volume(lab, details)
         if not yes and not sys.stdin.isatty():
             raise InputError(volume, "is deleted with all its data, and nobody can be asked here", "", "Say --yes.")
-        used = f"{found.get('used_gib') or 0:,.2f} GiB of data"
-        what = f"Delete {found['id']} ({found.get('name') or 'no name'}, {found['spec']}) and its {used}?"
+        used = f"{details.get('used_gib') or 0:,.2f} GiB of data"
+        what = f"Delete {details['id']} ({details.get('name') or 'no name'}, {details['spec']}) and its {used}?"
         if not yes and not typer.confirm(what, err=True):
             say("nothing was deleted")
             raise typer.Exit(1)
-        lab.delete(found["id"])
+        lab.delete(details["id"])
     say(f"{volume}: deleted")
 
 
@@ -213,7 +213,7 @@ def modify(
     ] = False,
     until: Annotated[
         Literal["optimizing", "completed"],
-        choice("What --wait waits for: optimizing (seconds) or completed (hours of lab time)."),
+        choice("State that --wait waits for: optimizing (seconds) or completed (hours of lab time)."),
     ] = "optimizing",
     output: OutputOption = "table",
 ) -> None:
@@ -237,14 +237,17 @@ def modify(
 def modifications(
     place: LabPlace,
     volume: Annotated[
-        str | None, typer.Argument(metavar="[VOL]", help="Of this volume alone.", autocompletion=complete_volume)
+        str | None,
+        typer.Argument(metavar="[VOL]", help="Only modifications of this volume.", autocompletion=complete_volume),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
     """List the modifications of a volume, or of all."""
     with place.open() as lab:
-        found = lab.modifications(volume)
-    print_answer(found, output, [dict(one) for one in found], MODIFICATION_CSV, lambda: (_modifications(found),))
+        entries = lab.modifications(volume)
+    print_answer(
+        entries, output, [dict(entry) for entry in entries], MODIFICATION_CSV, lambda: (_modifications(entries),)
+    )
 
 
 @app.command("tag")
@@ -255,8 +258,8 @@ def tag_volume(
     remove: Annotated[list[str] | None, option("K", "Remove the tag of this key. Repeatable.")] = None,
 ) -> None:
     """Set and remove tags."""
-    wanted = tags(tag)
-    if not wanted and not remove:
+    new_tags = tags(tag)
+    if not new_tags and not remove:
         raise InputError(volume, "no tag is named", "headrace volume tag --help", "Give K=V, or --remove K.")
     with place.open() as lab:
         there = lab.describe(volume).get("tags") or {}
@@ -264,8 +267,8 @@ def tag_volume(
         if unknown:
             has = f"It has {', '.join(sorted(there))}." if there else "It has no tags."
             raise InputError(f"{volume}: --remove {unknown[0]}", "is not a tag of this volume", "", has)
-        lab.tag(volume, wanted or None, remove)
-    say(f"{volume}: tagged" if wanted else f"{volume}: {len(set(remove or ()))} tags removed")
+        lab.tag(volume, new_tags or None, remove)
+    say(f"{volume}: tagged" if new_tags else f"{volume}: {len(set(remove or ()))} tags removed")
 
 
 @app.command()
@@ -281,10 +284,8 @@ def initialize(
         try:
             done = read_cold(lab, volume, threads, tick)
         except KeyboardInterrupt:
-            left = number(lab.cold_blocks(volume, limit=1)["left"])
-            words = (
-                f"Interrupted. {left} blocks of {volume} are left; headrace volume initialize {volume} goes on there."
-            )
+            remaining = number(lab.cold_blocks(volume, limit=1)["left"])
+            words = f"Interrupted. {remaining} blocks of {volume} are left; headrace volume initialize {volume} goes on there."
             raise CouldNotRun("", words, exit_code=INTERRUPTED) from None
     say(f"{volume}: {number(done)} blocks of 512 KiB loaded")
 
@@ -310,7 +311,7 @@ def _print(volume: Mapping[str, Any], output: Output) -> None:
 
 
 def _parts(volume: Mapping[str, Any]) -> list[object]:
-    """A volume as a person reads it."""
+    """Returns a volume as a person reads it."""
 
     parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment") or {}))]
     if volume.get("modification"):
@@ -361,20 +362,20 @@ def _device_facts(attachment: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 
 def _member_facts(member: Mapping[str, Any]) -> str:
-    """What a member gives, how slow it is, how far it is rebuilt."""
-    said = (
+    """Returns a member's limits, its slowness, and how far it is rebuilt."""
+    facts = (
         [f"{number(member['iops'])} IOPS, {number(member['throughput_mib_s'])} MiB/s"]
         if member.get("iops") is not None
         else []
     )
-    said += [f"balance {percent_cell(member['balance_percent'])}"] if member.get("balance_percent") is not None else []
-    said += (
+    facts += [f"balance {percent_cell(member['balance_percent'])}"] if member.get("balance_percent") is not None else []
+    facts += (
         [f"{number(member['caps_percent'])} % of that, {number(member['extra_ms'])} ms added"]
         if member["state"] == "slow"
         else []
     )
-    said += [f"{percent_cell(member['done_percent'])} rebuilt"] if member["state"] == "rebuilding" else []
-    return ", ".join(said)
+    facts += [f"{percent_cell(member['done_percent'])} rebuilt"] if member["state"] == "rebuilding" else []
+    return ", ".join(facts)
 
 
 MODIFICATION_CSV = (

@@ -107,7 +107,7 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
     with progress("proving") as tick:
 
         def follow(share: float, what: str) -> None:
-            if what != told["what"] and not tick.wanted:
+            if what != told["what"] and not tick.on_terminal:
                 say(what)
             told["what"] = what
             tick(share)

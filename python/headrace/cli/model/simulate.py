@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from headrace.cli.former import still_works
-from headrace.cli.inputs import read_workload
-from headrace.cli.model.replica import ReplicaOptions
+from headrace.cli.inputs import read_demand
 from headrace.cli.options import (
     AsOfOption,
     DemandArgument,
@@ -30,7 +28,7 @@ from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.simulation.demand import Simulation
-    from headrace.workload import TransactionWorkload, Workload
+    from headrace.workload import Workload
 
 EPILOG = """\b
 Examples:
@@ -52,7 +50,7 @@ DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
 
 @dataclass(frozen=True, kw_only=True)
 class DemandOptions:
-    """What a demand of I/Os alone can be asked for: a database has none of these."""
+    """Options about the storage and the rows of a simulation."""
 
     interval: Annotated[float | None, option("S", "Length of a row in seconds.")] = None
     cycle: Annotated[
@@ -81,11 +79,6 @@ class DemandOptions:
         option("SPEC@START..END", "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s)."),
     ] = None
     lose_member: Annotated[list[str] | None, option("N", "This member of the array is lost. Repeatable.")] = None
-
-    def given(self) -> list[str]:
-        """The names of those that were given; 0 is given too."""
-        given = [name for name, value in vars(self).items() if value is not None and value is not False and value != []]
-        return [f"--{name.replace('_', '-')}" for name in given]
 
     def for_the_model(self) -> dict[str, Any]:
         """The `options` of `headrace.simulate`. Raises InputError."""
@@ -124,7 +117,6 @@ def simulate(
     workload: DemandArgument,
     storage: StorageOption,
     of_demand: DemandOptions,
-    replica: ReplicaOptions,
     instance: InstanceOption = None,
     as_of: AsOfOption = None,
     seconds: Annotated[
@@ -142,17 +134,10 @@ def simulate(
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
     from headrace.base.storage import Storage
     from headrace.simulation import demand
-    from headrace.workload import TransactionWorkload
 
     check_chart_path(report)
-    load, storage = read_workload(workload), Storage.parse(storage).text
+    load, storage = read_demand(workload), Storage.parse(storage).text
     common: dict[str, Any] = {"instance": instance, "as_of": as_of, "seconds": seconds, "seed": seed, "growth": growth}
-    if isinstance(load, TransactionWorkload):
-        common |= {"start_balance_percent": start_balance, "form": "events" if form == "events" else "interval"}
-        return predict_instead(load, storage, of_demand, common, replica, output, report)
-    for name in replica.given():
-        rule = "is for a database in transactions; this workload is demand in I/Os"
-        raise InputError(name, rule, "headrace simulate --help", "Leave it out.")
     common |= {
         "start_balance": start_balance,
         "form": form,
@@ -163,25 +148,6 @@ def simulate(
     with progress("simulating") as tick:
         run = demand.simulate(load, storage, options=options, progress=tick, **common)
     show_run(run, load, output, report, not of_demand.no_saved_second)
-
-
-def predict_instead(
-    load: TransactionWorkload,
-    storage: str,
-    of_demand: DemandOptions,
-    common: dict[str, Any],
-    replica: ReplicaOptions,
-    output: Output,
-    report: Path | None,
-) -> None:
-    """A database, which this command ran before there was `headrace predict`. Raises InputError."""
-    from headrace.cli.model.predict import RunSettings, predict_load
-
-    for name in of_demand.given():
-        rule = "is for demand in I/Os; this workload is a database in transactions"
-        raise InputError(name, rule, "headrace simulate --help", "Leave it out.")
-    say(still_works("simulate", "predict", " of a database"))
-    predict_load(load, storage, RunSettings(**common), replica, output, report)
 
 
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:

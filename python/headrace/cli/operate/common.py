@@ -33,9 +33,9 @@ def told_storage(text: str | None, instance: str | None) -> SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TodayOptions:
-    """What today's storage is, where the target does not say."""
+    """Today's storage, where the target does not say."""
 
-    storage: Annotated[str | None, storage_option("What the volumes are, where nothing here knows.")] = None
+    storage: Annotated[str | None, storage_option("Storage of the volumes, where the target does not say.")] = None
     instance: InstanceOption = None
     as_of: AsOfOption = None
     device: Annotated[
@@ -44,7 +44,7 @@ class TodayOptions:
     ] = None
 
     def source(self, place: LabPlace, password: PasswordOptions) -> SourceOptions:
-        """As the evidence takes them."""
+        """Returns the options in the form that the evidence takes."""
         return replace(
             told_storage(self.storage, self.instance),
             as_of=self.as_of,

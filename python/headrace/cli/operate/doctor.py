@@ -58,7 +58,7 @@ def doctor(
     recorded: RecordingOptions,
     target: Annotated[str | None, typer.Argument(metavar="TARGET", help=TARGET)] = None,
     storage: Annotated[
-        str | None, storage_option("What the storage is today, where the target does not say.", "--storage")
+        str | None, storage_option("Today's storage, where the target does not say.", "--storage")
     ] = None,
     instance: InstanceOption = None,
     device: Annotated[
@@ -69,14 +69,16 @@ def doctor(
         Path | None, option("FILE", "A database of `headrace calibrate`, for what lifting a limit brings.")
     ] = None,
     seconds: Annotated[
-        float | None, option("N", "Watch a live target for so long. Default: 10.", min=2, max=86_400)
+        float | None, option("N", "Seconds to watch a live target. Default: 10.", min=2, max=86_400)
     ] = None,
     all_findings: Annotated[bool, typer.Option("--all", help="Show every finding, not only three.")] = False,
-    output: Annotated[Literal["table", "json", "nagios"], choice("What to print on stdout.", "--output")] = "table",
+    output: Annotated[
+        Literal["table", "json", "nagios"], choice("Form of the answer on stdout.", "--output")
+    ] = "table",
     report: ReportOption = None,
     record: Annotated[
         Path | None,
-        option("FILE", "Keep what was seen (.jsonl or .jsonl.gz), for `headrace doctor FILE`."),
+        option("FILE", "Keep the evidence (.jsonl or .jsonl.gz), for `headrace doctor FILE`."),
         WRITES_FILE,
     ] = None,
     trusted_advisor: Annotated[
@@ -94,7 +96,8 @@ def doctor(
     from headrace.operate.doctor.advising.gains import Counsel
     from headrace.operate.doctor.diagnosis import diagnose
     from headrace.operate.doctor.recorded import diagnose_recording
-    from headrace.operate.evidence import evidence_of, kept
+    from headrace.operate.evidence import evidence_of
+    from headrace.operate.evidence import kept as recordings
     from headrace.report.output import check_chart_path
 
     if target is None:
@@ -109,10 +112,10 @@ def doctor(
         raise InputError(
             "--trusted-advisor and --report", "the checks are printed only", "headrace doctor --help", hint
         )
-    kept.check_name(record)
+    recordings.check_name(record)
     check_region(region)
     options = replace(
-        recorded.told(told_storage(storage, instance)),
+        recorded.apply_to(told_storage(storage, instance)),
         as_of=as_of,
         devices=tuple(device or ()),
         read_address=password.read_address,
@@ -122,30 +125,31 @@ def doctor(
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
         evidence, demand = evidence_of(target, replace(options, progress=tick), seconds, tick)
-    kept_well = record is None or _wrote(record, lambda: kept.save(evidence, record))
-    if record is not None and kept_well:
+    is_written = record is None or _try_write(record, lambda: recordings.save(evidence, record))
+    if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:
-        code = _advised(evidence, output)
-        raise typer.Exit(code if kept_well else CouldNotRun.default_exit_code)
+        code = _print_advisor_results(evidence, output)
+        raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
     counsel = Counsel(database, region, as_of)
-    found = diagnose(evidence, counsel) if demand is None else diagnose_recording(evidence, demand, counsel)
+    diagnosis = diagnose(evidence, counsel) if demand is None else diagnose_recording(evidence, demand, counsel)
     # The verdict first: a disk that is full must not cost it.
-    code = _shown(found, output, all_findings)
+    code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
         from headrace.report.html import write_page
         from headrace.report.operate.doctor import doctor_page
 
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _wrote(report, lambda: write_page(report, doctor_page(found.to_document(), ticks))):
+        if _try_write(report, lambda: write_page(report, doctor_page(diagnosis.to_document(), ticks))):
             say(f"report: {report}")
         else:
-            kept_well = False
-    raise typer.Exit(code if kept_well else CouldNotRun.default_exit_code)
+            is_written = False
+    raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
 
 
-def _wrote(path: Path, write: Callable[[], None]) -> bool:
-    """Whether a file was written; says so where not, and the command goes on."""
+def _try_write(path: Path, write: Callable[[], None]) -> bool:
+    """Writes a file, and returns whether it was written; a failure is printed, and the command goes
+    on."""
     from headrace.cli.app import show_error
 
     try:
@@ -156,52 +160,60 @@ def _wrote(path: Path, write: Callable[[], None]) -> bool:
     return True
 
 
-def _shown(found: Diagnosis, output: str, everything: bool) -> int:
-    """Prints it; the exit code."""
+def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int:
+    """Prints the diagnosis, and returns the exit code."""
     from headrace.operate.doctor.output import lines, nagios_code, nagios_line
     from headrace.report.output import as_json, plain
     from headrace.report.tables import folded
 
     if output == "nagios":
-        print(plain(nagios_line(found)))
-        return nagios_code(found)
+        print(plain(nagios_line(diagnosis)))
+        return nagios_code(diagnosis)
     if output == "json":
-        print(as_json(found.to_document()))
+        print(as_json(diagnosis.to_document()))
     else:
-        print(plain("\n".join(lines(found, everything, folded))))
-    return found.exit_code
+        print(plain("\n".join(lines(diagnosis, everything, folded))))
+    return diagnosis.exit_code
 
 
 def _advisor_rules(output: str) -> int:
-    """The checks as they are published."""
+    """Prints the checks as they are published."""
     from dataclasses import asdict
 
     from headrace.operate.doctor.trusted_advisor import rules
 
     rows = [
         (
-            one.check_id,
-            one.name,
-            one.status + (f" {one.until}" if one.until else ""),
-            one.rule.replace("`threshold`", f"{one.threshold} {one.unit}"),
-            one.as_of,
+            advisor_rule.check_id,
+            advisor_rule.name,
+            advisor_rule.status + (f" {advisor_rule.until}" if advisor_rule.until else ""),
+            advisor_rule.rule.replace("`threshold`", f"{advisor_rule.threshold} {advisor_rule.unit}"),
+            advisor_rule.as_of,
         )
-        for one in rules().values()
+        for advisor_rule in rules().values()
     ]
-    return _table([asdict(one) for one in rules().values()], ("check", "name", "status", "rule", "as of"), rows, output)
+    return _table(
+        [asdict(advisor_rule) for advisor_rule in rules().values()],
+        ("check", "name", "status", "rule", "as of"),
+        rows,
+        output,
+    )
 
 
-def _advised(evidence: Evidence, output: str) -> int:
-    """What the checks say of the volumes that were seen."""
+def _print_advisor_results(evidence: Evidence, output: str) -> int:
+    """Prints the checks' results for the volumes of the evidence, and returns the exit code."""
     from headrace.operate.doctor.trusted_advisor import advised, of_evidence
 
-    found = [one for volume in evidence.volumes if volume.rows.height for one in advised(of_evidence(volume, evidence))]
-    rows = [(one.volume, one.rule.name, one.rule.status, one.result, one.why) for one in found]
+    results = [
+        result for volume in evidence.volumes if volume.rows.height for result in advised(of_evidence(volume, evidence))
+    ]
+    rows = [(result.volume, result.rule.name, result.rule.status, result.result, result.why) for result in results]
     documents = [
-        {"volume": one.volume, "check_id": one.check_id, "result": one.result, "why": one.why} for one in found
+        {"volume": result.volume, "check_id": result.check_id, "result": result.result, "why": result.why}
+        for result in results
     ]
     _table(documents, ("volume", "check", "status", "result", "why"), rows, output)
-    return int(any(one.result in ("yellow", "red") for one in found))
+    return int(any(result.result in ("yellow", "red") for result in results))
 
 
 def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:

@@ -42,11 +42,11 @@ def prometheus(
     from headrace.operate.exports import serving
     from headrace.operate.exports.prometheus import exposition
 
-    made = serving.listener(listen)
+    listener = serving.listener(listen)
     followed = serving.Targets(targets, today.source(place, password))
     followed.start()
     written = serving.Written(lambda: exposition(followed.moments()))
-    serving.serve(made, written.text, lambda url: say(f"metrics: {url}"))
+    serving.serve(listener, written.text, lambda url: say(f"metrics: {url}"))
 
 
 @app.command()
@@ -77,10 +77,10 @@ def otlp(
         if taken != was:
             say(f"otlp: {endpoint} {'takes metrics again' if taken else 'does not take metrics; it is tried again'}")
         was = taken
-        left = every if seconds is None else min(every, began + seconds - time.monotonic())
-        if left <= 0:
+        pause_s = every if seconds is None else min(every, began + seconds - time.monotonic())
+        if pause_s <= 0:
             raise typer.Exit(0 if taken else 3)
-        time.sleep(left)
+        time.sleep(pause_s)
 
 
 @app.command()

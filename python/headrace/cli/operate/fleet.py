@@ -94,9 +94,9 @@ def import_metrics(
     check_output("--to", to, [Path(file) for file in files], endings=ENDINGS, force=force)
     recorded.check_any(files)
     span, volumes_of = recorded.span(), parse_devices(device or [])
-    told = RecordingsTold(recorded.interval, recorded.clock_start, span, volumes_of)
+    recordings = RecordingsTold(recorded.interval, recorded.clock_start, span, volumes_of)
     with progress("importing") as tick:
-        volumes, rows, notes = import_points(files, to, period_s=period, told=told, progress=tick)
+        volumes, rows, notes = import_points(files, to, period_s=period, told=recordings, progress=tick)
     say(f"{rows:,} points of {volumes:,} volumes written to {to}")
     for note in notes:
         say(f"note: {note}")
@@ -104,7 +104,7 @@ def import_metrics(
 
 @app.command("plan", epilog=PLAN_EPILOG)
 def plan(
-    points: Annotated[Path, typer.Argument(metavar="POINTS", help="What `headrace fleet import` wrote.")],
+    points: Annotated[Path, typer.Argument(metavar="POINTS", help="File of `headrace fleet import`.")],
     inventory: Annotated[
         list[Path],
         option(
@@ -130,7 +130,7 @@ def plan(
         option("CLUSTER", "Answer on this Ray cluster: auto, HOST:6379 or ray://HOST:10001 (headrace[ray])."),
     ] = None,
     output: Annotated[
-        PlanOutput, choice("What to print on stdout; jsonl: a line an answer, each as soon as it is there.")
+        PlanOutput, choice("Form of the answer on stdout; jsonl: a line an answer, each as soon as it is there.")
     ] = "table",
     force: ForceOption = False,
 ) -> None:
@@ -154,9 +154,9 @@ def plan(
         fortnights=fortnights,
         seed=seed,
     ).checked()
-    found = read_inventory([str(file) for file in inventory])
-    notes = list(found.notes)
-    settings = _priced(settings, found, prices, notes)
+    fleet_inventory = read_inventory([str(file) for file in inventory])
+    notes = list(fleet_inventory.notes)
+    settings = _set_prices(settings, fleet_inventory, prices, notes)
     runner = None
     if ray is not None:
         from headrace.operate.fleet.on_ray import ray_runner
@@ -166,7 +166,7 @@ def plan(
     try:
         with progress("planning") as tick:
             answers = plan_fleet(
-                found, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
+                fleet_inventory, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
             )
     except KeyboardInterrupt:
         _tell_how_to_go_on(to)
@@ -185,33 +185,33 @@ def _print_lines(answers: pl.DataFrame) -> None:
     sys.stdout.flush()
 
 
-def _priced(
-    settings: FleetSettings, found: FleetInventory, options: FleetPriceOptions, notes: list[str]
+def _set_prices(
+    settings: FleetSettings, inventory: FleetInventory, options: FleetPriceOptions, notes: list[str]
 ) -> FleetSettings:
-    """The settings with what the options say of prices; what is to be said goes to `notes`."""
+    """Returns the settings with the prices that the options name; remarks are added to `notes`."""
     import msgspec
 
     if options == FleetPriceOptions():
         return settings
-    prices, more = fleet_prices(options, found, settings.as_of, settings.region)
-    tables = prices.tables((one.region or settings.region, one.account) for one in found.volumes)
+    prices, more = fleet_prices(options, inventory, settings.as_of, settings.region)
+    tables = prices.tables((volume.region or settings.region, volume.account) for volume in inventory.volumes)
     notes += more
     return msgspec.structs.replace(settings, tables=tables, prices=prices.source)
 
 
 def _tell_how_to_go_on(to: Path) -> None:
-    """Says what an interrupt left, where it left something."""
+    """Says which batches an interrupted run has answered, and how to continue."""
     from headrace.operate.fleet.planning import kept_batches
 
-    if kept := kept_batches(to):
-        batches = "1 batch of volumes is" if kept == 1 else f"{kept:,} batches of volumes are"
+    if batch_count := kept_batches(to):
+        batches = "1 batch of volumes is" if batch_count == 1 else f"{batch_count:,} batches of volumes are"
         say(f"{batches} answered and kept in {to}.parts: the same command goes on from there.")
     else:
         say("No batch of volumes was answered yet: the same command begins anew.")
 
 
 def _show(answers: list, to: Path, output: Output, prices: str) -> None:
-    """Prints all answers as JSON or CSV, or the sums and what stands out as tables."""
+    """Prints all answers as JSON or CSV, or the sums and the outstanding ones as tables."""
     from headrace.operate.fleet.answer import answers_frame, ranked
     from headrace.report.fleet.words import summary, tables
     from headrace.report.output import as_csv
@@ -225,7 +225,7 @@ def _show(answers: list, to: Path, output: Output, prices: str) -> None:
         return data(as_csv(answers_frame(best).with_columns(pl.col("volumes").list.join(" "))))
     show(
         f"{summary(best)} Prices: {prices}.",
-        *(part for one in tables(best) for part in ("", one)),
+        *(part for section in tables(best) for part in ("", section)),
         f"All answers: {to}",
     )
 

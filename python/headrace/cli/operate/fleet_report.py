@@ -24,24 +24,24 @@ MOST_TOLD = 5  # accounts and regions whose rates are told one by one; a fleet m
 
 @dataclass(frozen=True, kw_only=True)
 class FleetPriceOptions:
-    """What volumes cost."""
+    """Options about prices of volumes."""
 
     cost: Annotated[
         list[Path] | None,
         option("FILE", "Cost and Usage Report (CUR 2.0), Parquet or CSV: prices are what was paid. Repeatable."),
     ] = None
-    discount_percent: Annotated[float, option("PERCENT", "Taken off list prices.")] = 0.0
-    price_file: Annotated[Path | None, option("FILE", "Own rates (docs/reference/prices.md).")] = None
+    discount_percent: Annotated[float, option("PERCENT", "Discount on list prices, percent.")] = 0.0
+    price_file: Annotated[Path | None, option("FILE", "File with your own rates (docs/reference/prices.md).")] = None
 
     @property
     def files(self) -> list[Path]:
-        """What is read for them."""
+        """The files that these options name."""
         return [*(self.cost or []), *([self.price_file] if self.price_file else [])]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetPatchOptions:
-    """What is written to be carried out."""
+    """Options about scripts and diffs to apply."""
 
     patch: Annotated[
         Path | None, option("DIR", "Write patch.sh and rollback.sh there, and terraform.diff if there is a state.")
@@ -59,7 +59,7 @@ class FleetPatchOptions:
 
 
 def report(
-    answers: Annotated[Path, typer.Argument(metavar="ANSWERS", help="What `headrace fleet plan` wrote.")],
+    answers: Annotated[Path, typer.Argument(metavar="ANSWERS", help="File of `headrace fleet plan`.")],
     prices: FleetPriceOptions,
     patching: FleetPatchOptions,
     inventory: Annotated[
@@ -83,98 +83,100 @@ def report(
     as_of = check_day(as_of)
     state = [patching.terraform_state] if patching.terraform_state else []
     inputs = [answers, *(inventory or []), *prices.files, *state]
-    found = read_answers(answers)
-    known = read_inventory([str(file) for file in inventory]) if inventory else None
-    notes = list(known.notes) if known else []
-    told = words.prices_of(found)
+    fleet_answers = read_answers(answers)
+    fleet_inventory = read_inventory([str(file) for file in inventory]) if inventory else None
+    notes = list(fleet_inventory.notes) if fleet_inventory else []
+    price_words = words.prices_of(fleet_answers)
     if prices != FleetPriceOptions():
-        made, more = fleet_prices(prices, known, as_of)
-        found, searched = repriced(found, made), told
-        told = words.prices_of(found)
+        new_prices, more = fleet_prices(prices, fleet_inventory, as_of)
+        fleet_answers, searched = repriced(fleet_answers, new_prices), price_words
+        price_words = words.prices_of(fleet_answers)
         notes += more
-        if searched != told:
+        if searched != price_words:
             notes.append(
                 f"The advice was searched at {searched}: give the same options to fleet plan to search at these."
             )
     if page is not None:
         from headrace.report.fleet.page import write_fleet
 
-        write_fleet(page, found, told, notes)
+        write_fleet(page, fleet_answers, price_words, notes)
         say(f"page written to {page}")
     if patching.patch is not None:
-        if known is None:
+        if fleet_inventory is None:
             raise InputError("--patch", "needs the inventory, to know what is there", HELP, "Give --inventory.")
-        _write_changes(found, known, patching, patching.patch, as_of, force, inputs)
+        _write_changes(fleet_answers, fleet_inventory, patching, patching.patch, as_of, force, inputs)
     elif patching.terraform_state is not None:
         raise InputError("--terraform-state", "is of --patch", HELP, "Add --patch DIR.")
     if output == "json":
-        print_json(words.document(found, told))
+        print_json(words.document(fleet_answers, price_words))
     elif output == "csv":
-        print_csv(words.csv_rows(found), words.CSV)
+        print_csv(words.csv_rows(fleet_answers), words.CSV)
     else:
-        show(*words.shown(found, told))
+        show(*words.shown(fleet_answers, price_words))
     for note in notes:
         say(f"note: {note}")
 
 
 def fleet_prices(
-    prices: FleetPriceOptions, known: FleetInventory | None, as_of: str | None, region: str = ""
+    prices: FleetPriceOptions, inventory: FleetInventory | None, as_of: str | None, region: str = ""
 ) -> tuple[FleetPrices, list[str]]:
-    """The prices that the options name, and what is to be said of them. `region`: of volumes that
+    """Returns the prices that the options name, and remarks about them. `region`: of volumes that
     do not say their own."""
     from headrace.operate.fleet.cost import FleetPrices, read_cost_report
 
     if not prices.cost:
         return FleetPrices(as_of, prices.discount_percent, prices.price_file), []
-    if known is None:
+    if inventory is None:
         raise InputError("--cost", "needs the inventory, to know the volumes' regions", HELP, "Give --inventory.")
-    regions = {volume.id: volume.region or region for volume in known.volumes}
-    accounts = {volume.id: volume.account for volume in known.volumes if volume.account}
+    regions = {volume.id: volume.region or region for volume in inventory.volumes}
+    accounts = {volume.id: volume.account for volume in inventory.volumes if volume.account}
     paid = read_cost_report(prices.cost, regions, accounts)
-    made = FleetPrices(as_of, prices.discount_percent, prices.price_file, paid)
-    told = [table.told for table in made.tables((regions[one.id], one.account) for one in known.volumes)]
-    notes = [f"Prices in {text}." for text in told[:MOST_TOLD]]
-    if len(told) > MOST_TOLD:
-        notes.append(f"{len(told) - MOST_TOLD:,} more pairs of region and account have their own rates too.")
-    return made, [*notes, *paid.notes]
+    own_prices = FleetPrices(as_of, prices.discount_percent, prices.price_file, paid)
+    rate_words = [
+        table.told for table in own_prices.tables((regions[volume.id], volume.account) for volume in inventory.volumes)
+    ]
+    notes = [f"Prices in {text}." for text in rate_words[:MOST_TOLD]]
+    if len(rate_words) > MOST_TOLD:
+        notes.append(f"{len(rate_words) - MOST_TOLD:,} more pairs of region and account have their own rates too.")
+    return own_prices, [*notes, *paid.notes]
 
 
 def _write_changes(
     answers: Any,
-    known: FleetInventory,
+    inventory: FleetInventory,
     options: FleetPatchOptions,
     folder: Path,
     as_of: str | None,
     force: bool,
     inputs: Sequence[Path],
 ) -> None:
-    """Writes scripts and diff, and says what is not in them."""
+    """Writes scripts and diff, and names the changes that are not in them."""
     from headrace.operate.fleet.advised import advised_changes
     from headrace.operate.fleet.applying.scripts import patch_scripts
 
-    found = advised_changes(
+    advised = advised_changes(
         answers,
-        known,
+        inventory,
         most_risk=options.max_risk_percent / 100,
         grow=options.with_growth,
         lower_durability=options.lower_durability,
         as_of=as_of,
     )
     files: dict[str, str] = {}
-    scripts = patch_scripts(found.changes, as_of, options.max_per_hour)
-    for one in scripts:
-        ending = f"-{one.account or 'unknown'}" if len(scripts) > 1 else ""
-        files |= {f"patch{ending}.sh": one.patch, f"rollback{ending}.sh": one.rollback}
+    scripts = patch_scripts(advised.changes, as_of, options.max_per_hour)
+    for script in scripts:
+        ending = f"-{script.account or 'unknown'}" if len(scripts) > 1 else ""
+        files |= {f"patch{ending}.sh": script.patch, f"rollback{ending}.sh": script.rollback}
     if options.terraform_state is not None:
         from headrace.operate.fleet.applying.terraform import terraform_patch
 
         root = options.terraform_dir or options.terraform_state.parent
-        made = terraform_patch(options.terraform_state, root, found.changes)
-        files |= {"terraform.diff": made.diff} if made.diff else {}
-        for note in made.notes:
+        terraform = terraform_patch(options.terraform_state, root, advised.changes)
+        files |= {"terraform.diff": terraform.diff} if terraform.diff else {}
+        for note in terraform.notes:
             say(f"terraform: {note.address + ': ' if note.address else ''}{note.what}")
     _write(folder, files, force, inputs)
-    _tell(found, folder, files)
+    _tell(advised, folder, files)
 
 
 def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Path]) -> None:
@@ -195,18 +197,20 @@ def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Pa
             (folder / name).chmod(0o755)
 
 
-def _tell(found: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
+def _tell(advised: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
     for name in files:
         say(f"written: {folder / name}")
-    usd = -sum(change.usd_month for change in found.changes)
+    usd = -sum(change.usd_month for change in advised.changes)
     say(
-        f"{len(found.changes):,} volumes to modify, saving {usd:,.2f} USD a month."
-        if found.changes
+        f"{len(advised.changes):,} volumes to modify, saving {usd:,.2f} USD a month."
+        if advised.changes
         else "Nothing to modify."
     )
-    if found.risky:
-        say(f"{found.risky:,} devices are left out for their risk (--max-risk-percent).")
-    if found.less_durable:
-        say(f"{found.less_durable:,} devices are left out because their data would be less sure (--lower-durability).")
-    for one in found.refused:
-        say(f"{one.change.volume_id} is left out: {one.why}.")
+    if advised.risky:
+        say(f"{advised.risky:,} devices are left out for their risk (--max-risk-percent).")
+    if advised.less_durable:
+        say(
+            f"{advised.less_durable:,} devices are left out because their data would be less sure (--lower-durability)."
+        )
+    for refusal in advised.refused:
+        say(f"{refusal.change.volume_id} is left out: {refusal.why}.")

@@ -59,7 +59,7 @@ def forecast(
     ] = None,
     instance: InstanceOption = None,
     as_of: AsOfOption = None,
-    hours: Annotated[int, option("HOURS", "How far to follow the credits, 1 to 336.")] = 72,
+    hours: Annotated[int, option("HOURS", "Hours to follow the credits, 1 to 336.")] = 72,
     balance: Annotated[
         float | None, option("PERCENT", "Credits now. Default: as recorded, else simulated over the recording.")
     ] = None,
@@ -103,7 +103,7 @@ def forecast(
             raise InputError("--score and --report", "scores are printed only", "headrace forecast --help", hint)
         return _score(load, storage, used, where, output)
     with progress("simulating futures") as tick:
-        made = answer.forecast(
+        prediction = answer.forecast(
             load,
             storage,
             hours=hours,
@@ -116,24 +116,28 @@ def forecast(
             **where,
         )
     if output == "json":
-        print_json(words.document(made))
+        print_json(words.document(prediction))
     else:
-        show(*words.in_words(made), *([""] if made.notes else []), *(f"note: {note}" for note in made.notes))
+        show(
+            *words.in_words(prediction),
+            *([""] if prediction.notes else []),
+            *(f"note: {note}" for note in prediction.notes),
+        )
     if keep:
-        ledger.keep(made.promises(), ledger.default_ledger())
+        ledger.keep(prediction.promises(), ledger.default_ledger())
     # Said and kept first, then written: a disk that is full must not cost the answer.
     if report is not None:
-        words.write_forecast(report, made)
+        words.write_forecast(report, prediction)
         say(f"written to {report}")
-    if made.findings():
+    if prediction.findings():
         raise typer.Exit(1)
 
 
 def read_recording(
-    text: str, device: str | None, told: RecordingOptions, tick: Callable[[float], None]
+    text: str, device: str | None, recorded: RecordingOptions, tick: Callable[[float], None]
 ) -> RecordedDemand:
-    """The demand of a workload file, demo:day, a recording as a tool wrote it, or another target;
-    storage, instance and used space where the target knows them. Raises InputError or
+    """Returns the demand of a workload file, demo:day, a recording as a tool wrote it, or another
+    target; with storage, instance and used space where the target has them. Raises InputError or
     CouldNotRun."""
     from headrace.base.files import OWN_FILE, detect
     from headrace.cli.inputs import read_demand
@@ -146,22 +150,22 @@ def read_recording(
     own = text.startswith(("demo:", "fio:"))
     if not own and path.is_file() and path.suffix not in (".jsonl", ".gz"):
         own = detect(open_recording(path).text)[1] == OWN_FILE
-    options = told.told(SourceOptions(devices=(device,) if device else (), progress=tick))
+    options = recorded.apply_to(SourceOptions(devices=(device,) if device else (), progress=tick))
     if not own:
         return demand_of(text, options)
     for name, value in {"--device": device, **options.of_times}.items():
         if value is not None:
             rule = f"is for recordings, and {text} is a workload: one demand with times of its own"
             raise InputError(f"{name} {value}", rule, "headrace forecast --help", "Leave it out.")
-    found = read_demand(text)
-    if not isinstance(found, OpenWorkload):
+    workload = read_demand(text)
+    if not isinstance(workload, OpenWorkload):
         hint = "Record the server: iostat -xt 60 > iostat.txt"
         raise InputError(text, "is a load without a clock: it cannot be continued", "headrace forecast --help", hint)
-    return RecordedDemand(found)
+    return RecordedDemand(workload)
 
 
 def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], output: str) -> None:
-    """Prints how the kept forecasts turned out."""
+    """Compares the kept forecasts with this recording, and prints the scores."""
     from headrace.operate.forecast import ledger
     from headrace.operate.forecast.growth import growth_ahead
     from headrace.operate.forecast.history import history_of
@@ -174,14 +178,14 @@ def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], o
     except InputError:
         growth = ()
     notes: list[str] = []
-    found = ledger.scores(
+    scores = ledger.scores(
         ledger.known_as(load), storage, ledger.kept(path, notes), load, history, growth, used, **where
     )
     for note in notes:
         say(f"note: {note}")
     if output == "json":
-        return print_json(found)
-    if not found:
+        return print_json(scores)
+    if not scores:
         show(f"None of the forecasts in {path} about {ledger.known_as(load)} on {storage} is due in this recording.")
         return
-    show("Shares of earlier forecasts whose 80 % interval held:", table(words.SCORE_COLUMNS, words.score_rows(found)))
+    show("Shares of earlier forecasts whose 80 % interval held:", table(words.SCORE_COLUMNS, words.score_rows(scores)))

@@ -60,7 +60,7 @@ class AlarmOptions:
     )
 
     def actions(self) -> list[Action]:
-        """Whom to tell. Raises InputError, CouldNotRun."""
+        """Returns the actions of an alarm. Raises InputError, CouldNotRun."""
         from headrace.operate.alarms import actions
 
         if (self.command or self.webhook) and not self.alarm:
@@ -68,12 +68,12 @@ class AlarmOptions:
             raise InputError(given, "belongs to --alarm", "headrace watch --help", "Add --alarm.")
         if self.webhook_secret and not self.webhook:
             raise InputError("--webhook-secret", "belongs to --webhook", "headrace watch --help", "Name the URL.")
-        found: list[Action] = []
+        chosen: list[Action] = []
         if self.command:
-            found.append(actions.command(self.command))
+            chosen.append(actions.command(self.command))
         if self.webhook:
-            found.append(actions.webhook(self.webhook, self.webhook_secret))
-        return found
+            chosen.append(actions.webhook(self.webhook, self.webhook_secret))
+        return chosen
 
 
 def watch(
@@ -86,7 +86,7 @@ def watch(
     once: Annotated[bool, flag("--once", "Print one screen as text, and end.")] = False,
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at q or Ctrl-C.", min=1)] = None,
     output: Annotated[
-        WatchOutput, choice("What to print: a screen, a line of JSON a second, or a plugin's line.")
+        WatchOutput, choice("Form of the output: a screen, a line of JSON a second, or a plugin's line.")
     ] = "table",
 ) -> None:
     """Watch a server and its volumes: limits, credits with time to empty, latency, waits."""
@@ -103,7 +103,7 @@ def watch(
         from headrace.operate.watching import terminal
 
         screen = terminal.Screen(terminal.check())
-    options, past = recorded.told(today.source(place, password)), once or screen is not None
+    options, past = recorded.apply_to(today.source(place, password)), once or screen is not None
     with opening.opened(target, options, past=past, seconds=0.0 if once else seconds) as watched:
         if screen is not None:
             from headrace.operate.watching import loop
@@ -142,7 +142,7 @@ def _until(watched: Watched, seconds: float | None) -> Iterator[Moment]:
 
 
 def _newest(watched: Watched) -> Moment:
-    """The moment after some seconds of a live target, the last of a file."""
+    """Returns the moment after some seconds of a live target, the last of a file."""
     newest = None
     for moment in _until(watched, FIRST_S if watched.live else None):
         newest = moment

@@ -43,7 +43,7 @@ Every parameter with rule, source and risk: docs/reference/advice.md."""
 NARROW = 160
 ADDRESS = "A live server: mysql://USER@HOST[:PORT]/ or mysql://USER@/?socket=PATH."
 VERSION = "8.0.36, mariadb-10.11, or what SELECT VERSION() returns. Default: the newest long-term release."
-WORKLOAD = "What `headrace calibrate` wrote, or sysbench-tpcc:...: hot set, redo, and effects by simulation."
+WORKLOAD = "File of `headrace calibrate`, or sysbench-tpcc:...: hot set, redo, and effects by simulation."
 
 Form = Literal["table", "json", "csv", "cnf", "diff", "sysctl", "udev", "tuned"]
 OF_HOSTS, OF_SERVERS = ("sysctl", "udev", "tuned"), ("cnf", "diff")
@@ -52,18 +52,19 @@ OF_HOSTS, OF_SERVERS = ("sysctl", "udev", "tuned"), ("cnf", "diff")
 def advise(
     password: PasswordOptions,
     storage: Annotated[
-        str | None, storage_option("The data volumes, like gp3:500:6000:250. Needed but for --host.", "--storage")
+        str | None, storage_option("The data volumes, like gp3:500:6000:250. Needed without --host.", "--storage")
     ] = None,
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None,
     config: Annotated[
-        Path | None, option("FILE", "Its option file, with what it includes: compared, and changed by --output diff.")
+        Path | None,
+        option("FILE", "Option file of the server, with its includes: compared, and changed by --output diff."),
     ] = None,
     memory_gib: Annotated[float | None, option("GIB", "Memory of the machine.")] = None,
     vcpus: Annotated[int | None, option("N", "Virtual CPUs of the machine.")] = None,
     instance: Annotated[str | None, instance_option("EC2 type: gives memory, virtual CPUs and EBS limits.")] = None,
     flavor: Annotated[
         Literal["mysql", "mariadb", "percona"] | None,
-        choice("Which server. Default: what the address or the option file tells, else mysql."),
+        choice("Flavor of the server. Default: that of the address or the option file, else mysql."),
     ] = None,
     server_version: Annotated[str | None, option("VERSION", VERSION)] = None,
     engine: Annotated[Engine | None, choice("Default: the workload's, else innodb.")] = None,
@@ -86,9 +87,9 @@ def advise(
     root: Annotated[
         Path | None, option("PATH", "With --host: a captured folder or tarball instead of this machine.")
     ] = None,
-    datadir: Annotated[str | None, option("PATH", "With --host: where the data lie. Default: /var/lib/mysql.")] = None,
+    datadir: Annotated[str | None, option("PATH", "With --host: folder of the data. Default: /var/lib/mysql.")] = None,
     output: Annotated[
-        Form, choice("What to print on stdout; sysctl, udev and tuned: files to install, with --host.")
+        Form, choice("Form of the answer on stdout; sysctl, udev and tuned: files to install, with --host.")
     ] = "table",
 ) -> None:
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
@@ -111,11 +112,11 @@ def advise(
         hint = "Name the server, or its option file with --config."
         raise InputError("--check", "compares with today's settings", "headrace advise --help", hint)
     given = None if address is None else password.read_address(address)
-    known = None
+    database = None
     if workload is not None:
         from headrace.cli.inputs import read_database
 
-        known = read_database(workload)
+        database = read_database(workload)
     machine: dict[str, Any] = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
     server: dict[str, Any] = {
         "flavor": flavor,
@@ -125,11 +126,11 @@ def advise(
         "replica": replica,
     }
     places: dict[str, Any] = {"log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
-    found = advice_for(
-        storage, address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places
+    advice = advice_for(
+        storage, address=given, config=config, workload=database, as_of=as_of, **machine, **server, **places
     )
-    print_advice(found, output)
-    if check and not found.agrees:
+    print_advice(advice, output)
+    if check and not advice.agrees:
         raise typer.Exit(1)
 
 
@@ -156,30 +157,31 @@ HOST_PROSE = ("wanted", "why")
 def advise_on_host(
     root: Path | None, datadir: str | None, storage: str | None, as_of: str | None, check: bool, output: Form
 ) -> None:
-    """Looks at the host, and prints."""
+    """Checks the host, and prints the advice."""
     from headrace.advice.host import advise_host
 
-    found = advise_host(root, datadir=datadir, storage=storage, as_of=as_of)
-    for text in found.notes if output != "json" else ():
+    advice = advise_host(root, datadir=datadir, storage=storage, as_of=as_of)
+    for text in advice.notes if output != "json" else ():
         note(f"note: {text}")
     if output in OF_HOSTS:
-        data(found.to_file(output))
+        data(advice.to_file(output))
     elif output == "json":
-        print_json(found.to_dict())
+        print_json(advice.to_dict())
     elif output == "csv":
         import polars as pl
 
-        rows = [{name: value for name, value in row.items() if name != "settings"} for row in found.rows()]
+        rows = [{name: value for name, value in row.items() if name != "settings"} for row in advice.rows()]
         print_frame(pl.DataFrame(rows), "csv")
     else:
-        rows = found.rows()
-        show(f"{found.host}; data in {found.datadir}", "", *_host_tables(rows))
-    if check and found.findings:
+        rows = advice.rows()
+        show(f"{advice.host}; data in {advice.datadir}", "", *_host_tables(rows))
+    if check and advice.findings:
         raise typer.Exit(1)
 
 
 def _host_tables(rows: list[dict]) -> list[object]:
-    """What should be otherwise, with reasons; the rest in short; outdated advice."""
+    """Returns tables of the settings to change, with reasons; of the others in short; and of
+    outdated advice."""
     wrong = [row for row in rows if row["state"] == "finding"]
     cells = [(row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _reason(row)) for row in wrong]
     head = ("setting", "of", "today", "wanted", "risk today", "why")
@@ -189,8 +191,8 @@ def _host_tables(rows: list[dict]) -> list[object]:
     rest = [(row["title"], row["subject"], row["state"], row["value"], row["note"]) for row in rows if row not in wrong]
     parts += [table(("setting", "of", "state", "today", "note"), rest, title="As it should be, or not known"), ""]
     old = {row["title"]: row for row in rows if row["outdated_because"]}
-    told = [(title, row["old_advice"], row["outdated_because"], row["source"]) for title, row in old.items()]
-    return [*parts, table(("setting", "old advice", "why no longer", "source"), told, title="Outdated advice")]
+    outdated = [(title, row["old_advice"], row["outdated_because"], row["source"]) for title, row in old.items()]
+    return [*parts, table(("setting", "old advice", "why no longer", "source"), outdated, title="Outdated advice")]
 
 
 def _reason(row: dict) -> str:
@@ -198,31 +200,31 @@ def _reason(row: dict) -> str:
     return f"{row['why']}{note}. {row['source']}"
 
 
-def print_advice(found: Advice, output: Form) -> None:
+def print_advice(advice: Advice, output: Form) -> None:
     """Prints the answer: notes and findings on stderr, unless they are part of the data."""
-    for text in found.notes:
+    for text in advice.notes:
         note(f"note: {text}")
     if output != "json":
-        for finding in found.findings:
+        for finding in advice.findings:
             note(f"finding: {finding.parameter}: {finding.text}")
     if output == "cnf":
-        data(found.to_cnf())
+        data(advice.to_cnf())
     elif output == "diff":
-        text = found.to_diff()
+        text = advice.to_diff()
         if not text:
             say("nothing to change")
         data(text)
     elif output == "json":
-        print_json(found.to_dict())
+        print_json(advice.to_dict())
     elif output == "csv":
         import polars as pl
 
-        rows = found.to_dict()["advice"]
+        rows = advice.to_dict()["advice"]
         print_frame(pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}), "csv")
     else:
         from headrace.report.tables import console
 
-        parts: list[object] = [f"{found.server.label}: {found.situation}", ""]
-        for title, names, rows in found.tables(narrow=console().width < NARROW):
+        parts: list[object] = [f"{advice.server.label}: {advice.situation}", ""]
+        for title, names, rows in advice.tables(narrow=console().width < NARROW):
             parts += [table(names, rows, title=title), ""]
         show(*parts)

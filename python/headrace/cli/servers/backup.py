@@ -49,8 +49,8 @@ app = CommandGroup("Back servers up, stream their binary logs, restore to any mo
 Method = Literal["physical", "logical", "snapshot"]
 Pack = Literal["zstd", "none"]
 
-TargetOption = Annotated[str, option("TARGET", "Where backups lie: file:///FOLDER, or s3://BUCKET/PREFIX.", "--to")]
-InOption = Annotated[str, option("TARGET", "Where backups lie: file:///FOLDER, or s3://BUCKET/PREFIX.", "--in")]
+TargetOption = Annotated[str, option("TARGET", "Target of backups: file:///FOLDER, or s3://BUCKET/PREFIX.", "--to")]
+InOption = Annotated[str, option("TARGET", "Target of backups: file:///FOLDER, or s3://BUCKET/PREFIX.", "--in")]
 KeyOption = Annotated[
     Path | None, option("FILE", "Key of 64 hexadecimal digits: data are encrypted, documents sealed.", "--key-file")
 ]
@@ -61,7 +61,7 @@ SourceArgument = Annotated[
 
 
 def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSource:
-    """The server that is named, by its name in the lab or an address."""
+    """Returns the server that is named, by its name in the lab or an address."""
     from headrace import servers
     from headrace.servers.backup.source import source_of
 
@@ -77,8 +77,8 @@ def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSour
 
 
 def _target_in(text: str) -> Any:
-    """A target that is read. Raises InputError for a folder that is not there: it was mistyped, or
-    its volume is not mounted."""
+    """Returns a target that is read. Raises InputError for a folder that is not there: it was
+    mistyped, or its volume is not mounted."""
     from headrace.servers.backup.targets.folder import FolderTarget
     from headrace.servers.backup.targets.opening import open_target
 
@@ -89,8 +89,8 @@ def _target_in(text: str) -> Any:
 
 
 @contextlib.contextmanager
-def _interrupted(words: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C says what stands and what finishes it."""
+def _explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
+    """Turns Ctrl-C into an error that says what stands and what finishes it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -98,20 +98,21 @@ def _interrupted(words: Callable[[], str]) -> Iterator[None]:
             raise CouldNotRun("", f"Interrupted. {words()}", exit_code=INTERRUPTED) from None
 
 
-def _whole(target: Any) -> set[str]:
-    """Ids of whole backups, without a look into them; none where the target does not answer."""
+def _list_whole(target: Any) -> set[str]:
+    """Returns ids of whole backups, without a look into them; none where the target does not
+    answer."""
     from headrace.servers.backup.manifest import MANIFEST
 
     with contextlib.suppress(HeadraceError, OSError):
-        return {one.name.split("/")[1] for one in target.list("backups/") if one.name.endswith(f"/{MANIFEST}")}
+        return {entry.name.split("/")[1] for entry in target.list("backups/") if entry.name.endswith(f"/{MANIFEST}")}
     return set()
 
 
 def _words_after_run(target: Any, before: set[str], notes: list[str]) -> str:
-    made = sorted(_whole(target) - before)
-    if made:
-        return f"The backup {made[-1]} is whole."
-    if any(" is whole in " in one for one in notes):
+    new_ids = sorted(_list_whole(target) - before)
+    if new_ids:
+        return f"The backup {new_ids[-1]} is whole."
+    if any(" is whole in " in text for text in notes):
         return "The copy is whole in the spool: give the same command again to send the rest."
     return "No backup was made, and what was copied is removed. Give the same command again to begin anew."
 
@@ -133,27 +134,29 @@ def _key(path: Path | None) -> bytes | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PaceOptions:
-    """How fast a copy may go."""
+    """Limits on the speed of a copy."""
 
-    share: Annotated[float | None, option("SHARE", "Of the volume's MiB/s, 0 to 1.")] = None
-    mib_s: Annotated[float | None, option("MIB_S", "Read no more than this from the source.", "--mib-s")] = None
+    share: Annotated[float | None, option("SHARE", "Share of the volume's throughput the backup may use, 0 to 1.")] = (
+        None
+    )
+    mib_s: Annotated[float | None, option("MIB_S", "Most MiB/s to read from the source.", "--mib-s")] = None
     credit_floor: Annotated[
-        float, option("PERCENT", "Stop while a credit balance that the copy draws on is this low.")
+        float, option("PERCENT", "Pause while a credit balance that the copy draws on is this low.")
     ] = 10.0
-    lag_s: Annotated[float | None, option("S", "Slow down while the server, a replica, is further behind.")] = None
+    lag_s: Annotated[float | None, option("S", "Slow down while the server, a replica, is more seconds behind.")] = None
     latency_ratio: Annotated[
         float | None, option("RATIO", "Slow down while the volume's latency is above this many times that before.")
     ] = None
 
     def limits(self) -> Any:
-        """As the library takes them. Raises InputError."""
+        """Returns the limits in the library's form. Raises InputError."""
         from headrace.servers.backup.pacing import PaceLimits
 
         return PaceLimits(self.share, self.mib_s, self.credit_floor, self.lag_s, self.latency_ratio)
 
 
 def _pacer(server: BackupSource, target: Any, pace: PaceOptions, method: str) -> Any:
-    """What holds the copy back: on the lab credits always, elsewhere MiB/s alone."""
+    """Returns the pacer of the copy: on the lab it watches credits, elsewhere only MiB/s."""
     import contextlib
 
     from headrace.servers.backup.forecast import target_volume
@@ -181,7 +184,7 @@ def _say_forecast(
     only: list[str] | None,
     output: Any,
 ) -> None:
-    """How long it will take: as an answer with `output`, else a line on stderr."""
+    """Forecasts the time of the copy: as an answer with `output`, else a line on stderr."""
     from headrace.servers.backup import source as sources
     from headrace.servers.backup.forecast import forecast
     from headrace.servers.backup.pipeline import best_pack
@@ -195,20 +198,20 @@ def _say_forecast(
     most = limits.mib_s
     if limits.share is not None and server.server is not None and server.server.data_volume is not None:
         cap = server.server.lab.describe(server.server.data_volume)["throughput_mib_s"]
-        most = min(one for one in (most, cap * limits.share) if one is not None)
-    told = forecast(server, target, size, pack or best_pack(), most_mib_s=most)
+        most = min(rate for rate in (most, cap * limits.share) if rate is not None)
+    estimate = forecast(server, target, size, pack or best_pack(), most_mib_s=most)
     if output is None:
-        if told.seconds:
-            say(told.words(size))
+        if estimate.seconds:
+            say(estimate.words(size))
         return
-    answer = {"bytes": size, "seconds": round(told.seconds, 1), "binds": told.binds}
-    answer |= {f"{name.replace(' ', '_')}_s": round(value, 1) for name, value in told.seconds_by.items()}
+    answer = {"bytes": size, "seconds": round(estimate.seconds, 1), "binds": estimate.binds}
+    answer |= {f"{name.replace(' ', '_')}_s": round(value, 1) for name, value in estimate.seconds_by.items()}
     print_answer(
         answer,
         output,
         [answer],
         tuple(answer),
-        lambda: (table(("forecast", ""), [list(one) for one in answer.items()]),),
+        lambda: (table(("forecast", ""), [list(pair) for pair in answer.items()]),),
     )
 
 
@@ -219,20 +222,23 @@ def run(
     place: LabPlace,
     password: PasswordOptions,
     pace: PaceOptions,
-    method: Annotated[Method, choice("How it is copied.")] = "physical",
+    method: Annotated[Method, choice("Method of the copy.")] = "physical",
     pack: Annotated[Pack | None, choice("Default: zstd where it is installed.")] = None,
     key_file: KeyOption = None,
     staging: Annotated[
-        Path | None, option("FOLDER", "Where MySQL's CLONE puts its copy first. Default: the server's own volume.")
+        Path | None,
+        option("FOLDER", "Folder for the first copy of MySQL's CLONE. Default: on the server's own volume."),
     ] = None,
     spool: Annotated[
-        Path | None, option("FOLDER", "Finish the copy here, then send it: a run that is cut off can go on.")
+        Path | None, option("FOLDER", "Folder to finish the copy in before it is sent: an interrupted run can resume.")
     ] = None,
     only: Annotated[
         list[str] | None,
-        option("DATABASE", "Logical: this database alone, as a part of the server. Repeatable.", "--only"),
+        option("DATABASE", "Logical: only this database, as a part of the server. Repeatable.", "--only"),
     ] = None,
-    anew: Annotated[bool, flag("--anew", "Go on with no run that was killed: remove what it left.")] = False,
+    anew: Annotated[
+        bool, flag("--anew", "Start over: delete what an interrupted backup left instead of resuming it.")
+    ] = False,
     dry_run: Annotated[bool, flag("--dry-run", "Say how long it will take and what binds, and copy nothing.")] = False,
     output: OutputOption = "table",
 ) -> None:
@@ -246,9 +252,9 @@ def run(
         _say_forecast(server, target, method, pack, pace, only, output if dry_run else None)
     if dry_run:
         return
-    before, notes = _whole(target), []
+    before, notes = _list_whole(target), []
     with (
-        _interrupted(lambda: _words_after_run(target, before, notes)),
+        _explain_interrupt(lambda: _words_after_run(target, before, notes)),
         progress("copying") as tick,
         _pacer(server, target, pace, method) as pacer,
     ):
@@ -257,7 +263,7 @@ def run(
             notes.append(text)
             tick.say(f"note: {text}")
 
-        wanted = copying.Wanted(
+        request = copying.Wanted(
             method=method,
             pack=pack,
             key=key,
@@ -269,14 +275,14 @@ def run(
             note=note,
             **({"pace": pacer} if pacer else {}),
         )
-        made = copying.run(server, target, wanted)
+        manifest = copying.run(server, target, request)
     if pacer is not None:
         for why, seconds in sorted(pacer.report.held_s.items()):
             if seconds >= 1.0:
                 say(f"note: held back {seconds:,.0f} s by {why}")
     from headrace.servers.backup.manifest import Backup
 
-    _print_backups([Backup(made, None)], output)
+    _print_backups([Backup(manifest, None)], output)
 
 
 @app.command("list")
@@ -285,9 +291,13 @@ def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "tabl
     its last restore failed."""
     from headrace.servers.backup.manifest import backups
 
-    found, problems = backups(_target_in(to), _key(key_file))
-    _print_backups(found, output)
-    problems += [f"{one.id}: its last restore failed: {one.proof.said}" for one in found if one.proof and one.failed]
+    entries, problems = backups(_target_in(to), _key(key_file))
+    _print_backups(entries, output)
+    problems += [
+        f"{backup.id}: its last restore failed: {backup.proof.said}"
+        for backup in entries
+        if backup.proof and backup.failed
+    ]
     for problem in problems:
         say(f"problem: {problem}")
     if problems:
@@ -301,10 +311,10 @@ CSV = (
 )  # fmt: skip
 
 
-def _print_backups(found: list[Backup], output: Any) -> None:
+def _print_backups(entries: list[Backup], output: Any) -> None:
     now = time.time()
-    rows = [_csv(one, now) for one in found]
-    shown = [_row(one, now) for one in found]
+    rows = [_csv(backup, now) for backup in entries]
+    shown = [_row(backup, now) for backup in entries]
     print_answer(
         rows,
         output,
@@ -314,39 +324,39 @@ def _print_backups(found: list[Backup], output: Any) -> None:
     )
 
 
-def _csv(one: Backup, now: float) -> dict[str, object]:
-    made = one.manifest
-    plain = {name: getattr(made, name) for name in CSV if hasattr(made, name)}
-    proof = one.proof if one.proved else None
+def _csv(backup: Backup, now: float) -> dict[str, object]:
+    manifest = backup.manifest
+    plain = {name: getattr(manifest, name) for name in CSV if hasattr(manifest, name)}
+    proof = backup.proof if backup.proved else None
     return plain | {
-        "databases": " ".join(made.databases),
-        "failed": one.proof.said if one.proof is not None and one.failed else "",
-        "age_s": round(one.age_s(now), 1),
-        "gtid": made.position.gtid,
-        "file": made.position.file,
-        "offset": made.position.offset,
+        "databases": " ".join(manifest.databases),
+        "failed": backup.proof.said if backup.proof is not None and backup.failed else "",
+        "age_s": round(backup.age_s(now), 1),
+        "gtid": manifest.position.gtid,
+        "file": manifest.position.file,
+        "offset": manifest.position.offset,
         "proved": proof is not None,
         "proved_at_unix": proof and proof.at_unix,
     }
 
 
-def _row(one: Backup, now: float) -> list[object]:
-    made, proof = one.manifest, one.proof
-    proved = f"unproved, {_age(one.age_s(now))} old"
+def _row(backup: Backup, now: float) -> list[object]:
+    manifest, proof = backup.manifest, backup.proof
+    proved = f"unproved, {_age(backup.age_s(now))} old"
     if proof is not None:
         proved = f"{_age(now - proof.at_unix)} ago" if proof.ok else "FAILED"
-    gtid = made.position.gtid if len(made.position.gtid) <= 44 else f"{made.position.gtid[:41]}..."
-    server = f"{made.source}, {made.flavor} {made.version.split('-')[0]}"
-    place = gtid or made.position.file or "no binary log"
+    gtid = manifest.position.gtid if len(manifest.position.gtid) <= 44 else f"{manifest.position.gtid[:41]}..."
+    server = f"{manifest.source}, {manifest.flavor} {manifest.version.split('-')[0]}"
+    place = gtid or manifest.position.file or "no binary log"
     return [
-        made.id,
-        f"{made.method}, a part" if made.only else made.method,
+        manifest.id,
+        f"{manifest.method}, a part" if manifest.only else manifest.method,
         server,
-        made.part or len(made.databases),
-        made.tables,
-        _size(made.data_bytes),
-        _size(made.stored_bytes),
-        _age(one.age_s(now)),
+        manifest.part or len(manifest.databases),
+        manifest.tables,
+        _size(manifest.data_bytes),
+        _size(manifest.stored_bytes),
+        _age(backup.age_s(now)),
         proved,
         place,
     ]
@@ -365,29 +375,35 @@ def _age(seconds: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RestoreOptions:
-    """Where a restored server goes, and up to when."""
+    """The place of a restored server, and the point that it is restored to."""
 
     storage: Annotated[str | None, storage_option("The data volume of the new server: gp3:100:6000.")] = None
     log_storage: Annotated[str | None, storage_option("A volume of its own for redo and binary log.")] = None
     memory_gib: Annotated[float | None, option("GIB", "Memory of the new server.")] = None
     setting: Annotated[list[str] | None, option("K=V", "An option of the server. Repeatable.", "--set")] = None
     server_path: Annotated[Path | None, option("FILE", "Another server program.", readable=False)] = None
-    unpaced: Annotated[bool, flag("--unpaced", "Without the volumes' limits until the next `mysql up`.")] = False
+    unpaced: Annotated[bool, flag("--unpaced", "Leave the volumes without their limits until the next `mysql up`.")] = (
+        False
+    )
     moment: Annotated[
         str | None,
-        option("TIME", "Replay up to this moment, with its time zone: 2026-11-22T21:50:00Z.", "--to-time"),
+        option("TIME", "Replay up to this time, with its time zone: 2026-11-22T21:50:00Z.", "--to-time"),
     ] = None
-    gtid: Annotated[str | None, option("GTID", "Replay up to this transaction, and not one more.", "--to-gtid")] = None
-    latest: Annotated[bool, flag("--latest", "Replay all there is.")] = False
-    timeline: Annotated[str | None, option("ID", "Which history, where several go on from the backup.")] = None
+    gtid: Annotated[str | None, option("GTID", "Replay up to this transaction, and no further.", "--to-gtid")] = None
+    latest: Annotated[bool, flag("--latest", "Replay all binary logs.")] = False
+    timeline: Annotated[str | None, option("ID", "Timeline to replay, if the binary logs after the backup branch.")] = (
+        None
+    )
     workers: Annotated[
         int | None, option("N", "Workers of the replay. Default: twice the processors.", min=0, max=1024)
     ] = None
-    work: Annotated[Path | None, option("FOLDER", "Where the copy is unpacked. Default: the system's.")] = None
+    work: Annotated[
+        Path | None, option("FOLDER", "Folder to unpack the copy in. Default: the system's folder of temporary files.")
+    ] = None
     read_only: Annotated[bool, flag("--read-only", "Leave it read-only.")] = False
 
     def goal(self, flavor: str) -> RestoreGoal | None:
-        """Up to when; None: the backup as it is."""
+        """Returns the point to restore to; None: the backup as it is."""
         from headrace.servers.backup.history.moments import RestoreGoal, parse_moment
         from headrace.servers.topology.gtid import GtidSet
 
@@ -403,18 +419,19 @@ class RestoreOptions:
         return RestoreGoal() if self.latest else None
 
 
-def _named(target: Any, text: str, key: bytes | None) -> str:
-    """The id that is meant; `latest` is a part of a server only where there is nothing else."""
+def _resolve_id(target: Any, text: str, key: bytes | None) -> str:
+    """Returns the id that is meant; `latest` is a part of a server only where there is nothing
+    else."""
     from headrace.servers.backup.manifest import backups
 
     if text != "latest":
         return text
-    found, _ = backups(target, key)
-    if not found:
+    candidates, _ = backups(target, key)
+    if not candidates:
         raise InputError(
             target.label, "holds no whole backup", "headrace backup list", "Take one: headrace backup run."
         )
-    return ([one for one in found if not one.manifest.only] or found)[-1].id
+    return ([backup for backup in candidates if not backup.manifest.only] or candidates)[-1].id
 
 
 @app.command()
@@ -422,7 +439,7 @@ def restore(
     backup: BackupArgument,
     to: InOption,
     place: LabPlace,
-    wanted: RestoreOptions,
+    options: RestoreOptions,
     name: Annotated[str, option("NAME", "Name of the new server.", "--as")],
     key_file: KeyOption = None,
     output: OutputOption = "table",
@@ -432,24 +449,29 @@ def restore(
 
     target, key = _target_in(to), _key(key_file)
     with place.open() as lab, progress("restoring") as tick:
-        request = _request(lab, target, backup, name, wanted, key)
-        with _interrupted(lambda: _words_after_restore(lab, name, "restore it")):
+        request = _request(lab, target, backup, name, options, key)
+        with _explain_interrupt(lambda: _words_after_restore(lab, name, "restore it")):
             done = restoring.restore(lab, target, request, key, tick)
     _print_restored(done, output)
 
 
-def _request(lab: Lab, target: Any, backup: str, name: str, wanted: RestoreOptions, key: bytes | None) -> Any:
+def _request(lab: Lab, target: Any, backup: str, name: str, options: RestoreOptions, key: bytes | None) -> Any:
     from headrace import servers
     from headrace.servers.backup.manifest import read_manifest
     from headrace.servers.backup.restore import RestoreRequest
 
-    if wanted.storage is None:
-        raise InputError("--storage", "is needed for the new server", "headrace backup restore --help", "As gp3:100.")
-    manifest = read_manifest(target, _named(target, backup, key), key)
+    if options.storage is None:
+        raise InputError(
+            "--storage", "is needed for the new server", "headrace backup restore --help", "For example gp3:100."
+        )
+    manifest = read_manifest(target, _resolve_id(target, backup, key), key)
     _warn_failed(target, manifest.id, key)
     if manifest.only:
         say(f"note: {manifest.id} is a part of its server, {manifest.part} alone")
-    more = vars(wanted) | {"settings": servers.settings_of(wanted.setting) or {}, "goal": wanted.goal(manifest.flavor)}
+    more = vars(options) | {
+        "settings": servers.settings_of(options.setting) or {},
+        "goal": options.goal(manifest.flavor),
+    }
     path = more.pop("server_path")
     given = {key: value for key, value in more.items() if key not in ("moment", "gtid", "latest", "setting")}
     return RestoreRequest(backup=manifest.id, name=name, server_path=None if path is None else str(path), **given)
@@ -482,12 +504,12 @@ def _print_restored(done: Any, output: Any) -> None:
         "last_time": shown(replay.last_us) if replay and replay.last_us else "",
         "doubt": replay.doubt if replay else 0,
         "part": done.manifest.part,
-        "other_settings": "; ".join(one.words for one in done.otherwise),
+        "other_settings": "; ".join(difference.words for difference in done.otherwise),
     }
     rows = [(name, value) for name, value in answer.items() if name != "other_settings"]
     print_answer(answer, output, [answer], tuple(answer), lambda: (table(("restored", ""), rows),))
-    for one in done.otherwise:
-        say(f"note: not as in the source: {one.words}")
+    for difference in done.otherwise:
+        say(f"note: not as in the source: {difference.words}")
     if replay and replay.doubt:
         say(
             f"note: MariaDB's binary log knows whole seconds: {replay.doubt:,} transactions, {replay.doubt_gtids[0]} to "
@@ -499,7 +521,7 @@ def _print_restored(done: Any, output: Any) -> None:
 def verify(
     to: InOption,
     backup: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Which. Default: all, and the binary logs.")
+        str | None, typer.Argument(metavar="[ID]", help="Id of the backup. Default: all backups, and the binary logs.")
     ] = None,
     key_file: KeyOption = None,
     output: OutputOption = "table",
@@ -512,21 +534,22 @@ def verify(
     target, key = _target_in(to), _key(key_file)
     problems: list[str] = []
     if backup is None:
-        found, problems = backups(target, key)
-        checks = [checking.check_backup(target, one.id, key) for one in found]
+        entries, problems = backups(target, key)
+        checks = [checking.check_backup(target, entry.id, key) for entry in entries]
         histories = archive.timelines(target, key)
-        checks += [checking.check_timeline(target, one, key) for one in histories]
-        problems += checking.broken_chains(found, histories)
+        checks += [checking.check_timeline(target, history, key) for history in histories]
+        problems += checking.broken_chains(entries, histories)
     else:
-        checks = [checking.check_backup(target, _named(target, backup, key), key)]
+        checks = [checking.check_backup(target, _resolve_id(target, backup, key), key)]
     rows: list[dict[str, object]] = [
-        {"what": one.what, "files": one.files, "bytes": one.size, "problems": "; ".join(one.problems)} for one in checks
+        {"what": check.what, "files": check.files, "bytes": check.size, "problems": "; ".join(check.problems)}
+        for check in checks
     ]
     names = ("what", "files", "bytes", "problems")
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
+    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
     for problem in problems:
         say(f"problem: {problem}")
-    if problems or any(one.problems for one in checks):
+    if problems or any(check.problems for check in checks):
         raise typer.Exit(1)
 
 
@@ -538,12 +561,20 @@ def stream(
     password: PasswordOptions,
     key_file: KeyOption = None,
     every_s: Annotated[
-        float, option("S", "Store what came this often, at least. Each time is a request of S3.", min=0.02, max=3600.0)
+        float,
+        option(
+            "S",
+            "Longest time in seconds before new events are stored. Each time is a request to S3.",
+            min=0.02,
+            max=3600.0,
+        ),
     ] = 0.25,
     begin: Annotated[
         str | None, option("FILE", "Begin a new archive with this binary log. Default: the oldest.", "--from")
     ] = None,
-    for_s: Annotated[float | None, option("S", "End after so long. Default: with Ctrl-C or SIGTERM.", min=0.0)] = None,
+    for_s: Annotated[
+        float | None, option("S", "End after this many seconds. Default: at Ctrl-C or SIGTERM.", min=0.0)
+    ] = None,
     output: OutputOption = "table",
 ) -> None:
     """Copy a server's binary log as it is written, and test that nothing is missing."""
@@ -559,8 +590,8 @@ def stream(
     def end(*_: object) -> None:
         streaming.stop.set()
 
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, end)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     timer = threading.Timer(for_s, end) if for_s is not None else None
     if timer is not None:
         timer.daemon = True
@@ -583,7 +614,7 @@ def stream(
         output,
         [answer],
         tuple(answer),
-        lambda: (table(("streamed", ""), [list(one) for one in answer.items()]),),
+        lambda: (table(("streamed", ""), [list(pair) for pair in answer.items()]),),
     )
 
 
@@ -595,21 +626,21 @@ def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "ta
 
     names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
     rows: list[dict[str, object]] = []
-    for one in archive.timelines(_target_in(to), _key(key_file)):
-        entries = [entry for file in one.files for entry in file.entries if entry.transactions]
-        told = (
-            one.id,
-            len(one.files),
-            sum(file.ends for file in one.files),
-            str(one.begins) if one.files else "",
-            str(one.ends) if one.files else "",
+    for timeline in archive.timelines(_target_in(to), _key(key_file)):
+        entries = [entry for file in timeline.files for entry in file.entries if entry.transactions]
+        cells = (
+            timeline.id,
+            len(timeline.files),
+            sum(file.ends for file in timeline.files),
+            str(timeline.begins) if timeline.files else "",
+            str(timeline.ends) if timeline.files else "",
             shown(entries[0].first_us) if entries else "",
             shown(entries[-1].last_us) if entries else "",
-            "; ".join(one.problems),
+            "; ".join(timeline.problems),
         )
-        rows.append(dict(zip(names, told, strict=True)))
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
-    if any(one["problems"] for one in rows):
+        rows.append(dict(zip(names, cells, strict=True)))
+    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
+    if any(row["problems"] for row in rows):
         raise typer.Exit(1)
 
 
@@ -619,12 +650,14 @@ def prove(
     to: InOption,
     place: LabPlace,
     password: PasswordOptions,
-    storage: Annotated[str, storage_option("The volume it is restored onto: gp3:100.")],
+    storage: Annotated[str, storage_option("Volume to restore onto: gp3:100.")],
     against: Annotated[
         str | None, option("SERVER", "Compare every table with this server, its source, at one GTID.", "--against")
     ] = None,
     unpaced: Annotated[bool, flag("--unpaced", "Restore onto a volume without its limits.")] = False,
-    work: Annotated[Path | None, option("FOLDER", "Where the copy is unpacked. Default: the system's.")] = None,
+    work: Annotated[
+        Path | None, option("FOLDER", "Folder to unpack the copy in. Default: the system's folder of temporary files.")
+    ] = None,
     key_file: KeyOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -634,9 +667,9 @@ def prove(
     target, key = _target_in(to), _key(key_file)
     source = None if against is None else _source(place, password, against)
     with place.open() as lab, progress("restoring") as tick:
-        named = _named(target, backup, key)
+        named = _resolve_id(target, backup, key)
         name = proving.new_name()
-        with _interrupted(lambda: f"The proof before it counts. {_words_after_restore(lab, name, 'prove it')}"):
+        with _explain_interrupt(lambda: f"The proof before it counts. {_words_after_restore(lab, name, 'prove it')}"):
             proof = proving.prove(
                 lab, target, named, storage, source, key, work=work, unpaced=unpaced, progress=tick, name=name
             )
@@ -658,9 +691,9 @@ def prune(
     to: InOption,
     place: LabPlace,
     keep: Annotated[int | None, option("N", "Keep the newest N of each server.", min=1)] = None,
-    days: Annotated[float | None, option("DAYS", "Keep what is younger.", min=0.0)] = None,
+    days: Annotated[float | None, option("DAYS", "Keep backups younger than this many days.", min=0.0)] = None,
     key_file: KeyOption = None,
-    dry_run: Annotated[bool, flag("--dry-run", "Say what would go, and delete nothing.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Say what would be deleted, and delete nothing.")] = False,
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
@@ -670,39 +703,43 @@ def prune(
     from headrace.servers.backup.manifest import backups, unread
 
     target, key = _target_in(to), _key(key_file)
-    found, problems = backups(target, key)
+    entries, problems = backups(target, key)
     for problem in problems:
         say(f"problem: {problem}")
-    strange = unread(target, found)
+    strange = unread(target, entries)
     if strange:
         say(f"note: No binary log is deleted: what {', '.join(strange[:3])} needs of them cannot be read.")
-    wanted = retention.plan(found, archive.timelines(target, key), time.time(), keep, days, strange)
-    told = [(one.id, "keep", why) for one, why in wanted.keep] + [(one.id, "delete", why) for one, why in wanted.remove]
-    told += [(name, "delete", "before every kept backup") for name in wanted.files]
+    retention_plan = retention.plan(entries, archive.timelines(target, key), time.time(), keep, days, strange)
+    fates = [(backup.id, "keep", why) for backup, why in retention_plan.keep]
+    fates += [(backup.id, "delete", why) for backup, why in retention_plan.remove]
+    fates += [(name, "delete", "before every kept backup") for name in retention_plan.files]
     names = ("what", "fate", "why")
-    rows: list[dict[str, object]] = [dict(zip(names, one, strict=True)) for one in told]
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
+    rows: list[dict[str, object]] = [dict(zip(names, fate, strict=True)) for fate in fates]
+    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
     if dry_run:
         return
-    for left in unfinished.clear(target, place.open):
-        say(f"note: {left.words}")
-    if not (wanted.remove or wanted.files):
+    for leftover in unfinished.clear(target, place.open):
+        say(f"note: {leftover.words}")
+    if not (retention_plan.remove or retention_plan.files):
         return
     confirm(
-        yes, f"Delete {len(wanted.remove)} backups and {len(wanted.files)} files of binary logs?", to, "deletes backups"
+        yes,
+        f"Delete {len(retention_plan.remove)} backups and {len(retention_plan.files)} files of binary logs?",
+        to,
+        "deletes backups",
     )
     with contextlib.ExitStack() as leaving:
         lab = None
-        if any(one.manifest.snapshots for one, _ in wanted.remove):
+        if any(backup.manifest.snapshots for backup, _ in retention_plan.remove):
             lab = leaving.enter_context(place.open())
-        leaving.enter_context(_interrupted(lambda: _words_after_prune(target, wanted)))
-        for text in retention.carry_out(target, wanted, archive.timelines(target, key), lab, key):
+        leaving.enter_context(_explain_interrupt(lambda: _words_after_prune(target, retention_plan)))
+        for text in retention.carry_out(target, retention_plan, archive.timelines(target, key), lab, key):
             say(f"kept: {text}")
 
 
-def _words_after_prune(target: Any, wanted: RetentionPlan) -> str:
-    there = _whole(target)
-    left = [one.id for one, _ in wanted.remove if one.id in there]
-    gone = len(wanted.remove) - len(left)
-    words = f"{gone} of {len(wanted.remove)} backups are deleted; the others are whole."
+def _words_after_prune(target: Any, retention_plan: RetentionPlan) -> str:
+    there = _list_whole(target)
+    remaining = [backup.id for backup, _ in retention_plan.remove if backup.id in there]
+    gone = len(retention_plan.remove) - len(remaining)
+    words = f"{gone} of {len(retention_plan.remove)} backups are deleted; the others are whole."
     return f"{words} Give the same command again to finish."

@@ -56,17 +56,17 @@ FromOption = Annotated[str | None, option("NAME", "The source. Default: the one 
 DryRunOption = Annotated[
     bool,
     flag(
-        "--dry-run", "Print every step and the end, and change nothing (a source that answers writes a row of a probe)."
+        "--dry-run", "Print every step and the end, and change nothing (a source that answers gets a row of a probe)."
     ),
 ]
 ClientsOption = Annotated[
-    Path | None, option("FILE", "Write the new source's address there as JSON, for applications and proxies.")
+    Path | None, option("FILE", "File for the new source's address as JSON, for applications and proxies.")
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Which servers are meant, and how their hosts are fenced."""
+    """The servers of a cluster, and the way to fence their hosts."""
 
     ec2: Annotated[
         list[str] | None,
@@ -74,29 +74,33 @@ class ClusterOptions:
     ] = None
     rescue_on: Annotated[
         str,
-        option("INSTANCE", "The instance this runs on, for --rescue of an EC2 volume. Default: as its firmware says."),
+        option(
+            "INSTANCE", "EC2 instance of this machine, for --rescue of an EC2 volume. Default: as its firmware says."
+        ),
     ] = ""
     journal: Annotated[
         Path | None,
         option(
-            "DIR", "Where journals are kept. Default: in the lab's directory (--data-dir, $HEADRACE_LAB).", "--journal"
+            "DIR", "Folder of the journals. Default: in the lab's directory (--data-dir, $HEADRACE_LAB).", "--journal"
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceOptions:
-    """What to do where there is a choice."""
+    """Decisions that the user takes for a failover."""
 
     accept_loss: Annotated[
-        bool, flag("--accept-loss", "Go on although acknowledged commits may be missing; why is said.")
+        bool, flag("--accept-loss", "Go on although acknowledged commits may be missing; the reason is printed.")
     ] = False
     rescue: Annotated[
         bool, flag("--rescue", "Read what no replica received from the dead source's volume (1 to 2 minutes on EC2).")
     ] = False
-    fenced: Annotated[bool, flag("--fenced", "You made sure that the old source is dead and stays so.")] = False
-    allow_delayed: Annotated[bool, flag("--allow-delayed", "A replica that is late on purpose may take over.")] = False
-    errant: Annotated[Errant, choice("Transactions that one replica alone wrote.")] = "refuse"
+    fenced: Annotated[
+        bool, flag("--fenced", "Assert that the old source is dead and stays dead: you made sure of it.")
+    ] = False
+    allow_delayed: Annotated[bool, flag("--allow-delayed", "Allow promotion of a delayed replica.")] = False
+    errant: Annotated[Errant, choice("Treatment of transactions that only a replica has.")] = "refuse"
     alone: Annotated[
         Alone,
         choice(
@@ -104,7 +108,9 @@ class ChoiceOptions:
             " its own loss loses commits (it is said before and after), or stay down."
         ),
     ] = "serve"
-    drain_s: Annotated[float, option("S", "Longest wait for a replica to apply what it received.", min=1)] = 3_600.0
+    drain_s: Annotated[
+        float, option("S", "Longest wait in seconds for a replica to apply what it received.", min=1)
+    ] = 3_600.0
 
 
 ALONE = (
@@ -130,28 +136,31 @@ def status(
     from headrace.servers.failover.planning.guarantee import guarantee_now
     from headrace.servers.failover.planning.semisync import traps
 
-    with _opened(place, cluster, servers) as found, contextlib.closing(found.observer()) as observer:
+    with (
+        _open_cluster(place, cluster, servers) as failover_cluster,
+        contextlib.closing(failover_cluster.observer()) as observer,
+    ):
         seen = observer.look()
-        left = found.unfinished()
-        name = source_in(seen, source, left)
+        unfinished = failover_cluster.unfinished()
+        name = source_in(seen, source, unfinished)
     guarantee, wrong = guarantee_now(seen, seen[name]), traps(seen, seen[name])
     answer = {
         "source": name,
         "guarantee": guarantee.as_dict(),
-        "traps": [vars(one) for one in wrong],
-        "servers": [_row(seen, one, name) for one in sorted(seen)],
-        "unfinished": None if left is None else {"source": left.wish.source, "kind": left.wish.kind},
+        "traps": [vars(trap) for trap in wrong],
+        "servers": [_row(seen, member, name) for member in sorted(seen)],
+        "unfinished": None if unfinished is None else {"source": unfinished.wish.source, "kind": unfinished.wish.kind},
     }
     print_answer(answer, output, answer["servers"], COLUMNS, lambda: (_table(answer["servers"]),))
     words = {"kept": "no acknowledged commit is lost with the source, as long as", "async": "commits may be lost with the source", "none": "nobody could take over"}  # fmt: skip
     say(f"guarantee now: {guarantee.level}: {words[guarantee.level]}")
     for text in (*guarantee.reasons, *guarantee.conditions):
         say(f"  - {text}")
-    for one in wrong:
-        say(f"{one.kind}: {one.server}: {one.what}. {one.do}")
-    if left is not None:
-        say(_cut_off(left))
-    if left is not None or guarantee.level != "kept" or any(one.kind != "note" for one in wrong):
+    for trap in wrong:
+        say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")
+    if unfinished is not None:
+        say(_describe_cut_off(unfinished))
+    if unfinished is not None or guarantee.level != "kept" or any(trap.kind != "note" for trap in wrong):
         raise typer.Exit(1)
 
 
@@ -200,7 +209,7 @@ def watch(
     servers: ServersArgument = None,
     source: FromOption = None,
     clients: ClientsOption = None,
-    failovers: Annotated[int, option("N", "Stop after N failovers; 0: only watch and name what is wrong.", min=0)] = 1,
+    failovers: Annotated[int, option("N", "Stop after N failovers; 0: only watch and report problems.", min=0)] = 1,
 ) -> None:
     """Watch the source twice a second, name traps, and fail over once when it is dead."""
     import threading
@@ -208,12 +217,12 @@ def watch(
     from headrace.servers.failover.watcher import Watcher
 
     _check_clients(clients)
-    with _opened(place, cluster, servers) as found, _ended_by_signals():
-        executor = found.executor(clients, _say_with_time, choices.drain_s)
+    with _open_cluster(place, cluster, servers) as failover_cluster, _end_on_signals():
+        executor = failover_cluster.executor(clients, _say_with_time, choices.drain_s)
         try:
             wish = _wish("failover", executor.observer.look(), choices, source, None)
-            if (left := found.unfinished()) is not None:
-                _say_with_time(_cut_off(left))
+            if (unfinished := failover_cluster.unfinished()) is not None:
+                _say_with_time(_describe_cut_off(unfinished))
             words = "" if failovers else "; it names what is wrong, and does not fail over (--failovers 0)"
             _say_with_time(f"watching {wish.source}{words}")
             if choices.alone == "serve" and failovers:
@@ -225,16 +234,16 @@ def watch(
                 raise _interruption(executor.interrupted(replace(wish, source=watcher.source))) from None
         finally:
             executor.close()
-    for one in outcomes:
+    for outcome in outcomes:
         say(
-            f"{one.elected} is the source now; {'no acknowledged commit is missing' if one.kept else 'see the journal for what may be missing'}"
+            f"{outcome.elected} is the source now; {'no acknowledged commit is missing' if outcome.kept else 'see the journal for what may be missing'}"
         )
-        if one.gives_up:
-            say(f"given up: {one.gives_up}")
+        if outcome.gives_up:
+            say(f"given up: {outcome.gives_up}")
 
 
 def _say_with_time(text: str) -> None:
-    """A line on stderr with the time of this machine's clock."""
+    """Prints a line on stderr with the time of this machine's clock."""
     say(f"{time.strftime('%H:%M:%S')}  {text}")
 
 
@@ -248,7 +257,10 @@ def acknowledge(
     only an hour after it."""
     from headrace.servers.failover.watcher import clock
 
-    with _opened(place, cluster, servers) as found, contextlib.closing(found.journal()) as journal:
+    with (
+        _open_cluster(place, cluster, servers) as failover_cluster,
+        contextlib.closing(failover_cluster.journal()) as journal,
+    ):
         last = journal.last_failover_at()
         if last is None:
             say("no failover by watch is to be acknowledged")
@@ -266,7 +278,7 @@ def rejoin(
     source: FromOption = None,
     diverged: Annotated[
         Literal["refuse", "rewind", "seed"],
-        choice("What to do when it has transactions that the new source has not; they are listed in any case."),
+        choice("Treatment of transactions that the new source lacks; they are listed in any case."),
     ] = "refuse",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -276,21 +288,21 @@ def rejoin(
     from headrace.servers.failover import rejoin as rejoining
     from headrace.servers.failover.interruption import words_after_rejoin
 
-    with _opened(place, cluster, None) as found, _ended_by_signals():
-        above, steps, end = rejoining.rejoin_plan(found, name, source, diverged)
+    with _open_cluster(place, cluster, None) as failover_cluster, _end_on_signals():
+        above, steps, end = rejoining.rejoin_plan(failover_cluster, name, source, diverged)
         if dry_run:
-            _show_steps([vars(one) for one in steps], REJOIN_COLUMNS, {"server": name, "source": above}, end, output)
+            _show_steps([vars(step) for step in steps], REJOIN_COLUMNS, {"server": name, "source": above}, end, output)
             return
         if steps:
             question = f"Bring {name} back as a replica of {above}?"
-            if any(one.action == "seed" for one in steps):
+            if any(step.action == "seed" for step in steps):
                 question = f"Delete {name} with its data, and make it again from {above}?"
             confirm(yes, question)
         try:
-            outcome = rejoining.rejoin(found, name, source, diverged, say)
+            outcome = rejoining.rejoin(failover_cluster, name, source, diverged, say)
         except KeyboardInterrupt as stopped:
             command = stopped.command if isinstance(stopped, rejoining.SeedInterrupted) else ""
-            with undisturbed(), contextlib.closing(found.observer()) as observer:
+            with undisturbed(), contextlib.closing(failover_cluster.observer()) as observer:
                 words = words_after_rejoin(observer.look(), name, above, command)
             raise _interruption(words) from None
     print_answer(outcome, output, [outcome], tuple(outcome), lambda: (_pairs(outcome),))
@@ -302,10 +314,10 @@ def rejoin(
 
 
 @contextlib.contextmanager
-def _opened(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
+def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
     from headrace.servers.failover.cluster import cluster_of, journal_folder
 
-    if servers and all("://" in one for one in servers):
+    if servers and all("://" in name for name in servers):
         folder = options.journal or journal_folder(place.data_dir, place.socket)
         yield cluster_of(servers, None, folder, options.ec2 or (), options.rescue_on)
         return
@@ -314,7 +326,7 @@ def _opened(place: LabPlace, options: ClusterOptions, servers: list[str] | None)
 
 
 def _check_clients(path: Path | None) -> None:
-    """Raises InputError for a file that could not be written once the new source is open."""
+    """Refuses a file that could not be written once the new source is open. Raises InputError."""
     import os
 
     if path is None:
@@ -333,7 +345,8 @@ def _check_clients(path: Path | None) -> None:
 
 
 def _is_address_file(path: Path) -> bool:
-    """Whether a file is empty, or is one that applications read the source's address from."""
+    """Returns whether a file is empty, or is one that applications read the source's address
+    from."""
     import json
 
     from headrace.base.files import read_bytes
@@ -346,19 +359,20 @@ def _is_address_file(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end as Ctrl-C does: a source that was closed takes writes again."""
+def _end_on_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end a change as Ctrl-C does: a source that was closed takes writes
+    again."""
     import signal
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:
@@ -395,11 +409,11 @@ def _change(
     from headrace.servers.failover.planning.members import refused
 
     _check_clients(clients)
-    with _opened(place, cluster, servers) as found, _ended_by_signals():
-        executor = found.executor(clients, say, choices.drain_s)
+    with _open_cluster(place, cluster, servers) as failover_cluster, _end_on_signals():
+        executor = failover_cluster.executor(clients, say, choices.drain_s)
         executor.max_wait_s = max_wait
         try:
-            wish = _wish(kind, executor.observer.look(), choices, source or found.dead_source(), to)
+            wish = _wish(kind, executor.observer.look(), choices, source or failover_cluster.dead_source(), to)
             foreseen = executor.dry_run(wish)
             plan = foreseen.plan
             if dry_run:
@@ -425,22 +439,22 @@ def _change(
         raise typer.Exit(1)
 
 
-def _cut_off(left: Unfinished) -> str:
-    """A change that was begun and not ended, and what finishes it, in words."""
-    command = "switchover" if left.wish.kind == "switchover" else "run"
-    again = f"headrace failover {command} --from {left.wish.source} finishes it"
-    return f"problem: a {left.wish.kind} from {left.wish.source} was cut off: {again}"
+def _describe_cut_off(unfinished: Unfinished) -> str:
+    """Describes a change that was begun and not ended, with the command that finishes it."""
+    command = "switchover" if unfinished.wish.kind == "switchover" else "run"
+    again = f"headrace failover {command} --from {unfinished.wish.source} finishes it"
+    return f"problem: a {unfinished.wish.kind} from {unfinished.wish.source} was cut off: {again}"
 
 
 def _interruption(words: str) -> CouldNotRun:
-    """An interrupted change as an error: what it has left, and what finishes it."""
+    """Returns an interrupted change as an error: what it has left, and what finishes it."""
     return CouldNotRun("", f"Interrupted. {words}", exit_code=INTERRUPTED)
 
 
 def _show_plan(foreseen: DryRun, output: Any) -> None:
-    """Every step that a run would take, and the end."""
+    """Prints every step that a run would take, and the end."""
     plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
-    rows = [one.as_dict() for one in plan.steps]
+    rows = [step.as_dict() for step in plan.steps]
     _show_steps(rows, PLAN_COLUMNS, plan.as_dict(), end, output)
     if plan.elected and not plan.refusal and not plan.kept:
         say("acknowledged commits may be missing:")
@@ -455,9 +469,11 @@ def _show_plan(foreseen: DryRun, output: Any) -> None:
 def _show_steps(
     rows: list[dict[str, Any]], columns: tuple[str, ...], answer: dict[str, Any], end: list[str], output: Any
 ) -> None:
-    """Steps as a table, CSV or JSON, and how it would end."""
-    shown = [one for one in columns if one not in ("gtid", "count")]
-    cells = [[str(row[one] or (row.get("gtid") if one == "to" else "") or "-") for one in shown] for row in rows]
+    """Prints steps as a table, CSV or JSON, and how the change would end."""
+    shown = [column for column in columns if column not in ("gtid", "count")]
+    cells = [
+        [str(row[column] or (row.get("gtid") if column == "to" else "") or "-") for column in shown] for row in rows
+    ]
     whole = answer | {"steps": rows, "end": end}
     print_answer(whole, output, rows, columns, lambda: (table(tuple(shown), cells),) if rows else ())
     if end:
@@ -470,14 +486,14 @@ COLUMNS = ("name", "role", "follows", "receive", "apply", "executed", "read_only
 
 
 def _row(seen: Members, name: str, source: str) -> dict[str, Any]:
-    one = seen[name]
-    row: dict[str, Any] = {"name": name, "role": "source" if name == source else "replica", "error": one.error}
-    if one.state is None:
+    member = seen[name]
+    row: dict[str, Any] = {"name": name, "role": "source" if name == source else "replica", "error": member.error}
+    if member.state is None:
         return row
-    semi, channel = one.state.semi_sync, one.channel
+    semi, channel = member.state.semi_sync, member.channel
     side = "source" if semi.source_status else "replica" if semi.replica_status else "off"
     places = {(each.host, each.port): each.name for each in seen.values()}
-    row |= {"executed": str(one.state.executed), "read_only": one.state.read_only, "semi_sync": side}
+    row |= {"executed": str(member.state.executed), "read_only": member.state.read_only, "semi_sync": side}
     if channel is not None:
         follows = places.get((channel.source_host, channel.source_port), f"{channel.source_host}:{channel.source_port}")
         row |= {"follows": follows, "receive": channel.receive, "apply": channel.apply}
@@ -497,7 +513,7 @@ def _pairs(answer: dict[str, Any]) -> str:
 
 
 def _words(value: Any) -> str:
-    """Times by their names in words; anything else as it is."""
-    if isinstance(value, dict) and all(isinstance(one, float) for one in value.values()):
+    """Returns times by their names in words; anything else as it is."""
+    if isinstance(value, dict) and all(isinstance(seconds, float) for seconds in value.values()):
         return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in value.items())
     return str(value)

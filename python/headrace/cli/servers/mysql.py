@@ -51,7 +51,7 @@ Flavor = Literal["mariadb", "mysql"]
 
 
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of servers for the shell; nothing where this user may not look."""
+    """Returns names of servers for the shell; nothing where this user may not look."""
     from headrace.servers.record import data_dir_of, names
 
     try:
@@ -62,17 +62,17 @@ def complete_server(context: typer.Context, incomplete: str) -> list[str]:
 
 
 ServerArgument = Annotated[
-    str, typer.Argument(metavar="[NAME]", help="Which server. Default: db.", autocompletion=complete_server)
+    str, typer.Argument(metavar="[NAME]", help="Name of the server. Default: db.", autocompletion=complete_server)
 ]
 CONFIG = "The server's own defaults, the advice for this storage, or an option file's [mysqld]."
-MEMORY = "Three quarters of it (half of less than 4 GiB) cache data. Default: the server's 128 MiB."
+MEMORY = "Memory of the server; three quarters of it (half of less than 4 GiB) cache data. Default: a cache of 128 MiB."
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewServerOptions:
-    """What a new server is to be; one that exists is it already."""
+    """Options of a new server; an existing server keeps its own."""
 
-    flavor: Annotated[Flavor | None, choice("Which server. Default: mariadb.")] = None
+    flavor: Annotated[Flavor | None, choice("Flavor of the server. Default: mariadb.")] = None
     engine: Annotated[Engine | None, choice("Default: innodb. MyRocks comes with MariaDB.")] = None
     storage: Annotated[str | None, storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")] = None
     log_storage: Annotated[str | None, storage_option("A volume of its own for redo, binary or write-ahead log.")] = (
@@ -117,16 +117,16 @@ def up(
     """Make a server and start it; start one that exists again, with its data."""
     from headrace import servers
 
-    wanted: Any = servers.settings_of(setting)
+    settings: Any = servers.settings_of(setting)
     if group is not None:
-        return _group_up(place, new, name, group, wanted, output)
+        return _group_up(place, new, name, group, settings, output)
     with place.open() as lab, progress("starting") as tick:
-        server = servers.up(lab, name=name, settings=wanted, progress=tick, **vars(new))
+        server = servers.up(lab, name=name, settings=settings, progress=tick, **vars(new))
     _notes(server)
     _print(server, output)
 
 
-def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, wanted: Any, output: Output) -> None:
+def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, settings: Any, output: Output) -> None:
     from headrace.servers.topology.group import group_up
 
     shared = ("storage", "log_storage", "memory_gib", "own_address", "unpaced")
@@ -139,11 +139,11 @@ def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, want
         raise InputError(f"--group {size}", "is group replication, which MySQL alone has", "", hint)
     with place.open() as lab, progress("starting") as tick:
         members = group_up(
-            lab, name, size, settings=wanted, progress=tick, **{key: getattr(new, key) for key in shared}
+            lab, name, size, settings=settings, progress=tick, **{key: getattr(new, key) for key in shared}
         )
     rows = [_csv(server) for server in members]
-    cells = [_row(one) for one in members]
-    print_answer([one.as_dict() for one in members], output, rows, CSV, lambda: (table(COLUMNS, cells),))
+    cells = [_row(member) for member in members]
+    print_answer([member.as_dict() for member in members], output, rows, CSV, lambda: (table(COLUMNS, cells),))
 
 
 @app.command()
@@ -156,13 +156,13 @@ def group(
     from headrace.servers.topology.group import group_status, members_of
 
     with place.open() as lab:
-        found = group_status(members_of(lab, name))
-    rows = [vars(one) for one in found]
+        members = group_status(members_of(lab, name))
+    rows = [vars(member) for member in members]
     columns = ("name", "state", "role", "waiting", "executed")
     print_answer(
         rows, output, rows, columns, lambda: (table(columns, [[row[key] for key in columns] for row in rows]),)
     )
-    if not all(one.is_online for one in found):
+    if not all(member.is_online for member in members):
         raise typer.Exit(1)
 
 
@@ -197,10 +197,11 @@ def mount(place: LabPlace, name: ServerArgument = "db", output: OutputOption = "
 
     with place.open() as lab:
         server = servers.find(lab, name)
-        found = servers.mount(server)
-    rows = [{**vars(one), "place": str(one.place)} for one in found]
+        mounts = servers.mount(server)
+    rows = [{**vars(mount), "place": str(mount.place)} for mount in mounts]
     cells = [
-        (one.volume, one.place, f"{one.size_bytes / GIB:.2f} GiB", f"{one.free_bytes / GIB:.2f} GiB") for one in found
+        (mount.volume, mount.place, f"{mount.size_bytes / GIB:.2f} GiB", f"{mount.free_bytes / GIB:.2f} GiB")
+        for mount in mounts
     ]
     print_answer(rows, output, rows, MOUNTED, lambda: (table(("volume", "mounted at", "size", "free"), cells),))
     say(
@@ -217,7 +218,8 @@ MOUNTED = ("volume", "role", "place", "size_bytes", "free_bytes")
 def status(
     place: LabPlace,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Which server. Default: all.", autocompletion=complete_server)
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Name of the server. Default: all.", autocompletion=complete_server),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
@@ -225,17 +227,21 @@ def status(
     from headrace import servers
 
     with place.open() as lab:
-        found = [servers.with_room(one) for one in ([servers.find(lab, name)] if name else servers.servers(lab))]
+        listed = [servers.with_room(server) for server in ([servers.find(lab, name)] if name else servers.servers(lab))]
     if name:
-        _print(found[0], output)
+        _print(listed[0], output)
     else:
-        rows = [_csv(server) for server in found]
+        rows = [_csv(server) for server in listed]
         print_answer(
-            [one.as_dict() for one in found], output, rows, CSV, lambda: (table(COLUMNS, [_row(one) for one in found]),)
+            [server.as_dict() for server in listed],
+            output,
+            rows,
+            CSV,
+            lambda: (table(COLUMNS, [_row(server) for server in listed]),),
         )
-    for server in found:
+    for server in listed:
         _notes(server)
-    if any(server.problems for server in found):
+    if any(server.problems for server in listed):
         raise typer.Exit(1)
 
 
@@ -258,11 +264,11 @@ def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False
     from headrace.servers.topology.ending import consequences
 
     with place.open() as lab:
-        found = servers.find(lab, name)
-        for reason in consequences(lab, found):
+        server = servers.find(lab, name)
+        for reason in consequences(lab, server):
             say(f"{name}: {reason}")
-        confirm(yes, f"Delete {name} ({found.storage}) and all its data?", name, "would be deleted with its data")
-        servers.destroy(found)
+        confirm(yes, f"Delete {name} ({server.storage}) and all its data?", name, "would be deleted with its data")
+        servers.destroy(server)
     say(f"{name}: gone")
 
 
@@ -276,13 +282,13 @@ def save(
     from headrace import servers
 
     with place.open() as lab:
-        made = servers.save_data(servers.find(lab, name), folder)
-    say(f"{name}: saved in {made}")
+        saved_folder = servers.save_data(servers.find(lab, name), folder)
+    say(f"{name}: saved in {saved_folder}")
 
 
 @app.command()
 def install(
-    flavor: Annotated[Flavor, typer.Argument(metavar="mariadb|mysql", help="Which server.")],
+    flavor: Annotated[Flavor, typer.Argument(metavar="mariadb|mysql", help="Flavor of the server.")],
     upgrade: Annotated[bool, flag("--upgrade", "Fetch the newest MySQL even where one is installed.")] = False,
 ) -> None:
     """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite,
@@ -339,7 +345,7 @@ def _version(server: Server) -> str:
 
 
 def _csv(server: Server) -> dict[str, object]:
-    """A server as a row of CSV; lists with spaces between."""
+    """Returns a server as a row of CSV; lists with spaces between."""
     return server.as_dict() | {"devices": " ".join(server.devices), "problems": "; ".join(server.problems)}
 
 

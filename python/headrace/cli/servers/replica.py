@@ -60,16 +60,21 @@ ReplicaArgument = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class FollowOptions:
-    """How a replica follows its source."""
+    """Options about the way a replica follows its source."""
 
     seed: Annotated[
-        Seed | None, choice("How it gets the data. Default: MariaDB mariabackup, MySQL clone; binlog copies nothing.")
+        Seed | None,
+        choice("Method to copy the source's data. Default: MariaDB mariabackup, MySQL clone; binlog copies nothing."),
     ] = None
     position: Annotated[
-        str, option("gtid|file|FILE:OFFSET", "By GTID, or by file position: that of the seed, or one you name.")
+        str,
+        option(
+            "gtid|file|FILE:OFFSET",
+            "Position to follow from: by GTID, or by file position (of the seed, or one you name).",
+        ),
     ] = "gtid"
-    channel: Annotated[str, option("NAME", "One source more for a replica that is there: name its channel.")] = ""
-    delay: Annotated[int, option("S", "Apply this many seconds late, on purpose.", min=0)] = 0
+    channel: Annotated[str, option("NAME", "Add a second source to an existing replica, under this channel name.")] = ""
+    delay: Annotated[int, option("S", "Apply this many seconds after the source, on purpose.", min=0)] = 0
     filter: Annotated[
         list[str] | None, option("KIND=NAME", "replicate-do-db=shop and others of its kind. Repeatable.", "--filter")
     ] = None
@@ -82,20 +87,23 @@ class FollowOptions:
         flag("--preserve-order/--no-preserve-order", "Commit in the source's order. Default: the server's."),
     ] = None
     semi_sync: Annotated[
-        bool, flag("--semi-sync", "The source waits for its answer before it acknowledges a commit.")
+        bool, flag("--semi-sync", "Let the source wait for this replica's answer before it acknowledges a commit.")
     ] = False
     prepare_source: Annotated[
         bool, flag("--prepare-source", "Restart the source with the port, binary log and GTIDs that it lacks.")
     ] = False
 
     def following(self) -> Following:
-        """As the library takes it. Raises InputError."""
+        """Returns the options in the library's form. Raises InputError."""
         from headrace.servers.topology.topology import Following
 
         match = FILE_POSITION.fullmatch(self.position)
         if self.position not in ("gtid", "file") and match is None:
             raise InputError(
-                f"--position {self.position[:60]}", "is gtid, file, or FILE:OFFSET", "", "As binlog.000004:157."
+                f"--position {self.position[:60]}",
+                "is gtid, file, or FILE:OFFSET",
+                "",
+                "For example binlog.000004:157.",
             )
         position = (match["file"], int(match["offset"])) if match else self.position
         filters: dict[str, tuple[str, ...]] = {}
@@ -127,18 +135,19 @@ def up(
         str | None,
         option(
             "SOURCE",
-            "The server to follow. A replica that is there starts without.",
+            "Server to follow. An existing replica starts without this option.",
             "--of",
             autocompletion=complete_server,
         ),
     ] = None,
-    storage: Annotated[str | None, storage_option("Its data volumes. Default: as the source's.")] = None,
+    storage: Annotated[str | None, storage_option("Data volumes of the replica. Default: the source's.")] = None,
     log_storage: Annotated[str | None, storage_option("A volume for redo, binary and relay logs.")] = None,
-    memory_gib: Annotated[float | None, option("GIB", "Its memory. Default: as the source's.")] = None,
-    port: Annotated[int | None, option("PORT", "Where it listens at 127.0.0.1. Default: a free one.")] = None,
+    memory_gib: Annotated[float | None, option("GIB", "Memory of the replica in GiB. Default: the source's.")] = None,
+    port: Annotated[int | None, option("PORT", "Port of the replica at 127.0.0.1. Default: a free port.")] = None,
     setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
     unpaced: Annotated[
-        bool, flag("--unpaced", "Leave its volumes without their limits until its next start, to seed quickly.")
+        bool,
+        flag("--unpaced", "Leave the replica's volumes without their limits until its next start, to seed quickly."),
     ] = False,
     output: OutputOption = "table",
 ) -> None:
@@ -146,17 +155,17 @@ def up(
     from headrace import servers
     from headrace.servers.topology.topology import Following, replica_start, replica_up
 
-    wanted: Any = servers.settings_of(setting)
+    settings: Any = servers.settings_of(setting)
     following = follow.following()
     with place.open() as lab, progress("seeding") as tick:
         if of is None:
             given = (storage, log_storage, memory_gib, setting, port)
-            if following != Following() or unpaced or any(one is not None for one in given):
+            if following != Following() or unpaced or any(value is not None for value in given):
                 rule = "is missing, and what else was given is for a new replica"
                 raise InputError("--of", rule, "headrace replica up --help", "Add --of SOURCE, or give the name alone.")
-            made = replica_start(lab, name, progress=tick)
+            member = replica_start(lab, name, progress=tick)
         else:
-            made = replica_up(
+            member = replica_up(
                 lab,
                 name,
                 of,
@@ -164,14 +173,14 @@ def up(
                 storage=storage,
                 log_storage=log_storage,
                 memory_gib=memory_gib,
-                settings=wanted,
+                settings=settings,
                 port=port,
                 unpaced=unpaced,
                 progress=tick,
             )
-    _print([made], output)
-    _notes([made])
-    if made.problems:
+    _print([member], output)
+    _notes([member])
+    if member.problems:
         raise typer.Exit(1)
 
 
@@ -215,10 +224,11 @@ def down(
 def status(
     place: LabPlace,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Which server. Default: all.", autocompletion=complete_server)
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Name of the server. Default: all.", autocompletion=complete_server),
     ] = None,
     explain: Annotated[
-        bool, flag("--explain", "What the durability settings of each server cost, and what they can lose.")
+        bool, flag("--explain", "Show what the durability settings of each server cost, and what they can lose.")
     ] = False,
     output: OutputOption = "table",
 ) -> None:
@@ -226,13 +236,13 @@ def status(
     from headrace.servers.topology import topology
 
     with place.open() as lab:
-        found = topology.status(lab, name)
+        members = topology.status(lab, name)
     if explain:
-        _explain(found, output)
+        _explain(members, output)
     else:
-        _print(found, output)
-    _notes(found)
-    if any(one.problems for one in found):
+        _print(members, output)
+    _notes(members)
+    if any(member.problems for member in members):
         raise typer.Exit(1)
 
 
@@ -240,7 +250,12 @@ def _explain(members: list[TopologyMember], output: str) -> None:
     from headrace.servers.topology.explain import explained
 
     columns = ("name", "setting", "value", "costs", "can_lose")
-    rows = [{"name": one.server.name} | asdict(each) for one in members if one.state for each in explained(one.state)]
+    rows = [
+        {"name": member.server.name} | asdict(each)
+        for member in members
+        if member.state
+        for each in explained(member.state)
+    ]
     cells = [[row[key] for key in columns] for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(("server", *columns[1:4], "can lose"), cells),))
 
@@ -251,18 +266,18 @@ def lag(
     password: PasswordOptions,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Which replica. Default: all.", autocompletion=complete_server),
+        typer.Argument(metavar="[NAME]", help="Name of the replica. Default: all.", autocompletion=complete_server),
     ] = None,
     server: Annotated[
         list[str] | None,
         option("ADDRESS", "Servers of your own instead: mysql://USER@HOST:PORT, source and replicas. Repeatable."),
     ] = None,
     seconds: Annotated[
-        float | None, option("S", "Watch this long. Default: 2, with --watch until Ctrl-C.", min=0.5)
+        float | None, option("S", "Seconds to watch. Default: 2, with --watch until Ctrl-C.", min=0.5)
     ] = None,
     watch: Annotated[bool, flag("--watch", "A line for each channel and second, until Ctrl-C.")] = False,
     heartbeat: Annotated[
-        bool, flag("--heartbeat", "Write a row on the source ten times a second, for one clock more.")
+        bool, flag("--heartbeat", "Write a row on the source ten times a second, for another clock.")
     ] = False,
     prometheus: Annotated[int | None, option("PORT", "Serve metrics at 127.0.0.1 instead; 0: a free port.")] = None,
     report: ReportOption = None,
@@ -280,9 +295,9 @@ def lag(
     listener = None if prometheus is None else metrics.listen(prometheus)
     with place.open() as lab:
         addresses = [password.read_address(text) for text in server or ()]
-        found = watched(lab, name, addresses, heartbeat)
-        with found.watch as watching:
-            record = LagRecord(watching, found.servers)
+        topology_watch = watched(lab, name, addresses, heartbeat)
+        with topology_watch.watch as watching:
+            record = LagRecord(watching, topology_watch.servers)
             if listener is not None:
                 with contextlib.suppress(KeyboardInterrupt):
                     metrics.serve(watching, listener, say)
@@ -290,25 +305,25 @@ def lag(
             each = _lines(name) if watch and output == "table" else lambda readings: None
             with contextlib.suppress(KeyboardInterrupt):
                 record.run(seconds or (None if watch else LOOK_S), each)
-            last = [one for one in watching.read() if name in (None, one.replica)]
+            last = [reading for reading in watching.read() if name in (None, reading.replica)]
             problems = watching.problems()
     if report is not None:
         from headrace.report.replication.measured import write_lag
 
         write_lag(report, record.frame())
         say(f"{report}: written")
-    rows = [asdict(one) for one in last]
+    rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:
-        cells = [_lag_cells(one) for one in last]
+        cells = [_lag_cells(reading) for reading in last]
         print_answer(rows, output, record.frame().to_dicts(), LAG_CSV, lambda: (table(LAG_COLUMNS, cells),))
     elif output == "json":
         print_json(record.frame().to_dicts())
-    for who, said in problems.items():
-        say(f"problem: {who}: {said}")
-    for one in last:
-        if one.problem:
-            say(f"problem: {one.replica}: {one.problem}")
-    if problems or any(one.problem for one in last):
+    for who, problem in problems.items():
+        say(f"problem: {who}: {problem}")
+    for reading in last:
+        if reading.problem:
+            say(f"problem: {reading.replica}: {reading.problem}")
+    if problems or any(reading.problem for reading in last):
         raise typer.Exit(1)
 
 
@@ -334,17 +349,23 @@ LAG_CSV = (
 )  # fmt: skip
 
 
-def _lag_cells(one: LagReading) -> list[object]:
+def _lag_cells(reading: LagReading) -> list[object]:
     def seconds(value: float | None, sign: str = "") -> str:
         return "-" if value is None else f"{sign}{value:.2f}"
 
-    state = "ok" if not one.problem else f"receive {one.receive}, apply {one.apply}"
-    replica = one.replica + (f" ({one.channel})" if one.channel else "")
-    clocks = [seconds(one.heartbeat_s), "-" if one.server_s is None else one.server_s, seconds(one.commit_s)]
-    clocks.append(seconds(one.estimate_s))
-    sign = "" if one.exact else ">= " if one.at_least else "~ "
-    counts = ["-" if value is None else f"{value:,.0f}" for value in (one.backlog, one.unapplied, one.applied_tps)]
-    return [replica, one.source, seconds(one.lag_s, sign), seconds(one.gtid_s), *clocks, *counts, state]
+    state = "ok" if not reading.problem else f"receive {reading.receive}, apply {reading.apply}"
+    replica = reading.replica + (f" ({reading.channel})" if reading.channel else "")
+    clocks = [
+        seconds(reading.heartbeat_s),
+        "-" if reading.server_s is None else reading.server_s,
+        seconds(reading.commit_s),
+    ]
+    clocks.append(seconds(reading.estimate_s))
+    sign = "" if reading.exact else ">= " if reading.at_least else "~ "
+    counts = [
+        "-" if value is None else f"{value:,.0f}" for value in (reading.backlog, reading.unapplied, reading.applied_tps)
+    ]
+    return [replica, reading.source, seconds(reading.lag_s, sign), seconds(reading.gtid_s), *clocks, *counts, state]
 
 
 def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
@@ -355,11 +376,13 @@ def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
         if time.monotonic() - printed[0] < 1.0:
             return
         printed[0] = time.monotonic()
-        for one in readings:
-            if name in (None, one.replica):
-                clock = time.strftime("%H:%M:%S", time.localtime(one.at_unix))
-                words = [f"{label} {cell}" for label, cell in zip(LAG_COLUMNS[2:], _lag_cells(one)[2:], strict=True)]
-                data(plain(f"{clock}  {_lag_cells(one)[0]} < {one.source}  " + "  ".join(words)) + "\n")
+        for reading in readings:
+            if name in (None, reading.replica):
+                clock = time.strftime("%H:%M:%S", time.localtime(reading.at_unix))
+                words = [
+                    f"{label} {cell}" for label, cell in zip(LAG_COLUMNS[2:], _lag_cells(reading)[2:], strict=True)
+                ]
+                data(plain(f"{clock}  {_lag_cells(reading)[0]} < {reading.source}  " + "  ".join(words)) + "\n")
 
     return each
 
@@ -372,7 +395,7 @@ CSV = (
 
 
 def _rows(member: TopologyMember) -> list[dict[str, Any]]:
-    """A row for each channel; one for a server without any."""
+    """Returns a row for each channel, or a single row for a server without any."""
     state = member.state
     common: dict[str, Any] = {"name": member.server.name, "problems": "; ".join(member.problems)}
     if state is None:
@@ -387,30 +410,32 @@ def _rows(member: TopologyMember) -> list[dict[str, Any]]:
     }
     rows = [
         {
-            "channel": one.name,
-            "source_host": one.source_host,
-            "source_port": one.source_port,
-            "receive": one.receive,
-            "apply": one.apply,
-            "seconds_behind": one.seconds_behind,
-            "received": str(one.received),
-            "workers": one.workers,
-            "delay_s": one.delay_s,
-            "filters": " ".join(f"{kind}={value}" for kind, value in one.filters),
+            "channel": channel.name,
+            "source_host": channel.source_host,
+            "source_port": channel.source_port,
+            "receive": channel.receive,
+            "apply": channel.apply,
+            "seconds_behind": channel.seconds_behind,
+            "received": str(channel.received),
+            "workers": channel.workers,
+            "delay_s": channel.delay_s,
+            "filters": " ".join(f"{kind}={value}" for kind, value in channel.filters),
         }
-        for one in state.channels
+        for channel in state.channels
     ]
     return [common | row for row in rows] or [common]
 
 
 def _print(members: list[TopologyMember], output: str) -> None:
-    rows = [row for one in members for row in _rows(one)]
-    names = {(one.server.host, one.server.port): one.server.name for one in members}
-    print_answer([one.as_dict() for one in members], output, rows, CSV, lambda: (table(COLUMNS, _cells(rows, names)),))
+    rows = [row for member in members for row in _rows(member)]
+    names = {(member.server.host, member.server.port): member.server.name for member in members}
+    print_answer(
+        [member.as_dict() for member in members], output, rows, CSV, lambda: (table(COLUMNS, _cells(rows, names)),)
+    )
 
 
 def _cells(rows: list[dict[str, Any]], names: dict[tuple[str, int | None], str]) -> list[list[object]]:
-    found = []
+    table_cells = []
     for row in rows:
         host, port = row.get("source_host"), row.get("source_port")
         follows = names.get((str(host), port)) or (f"{host}:{port}" if host else "-")
@@ -429,15 +454,15 @@ def _cells(rows: list[dict[str, Any]], names: dict[tuple[str, int | None], str])
             yes,
             *rest,
         ]
-        found.append(["-" if cell in (None, "") else cell for cell in cells])
-    return found
+        table_cells.append(["-" if cell in (None, "") else cell for cell in cells])
+    return table_cells
 
 
 def _notes(members: list[TopologyMember]) -> None:
-    for one in members:
-        for problem in one.problems:
-            say(f"problem: {one.server.name}: {problem}")
-        for warning in one.warnings:
-            say(f"warning: {one.server.name}: {warning}")
-        for note in one.notes:
-            say(f"note: {one.server.name}: {note}")
+    for member in members:
+        for problem in member.problems:
+            say(f"problem: {member.server.name}: {problem}")
+        for warning in member.warnings:
+            say(f"warning: {member.server.name}: {warning}")
+        for note in member.notes:
+            say(f"note: {member.server.name}: {note}")

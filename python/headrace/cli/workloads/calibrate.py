@@ -104,7 +104,7 @@ def fit_replica(
     output: str,
     force: bool,
 ) -> None:
-    """The database with its replica's applier, printed, and written where a file is named."""
+    """Prints the database with its replica's applier, and writes it where a file is named."""
     from headrace.calibration.from_runs import calibrate as fit
     from headrace.calibration.replica import calibrate_replica
     from headrace.calibration.runs.replica import load_database, load_replica_runs
@@ -116,21 +116,21 @@ def fit_replica(
     else:
         with progress("calibrating") as tick:
             workload = fit(runs, name=name, progress=tick)
-    made = calibrate_replica(workload, measured, sample)
+    fitted = calibrate_replica(workload, measured, sample)
     # What --of names was kept before, whatever it misses.
     force = force or of is not None
-    keep(made, to, force)
+    keep(fitted, to, force)
     if output == "json":
-        print_json(made.to_document())
+        print_json(fitted.to_document())
     else:
-        show(applier_table(made))
-    end_where_missed(made, force)
+        show(applier_table(fitted))
+    end_where_missed(fitted, force)
     if to is not None:
         say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --replica gp3:500")
 
 
 def print_scores(runs: list, from_one: bool, output: str) -> None:
-    """How well runs predict the others."""
+    """Prints how well runs predict the others."""
     from headrace.calibration.score import leave_out
     from headrace.report import databases
 
@@ -162,7 +162,7 @@ def end_where_missed(workload: TransactionWorkload, force: bool) -> None:
 
 
 def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str, force: bool) -> None:
-    """The database behind the runs, printed, and written where a file is named."""
+    """Prints the database behind the runs, and writes it where a file is named."""
     from headrace.calibration.from_runs import calibrate as fit
     from headrace.report import databases
 

@@ -50,7 +50,7 @@ def capture(
     to: Annotated[Path, option("FOLDER", "Folder to write: RUN.toml, status.csv, disk.csv.", "--to", "-o")],
     password: PasswordOptions,
     storage: Annotated[str | None, storage_option("The server's data volumes, like gp3:500:6000.")] = None,
-    seconds: Annotated[float, option("S", "How long to watch: 10 s to 7 days.")] = 600.0,
+    seconds: Annotated[float, option("S", "Seconds to watch: 10 s to 7 days.")] = 600.0,
     device: Annotated[list[str] | None, option("D", DEVICE)] = None,
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
@@ -83,45 +83,45 @@ def capture(
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     with ends_as_interrupts(), progress("watching the server") as tick:
-        found = capture_run(request, to, force=force, progress=tick)
-    report(found, output, workload, name, force)
-    if found.state != "whole":
-        interrupted = found.state == "interrupted"
+        captured = capture_run(request, to, force=force, progress=tick)
+    report(captured, output, workload, name, force)
+    if captured.state != "whole":
+        interrupted = captured.state == "interrupted"
         why = "was interrupted" if interrupted else "lost the server"
-        hint = f"What was sampled is in {found.description.parent}."
+        hint = f"What was sampled is in {captured.description.parent}."
         raise CouldNotRun(
-            "the capture", f"{why} after {found.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None
+            "the capture", f"{why} after {captured.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None
         )
 
 
-def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False) -> None:
-    """Reads the capture back as `calibrate` will, says what is in it, and calibrates where that was
+def report(captured: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False) -> None:
+    """Reads the capture back as `calibrate` will, prints its content, and calibrates where that was
     asked (`force`: keeps a workload that misses the run)."""
     from headrace.calibration.runs import describe, load_run
 
     try:
-        run = load_run(found.description)
+        run = load_run(captured.description)
     except HeadraceError as error:
-        kept = f"{error.hint} What was sampled is in {found.description.parent}.".strip()
-        raise error.but(hint=kept) from None
+        hint = f"{error.hint} What was sampled is in {captured.description.parent}.".strip()
+        raise error.but(hint=hint) from None
     if output == "json":
         measured = {"transactions": run.transactions, "engine": run.engine, "start": run.start}
         sizes = {"cache_gib": run.cache_gib, "data_gib": run.benchmark.data_gib}
         findings = {"findings": [finding.text for finding in run.findings]}
-        print_json(found.to_document() | measured | sizes | findings)
+        print_json(captured.to_document() | measured | sizes | findings)
     else:
-        show(*describe(run), *[f"Note: {note}." for note in found.notes])
+        show(*describe(run), *[f"Note: {note}." for note in captured.notes])
     if workload is None:
-        say(f"written to {found.description}; next: headrace calibrate {found.description} --to shop.toml")
+        say(f"written to {captured.description}; next: headrace calibrate {captured.description} --to shop.toml")
         return
     from headrace.calibration.from_runs import calibrate
     from headrace.cli.workloads.calibrate import end_where_missed, keep
 
     with progress("calibrating") as tick:
-        made = calibrate([run], name=name, progress=tick)
-    keep(made, workload, force)
-    end_where_missed(made, force)
-    say(f"written to {found.description} and {workload}; next: headrace plan {workload}")
+        calibrated = calibrate([run], name=name, progress=tick)
+    keep(calibrated, workload, force)
+    end_where_missed(calibrated, force)
+    say(f"written to {captured.description} and {workload}; next: headrace plan {workload}")
 
 
 def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
@@ -131,7 +131,7 @@ def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
 
     if storage is not None:
         return storage
-    volumes = [found for found in map(volume_id, device_names(devices or ())) if found]
+    volumes = [volume for volume in map(volume_id, device_names(devices or ())) if volume]
     ask = f" aws ec2 describe-volumes --volume-ids {' '.join(volumes)} tells." if volumes else ""
     rule, hint = "what the volumes can give is part of a measurement", f"For example --storage gp3:500:6000:250.{ask}"
     raise InputError("--storage is missing", rule, "headrace workload capture --help", hint)
@@ -149,7 +149,7 @@ def check_workload(workload: Path | None, seconds: float) -> None:
 
 
 def read_day(text: str | None) -> date | None:
-    """A day of --as-of, None where it was not given. Raises InputError."""
+    """Returns a day of --as-of, None where it was not given. Raises InputError."""
     from datetime import date
 
     try:

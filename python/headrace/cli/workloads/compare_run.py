@@ -20,7 +20,7 @@ Examples:
 
 def compare_run(
     run: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Description of a measured run.")],
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD.toml", help="What `headrace calibrate` wrote.")],
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD.toml", help="File of `headrace calibrate`.")],
     seed: SeedOption = 1,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
@@ -31,16 +31,16 @@ def compare_run(
     from headrace.report import databases
 
     check_chart_path(report)
-    known = read_database(workload)
-    found = compare(load_run(run), known, seed=seed)
+    database = read_database(workload)
+    comparison = compare(load_run(run), database, seed=seed)
     if report is not None:
-        databases.write_comparison(report, found, known)
+        databases.write_comparison(report, comparison, database)
         say(f"chart written to {report}")
     if output == "json":
-        print_json(found.to_document(known))
+        print_json(comparison.to_document(database))
     elif output == "csv":
         import polars as pl
 
-        data(as_csv(pl.DataFrame(list(found.figures))))
+        data(as_csv(pl.DataFrame(list(comparison.figures))))
     else:
-        show(*[f"WARNING: {text}" for text in found.prediction.warnings], databases.comparison_table(found))
+        show(*[f"WARNING: {text}" for text in comparison.prediction.warnings], databases.comparison_table(comparison))

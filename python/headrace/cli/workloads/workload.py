@@ -78,8 +78,8 @@ class DayOptions:
     backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = (
         None
     )
-    backup_minutes: Annotated[str | None, option("N", "How long the backup runs. Default: 60.")] = None
-    backup_mib_s: Annotated[str | None, option("MIB_S", "How fast the backup reads. Default: 50.")] = None
+    backup_minutes: Annotated[str | None, option("N", "Minutes that the backup runs. Default: 60.")] = None
+    backup_mib_s: Annotated[str | None, option("MIB_S", "Rate at which the backup reads. Default: 50.")] = None
     size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None
     growth_per_year: Annotated[str | None, option("SHARE", "0.3 is 30 % more a year; plan --months uses it.")] = None
 
@@ -87,11 +87,11 @@ class DayOptions:
 @app.command()
 def new(
     day: DayOptions,
-    days: Annotated[int, option("N", "How many times the day is repeated.")] = 1,
+    days: Annotated[int, option("N", "Number of days: the day is repeated.")] = 1,
     constant: Annotated[int | None, option("S", "Make a constant load of this many seconds instead of a day.")] = None,
     sequential_read_share: Annotated[float, option("SHARE", "Share of reads that follow the one before, 0-1.")] = 0.0,
     sequential_write_share: Annotated[float, option("SHARE", "Share of writes that follow the one before, 0-1.")] = 0.0,
-    arrivals: Annotated[Literal["poisson", "even"], choice("How I/Os arrive inside a point.")] = "poisson",
+    arrivals: Annotated[Literal["poisson", "even"], choice("Arrival of I/Os inside a point.")] = "poisson",
     to: ToOption = None,
     force: ForceOption = False,
     output: TableOrJsonOption = "table",
@@ -105,14 +105,15 @@ def new(
     answers["sequential_read_share"], answers["sequential_write_share"] = sequential_read_share, sequential_write_share
     answers["arrivals"] = arrivals
     if constant is None:
-        made = workload.from_answers(answers | {"days": days})
+        demand = workload.from_answers(answers | {"days": days})
     else:
-        made = workload.from_constant_answers(answers | {"seconds": constant})
-    keep(made, to, force, output)
+        demand = workload.from_constant_answers(answers | {"seconds": constant})
+    keep(demand, to, force, output)
 
 
 def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constant: bool) -> dict[str, Any]:
-    """What was typed, checked; the rest asked for on a terminal. Raises InputError."""
+    """Checks the answers that were typed, and asks for the others on a terminal. Raises
+    InputError."""
     answers: dict[str, Any] = {}
     for question in questions:
         text, flag_name = typed[question.name], _flag(question.name)
@@ -175,9 +176,7 @@ def import_recording(
     ] = None,
     gaps: Annotated[
         Literal["refuse", "hold", "zero"] | None,
-        choice(
-            "Where reports are missing: refuse, hold the one before, or zero. Default: refuse; of aws:vol-... zero."
-        ),
+        choice("Missing reports: refuse, hold the report before, or zero. Default: refuse; zero for aws:vol-..."),
     ] = None,
     name: NameOption = None,
     read_kib: Annotated[float | None, option("KIB", "Size assumed of a read (vmstat only, it counts no I/Os).")] = None,
@@ -206,22 +205,22 @@ def import_recording(
         )
         loaded = load_recording(recording, read)
     interval = None if of_service else recorded.interval
-    told = ImportOptions(device=device, interval_s=interval, start=recorded.clock_start, gaps=gaps, name=name)
-    made = loaded.workload(told)
-    keep(made if size_gib is None else replace(made, size_gib=size_gib), to, force, output)
+    options = ImportOptions(device=device, interval_s=interval, start=recorded.clock_start, gaps=gaps, name=name)
+    demand = loaded.workload(options)
+    keep(demand if size_gib is None else replace(demand, size_gib=size_gib), to, force, output)
 
 
-def keep(made: Workload, to: Path | None, force: bool, output: Output) -> None:
-    """Writes a workload file, whole or not at all and never over another unasked, and says what is
-    in it."""
+def keep(demand: Workload, to: Path | None, force: bool, output: Output) -> None:
+    """Writes a workload file, whole or not at all and never over another unasked, and describes
+    it."""
     from headrace import workload
     from headrace.base.files import check_output
 
-    path = to or Path(re.sub(r"[^\w.-]+", "-", made.name).strip("-.")[:80] or "workload").with_suffix(".toml")
+    path = to or Path(re.sub(r"[^\w.-]+", "-", demand.name).strip("-.")[:80] or "workload").with_suffix(".toml")
     check_output("--to", path, force=force)
-    workload.save(made, path)
+    workload.save(demand, path)
     say(f"written to {path}")
-    _show(made, output)
+    _show(demand, output)
 
 
 @app.command("show")
@@ -248,7 +247,7 @@ def show_workload(
 
 
 def _show_database(load: TransactionWorkload, growth: float, report: Path | None, output: Output) -> None:
-    """A database in transactions: where its figures come from, and its parameters."""
+    """Prints a database in transactions: the source of its figures, and its parameters."""
     from headrace.base.checks import check_number
     from headrace.report import databases
 
@@ -299,7 +298,7 @@ def demo(
     """Give the recorded example: an InnoDB server under TPC-C, as an hour or laid into a day."""
     from headrace import workload
 
-    made = workload.recorded_hour() if hour else workload.demo_day()
+    demand = workload.recorded_hour() if hour else workload.demo_day()
     if to is not None:
-        return keep(made, to, force, output)
-    _show(made, output)
+        return keep(demand, to, force, output)
+    _show(demand, output)

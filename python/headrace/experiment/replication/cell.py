@@ -1,4 +1,4 @@
-"""What a measured replica is: its volume, cache, workers and durability, and the load it applies.
+"""A measured replica: its volume, cache, workers and durability, and the load it applies.
 
 A source writes a load once, without the limits of its volume, and then rests. Every replica begins
 with the same data, receives all of it, and only then applies it: so its rate is that of the
@@ -28,8 +28,8 @@ SMALLEST_CACHE_MIB = 5  # innodb_buffer_pool_size of both
 
 @dataclass(frozen=True)
 class ReplicaLoad:
-    """What the source writes before replicas apply it: `benchmark` on `data` by `clients`, for
-    `seconds`.
+    """The load that the source writes before replicas apply it: `benchmark` on `data` by `clients`,
+    for `seconds`.
 
     `source_settings`: of its server, such as the time that a commit waits for others to join it.
     """
@@ -78,9 +78,9 @@ class ReplicaCell:
         Storage.parse(self.storage)
         if self.log_storage is not None:
             Storage.parse(self.log_storage)
-        known = MODES[self.load.flavor]
-        if self.mode not in known:
-            raise InputError(f"mode {self.mode[:40]}", f"must be one of {', '.join(known)}", DOC)
+        modes = MODES[self.load.flavor]
+        if self.mode not in modes:
+            raise InputError(f"mode {self.mode[:40]}", f"must be one of {', '.join(modes)}", DOC)
         if not 0 <= self.workers <= MOST_WORKERS or (self.workers == 0) != (self.mode == "serial"):
             rule = f"are 0 with the mode serial, and 1 to {MOST_WORKERS:,} with every other"
             raise InputError(f"{self.workers} workers, {self.mode}", rule, DOC)
@@ -92,7 +92,7 @@ class ReplicaCell:
             raise InputError(f"cache of {self.cache_mib} MiB", f"must be {SMALLEST_CACHE_MIB} MiB or more", DOC)
 
     def with_(self, **changed: Any) -> ReplicaCell:
-        """The same with other figures, checked anew."""
+        """Returns the cell with other figures, checked anew."""
         return replace(self, **changed)
 
     @property
@@ -104,18 +104,18 @@ class ReplicaCell:
     def server_settings(self) -> dict[str, str | None]:
         """Options of the replica's server."""
         flavor = self.load.flavor
-        found: dict[str, str | None] = {
+        options: dict[str, str | None] = {
             "server-id": "2",
             "innodb-buffer-pool-size": f"{self.cache_mib}M",
             "innodb-flush-log-at-trx-commit": str(self.flush_log),
             "sync-relay-log": str(self.sync_relay_log),
         }
         if self.binlog:
-            found |= {"log-bin": "ON", "sync-binlog": str(self.sync_binlog)}
+            options |= {"log-bin": "ON", "sync-binlog": str(self.sync_binlog)}
         else:
-            found["skip-log-bin"] = None
+            options["skip-log-bin"] = None
         if flavor == "mariadb":
-            found |= {
+            options |= {
                 "log-slave-updates": "ON" if self.binlog else "OFF",
                 "skip-slave-start": "ON",
                 "slave-parallel-threads": str(self.workers),
@@ -125,7 +125,7 @@ class ReplicaCell:
                 "innodb-buffer-pool-dump-at-shutdown": "OFF",
             }
         else:
-            found |= {
+            options |= {
                 "log-replica-updates": "ON" if self.binlog else "OFF",
                 "skip-replica-start": "ON",
                 "replica-parallel-workers": str(max(self.workers, 1)),
@@ -134,7 +134,7 @@ class ReplicaCell:
                 "enforce-gtid-consistency": "ON",
                 "innodb-buffer-pool-dump-at-shutdown": "OFF",
             }
-        return found | dict(self.settings)
+        return options | dict(self.settings)
 
 
 SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
@@ -144,7 +144,7 @@ SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
 
 
 def source_settings(load: ReplicaLoad) -> dict[str, str | None]:
-    """Options of the source: durable, with a binary log of rows, and its data in memory."""
+    """Returns options of the source: durable, with a binary log of rows, and its data in memory."""
     cache_mib = max(64, round(1.5 * 1024 * load.data.gib))
     durable = {"sync-binlog": "1", "innodb-flush-log-at-trx-commit": "1"}
     return (

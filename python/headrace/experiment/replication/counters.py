@@ -1,4 +1,4 @@
-"""What a replica's server, process and volume counted between two moments, per transaction."""
+"""Counters of a replica's server, process and volume between two moments, per transaction."""
 
 from __future__ import annotations
 
@@ -63,29 +63,29 @@ class Counted:
 
 
 def count(sql: Statements) -> Counted:
-    """All counters now."""
+    """Reads all counters now."""
     server = sql.server
     at = time.monotonic()
     applied = sql.done()
     status = sql.status()
-    found = {name: status[name.lower()] for name in STATUS if name.lower() in status}
+    counters = {name: status[name.lower()] for name in STATUS if name.lower() in status}
     volumes = {volume for volume in (server.data_volume, server.log_volume) if volume}
     totals, cpu_s = volume_totals(server.lab.metrics_text(), volumes), cpu_seconds(server.pid)
-    return Counted(at, applied, found, totals, 0.0 if cpu_s is None else cpu_s, _applier_metrics(sql))
+    return Counted(at, applied, counters, totals, 0.0 if cpu_s is None else cpu_s, _applier_metrics(sql))
 
 
 def volume_totals(text: str, volumes: Collection[str]) -> dict[str, float]:
-    """The lab's totals of some volumes, together; members of an array add up to it."""
+    """Returns the lab's totals of some volumes, together; members of an array add up to it."""
     names = {metric: name for name, metric in VOLUME.items()}
-    found = dict.fromkeys(VOLUME, 0.0)
+    totals = dict.fromkeys(VOLUME, 0.0)
     for line in LINE.finditer(text):
         if line["name"] in names and any(f'"{volume}"' in line["labels"] for volume in volumes):
-            found[names[line["name"]]] += float(line["value"])
-    return found
+            totals[names[line["name"]]] += float(line["value"])
+    return totals
 
 
 def _applier_metrics(sql: Statements) -> dict[str, float]:
-    """MySQL's component_replication_applier_metrics, where it is loaded: counts and times of
+    """Reads MySQL's component_replication_applier_metrics, where it is loaded: counts and times of
     waits."""
     if sql.mariadb:
         return {}
@@ -98,7 +98,7 @@ def _applier_metrics(sql: Statements) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class PerTransaction:
-    """What one applied transaction took, from two counts.
+    """The cost of one applied transaction, from two counts.
 
     Times in ms. `reads`: pages that a thread waited for; `pages`: written; `log_bytes`: redo;
     `group`: commits in one flush of the binary log. What begins with `volume_` is the lab's own
@@ -134,7 +134,8 @@ class PerTransaction:
 
 
 def between(first: Counted, last: Counted) -> PerTransaction:
-    """Per transaction between two counts; at least one transaction lies between them."""
+    """Returns the figures per transaction between two counts; at least one transaction lies between
+    them."""
     n = last.applied - first.applied
 
     def status(name: str) -> float:

@@ -53,8 +53,8 @@ class PacedOltp(SysbenchOltp):
     rate: int = 100
 
     def command(self, target: Target, load: RunLoad, folder) -> Command:
-        made = super().command(target, load, folder)
-        return replace(made, words=(*made.words[:-1], f"--rate={self.rate}", made.words[-1]))
+        command = super().command(target, load, folder)
+        return replace(command, words=(*command.words[:-1], f"--rate={self.rate}", command.words[-1]))
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Course:
 
     @property
     def load_s(self) -> float:
-        """How long the load lasted."""
+        """The length of the load in seconds."""
         return self.looks[self._end].at_s
 
     @property
@@ -118,19 +118,20 @@ class Course:
 
     @property
     def catch_up_s(self) -> float:
-        """From the end of the load until all was applied."""
+        """The seconds from the end of the load until all was applied."""
         done = self.looks[-1].written
         return next(look.at_s for look in self.looks[self._end :] if look.applied >= done) - self.load_s
 
 
 def lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
-    """(time, lag) at each look: the age of the replica's position, 0 where it is the source's."""
+    """Returns (time, lag) at each look: the age of the replica's position, 0 where it is the
+    source's."""
     times = [look.at_s for look in looks]
     written = [look.written for look in looks]
-    found = []
+    points = []
     for look in looks:
         if look.applied >= look.written:
-            found.append((look.at_s, 0.0))
+            points.append((look.at_s, 0.0))
             continue
         # The source wrote the transaction after the replica's last one between two looks.
         after = bisect_right(written, look.applied)
@@ -138,8 +139,8 @@ def lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
         span = written[after] - written[before] if after < len(written) else 0.0
         share = (look.applied - written[before]) / span if span > 0 else 0.0
         moment = times[before] + share * (times[min(after, len(times) - 1)] - times[before])
-        found.append((look.at_s, max(look.at_s - moment, 0.0)))
-    return found
+        points.append((look.at_s, max(look.at_s - moment, 0.0)))
+    return points
 
 
 class _Watch(threading.Thread):
@@ -207,7 +208,7 @@ class LiveReplica:
 
 @contextmanager
 def live(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveReplica]:
-    """A replica behind a source of its own, whose cache a part of `rate` has warmed."""
+    """Starts a replica behind a source of its own, whose cache a part of `rate` has warmed."""
     source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
     try:
         with Statements(source.server) as at_source, lab.replica(cell, source) as (server, sql):
@@ -222,16 +223,18 @@ def live(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveRepl
 
 
 def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
-    """A source of its own gets `rate` transactions a second for `load_s`, while the replica
+    """Gives a source of its own `rate` transactions a second for `load_s`, while the replica
     applies; until it has caught up. Before that, a part of it until the cache is warm.
 
-    Raises CouldNotRun if it does not catch up."""
+    Raises CouldNotRun if it does not catch up.
+    """
     with live(lab, cell, rate) as replica:
         return replica.course(rate, load_s)
 
 
 def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) -> None:
-    """Some of the load, until what leaves the replica's cache is what the load put there."""
+    """Runs some of the load, until the pages that leave the replica's cache are those that the load
+    put there."""
     began, before = time.monotonic(), sql.status()
     _paced(source, rate, WARM_S)
     while not holds_all(cell) and time.monotonic() - began < MOST_WARM_S and not turned(before, sql.status()):

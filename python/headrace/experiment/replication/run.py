@@ -65,7 +65,7 @@ class WrittenSource:
         return self.transactions / self.load.seconds if self.load.seconds else 0.0
 
     def sample(self) -> BinaryLogSample:
-        """Its binary log, the first file that has transactions."""
+        """Reads the source's binary log, the first file that has transactions."""
         folder = self.server.datadir.parent / "log"
         for path in sorted(folder.glob("binlog.[0-9]*")):
             try:
@@ -106,15 +106,16 @@ class ReplicationLab:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def source(self, load: ReplicaLoad) -> WrittenSource:
-        """The source of a load, made and written once. Raises as servers.up and bench.run."""
+        """Returns the source of a load, made and written once. Raises as servers.up and
+        bench.run."""
         key = repr(load)
         if key not in self._sources:
             self._sources[key] = self.written(load)
         return self._sources[key]
 
     def written(self, load: ReplicaLoad, storage: str | None = None) -> WrittenSource:
-        """A new source that wrote the load; its server is the caller's to destroy. `storage`: its
-        volume, with its limits; None: one without."""
+        """Returns a new source that wrote the load; its server is the caller's to destroy.
+        `storage`: its volume, with its limits; None: one without."""
         self.lab.load(load.data)
         port = free_port()
         size = max(SOURCE_GIB, round(4 * load.data.gib))
@@ -141,13 +142,13 @@ class ReplicationLab:
             with undisturbed():
                 servers.destroy(server)
             raise
-        found = WrittenSource(load, server, written)
+        source = WrittenSource(load, server, written)
         if load.seconds:
-            self.say(f"{load.name}: {written - before:,} transactions ({found.tps:,.0f} tps)")
-        return found
+            self.say(f"{load.name}: {written - before:,} transactions ({source.tps:,.0f} tps)")
+        return source
 
     def write(self, load: ReplicaLoad, target: Target, seconds: int) -> None:
-        """The load itself."""
+        """Runs the load."""
         with tempfile.TemporaryDirectory() as unwanted:
             run(load.benchmark, target, seconds=seconds, threads=load.clients, seed=load.seed, store=unwanted)
 
@@ -159,13 +160,13 @@ class ReplicationLab:
             self._sources.clear()
 
     def set_balance(self, cell: ReplicaCell, server: servers.Server) -> None:
-        """Credits as the cell has them; until then they are full, so that caches fill quickly."""
+        """Sets the credits of the cell; until then they are full, so that caches fill quickly."""
         if cell.balance_percent is not None and server.data_volume is not None:
             self.lab.lab.set_balance(server.data_volume, cell.balance_percent)
 
     @contextmanager
     def replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:
-        """A replica with the source's first data, pointed at it; nothing is received yet."""
+        """Makes a replica with the source's first data, pointed at it; nothing is received yet."""
         server = servers.up(
             self.lab.lab,
             name="replica",
@@ -197,9 +198,9 @@ class ReplicationLab:
             load_before = os.getloadavg()[0]
             per, samples = applied(sql, cell, source.transactions, lambda: self.set_balance(cell, server))
             loads = (load_before, os.getloadavg()[0])
-        found = Drained(cell, per, samples, source.transactions, received_s, loads)
-        self.say(f"{cell.words}: {found.tps:,.1f} tps, load average {loads[0]:.1f} to {loads[1]:.1f}")
-        return found
+        drained = Drained(cell, per, samples, source.transactions, received_s, loads)
+        self.say(f"{cell.words}: {drained.tps:,.1f} tps, load average {loads[0]:.1f} to {loads[1]:.1f}")
+        return drained
 
 
 def prime(cell: ReplicaCell, target: Target) -> None:
@@ -215,12 +216,12 @@ def prime(cell: ReplicaCell, target: Target) -> None:
 
 
 def holds_all(cell: ReplicaCell) -> bool:
-    """Whether the cache has room for all data."""
+    """Returns whether the cache has room for all data."""
     return cell.cache_mib > FITS * 1024 * cell.load.data.gib
 
 
 def turned(before: dict[str, float], now: dict[str, float]) -> bool:
-    """Whether the cache was read once over."""
+    """Returns whether the cache was read once over."""
     return now[READS] - before[READS] >= now[PAGES] - now[FREE]
 
 

@@ -66,14 +66,14 @@ class ScoredCourse:
 
 
 def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
-    """The database of a load as it is behind a cache of `cache_mib`."""
+    """Returns the database of a load behind a cache of `cache_mib`."""
     benchmark = load.benchmark
     assert isinstance(benchmark, SysbenchOltp), load.name
     given = benchmark.options()["parameters"].items()
-    known = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
+    parameters = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
     options = {
         "script": benchmark.script,
-        "distribution": {"type": benchmark.distribution} | known,
+        "distribution": {"type": benchmark.distribution} | parameters,
         "engine": "innodb",
         "tables": benchmark.tables,
         "table_size": benchmark.rows,
@@ -84,8 +84,8 @@ def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
         "flush_log_at_trx_commit": 1,
     }
     with core_errors():
-        found = core.mysql_sysbench(options)
-    database = deepcopy(dict(found["database"]))
+        standard = core.mysql_sysbench(options)
+    database = deepcopy(dict(standard["database"]))
     flavor, _, version = VERSIONS[load.flavor].partition("-")
     free = core.innodb_free_pages(flavor, version, cache_mib * MIB, os.cpu_count() or 1)
     database["usable_share"] = POOL_SHARE - free * PAGE_BYTES / (cache_mib * MIB)
@@ -97,11 +97,11 @@ def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
         threads=load.clients,
         size_gib=load.data.gib,
     )
-    return measured_replica(workload, {}, written=tuple(found["changed"]))
+    return measured_replica(workload, {}, written=tuple(standard["changed"]))
 
 
 def replica_of(cell: ReplicaCell, day: str | None = None) -> Replica:
-    """The cell as the model takes it, on as many processors as this machine has."""
+    """Returns the cell as the model takes it, on as many processors as this machine has."""
     instance, _ = machine.like_this(day or core.newest_date())
     return Replica(
         cell.storage,
@@ -121,7 +121,7 @@ def replica_of(cell: ReplicaCell, day: str | None = None) -> Replica:
 
 
 def run_of(drained: Drained) -> ReplicaRun:
-    """A measured replica as a calibration takes it."""
+    """Returns a measured replica as a calibration takes it."""
     per, cell = drained.per, drained.cell
     return ReplicaRun(
         name=cell.words,
@@ -136,29 +136,29 @@ def run_of(drained: Drained) -> ReplicaRun:
 
 
 def calibrated(measured: Sequence[Drained], log: BinaryLogSample | None = None) -> TransactionWorkload:
-    """The load's database with the applier of these replicas."""
+    """Returns the load's database with the applier of these replicas."""
     first = measured[0]
     workload = standard_workload(first.cell.load, first.cell.cache_mib)
-    return calibrate_replica(workload, [run_of(one) for one in measured], log)
+    return calibrate_replica(workload, [run_of(drained) for drained in measured], log)
 
 
 def score(workload: TransactionWorkload, measured: Sequence[Drained]) -> list[ScoredCell]:
-    """Each cell next to its prediction."""
-    found = []
-    for one in measured:
-        run = run_of(one)
-        told = predicted_run(workload, run)
-        tps, reads = counted(told, run)
-        found.append(ScoredCell(one, tps, reads, str(told.summary["binding"])))
-    return found
+    """Predicts each cell and returns it next to its prediction."""
+    scores = []
+    for drained in measured:
+        run = run_of(drained)
+        prediction = predicted_run(workload, run)
+        tps, reads = counted(prediction, run)
+        scores.append(ScoredCell(drained, tps, reads, str(prediction.summary["binding"])))
+    return scores
 
 
 def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
-    """A measured course next to the prediction for its load: as many transactions a second, as
-    long."""
+    """Returns a measured course next to the prediction for its load: as many transactions a second,
+    as long."""
     seconds = max(1, round(course.load_s))
     rate = course.rate * course.load_s / seconds
-    told = predict_replica(
+    prediction = predict_replica(
         workload,
         course.cell.storage,
         replica_of(course.cell),
@@ -168,18 +168,18 @@ def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
         seed=None,
         draws=0,
     )
-    behind = told.rows.filter(told.rows["lag_s"] >= ONSET_S)
+    behind = prediction.rows.filter(prediction.rows["lag_s"] >= ONSET_S)
     return ScoredCourse(
         course,
         # A row's lag is that of its end.
         float(behind["t_s"][0]) + 1.0 if behind.height else None,
-        told.summary["lag_at_load_end_s"],
-        told.summary["peak_lag_s"],
-        told.summary["catch_up_s"],
+        prediction.summary["lag_at_load_end_s"],
+        prediction.summary["peak_lag_s"],
+        prediction.summary["catch_up_s"],
     )
 
 
 def errors(scored: Sequence[ScoredCell]) -> tuple[float, float]:
-    """(median, worst) absolute error in percent."""
-    off = [abs(one.error_percent) for one in scored]
-    return statistics.median(off), max(off)
+    """Returns (median, worst) absolute error in percent."""
+    percents = [abs(cell.error_percent) for cell in scored]
+    return statistics.median(percents), max(percents)

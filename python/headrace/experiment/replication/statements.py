@@ -33,42 +33,44 @@ class Statements:
         self.connection.close()
 
     def rows(self, statement: str) -> list[dict]:
-        """The rows of an answer. Raises CouldNotRun with the server's words."""
+        """Returns the rows of an answer. Raises CouldNotRun with the server's words."""
         return accounts.rows(self.connection, statement)
 
     def run(self, statements: Iterable[str]) -> None:
-        """One after the other."""
+        """Runs statements, one after the other."""
         accounts.run(self.connection, tuple(statements))
 
     def create_account(self) -> None:
-        """An account for replicas: it may read the binary log over TLS and nothing else."""
+        """Creates an account for replicas: it may read the binary log over TLS and nothing else."""
         accounts.create_account(self.server.paths, self.connection, self.dialect, self.server.host)
 
     def follow(self, source: Server, port: int | None = None) -> None:
-        """Points it at a source on this machine, over TLS; nothing is received yet. `port`: of a
-        relay before it. The replica has no port, so no place for the authority of another."""
-        found = replace(accounts.follow(self.server.paths, source), ssl_ca=None)
-        self.run(self.dialect.point_at(found if port is None else replace(found, port=port)))
+        """Points the server at a source on this machine, over TLS; nothing is received yet. `port`:
+        of a relay before it. The source's CA is left out: a replica without a port has no folder
+        for the CA of another server."""
+        source_account = replace(accounts.follow(self.server.paths, source), ssl_ca=None)
+        self.run(self.dialect.point_at(source_account if port is None else replace(source_account, port=port)))
 
     def status(self) -> dict[str, float]:
-        """What SHOW GLOBAL STATUS counts, by name in small letters."""
-        found = {}
+        """Returns the counters of SHOW GLOBAL STATUS, by name in small letters."""
+        counters = {}
         for row in self.rows("SHOW GLOBAL STATUS"):
             with contextlib.suppress(ValueError):
-                found[row["Variable_name"].lower()] = float(row["Value"])
-        return found
+                counters[row["Variable_name"].lower()] = float(row["Value"])
+        return counters
 
     def received(self) -> int:
-        """Transactions in the relay log, or applied already. Raises CouldNotRun where a thread
-        ended with an error."""
+        """Returns the number of transactions in the relay log, or applied already. Raises
+        CouldNotRun where a thread ended with an error."""
         state = observe(self.connection, self.server.name)
         for channel in state.channels:
-            if said := channel.receive_error or channel.apply_error:
-                raise CouldNotRun(self.server.name, f"replication ended: {said[:300]}", "")
+            if error := channel.receive_error or channel.apply_error:
+                raise CouldNotRun(self.server.name, f"replication ended: {error[:300]}", "")
         return sum(channel.received.count() for channel in state.channels)
 
     def done(self) -> int:
-        """Transactions of its own binary log and those it applied."""
+        """Returns the number of transactions in the server's own binary log and of those it
+        applied."""
         row = self.rows(self.dialect.executed())[0]
         sets = [GtidSet.parse(str(value or ""), self.server.flavor) for value in row.values()]
-        return max(one.count() for one in sets)
+        return max(gtids.count() for gtids in sets)

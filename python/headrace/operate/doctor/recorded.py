@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from headrace.base.units import MIB, clock_text, in_percent, span_in_words
+from headrace.base.units import MIB, clock_text, in_percent, more_times, span_in_words
 from headrace.errors import HeadraceError
 from headrace.operate.doctor.advising.gains import Counsel, why
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
@@ -166,7 +166,7 @@ def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence:
             latency += f", usually {first.usual_ms:,.2f} ms"
         if first.model_ms is not None:
             latency += f" (the model says {first.model_ms:,.1f} ms there)"
-    more = "" if len(windows) == 1 else f", and {len(windows) - 1} times more ({span_in_words(round(total_s))} in all)"
+    more = "" if len(windows) == 1 else f", and {more_times(len(windows) - 1)} ({span_in_words(round(total_s))} in all)"
     baseline = f", the baseline of {evidence.facts.instance}" if name == "instance-credits" else ""
     words = (
         f"From {first.begins} to {first.ends} {WORDS.get(name, name)} bound {volume}: a flat {rate}{baseline}{more}{latency}. "

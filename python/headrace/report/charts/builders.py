@@ -1,4 +1,4 @@
-"""What charts are built of: axes of time, quantities and percentiles, step lines, shades,
+"""Building blocks of charts: axes of time, quantities and percentiles, step lines, shades,
 densities, colours with a legend."""
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ class TimeAxis:
     start."""
 
     def __init__(self, clock_start: object, span_s: float) -> None:
-        known = start_of(clock_start)
-        dated = known is not None and len(str(clock_start)) > CLOCK_ONLY
-        self.start = known or DAY_ONE
+        clock_time = start_of(clock_start)
+        dated = clock_time is not None and len(str(clock_start)) > CLOCK_ONLY
+        self.start = clock_time or DAY_ONE
         short = span_s <= 600
-        long = span_s > (1.5 * DAY_S if known else DAY_S)
+        long = span_s > (1.5 * DAY_S if clock_time else DAY_S)
         self.format, self.words = "%H:%M:%S" if short else "%H:%M", None
         unit = "h:min:s" if short else "h:min"
-        self.title = f"time of day ({unit})" if known else f"time since the start ({unit})"
-        if short and not known:
+        self.title = f"time of day ({unit})" if clock_time else f"time since the start ({unit})"
+        if short and not clock_time:
             self.format, self.title = "%M:%S", "time since the start (min:s)"
         elif long and dated:
             self.format, self.title = "%-d %b %H:%M", "day and time (h:min)"
         elif long:
             days = f"floor((toNumber(datum.value) - utc({DAY_ONE.year}, 0, 1)) / {1_000 * DAY_S})"
-            told = f"'day ' + ({days} + 1) + ' '" if known else f"{days} + ' d '"
-            self.words = f"{told} + utcFormat(datum.value, '%H:%M')"
-            self.title = "day and time of day (h:min)" if known else "time since the start (days and h:min)"
+            day_words = f"'day ' + ({days} + 1) + ' '" if clock_time else f"{days} + ' d '"
+            self.words = f"{day_words} + utcFormat(datum.value, '%H:%M')"
+            self.title = "day and time of day (h:min)" if clock_time else "time since the start (days and h:min)"
 
     def add(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The frame with `at` and `until`, start and end of each row as moments."""
+        """Returns the frame with `at` and `until`, start and end of each row as moments."""
         # Marked as UTC: without a zone, what draws the chart would take them for times of the
         # zone of the machine, and show them shifted.
         start = pl.lit(self.start).dt.replace_time_zone("UTC")
@@ -72,7 +72,7 @@ class TimeAxis:
         return frame.with_columns(at.alias("at"), until.alias("until"))
 
     def x(self, shown: bool) -> alt.X:
-        """The axis; panels above each other show it once, at the lowest."""
+        """Returns the axis; panels above each other show it once, at the lowest."""
         title = self.title if shown else None
         axis = alt.Axis(title=title, tickCount=9, labels=shown, ticks=shown, labelOverlap=True, labelFlush=False)
         axis["format" if self.words is None else "labelExpr"] = self.words or self.format
@@ -80,7 +80,7 @@ class TimeAxis:
 
 
 def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
-    """At most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more`
+    """Returns at most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more`
     aggregates."""
     each = -(-rows.height // MOST_POINTS)
     apart = ("t_s", "duration_s")
@@ -92,13 +92,13 @@ def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
 
 
 def lowest_and_highest(frame: pl.DataFrame, column: str) -> tuple[float, float]:
-    """The ends of a column of numbers; 0 and 0 where it has none."""
+    """Returns the ends of a column of numbers; 0 and 0 where it has none."""
     values = frame[column].drop_nulls().cast(pl.Float64)
     return (values.to_numpy().min().item(), values.to_numpy().max().item()) if values.len() else (0.0, 0.0)
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Ticks 1, 2, 5, 10, ... around low to high, for a log axis that can be read."""
+    """Returns ticks 1, 2, 5, 10, ... around low to high, for a log axis that can be read."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
 
@@ -106,8 +106,8 @@ def decades(low: float, high: float) -> list[float]:
 def quantity(
     channel, frame: pl.DataFrame, column: str, title: str, *, zero: bool, far: float = FAR_APART, ticks: int = 7
 ):
-    """An axis of numbers: with powers of ten where the values are `far` apart, from zero where that
-    is asked for."""
+    """Returns an axis of numbers: with powers of ten where the values are `far` apart, from zero
+    where that is asked for."""
     low, high = lowest_and_highest(frame, column)
     if low > 0 and high > far * low:
         axis = alt.Axis(title=title, labelExpr=SHORT, values=decades(low, high))
@@ -117,33 +117,33 @@ def quantity(
 
 
 def percentile_axis(title: str) -> alt.X:
-    """The axis of a column `nines`, 1 / (1 - q), with the names of the percentiles."""
+    """Returns the axis of a column `nines`, 1 / (1 - q), with the names of the percentiles."""
     words = ", ".join(f"'{value}': '{label}'" for value, label in NINES.items())
     axis = alt.Axis(title=title, values=list(NINES), labelExpr=f"{{{words}}}[format(datum.value, 'd')]")
     return alt.X("nines:Q", scale=alt.Scale(type="log", nice=False, padding=10), axis=axis)
 
 
 def colour_of(field: str, colours: Mapping[str, str], orient: str | None = "bottom", **legend) -> alt.Color:
-    """The colours of a column's names, with a legend below the chart (`orient`; None: without
-    one)."""
+    """Returns the colours of a column's names, with a legend below the chart (`orient`; None:
+    without one)."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     shown = None if orient is None else alt.Legend(**({"title": None, "orient": orient} | legend))
     return alt.Color(f"{field}:N", scale=scale, legend=shown)
 
 
 def role_colour(present: Sequence[str] | None = None, orient: str | None = "top") -> alt.Color:
-    """The colours of published, simulated and measured, of those that are `present`."""
+    """Returns the colours of published, simulated and measured, of those that are `present`."""
     named = {role: hue for role, hue in style.ROLE_COLOURS.items() if present is None or role in present}
     return colour_of("role", named, orient)
 
 
 def closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
-    """One more row at the end of the last interval, so that a step line is drawn over it."""
+    """Adds a row at the end of the last interval, so that a step line is drawn over it."""
     return pl.concat([frame, frame.tail(1).with_columns(pl.col("until").alias("at"))])
 
 
 def linear(title: str, low: float, high: float, ticks: int = 4) -> Callable[[str], alt.Y]:
-    """The axis of a column, from `low` to `high`."""
+    """Returns the axis of a column, from `low` to `high`."""
     axis = alt.Axis(title=title, tickCount=ticks, labelExpr=SHORT)
     return lambda column: alt.Y(f"{column}:Q", scale=alt.Scale(domain=[low, high], nice=False), axis=axis)
 
@@ -156,8 +156,8 @@ def lines(
     y: Callable[[str], alt.Y] | None = None,
     height: int = style.PANEL_HEIGHT,
 ) -> Drawing:
-    """Step lines of several columns over time, each named at the top right in its own colour. `y`:
-    the axis of a column, from 0 up if left out; a column has no line where it is null."""
+    """Draws step lines of several columns over time, each named at the top right in its own colour.
+    `y`: the axis of a column, from 0 up if left out; a column has no line where it is null."""
     highest = max(lowest_and_highest(frame, column)[1] for column, _, _ in parts)
     y = y or linear(title, 0, ABOVE * (highest or 1.0))
     drawn, layers = closed_at_end(frame), []
@@ -175,19 +175,19 @@ def lines(
 
 
 def shade(spans: pl.DataFrame, x: alt.X, height: int, colour: str = style.WARN, until: str = "until:T") -> alt.Chart:
-    """Stretches of time shaded behind a panel: rows of `at` and `until`."""
+    """Shades stretches of time behind a panel: rows of `at` and `until`."""
     rect = alt.Chart(spans).mark_rect(color=colour, opacity=0.13)
     return rect.encode(x=x, x2=until, y=alt.value(0), y2=alt.value(height))
 
 
 def stacked(panels: Sequence, title: str, subtitle: str = "", spacing: int = 26) -> alt.VConcatChart:
-    """Panels above each other on one axis of time, configured."""
+    """Returns panels above each other on one axis of time, configured."""
     above = alt.vconcat(*panels, spacing=spacing).resolve_scale(x="shared")
     return style.configured(above.properties(title=alt.TitleParams(title, subtitle=subtitle, offset=16)))
 
 
 def density(values: pl.DataFrame, by: str, colour: alt.Color, title: str) -> alt.Chart:
-    """How often each value of `tps` occurs, an area for each name in the column `by`."""
+    """Draws how often each value of `tps` occurs, an area for each name in the column `by`."""
     low, high = lowest_and_highest(values, "tps")
     room = 0.1 * (high - low)
     x_axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=9)

@@ -43,26 +43,26 @@ ROOM_RIGHT = 110  # px, for the name of a goal next to the axes
 def frontier(
     points: Sequence[dict], winner: str | None, goal_ms: float | None, goal_name: str = "I/O p99"
 ) -> Drawing | None:
-    """Cost against delivered latency: a point per storage, types in colours, the winner named, the
-    latency goal as a line.
+    """Draws cost against delivered latency: a point per storage, types in colours, the winner
+    named, the latency goal as a line.
 
     `points`: dicts of `storage`, `instance`, `family`, `cost_usd_month`, `p99_ms`, `meets_goals`.
     None where there is nothing to draw.
     """
-    known = [point for point in points if point.get("cost_usd_month") and (point.get("p99_ms") or 0) > 0]
-    if not known:
+    priced = [point for point in points if point.get("cost_usd_month") and (point.get("p99_ms") or 0) > 0]
+    if not priced:
         return None
     frame = pl.DataFrame(
         {
             "label": [
                 f"{point['storage']} on {point['instance']}" if point.get("instance") else point["storage"]
-                for point in known
+                for point in priced
             ],
-            "type": [storage_of(point.get("family")) for point in known],
-            "service": [service_of(point.get("family")) for point in known],
-            "cost": [float(point["cost_usd_month"]) for point in known],
-            "ms": [float(point["p99_ms"]) for point in known],
-            "meets": [MEETS if point.get("meets_goals") else FAILS for point in known],
+            "type": [storage_of(point.get("family")) for point in priced],
+            "service": [service_of(point.get("family")) for point in priced],
+            "cost": [float(point["cost_usd_month"]) for point in priced],
+            "ms": [float(point["p99_ms"]) for point in priced],
+            "meets": [MEETS if point.get("meets_goals") else FAILS for point in priced],
         }
     )
     present, services = set(frame["type"]), frame["service"].unique(maintain_order=True).sort().to_list()
@@ -128,7 +128,8 @@ def _scale(far: bool, nice: bool = True) -> alt.Scale:
 
 
 def _goal(column: str, limit: float, label: str, colour: str, outside: bool = False) -> list[alt.Chart]:
-    """A goal as a dashed line with its name at its right end; `outside`: next to the axes."""
+    """Returns a goal as a dashed line with its name at its right end; `outside`: next to the
+    axes."""
     data = alt.Chart(pl.DataFrame({column: [float(limit)], "label": [label]})).encode(y=f"{column}:Q")
     if outside:
         name = data.mark_text(align="left", baseline="middle", dx=6, color=colour)
@@ -138,13 +139,14 @@ def _goal(column: str, limit: float, label: str, colour: str, outside: bool = Fa
 
 
 def service_of(family: object) -> str:
-    """The service of a family's name: `ec2`, `rds:multi-az`, `aurora:standard`."""
+    """Returns the service of a family's name: `ec2`, `rds:multi-az`, `aurora:standard`."""
     first = str(family or "").split(" ")[0]
     return first if ":" in first else "ec2"
 
 
 def storage_of(family: object) -> str:
-    """The storage of a family's name: its volume type, at RDS too; of Aurora what it is sold as."""
+    """Returns the storage of a family's name: its volume type, at RDS too; of Aurora what it is
+    sold as."""
     words = str(family or "").split(" ")
     if words[0].startswith("aurora:"):
         return AURORA_STORAGE.get(words[0], words[0])
@@ -157,7 +159,7 @@ def _layout_of(family: str) -> str:
 
 
 def _service_shapes(services: Sequence[str], **legend) -> dict:
-    """The shape of a service's points, where several are drawn."""
+    """Returns the shape of a service's points, where several are drawn."""
     if len(services) < 2:
         return {}
     shapes = alt.Scale(domain=list(services), range=[SHAPES.get(name, "stroke") for name in services])
@@ -165,24 +167,24 @@ def _service_shapes(services: Sequence[str], **legend) -> dict:
 
 
 def line_colours(families: Mapping[str, str]) -> dict[str, str]:
-    """A colour for each line, of its name and family: its storage's own where that is free, else
-    the next one that is; they come again only where there are more lines than colours."""
-    found: dict[str, str] = {}
+    """Chooses a colour for each line by its name and family: its storage's own where that is free,
+    else the next free colour; colours repeat only where there are more lines than colours."""
+    colours: dict[str, str] = {}
     for own in (True, False):
         for name, family in families.items():
             colour = TYPE_COLOURS[storage_of(family)]
-            if own and _layout_of(family) == SINGLE and colour not in found.values():
-                found[name] = colour
-            elif not own and name not in found:
-                left = [hue for hue in style.PALETTE if hue not in found.values()]
-                found[name] = (left or list(style.PALETTE))[0 if left else len(found) % len(style.PALETTE)]
-    return {name: found[name] for name in families}
+            if own and _layout_of(family) == SINGLE and colour not in colours.values():
+                colours[name] = colour
+            elif not own and name not in colours:
+                free = [hue for hue in style.PALETTE if hue not in colours.values()]
+                colours[name] = (free or list(style.PALETTE))[0 if free else len(colours) % len(style.PALETTE)]
+    return {name: colours[name] for name in families}
 
 
 def against_tps(plan) -> Drawing | None:
-    """Sustained tps with the 80 % interval against monthly cost: a line for each family, points in
-    the shape of its service, the goal dashed, the recommended choice ringed. None where there are
-    fewer than two points."""
+    """Draws sustained tps with the 80 % interval against monthly cost: a line for each family,
+    points in the shape of its service, the goal dashed, the recommended choice ringed. None where
+    there are fewer than two points."""
     frame = plan.frontier
     if frame.height < 2:
         return None
@@ -219,7 +221,7 @@ def against_tps(plan) -> Drawing | None:
 
 
 def _dashes(layouts: Sequence[str]) -> dict:
-    """Dashes by layout, where there are several."""
+    """Returns dashes by layout, where there are several."""
     if len(layouts) < 2:
         return {}
     shown = [name for name in DASHES if name in layouts]
@@ -236,13 +238,14 @@ def _dashes(layouts: Sequence[str]) -> dict:
 
 
 def _recommended(frame: pl.DataFrame, choice) -> list[alt.Chart]:
-    """The recommended choice ringed, and named above the axes, where nothing else is drawn."""
+    """Draws a ring around the recommended choice, and its name above the axes, where nothing else
+    is drawn."""
     low, high = lowest_and_highest(frame, "cost_usd_month")
     cost = choice.cost_usd_month
-    left = cost < (math.sqrt(low * high) if _far(low, high) else (low + high) / 2)
+    on_left = cost < (math.sqrt(low * high) if _far(low, high) else (low + high) / 2)
     place = pl.DataFrame([{"cost_usd_month": cost, "tps": choice.metrics["tps"], "text": "recommended"}])
     ring = alt.Chart(place).encode(x="cost_usd_month:Q", y="tps:Q")
-    name = ring.mark_text(align="left" if left else "right", baseline="bottom", fontWeight="bold", color=style.INK)
+    name = ring.mark_text(align="left" if on_left else "right", baseline="bottom", fontWeight="bold", color=style.INK)
     return [
         ring.mark_rule(strokeDash=[1, 3], color=style.QUIET).encode(y2=alt.value(0)),
         ring.mark_point(size=220, strokeWidth=2, color=style.INK),
@@ -252,7 +255,7 @@ def _recommended(frame: pl.DataFrame, choice) -> list[alt.Chart]:
 
 
 def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
-    """The monthly bill of several choices as stacked bars, by what it is made of. `choices`: name
+    """Draws the monthly bill of several choices as stacked bars, by kind of item. `choices`: name
     and its items (`item`, `unit`, `usd`)."""
     rows = [
         {"choice": name, "kind": kind_of(item), "usd": float(item["usd"])}
@@ -270,7 +273,7 @@ def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
     y = alt.Y("choice:N", sort=[name for name, _ in choices], axis=alt.Axis(title=None))
     x = alt.X("usd:Q", axis=alt.Axis(title="USD a month", labelExpr=SHORT, tickCount=6))
     bars = alt.Chart(sums).mark_bar().encode(y=y, x=x, color=colour_of("kind", colours), order=alt.Order("place:Q"))
-    told = alt.Chart(totals.with_columns(pl.col("usd").map_elements(usd, return_dtype=pl.String).alias("text")))
-    labels = told.mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
+    totals_chart = alt.Chart(totals.with_columns(pl.col("usd").map_elements(usd, return_dtype=pl.String).alias("text")))
+    labels = totals_chart.mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
     drawn = (bars + labels).properties(width=style.WIDTH - 180, height=alt.Step(24), title="The monthly bill")
     return style.configured(drawn)

@@ -45,12 +45,12 @@ class _Renderer:
         self._lock = threading.Lock()
 
     def draw(self, spec: str, form: str, scale: float = 1.0) -> bytes:
-        """The chart as SVG text or PNG. Raises CouldNotRun."""
+        """Draws the chart as SVG text or PNG. Raises CouldNotRun."""
         with self._lock:
             try:
-                wanted, answer = self._started()
-                wanted.write(json.dumps({"form": form, "spec": spec, "scale": scale}).encode() + b"\n")
-                wanted.flush()
+                requests, answer = self._started()
+                requests.write(json.dumps({"form": form, "spec": spec, "scale": scale}).encode() + b"\n")
+                requests.flush()
                 length = int(answer.readline() or -2)
                 if length == -1:
                     raise ValueError(answer.readline().decode().strip())
@@ -64,12 +64,13 @@ class _Renderer:
                 raise
             if length < 0 or len(drawn) < length:
                 raise CouldNotRun(
-                    "the chart", f"could not be drawn: the renderer {_ended(self._end())}", "vl-convert", HINT
+                    "the chart", f"could not be drawn: the renderer {_describe_end(self._end())}", "vl-convert", HINT
                 )
             return drawn
 
     def _started(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Where the process takes what is wanted, and where it answers."""
+        """Returns the stream that takes requests and the stream of answers, of a process that
+        runs."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
             # The worker cannot say it: its standard error goes nowhere.
             if find_spec("vl_convert") is None:
@@ -104,7 +105,7 @@ class _Renderer:
             return process.wait()
 
 
-def _ended(code: int) -> str:
+def _describe_end(code: int) -> str:
     return (
         f"was ended by signal {-code}; it lacked memory, it seems"
         if code < 0
@@ -116,7 +117,7 @@ _renderer = _Renderer()
 
 
 def svg(chart) -> str:
-    """An Altair chart as SVG text, drawn without a browser."""
+    """Returns an Altair chart as SVG text, drawn without a browser."""
     drawn = _renderer.draw(chart.to_json(indent=None), "svg").decode()
     # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is
     # the same text every time.
@@ -125,15 +126,15 @@ def svg(chart) -> str:
 
 
 def png(chart, scale: float = 2.0) -> bytes:
-    """An Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
+    """Returns an Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
     spec = chart.to_dict()
     spec["config"]["background"] = "white"
     return _renderer.draw(json.dumps(spec), "png", scale)
 
 
 def inline_svg(chart, prefix: str) -> str:
-    """SVG to put into a page: ids made unique, since charts on one page share a name space. Its ink
-    follows the page by CSS."""
+    """Returns SVG to put into a page: ids are unique, since charts on one page share a name space.
+    Its ink follows the page by CSS."""
     drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", svg(chart)).strip()
     drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
     drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)

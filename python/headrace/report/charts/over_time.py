@@ -44,7 +44,7 @@ Panel = tuple[str, list[Part], Callable[[str], alt.Y] | None]
 
 
 def ms_axis(title: str, ticks: int = 6) -> alt.Axis:
-    """A logarithmic axis of milliseconds, its ticks in the units people read."""
+    """Returns a logarithmic axis of milliseconds, its ticks in the units people read."""
     words = "".join(f"abs(datum.value / {value!r} - 1) < 1e-6 ? '{label}' : " for value, label in MS_TICKS.items())
     return alt.Axis(title=title, values=list(MS_TICKS), labelExpr=f"{words}''", labelOverlap="greedy", tickCount=ticks)
 
@@ -57,8 +57,8 @@ def throttled_spans(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, closed: bool = False) -> alt.VConcatChart:
-    """A run over time: IOPS and MiB/s offered and delivered, queue, balances, latency, on one time
-    axis; waiting shaded."""
+    """Returns a run over time: IOPS and MiB/s offered and delivered, queue, balances, latency, on
+    one time axis; waiting shaded."""
     axis = TimeAxis(clock_start, rows["t_s"][-1] + rows["duration_s"][-1])
     frame = axis.add(shortened(rows, MOST_POINTS))
     panels = [_delivered("IOPS", "iops", closed), _delivered("MiB/s", "mib_s", closed), *_state(frame, closed)]
@@ -80,7 +80,7 @@ def _delivered(title: str, column: str, closed: bool) -> Panel:
 
 
 def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
-    """Queue, balances and latency, as far as they say something."""
+    """Returns panels of queue, balances and latency, as far as they say something."""
     panels: list[Panel] = []
     if frame["queue"].max() and not closed:  # the queue of a closed load is its depth
         panels.append(("requests waiting", [("queue", "queue", style.WARN)], None))
@@ -101,12 +101,12 @@ def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
 
 
 def _positive(frame: pl.DataFrame, parts: list[Part]) -> pl.DataFrame:
-    """Null where a logarithm has no value."""
+    """Returns null where a logarithm has no value."""
     return frame.with_columns(pl.when(pl.col(name) > 0).then(pl.col(name)).alias(name) for name, _, _ in parts)
 
 
 def workload(load) -> alt.VConcatChart:
-    """The shape of a demand: IOPS and MiB/s, reads and writes, over time."""
+    """Returns the shape of a demand: IOPS and MiB/s, reads and writes, over time."""
     points = with_totals(load.points).with_columns(
         (pl.col("reads_per_s") * pl.col("read_kib") / 1024).alias("read_mib_s"),
         (pl.col("writes_per_s") * pl.col("write_kib") / 1024).alias("write_mib_s"),
@@ -128,8 +128,8 @@ def workload(load) -> alt.VConcatChart:
 
 
 def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> Drawing | None:
-    """Credit balance over the day of several storages, each named in its colour; None when none of
-    them has credits.
+    """Draws the credit balance over the day of several storages, each named in its colour; None
+    when none of them has credits.
 
     `runs`: name and the rows of its simulation. Those without credits are named below the title.
     """

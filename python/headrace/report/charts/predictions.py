@@ -30,7 +30,7 @@ ROLES = ("simulated", "measured")
 
 
 def prediction(run, title: str) -> alt.VConcatChart:
-    """tps, p95, IOPS, MiB/s, cache and balance over time."""
+    """Draws tps, p95, IOPS, MiB/s, cache and balance over time."""
     time = TimeAxis(None, float(run.rows.height))
     frame = time.add(_each_second(run.rows))
     panels: list[Drawing] = [_band(frame, time.x(False), style.SIMULATED)]
@@ -47,13 +47,14 @@ def prediction(run, title: str) -> alt.VConcatChart:
 
 
 def _each_second(rows: pl.DataFrame) -> pl.DataFrame:
-    """Means over stretches of rows of one second, with the least and the most of tps in each."""
+    """Returns means over stretches of rows of one second, with the least and the most of tps in
+    each."""
     thin = thinned(rows, pl.col("tps").min().alias("least"), pl.col("tps").max().alias("most"))
     return thin.with_columns(pl.lit(1.0).alias("duration_s"))
 
 
 def _band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_HEIGHT) -> Drawing:
-    """tps as a line, with all its values as a band."""
+    """Draws tps as a line, with all its values as a band."""
     title = "transactions a second"
     y = quantity(alt.Y, frame, "tps", title, zero=True, far=float("inf"), ticks=5)
     base = alt.Chart(frame).encode(x=x)
@@ -62,27 +63,32 @@ def _band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_
     return alt.layer(band, line).properties(width=style.WIDTH, height=height)
 
 
-def comparison(found) -> alt.VConcatChart:
-    """tps measured and predicted, in rows of the run's length: over time, and how often each value
-    occurs in the second half."""
-    time = TimeAxis(None, found.run.span_s)
-    parts = {"measured": found.run.series.select("t_s", "tps"), "simulated": found.predicted_rows.select("t_s", "tps")}
+def comparison(result) -> alt.VConcatChart:
+    """Draws tps measured and predicted, in rows of the run's length: over time, and how often each
+    value occurs in the second half."""
+    time = TimeAxis(None, result.run.span_s)
+    parts = {
+        "measured": result.run.series.select("t_s", "tps"),
+        "simulated": result.predicted_rows.select("t_s", "tps"),
+    }
     bands = [
         _band(time.add(_each_second(rows)), time.x(True), style.ROLE_COLOURS[role], 220) for role, rows in parts.items()
     ]
     halves = pl.concat(
         [rows[rows.height // 2 :].select("tps", pl.lit(role).alias("role")) for role, rows in parts.items()]
     )
-    title = f"tps over {max(1.0, found.run.interval_s):g} s, second half"
+    title = f"tps over {max(1.0, result.run.interval_s):g} s, second half"
     area = density(halves, "role", role_colour(list(parts), "bottom"), title).properties(
         width=style.WIDTH, height=DENSITY_HEIGHT
     )
     over_time = alt.layer(*bands).properties(width=style.WIDTH, height=220)
-    return style.configured(alt.vconcat(over_time, area, title=f"{found.run.name}: measured and simulated", spacing=14))
+    return style.configured(
+        alt.vconcat(over_time, area, title=f"{result.run.name}: measured and simulated", spacing=14)
+    )
 
 
 def of_proof(proof, name_of: Callable) -> Iterator[tuple[alt.TopLevelMixin, str]]:
-    """Charts of a proof with what they show, in words."""
+    """Yields the charts of a proof, each with its description."""
     for column, title in (("tps", "transactions a second"), ("p95_ms", "p95 (ms)")):
         chart = _bars(proof, name_of, column, title)
         if chart is not None:
@@ -93,8 +99,8 @@ def of_proof(proof, name_of: Callable) -> Iterator[tuple[alt.TopLevelMixin, str]
 
 
 def _bars(proof, name_of: Callable, column: str, title: str) -> Drawing | None:
-    """Bars of predicted and measured, with the 80 % interval of a predicted tps."""
-    found = []
+    """Draws bars of predicted and measured, with the 80 % interval of a predicted tps."""
+    rows = []
     for step in proof.steps:
         for role, figures in zip(ROLES, (step.predicted, step.measured), strict=True):
             value = getattr(figures, column, None)
@@ -102,12 +108,12 @@ def _bars(proof, name_of: Callable, column: str, title: str) -> Drawing | None:
                 ends = ("tps_low", "tps_high") if (column, role) == ("tps", "simulated") else ("", "")
                 low, high = (getattr(figures, end, None) for end in ends)
                 text = f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
-                found.append((name_of(step), role, float(value), low, high, text))
-    if not found:
+                rows.append((name_of(step), role, float(value), low, high, text))
+    if not rows:
         return None
     numbers = {name: pl.Float64 for name in ("value", "low", "high")}
     schema = {"configuration": pl.String, "role": pl.String, **numbers, "text": pl.String}
-    frame = pl.DataFrame(found, schema=schema, orient="row")
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
     axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=6)
     y = alt.Y("configuration:N", sort=None, axis=alt.Axis(title=None))
     base = alt.Chart(frame).encode(y=y, yOffset=alt.YOffset("role:N", sort=list(ROLES)))
@@ -120,19 +126,20 @@ def _bars(proof, name_of: Callable, column: str, title: str) -> Drawing | None:
 
 
 def _seconds(proof, name_of: Callable) -> alt.VConcatChart | None:
-    """Predicted and measured over time, one panel a configuration; the warm-up shaded."""
+    """Draws predicted and measured over time, a panel for each configuration; the warm-up is
+    shaded."""
     panels = []
     warm = pl.DataFrame({"t_s": [0.0], "until": [float(proof.warmup_s)]})
     for step in proof.steps:
-        found = [
+        rows = [
             {"t_s": float(second), "role": role, "tps": value}
             for role, figures in zip(ROLES, (step.predicted, step.measured), strict=True)
             if figures is not None
             for second, value in enumerate(figures.series)
         ]
-        if not found:
+        if not rows:
             continue
-        frame = pl.DataFrame(found)
+        frame = pl.DataFrame(rows)
         x = alt.X("t_s:Q", scale=alt.Scale(nice=False), axis=alt.Axis(title="seconds from an empty cache", tickCount=8))
         y = quantity(alt.Y, frame, "tps", "tps", zero=True, far=float("inf"), ticks=4)
         line = alt.Chart(frame).mark_line(strokeWidth=1.5).encode(x=x, y=y, color=role_colour(ROLES))
@@ -141,14 +148,18 @@ def _seconds(proof, name_of: Callable) -> alt.VConcatChart | None:
     return style.configured(alt.vconcat(*panels, spacing=18)) if panels else None
 
 
-def conformance(found: Sequence) -> alt.FacetChart:
-    """p50 and p99 of the loads of a lab's volumes: published, simulated and measured, a row for
-    each volume."""
+def conformance(findings: Sequence) -> alt.FacetChart:
+    """Draws p50 and p99 of the loads of a lab's volumes: published, simulated and measured, a row
+    for each volume."""
     rows = [
-        {"volume": one.spec, "load": one.load, "figure": one.what, "ms": value, "role": role}
-        for one in found
-        if one.unit == "ms" and one.what in ("p50", "p99")
-        for role, value in (("published", one.published), ("simulated", one.model), ("measured", one.measured))
+        {"volume": finding.spec, "load": finding.load, "figure": finding.what, "ms": value, "role": role}
+        for finding in findings
+        if finding.unit == "ms" and finding.what in ("p50", "p99")
+        for role, value in (
+            ("published", finding.published),
+            ("simulated", finding.model),
+            ("measured", finding.measured),
+        )
         if value is not None
     ]
     points = alt.Chart(pl.DataFrame(rows)).mark_point(filled=True, size=55, opacity=0.9)

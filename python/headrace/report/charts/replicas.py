@@ -15,13 +15,13 @@ SOURCE_COLOUR, REPLICA_COLOUR = style.QUIET, style.SIMULATED
 
 
 def lag(run: Any, title: str) -> alt.VConcatChart:
-    """Lag, backlog, rates and I/Os on one time line; the time after the load is shaded, the most
-    lag is marked."""
+    """Draws lag, backlog, rates and I/Os on one time line; the time after the load is shaded, the
+    most lag is marked."""
     rows = run.rows
     length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
     time = TimeAxis(None, rows["t_s"][-1] + length)
     frame = time.add(thinned(rows.with_columns(pl.lit(length).alias("duration_s"))))
-    told = run.summary
+    summary = run.summary
     panels = [
         ("lag (s)", [("lag_s", "lag", style.WARN)]),
         ("transactions waiting", [("backlog", "backlog", style.FAMILY_COLOURS["io2-block-express"])]),
@@ -35,12 +35,16 @@ def lag(run: Any, title: str) -> alt.VConcatChart:
         panels.append(("credits (%)", [("balance_percent", "balance", style.FAMILY_COLOURS["st1"])]))
     moments = time.add(
         pl.DataFrame(
-            {"t_s": [told["load_s"], told["peak_at_s"]], "duration_s": [0.0, 0.0], "lag_s": [0.0, told["peak_lag_s"]]}
+            {
+                "t_s": [summary["load_s"], summary["peak_at_s"]],
+                "duration_s": [0.0, 0.0],
+                "lag_s": [0.0, summary["peak_lag_s"]],
+            }
         )
     )
     end = frame["until"].to_list()[-1]
     drained = moments[:1].select("at", pl.lit(end).alias("until"))
-    shaded = rows["t_s"][-1] > told["load_s"]
+    shaded = rows["t_s"][-1] > summary["load_s"]
     drawn: list[Drawing] = []
     for index, (name, parts) in enumerate(panels):
         x = time.x(index == len(panels) - 1)
@@ -48,17 +52,17 @@ def lag(run: Any, title: str) -> alt.VConcatChart:
         if shaded:
             layers.insert(0, shade(drained, x, HEIGHT))
         if index == 0:
-            peak = alt.Chart(moments[1:].with_columns(pl.lit(_peak(told)).alias("text")))
+            peak = alt.Chart(moments[1:].with_columns(pl.lit(_peak(summary)).alias("text")))
             at = {"x": x, "y": alt.Y("lag_s:Q")}
             layers.append(peak.mark_point(color=style.WARN, filled=True, size=60).encode(**at))
             # Below its point, since above it stand the names of the lines.
-            late = told["peak_at_s"] > rows["t_s"][-1] / 2
+            late = summary["peak_at_s"] > rows["t_s"][-1] / 2
             text = peak.mark_text(align="right" if late else "left", dx=-8 if late else 8, dy=6, baseline="top")
             layers.append(text.encode(text="text", **at))
         drawn.append(alt.layer(*layers))
     return stacked(drawn, title, "Shaded: after the load has stopped." if shaded else "")
 
 
-def _peak(told: dict[str, Any]) -> str:
-    after = " after the load has stopped" if told["peak_at_s"] > told["load_s"] else ""
-    return f"most: {told['peak_lag_s']:,.3g} s{after}"
+def _peak(summary: dict[str, Any]) -> str:
+    after = " after the load has stopped" if summary["peak_at_s"] > summary["load_s"] else ""
+    return f"most: {summary['peak_lag_s']:,.3g} s{after}"

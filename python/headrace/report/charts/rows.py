@@ -19,7 +19,7 @@ ROUNDING_S = 5e-4
 
 
 def shortened(rows: pl.DataFrame, most: int = TABLE_ROWS) -> pl.DataFrame:
-    """The rows put together to at most `most`: rates are means over time, queues, waits and
+    """Returns the rows put together to at most `most`: rates are means over time, queues, waits and
     latencies the highest, balances the lowest, `cap` the limit waited for longest."""
     if rows.height <= most:
         return rows
@@ -28,7 +28,7 @@ def shortened(rows: pl.DataFrame, most: int = TABLE_ROWS) -> pl.DataFrame:
 
 
 def clock_step_s(first_s: float, last_s: float, most: int = TABLE_ROWS) -> float:
-    """The shortest step of a clock that cuts the time between two moments (seconds since a
+    """Returns the shortest step of a clock that cuts the time between two moments (seconds since a
     midnight) into at most `most` rows."""
     for step in STEPS_S:
         if math.ceil((last_s - ROUNDING_S) / step) - math.floor((first_s + ROUNDING_S) / step) <= most:
@@ -37,8 +37,8 @@ def clock_step_s(first_s: float, last_s: float, most: int = TABLE_ROWS) -> float
 
 
 def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -> tuple[pl.DataFrame, float]:
-    """The rows put together to rows that begin at 10:00, 11:00, ... (the first and the last may be
-    shorter), and their length in seconds."""
+    """Returns the rows put together to rows that begin at 10:00, 11:00, ... (the first and the last
+    may be shorter), and their length in seconds."""
     if rows.height <= most:
         return rows, rows["duration_s"][0]
     moment = start_of(start)
@@ -50,7 +50,7 @@ def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -
 
 
 def _together(grouped: pl.DataFrame) -> pl.DataFrame:
-    """Rows with the same `group` as one."""
+    """Returns rows with the same `group` as one."""
     rates = ("asked_iops", "asked_mib_s", "iops", "mib_s")
     lowest = ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")
     highest = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")

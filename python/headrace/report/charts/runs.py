@@ -38,13 +38,14 @@ FIRST, SECOND = style.QUIET, style.MEASURED
 Labelled = tuple[str, pl.DataFrame, str]
 
 
-def known(series: pl.DataFrame, name: str) -> bool:
-    """Whether a column has any figure."""
+def has_figures(series: pl.DataFrame, name: str) -> bool:
+    """True when a column has any figure."""
     return name in series.columns and series[name].drop_nulls().len() > 0
 
 
 def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> alt.VConcatChart:
-    """Throughput, latency, the disks, balance and limits on one time axis; the warm-up shaded."""
+    """Draws throughput, latency, the disks, balance and limits on one time axis; the warm-up is
+    shaded."""
     axis = TimeAxis(None, float(series["t_s"][-1] + series["duration_s"][-1]))
     frame = axis.add(thinned(series, pl.col("phase").first()))
     panels: list[tuple[str, list[Part]]] = [
@@ -56,14 +57,14 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
         ("requests under way", [("queue", "queue", style.QUIET)]),
         ("credit balance (%)", [("balance_percent", "balance", style.SIMULATED)]),
     ]
-    shown = [(y_title, [part for part in parts if known(frame, part[0])]) for y_title, parts in panels]
+    shown = [(y_title, [part for part in parts if has_figures(frame, part[0])]) for y_title, parts in panels]
     shown = [panel for panel in shown if panel[1]]
     # An instance without limits holds nothing back: of its limits only those that were reached are
     # shown.
     strip = [
         name
         for name in CAPS
-        if known(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)
+        if has_figures(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)
     ]
     height = 84 if len(shown) > 4 else style.PANEL_HEIGHT
     warm = frame.filter(pl.col("phase") == "warmup")
@@ -80,17 +81,18 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
 
 
 def _balance_axis(frame: pl.DataFrame):
-    """All of 0 to 100 %, except for a volume that is nearly empty: there the last credits are what
-    matters."""
+    """Returns all of 0 to 100 %, except for a volume that is nearly empty: there the last credits
+    are what matters."""
     most = lowest_and_highest(frame, "balance_percent")[1]
     return linear("credit balance (%)", 0, 100) if most > 10 else None
 
 
 def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
-    """A strip for each limit: the darker, the longer requests waited for it in that second."""
-    told = [pl.lit(CAPS[name]).alias("cap") for name in names]
+    """Draws a strip for each limit: the darker, the longer requests waited for it in that
+    second."""
+    labels = [pl.lit(CAPS[name]).alias("cap") for name in names]
     shares = [pl.col(name).fill_null(0.0).alias("share") for name in names]
-    rows = pl.concat([frame.select("at", "until", share, cap) for share, cap in zip(shares, told, strict=True)])
+    rows = pl.concat([frame.select("at", "until", share, cap) for share, cap in zip(shares, labels, strict=True)])
     scale = alt.Scale(domain=[0, 1], range=["#f3f4f6", style.WARN], interpolate="rgb")
     title = "share of the time in which requests waited for it"
     legend = alt.Legend(title=title, orient="bottom", format=".0%", tickCount=3, gradientLength=180, titleLimit=400)
@@ -104,12 +106,12 @@ def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
 
 
 def _colours(parts: list[Labelled]) -> alt.Color:
-    """The colours of runs, with a legend where there are several."""
+    """Returns the colours of runs, with a legend where there are several."""
     return colour_of("run", {label: shade for label, _, shade in parts}, "bottom" if len(parts) > 1 else None)
 
 
 def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
-    """How often each throughput of a second occurred after the warm-up. None where nothing
+    """Draws how often each throughput of a second occurred after the warm-up. None where nothing
     varies."""
     frames = []
     for label, series, _ in parts:
@@ -133,8 +135,8 @@ def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
 
 
 def percentiles(parts: list[Labelled]) -> Drawing | None:
-    """Latency over the percentile, up to where ten transactions are slower. Frames: `value_ms`,
-    `count`, `share`."""
+    """Draws latency over the percentile, up to where ten transactions are slower. Frames:
+    `value_ms`, `count`, `share`."""
     frames, share = [], pl.col("share")
     for label, histogram, _ in parts:
         slower = (1 - share) * histogram["count"].sum()
@@ -153,9 +155,9 @@ def percentiles(parts: list[Labelled]) -> Drawing | None:
 
 
 def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing | None:
-    """One figure of several runs over time, from the end of each one's warm-up. None where one does
-    not have it."""
-    if not all(known(series, column) for _, series, _ in parts):
+    """Draws a figure of several runs over time, from the end of each one's warm-up. None where a
+    run does not have it."""
+    if not all(has_figures(series, column) for _, series, _ in parts):
         return None
     frames = []
     for label, series, _ in parts:
@@ -173,17 +175,17 @@ def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing
 
 
 def intervals(differences) -> Drawing | None:
-    """Changes with their intervals, in percent; what has no interval is left out."""
+    """Draws changes with their intervals, in percent; a change without an interval is left out."""
     rows = []
-    for one in differences:
-        if one.low_percent is not None and one.change_percent is not None:
-            seen = "differs" if one.verdict in ("higher", "lower") else "may be the same"
+    for difference in differences:
+        if difference.low_percent is not None and difference.change_percent is not None:
+            seen = "differs" if difference.verdict in ("higher", "lower") else "may be the same"
             rows.append(
                 {
-                    "figure": one.words,
-                    "change": one.change_percent,
-                    "low": one.low_percent,
-                    "high": one.high_percent,
+                    "figure": difference.words,
+                    "change": difference.change_percent,
+                    "low": difference.low_percent,
+                    "high": difference.high_percent,
                     "seen": seen,
                 }
             )

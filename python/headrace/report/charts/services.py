@@ -13,17 +13,19 @@ from headrace.report.charts.builders import SHORT
 KINDS = ("server", "storage", "IOPS and MiB/s", "I/O requests", "snapshots")
 
 
-def side_by_side(found, title: str) -> alt.VConcatChart:
-    """Both panels share the deployments, in the order of the services."""
-    order = [one.deployment for one in found.outcomes if one.refusal is None]
-    return style.configured(alt.vconcat(_rates(found, order), _bills(found, order), spacing=24).properties(title=title))
+def side_by_side(comparison, title: str) -> alt.VConcatChart:
+    """Draws rates and bills; both panels share the deployments, in the order of the services."""
+    order = [outcome.deployment for outcome in comparison.outcomes if outcome.refusal is None]
+    return style.configured(
+        alt.vconcat(_rates(comparison, order), _bills(comparison, order), spacing=24).properties(title=title)
+    )
 
 
-def _rates(found, order: list[str]):
+def _rates(comparison, order: list[str]):
     rows = [
-        {"service": one.deployment, "tps": one.tps, "low": one.tps_low, "high": one.tps_high}
-        for one in found.outcomes
-        if one.refusal is None
+        {"service": outcome.deployment, "tps": outcome.tps, "low": outcome.tps_low, "high": outcome.tps_high}
+        for outcome in comparison.outcomes
+        if outcome.refusal is None
     ]
     schema = {"service": pl.String, "tps": pl.Float64, "low": pl.Float64, "high": pl.Float64}
     base = alt.Chart(pl.DataFrame(rows, schema=schema)).encode(y=alt.Y("service:N", sort=order, title=None))
@@ -35,12 +37,12 @@ def _rates(found, order: list[str]):
     return alt.layer(interval, point).properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
 
 
-def _bills(found, order: list[str]) -> alt.Chart:
+def _bills(comparison, order: list[str]) -> alt.Chart:
     rows = [
-        {"service": one.deployment, "part": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": item["usd"]}
-        for one in found.outcomes
-        if one.refusal is None and one.usd_month is not None
-        for item in one.items
+        {"service": outcome.deployment, "part": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": item["usd"]}
+        for outcome in comparison.outcomes
+        if outcome.refusal is None and outcome.usd_month is not None
+        for item in outcome.items
     ]
     schema = {"service": pl.String, "part": pl.String, "place": pl.Int64, "usd": pl.Float64}
     frame = pl.DataFrame(rows, schema=schema)
@@ -64,7 +66,7 @@ def _bills(found, order: list[str]) -> alt.Chart:
 
 
 def kind_of(item: dict) -> str:
-    """Which of KINDS an item of a bill is."""
+    """Returns the kind (KINDS) of an item of a bill."""
     name = item["item"]
     if item.get("part") in ("instance", "snapshots"):
         return KINDS[0 if item["part"] == "instance" else 4]

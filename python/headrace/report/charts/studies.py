@@ -27,9 +27,9 @@ LEGEND = {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 360}
 
 
 def study(chart_data) -> alt.TopLevelMixin:
-    """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter, ridge,
-    curves), `x_title`, `y_title`, `series` with `label`, `role`, `x`, `y`; kind panels: `panels`,
-    charts of lines on one x axis."""
+    """Returns a chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter,
+    ridge, curves), `x_title`, `y_title`, `series` with `label`, `role`, `x`, `y`; kind panels:
+    `panels`, charts of lines on one x axis."""
     if chart_data.kind == "panels":
         return _panels(chart_data)
     rows = _rows(chart_data.series)
@@ -43,15 +43,15 @@ def study(chart_data) -> alt.TopLevelMixin:
 
 def _rows(series: Iterable) -> list[dict]:
     return [
-        {"series": one.label, "role": one.role, "x": x, "y": float(y)}
-        for one in series
-        for x, y in zip(one.x, one.y, strict=True)
+        {"series": curve.label, "role": curve.role, "x": x, "y": float(y)}
+        for curve in series
+        for x, y in zip(curve.x, curve.y, strict=True)
         if y is not None
     ]
 
 
 def _panels(chart_data) -> alt.VConcatChart:
-    """Lines in panels above each other: one time axis for all, titled at the lowest."""
+    """Draws lines in panels above each other: one time axis for all, titled at the lowest."""
     drawn = []
     for index, panel in enumerate(chart_data.panels):
         last = index == len(chart_data.panels) - 1
@@ -76,12 +76,13 @@ def _colour(frame: pl.DataFrame) -> alt.Color:
 
 
 def _several(frame: pl.DataFrame) -> bool:
-    """Whether a colour alone does not tell the series apart."""
+    """Returns whether a colour alone does not tell the series apart."""
     return frame["series"].n_unique() > frame["role"].n_unique()
 
 
 def _marks(frame: pl.DataFrame, line: bool = False) -> dict:
-    """How series of one role are told apart, with a legend below that shows both shape and dash."""
+    """Chooses shape and dash that tell series of one role apart, with a legend below that shows
+    both."""
     if not _several(frame):
         return {}
     legend = alt.Legend(**LEGEND, symbolStrokeColor=style.QUIET, symbolFillColor=style.QUIET)
@@ -115,9 +116,9 @@ def _line(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
 
 def _bar(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     text = pl.col("y").map_elements(number, return_dtype=pl.String)
-    told = pl.concat_str([text, pl.col("series")], separator="  ") if _several(frame) else text
+    label = pl.concat_str([text, pl.col("series")], separator="  ") if _several(frame) else text
     order = frame["series"].unique(maintain_order=True).to_list()
-    base = alt.Chart(frame.with_columns(told.alias("text"))).encode(
+    base = alt.Chart(frame.with_columns(label.alias("text"))).encode(
         y=alt.Y("x:N", sort=None, axis=alt.Axis(title=chart_data.x_title)),
         x=alt.X("y:Q", axis=alt.Axis(title=chart_data.y_title, labelExpr=SHORT, tickCount=6)),
         yOffset=alt.YOffset("series:N", sort=order),
@@ -144,8 +145,8 @@ def _scatter(frame: pl.DataFrame, chart_data, named: bool) -> alt.Chart:
 
 
 def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
-    """Densities, one row for each series, the first at the bottom; published percentiles are marks
-    on their rows."""
+    """Draws densities, one row for each series, the first at the bottom; published percentiles are
+    marks on their rows."""
     labels = frame["series"].unique(maintain_order=True).to_list()
     row_of = {label: float(index) for index, label in enumerate(labels)}
     placed = frame.with_columns(pl.col("series").replace_strict(row_of, return_dtype=pl.Float64).alias("row"))
@@ -170,8 +171,8 @@ def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
 
 
 def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
-    """A line for each simulated series with its name at its end; published ones as points in their
-    own colour."""
+    """Returns a line for each simulated series with its name at its end; published ones as points
+    in their own colour."""
     x = quantity(alt.X, frame, "x", chart_data.x_title, zero=False, far=float("inf"), ticks=8)
     y = quantity(alt.Y, frame, "y", chart_data.y_title, zero=True, far=float("inf"))
     colour = _colour(frame)
@@ -188,7 +189,7 @@ def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
 
 
 def _names(drawn: pl.DataFrame, top: float) -> pl.DataFrame:
-    """Where each name stands: at the end of its curve, moved up where another is too near."""
+    """Places each name at the end of its curve, moved up where another is too near."""
     last = [pl.col(name).sort_by("x").last() for name in ("x", "y")]
     ends = drawn.group_by("series", maintain_order=True).agg(pl.col("role").first(), *last)
     # Only names at the right edge, its last fifth, stand in one column.

@@ -31,7 +31,8 @@ FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 
 
 def configured(chart, padding: int = 8):
-    """The chart with our fonts, ticks and no frame. Applied once, to the outermost chart."""
+    """Returns the chart with our fonts, ticks and no frame. Applied once, to the outermost
+    chart."""
     inked = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11}
     axis = {
         "tickColor": GRID,

@@ -19,17 +19,17 @@ NAME_HEIGHT = 0.05  # of the chart's height: a line of text, 16 of 320 pixels
 
 
 def savings_against_risk(answers: Sequence) -> Drawing | None:
-    """None where nothing can be changed and its risk is known."""
-    known = [one for one in of_verdict(answers, "change") if one.risk is not None]
-    if not known:
+    """Draws savings against risk; None where no volume with a known risk can be changed."""
+    rated = [answer for answer in of_verdict(answers, "change") if answer.risk is not None]
+    if not rated:
         return None
-    drawn = sorted(known, key=lambda one: (-one.saves_usd, one.key))[:MOST_POINTS]
+    drawn = sorted(rated, key=lambda answer: (-answer.saves_usd, answer.key))[:MOST_POINTS]
     frame = pl.DataFrame(
         {
-            "name": [one.key for one in drawn],
-            "type": [_type(one.today) for one in drawn],
-            "risk": [100.0 * float(one.risk) for one in drawn],
-            "usd": [float(one.saves_usd) for one in drawn],
+            "name": [answer.key for answer in drawn],
+            "type": [_type(answer.today) for answer in drawn],
+            "risk": [100.0 * float(answer.risk) for answer in drawn],
+            "usd": [float(answer.saves_usd) for answer in drawn],
         }
     )
     present = set(frame["type"])
@@ -52,34 +52,34 @@ def savings_against_risk(answers: Sequence) -> Drawing | None:
     )
     names = [
         alt.Chart(named).mark_text(align=align, dx=dx, dy=-6).encode(x="risk:Q", y="usd:Q", text="name:N")
-        for align, dx, named in _named(frame)
+        for align, dx, named in _choose_names(frame)
     ]
-    cut = f" (the {MOST_POINTS:,} largest of {len(known):,})" if len(known) > MOST_POINTS else ""
+    cut = f" (the {MOST_POINTS:,} largest of {len(rated):,})" if len(rated) > MOST_POINTS else ""
     title = f"Savings against risk{cut}"
     return style.configured(alt.layer(points, *names).properties(width=style.WIDTH - 160, height=320, title=title))
 
 
-def _named(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], int, pl.DataFrame]]:
-    """The points that get their name, on the side of each where there is room for it: those worth
-    most, as far as their names do not cover each other."""
+def _choose_names(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], int, pl.DataFrame]]:
+    """Chooses the points that get their name, on the side of each where there is room for it: those
+    worth most, as far as their names do not cover each other."""
     worth = pl.col("usd") * (1 - pl.col("risk") / 100)
     top = float(frame["usd"].max())  # pyright: ignore[reportArgumentType]
-    kept: list[dict] = []
+    chosen: list[dict] = []
     for row in frame.sort(worth, descending=True, maintain_order=True).head(NAMED).to_dicts():
-        if all(abs(row["usd"] - one["usd"]) >= NAME_HEIGHT * top for one in kept):
-            kept.append(row)
-    right = [row for row in kept if row["risk"] > RIGHT_ABOVE]
-    left = [row for row in kept if row["risk"] <= RIGHT_ABOVE]
-    found: list[tuple[Literal["left", "right"], int, pl.DataFrame]] = []
-    if left:
-        found.append(("left", 8, pl.DataFrame(left)))
-    if right:
-        found.append(("right", -8, pl.DataFrame(right)))
-    return found
+        if all(abs(row["usd"] - other["usd"]) >= NAME_HEIGHT * top for other in chosen):
+            chosen.append(row)
+    right_rows = [row for row in chosen if row["risk"] > RIGHT_ABOVE]
+    left_rows = [row for row in chosen if row["risk"] <= RIGHT_ABOVE]
+    groups: list[tuple[Literal["left", "right"], int, pl.DataFrame]] = []
+    if left_rows:
+        groups.append(("left", 8, pl.DataFrame(left_rows)))
+    if right_rows:
+        groups.append(("right", -8, pl.DataFrame(right_rows)))
+    return groups
 
 
 def _type(storage: str) -> str:
-    """The volume type in a storage notation."""
+    """Returns the volume type in a storage notation."""
     words = storage.split(":")
     kind = words[1] if words[0].startswith("raid") and len(words) > 1 else words[0]
     kind = kind.lstrip("0123456789x") if kind[:1].isdigit() else kind

@@ -14,8 +14,8 @@ MOST_ROWS = 500  # of each table; a page of ten thousand opens slowly, and Parqu
 
 
 def write_fleet(path: Path, answers: Sequence, prices: str, notes: Sequence[str] = ()) -> None:
-    """The page, or the chart alone, by the ending of `path`. Raises InputError where there is
-    nothing to draw, CouldNotRun."""
+    """Writes the page, or the chart alone, by the ending of `path`. Raises InputError where there
+    is nothing to draw, CouldNotRun."""
     chart = savings_against_risk(answers)
     if chart is None:
         if path.suffix.lower() != ".html":
@@ -26,7 +26,7 @@ def write_fleet(path: Path, answers: Sequence, prices: str, notes: Sequence[str]
 
 
 def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart) -> Page:
-    """All of it."""
+    """Returns the whole page."""
     page = Page("Fleet: what each volume needs", f"{words.head(answers, prices)[0]}")
     page.items([*words.head(answers, prices)[1:], *notes])
     change = words.of_verdict(answers, "change")

@@ -53,68 +53,70 @@ class AnswerGroup:
 
     @property
     def first(self):
-        """The one that is worth most."""
+        """The answer that is worth most."""
         return self.answers[0]
 
     def sum_of(self, name: str) -> float | None:
-        """A sum of money over all; None where one is not known."""
-        values = [getattr(one, name) for one in self.answers]
+        """Returns a sum of money over all; None where a part is not known."""
+        values = [getattr(answer, name) for answer in self.answers]
         return None if None in values else sum(values)
 
     def worst(self, name: str) -> float | None:
-        """The highest figure of any that has one."""
-        return max((value for one in self.answers if (value := getattr(one, name)) is not None), default=None)
+        """Returns the highest figure of any that has one."""
+        return max((value for answer in self.answers if (value := getattr(answer, name)) is not None), default=None)
 
 
 def groups_of(answers: Sequence, verdict: str) -> list[AnswerGroup]:
-    """Answers of a title, equal ones together: what is worth most together comes first."""
-    found: dict[tuple, list] = {}
+    """Returns answers of a title, equal answers together: the group worth most comes first."""
+    answers_by_key: dict[tuple, list] = {}
     own = of_verdict(answers, "change" if verdict == "less durable" else verdict)
-    for one in own:
-        if verdict in ("change", "less durable") and bool(one.durability) != (verdict == "less durable"):
+    for answer in own:
+        if verdict in ("change", "less durable") and bool(answer.durability) != (verdict == "less durable"):
             continue
-        why = one.why if verdict == "unused" else ""
-        found.setdefault((one.today, one.wanted, one.durability, one.region, why), []).append(one)
-    groups = [AnswerGroup(tuple(alike)) for alike in found.values()]
-    return sorted(groups, key=lambda one: -sum(each.worth_usd for each in one.answers))
+        why = answer.why if verdict == "unused" else ""
+        answers_by_key.setdefault((answer.today, answer.wanted, answer.durability, answer.region, why), []).append(
+            answer
+        )
+    groups = [AnswerGroup(tuple(alike)) for alike in answers_by_key.values()]
+    return sorted(groups, key=lambda group: -sum(answer.worth_usd for answer in group.answers))
 
 
 def of_verdict(answers: Sequence, verdict: str) -> list:
-    """Those of one verdict, in their order."""
-    return [one for one in answers if one.verdict == verdict]
+    """Returns the answers of one verdict, in their order."""
+    return [answer for answer in answers if answer.verdict == verdict]
 
 
 def prices_of(answers: Sequence) -> str:
-    """What prices the answers were made at."""
-    return " and ".join(sorted({one.prices for one in answers})) or "no prices"
+    """Names the prices that the answers were made at."""
+    return " and ".join(sorted({answer.prices for answer in answers})) or "no prices"
 
 
 def saved_usd(answers: Sequence, verdict: str = "change") -> float:
-    """Savings a month of all of a verdict; below 0 where they cost more."""
-    return sum(one.saves_usd for one in of_verdict(answers, verdict))
+    """Returns the savings a month of all of a verdict; below 0 where they cost more."""
+    return sum(answer.saves_usd for answer in of_verdict(answers, verdict))
 
 
 def summary(answers: Sequence) -> str:
-    """How many of each verdict, and the money that goes with it; what there is none of is left
+    """Counts the answers of each verdict, with the money that goes with it; empty verdicts are left
     out."""
     parts = []
-    for verdict, (one, several, money) in VERDICTS.items():
+    for verdict, (singular, plural, money) in VERDICTS.items():
         count = len(of_verdict(answers, verdict))
         if count:
             amount = usd(abs(saved_usd(answers, verdict)))
             parts.append(
-                f"{count:,} {several if count > 1 else one}" + (f" ({money.format(usd=amount)})" if money else "")
+                f"{count:,} {plural if count > 1 else singular}" + (f" ({money.format(usd=amount)})" if money else "")
             )
     return f"{devices_of(answers)}: {'; '.join(parts) or 'none'}."
 
 
 def head(answers: Sequence, prices: str) -> list[str]:
-    """What there is in a few sentences."""
-    known = [one.usd_today for one in answers if one.usd_today is not None]
+    """Returns the answers in a few sentences."""
+    usd_today = [answer.usd_today for answer in answers if answer.usd_today is not None]
     lines = [summary(answers)]
-    if known and sum(known) > 0:
+    if usd_today and sum(usd_today) > 0:
         shares = [
-            f"{what} {usd(saved)} ({percent(saved / sum(known))})"
+            f"{what} {usd(saved)} ({percent(saved / sum(usd_today))})"
             for what, saved in (
                 ("changes save", saved_usd(answers)),
                 ("deleting what is unused saves", saved_usd(answers, "unused")),
@@ -122,9 +124,9 @@ def head(answers: Sequence, prices: str) -> list[str]:
             if saved
         ]
         if shares:
-            lines.append(f"Of {usd(sum(known))} USD a month for volumes that were judged, {', and '.join(shares)}.")
+            lines.append(f"Of {usd(sum(usd_today))} USD a month for volumes that were judged, {', and '.join(shares)}.")
     lines.append(f"Prices: {prices}. {RISK}")
-    grains = sorted({one.grain_s for one in answers if one.grain_s})
+    grains = sorted({answer.grain_s for answer in answers if answer.grain_s})
     if grains and grains[-1] > 60:
         lines.append(
             f"Points of {number(grains[-1] / 60)} min are means: bursts within them are not seen, and head-room stands for them."
@@ -138,82 +140,86 @@ def counted(count: int, what: str) -> str:
 
 
 def devices_of(answers: Sequence) -> str:
-    """`7 volumes in 6 devices`; the devices are left out where each is one volume."""
-    volumes = sum(len(one.volumes) for one in answers)
+    """Counts, as `7 volumes in 6 devices`; the devices are left out where each is one volume."""
+    volumes = sum(len(answer.volumes) for answer in answers)
     devices = "" if volumes == len(answers) else f" in {counted(len(answers), 'device')}"
     return f"{counted(volumes, 'volume')}{devices}"
 
 
 def rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
-    """Rows of COLUMNS."""
+    """Returns rows of COLUMNS."""
     return [
         (
-            len(one.answers),
-            volumes_of(one),
-            one.first.today,
-            one.first.wanted,
-            usd(one.sum_of("usd_today")),
-            usd(one.sum_of("usd_wanted")),
-            usd(one.sum_of("saves_usd")),
-            percent(one.worst("risk")) + (", durability" if one.first.durability else ""),
-            p99_of(one),
-            "" if one.first.why.startswith(PLAIN_WHY) and not one.first.durability else one.first.why,
+            len(group.answers),
+            volumes_of(group),
+            group.first.today,
+            group.first.wanted,
+            usd(group.sum_of("usd_today")),
+            usd(group.sum_of("usd_wanted")),
+            usd(group.sum_of("saves_usd")),
+            percent(group.worst("risk")) + (", durability" if group.first.durability else ""),
+            p99_of(group),
+            "" if group.first.why.startswith(PLAIN_WHY) and not group.first.durability else group.first.why,
         )
-        for one in groups
+        for group in groups
     ]
 
 
 def unused_rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
-    """Rows of UNUSED."""
+    """Returns rows of UNUSED."""
     return [
-        (len(one.answers), volumes_of(one), one.first.today, usd(one.sum_of("usd_today")), one.first.why)
-        for one in groups
+        (len(group.answers), volumes_of(group), group.first.today, usd(group.sum_of("usd_today")), group.first.why)
+        for group in groups
     ]
 
 
 def volumes_of(group: AnswerGroup) -> str:
-    """A volume's id and Name tag; of several the first names, or ids where they have none."""
+    """Returns a volume's id and Name tag; of several the first names, or ids where they have
+    none."""
     if len(group.answers) == 1:
         return f"{name(group.first)} {group.first.name}".strip()
-    texts = [one.name or one.key for one in group.answers]
+    texts = [answer.name or answer.key for answer in group.answers]
     more = f" and {len(texts) - NAMED:,} more" if len(texts) > NAMED else ""
     return ", ".join(texts[:NAMED]) + more
 
 
 def p99_of(group: AnswerGroup) -> str:
-    """The I/O p99 today and then, the highest of the group."""
+    """Returns the I/O p99 today and then, the highest of the group."""
     today, then = group.worst("today_p99_ms"), group.worst("wanted_p99_ms")
     if today is None or then is None:
         return latency(then)
     return f"{latency(today)} -> {latency(then)}"
 
 
-def name(one) -> str:
-    """A volume, or an array and how many it has."""
-    return one.key if len(one.volumes) == 1 else f"{one.key} ({len(one.volumes)} volumes)"
+def name(answer) -> str:
+    """Returns the name of a volume, or of an array with the number of its volumes."""
+    return answer.key if len(answer.volumes) == 1 else f"{answer.key} ({len(answer.volumes)} volumes)"
 
 
 def bound_rows(answers: Sequence) -> list[tuple]:
-    """Rows of BOUND: volumes that are held back by their instance, an instance a row."""
-    found: dict[tuple[str, str], list] = {}
-    for one in answers:
-        if one.bound_by:
-            found.setdefault((one.bound_by, one.why), []).append(one)
+    """Returns rows of BOUND: volumes that are held back by their instance, an instance a row."""
+    bound: dict[tuple[str, str], list] = {}
+    for answer in answers:
+        if answer.bound_by:
+            bound.setdefault((answer.bound_by, answer.why), []).append(answer)
     return [
         (instance, len(own), volumes_of(group := AnswerGroup(tuple(own))), group.first.today, why)
-        for (instance, why), own in sorted(found.items())
+        for (instance, why), own in sorted(bound.items())
     ]
 
 
 def withheld_rows(answers: Sequence) -> list[tuple]:
-    """Rows of WITHHELD: those without advice."""
-    return [(name(one), one.name, one.instance, one.today, one.why) for one in of_verdict(answers, "withheld")]
+    """Returns rows of WITHHELD: volumes without advice."""
+    return [
+        (name(answer), answer.name, answer.instance, answer.today, answer.why)
+        for answer in of_verdict(answers, "withheld")
+    ]
 
 
 def reasons(answers: Sequence) -> list[tuple]:
-    """Rows of REASONS: why there is no advice, the most frequent first. Figures and ids are left
-    out of a reason, so that like is counted with like."""
-    counts = Counter(_kind(one.why) for one in of_verdict(answers, "withheld"))
+    """Returns rows of REASONS: why there is no advice, the most frequent first. Figures and ids are
+    left out of a reason, so that like is counted with like."""
+    counts = Counter(_kind(answer.why) for answer in of_verdict(answers, "withheld"))
     return [(count, why) for why, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 
 
@@ -225,24 +231,24 @@ def _kind(why: str) -> str:
 
 
 def shown(answers: Sequence, prices: str, most: int = SHOWN) -> list[object]:
-    """What a terminal gets: the sums, and a table of each kind that there is something of."""
+    """Returns the text of a terminal: the sums, and a table of each kind that has rows."""
     return ["\n".join(head(answers, prices)), *tables(answers, most)]
 
 
 def tables(answers: Sequence, most: int = SHOWN) -> list[object]:
-    """What is unused, what needs more, what saves most, what instances bind, and why some get no
-    advice."""
+    """Returns tables of unused volumes, of those that need more, of the largest savings, of
+    instances that bind, and of reasons without advice."""
     parts: list[object] = []
     for verdict, title in TITLES.items():
         groups = groups_of(answers, verdict)
         if groups:
             more = f" (the first {most} of {len(groups):,} kinds)" if len(groups) > most else ""
-            made = unused_rows(groups[:most]) if verdict == "unused" else rows(groups[:most])
+            table_rows = unused_rows(groups[:most]) if verdict == "unused" else rows(groups[:most])
             columns = UNUSED if verdict == "unused" else COLUMNS
-            if not any(row[-1] for row in made):  # no reason that other columns do not give
-                columns, made = columns[:-1], [row[:-1] for row in made]
+            if not any(row[-1] for row in table_rows):  # no reason that other columns do not give
+                columns, table_rows = columns[:-1], [row[:-1] for row in table_rows]
             about = {"right": RIGHT, "keep": KEEP, "prose": PROSE, "drop": DROP}
-            parts.append(table(columns, made, title=f"{title}{more}", **about))
+            parts.append(table(columns, table_rows, title=f"{title}{more}", **about))
     if bound := bound_rows(answers):
         parts.append(table(BOUND, bound[:most], title="The instance binds", right=RIGHT, prose=PROSE))
     if withheld := reasons(answers):
@@ -259,21 +265,21 @@ CSV = (
 
 
 def csv_rows(answers: Sequence) -> list[dict]:
-    """A row per device for programs."""
+    """Returns a row for each device, for programs."""
     return [
-        {key: getattr(one, key) for key in CSV if key not in ("rank", "volumes")}
-        | {"rank": rank, "volumes": " ".join(one.volumes)}
-        for rank, one in enumerate(answers, 1)
+        {key: getattr(answer, key) for key in CSV if key not in ("rank", "volumes")}
+        | {"rank": rank, "volumes": " ".join(answer.volumes)}
+        for rank, answer in enumerate(answers, 1)
     ]
 
 
 def document(answers: Sequence, prices: str) -> dict:
-    """The answers for programs, as JSON takes them."""
+    """Returns the answers for programs, as JSON takes them."""
     return {
         "devices": len(answers),
-        "volumes": sum(len(one.volumes) for one in answers),
-        "verdicts": dict(Counter(one.verdict for one in answers)),
-        "usd_month": sum(one.usd_today for one in answers if one.usd_today is not None),
+        "volumes": sum(len(answer.volumes) for answer in answers),
+        "verdicts": dict(Counter(answer.verdict for answer in answers)),
+        "usd_month": sum(answer.usd_today for answer in answers if answer.usd_today is not None),
         "saves_usd_month": saved_usd(answers),
         "unused_usd_month": saved_usd(answers, "unused"),
         "prices": prices,

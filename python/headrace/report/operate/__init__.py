@@ -1,1 +1,1 @@
-"""What operating commands show: in words, as tables, as pages."""
+"""Output of the operating commands: in words, as tables, as pages."""

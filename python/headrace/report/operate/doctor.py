@@ -35,56 +35,61 @@ IN_PERCENT = ("over a limit (%)", "credits (%)")
 CALM = ("fine", "not storage", "touched")
 
 
-def doctor_page(found: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) -> Page:
-    """The page. `found`: the diagnosis; `ticks`: what was seen, as a recording has it."""
-    page = Page(f"Doctor: {found['verdict']}", f"{found['target']}, {', '.join(found['storage'])}")
-    page.paragraph(found["headline"], "good" if found["verdict"] in CALM else "warn")
+def doctor_page(diagnosis: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) -> Page:
+    """Returns the page. `diagnosis`: as the doctor's JSON has it; `ticks`: the samples, as a
+    recording has them."""
+    page = Page(f"Doctor: {diagnosis['verdict']}", f"{diagnosis['target']}, {', '.join(diagnosis['storage'])}")
+    page.paragraph(diagnosis["headline"], "good" if diagnosis["verdict"] in CALM else "warn")
     page.heading("Findings")
-    for one in [*found["findings"], *found["others"]]:
-        page.paragraph(f"{one['verdict']}{_subject(one)}. {one['words']}")
-        page.items(figure["words"] for figure in one["figures"])
-        for remedy in one["remedies"]:
+    for finding in [*diagnosis["findings"], *diagnosis["others"]]:
+        page.paragraph(f"{finding['verdict']}{_subject(finding)}. {finding['words']}")
+        page.items(figure["words"] for figure in finding["figures"])
+        for remedy in finding["remedies"]:
             page.paragraph(f"Do: {remedy['what']}. {remedy['cost']}")
             page.lines([*remedy["lines"], *([f"undo: {remedy['undo']}"] if remedy["undo"] else [])])
-    if found["windows"]:
+    if diagnosis["windows"]:
         page.heading("Windows at a limit")
         columns = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
-        page.table(columns, [_row(one) for one in found["windows"]], right=columns[3:])
+        page.table(columns, [_row(window) for window in diagnosis["windows"]], right=columns[3:])
     page.heading("Seen over time")
     for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
         _chart(page, volume, ticks)
     page.heading("What this rests on")
-    page.items([f"{found['span_s']:,.0f} s, {found['grain']}.", f"Clock: {found['clock']}."])
-    page.items([f"Missing: {text}." for text in found["missing"]])
-    page.items(found["notes"])
+    page.items([f"{diagnosis['span_s']:,.0f} s, {diagnosis['grain']}.", f"Clock: {diagnosis['clock']}."])
+    page.items([f"Missing: {text}." for text in diagnosis["missing"]])
+    page.items(diagnosis["notes"])
     return page
 
 
-def _subject(one: Mapping[str, Any]) -> str:
-    """What a finding is about, and of which volume."""
-    named = [] if one["subject"] == one["verdict"] else [caps.short(one["subject"])]
-    named += [one["volume"]] if one["volume"] else []
+def _subject(finding: Mapping[str, Any]) -> str:
+    """Returns the subject of a finding, and its volume."""
+    named = [] if finding["subject"] == finding["verdict"] else [caps.short(finding["subject"])]
+    named += [finding["volume"]] if finding["volume"] else []
     return f": {', '.join(named)}" if named else ""
 
 
-def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(window: Mapping[str, Any]) -> tuple[str, ...]:
     def ms(value: float | None) -> str:
         return "-" if value is None else f"{value:,.2f}"
 
-    rate = f"{one['rate']:,.0f} {one['unit']}" if one["rate"] >= 1_000 else f"{one['rate']:,.4g} {one['unit']}"
+    rate = (
+        f"{window['rate']:,.0f} {window['unit']}"
+        if window["rate"] >= 1_000
+        else f"{window['rate']:,.4g} {window['unit']}"
+    )
     return (
-        one["begins"],
-        one["ends"],
-        one["limit"],
+        window["begins"],
+        window["ends"],
+        window["limit"],
         rate,
-        ms(one["recorded_ms"]),
-        ms(one["usual_ms"]),
-        ms(one["model_ms"]),
+        ms(window["recorded_ms"]),
+        ms(window["usual_ms"]),
+        ms(window["model_ms"]),
     )
 
 
 def _began(t_unix: float) -> str | None:
-    """The clock's time at which it begins; None for a recording that has no date."""
+    """Returns the clock's time at which it begins; None for a recording that has no date."""
     dated = t_unix > DAY_S * 366
     return datetime.fromtimestamp(t_unix, UTC).strftime("%Y-%m-%dT%H:%M:%S") if dated else None
 

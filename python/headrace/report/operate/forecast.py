@@ -26,24 +26,24 @@ FRESH_S = 300.0
 SCHEMA = "headrace-forecast/1"
 
 
-def in_words(made) -> list[str]:
-    """A forecast, a sentence or two a line."""
-    where = f"{made.storage} on {made.instance}" if made.instance else made.storage
-    lines = [f"{made.of} on {where}, from the end of the recording, {_moment(made, timedelta())}."]
-    if made.credits is not None:
-        lines += _credits(made, made.credits)
-    lines += [_growth(made, one) for one in made.growth]
-    if made.space is not None:
-        lines.append(_space(made.space))
-    return lines + [f"Not forecast: {one}." for one in made.missing]
+def in_words(forecast) -> list[str]:
+    """Returns a forecast, a sentence or two a line."""
+    where = f"{forecast.storage} on {forecast.instance}" if forecast.instance else forecast.storage
+    lines = [f"{forecast.of} on {where}, from the end of the recording, {_moment(forecast, timedelta())}."]
+    if forecast.credits is not None:
+        lines += _credits(forecast, forecast.credits)
+    lines += [_growth(forecast, growth) for growth in forecast.growth]
+    if forecast.space is not None:
+        lines.append(_space(forecast.space))
+    return lines + [f"Not forecast: {text}." for text in forecast.missing]
 
 
-def _moment(made, ahead: timedelta) -> str:
-    at = made.made + ahead
-    return at.strftime("%a %Y-%m-%d %H:%M" if made.dated else "%H:%M")
+def _moment(forecast, ahead: timedelta) -> str:
+    at = forecast.made + ahead
+    return at.strftime("%a %Y-%m-%d %H:%M" if forecast.dated else "%H:%M")
 
 
-def _credits(made, ahead) -> list[str]:
+def _credits(forecast, ahead) -> list[str]:
     begin = f"Credits: {number(ahead.balance_percent)} % now ({_source(ahead)})"
     if ahead.instance_percent is not None:
         begin += f", {number(ahead.instance_percent)} % of the instance's (simulated)"
@@ -51,7 +51,7 @@ def _credits(made, ahead) -> list[str]:
     if ahead.share_empty == 0:
         lines = [f"{begin}; in the next {ahead.hours} h they do not run out in any of {futures}."]
     else:
-        early, middle, late = (_after(made, hours, ahead.hours) for hours in ahead.empty_after_h)
+        early, middle, late = (_after(forecast, hours, ahead.hours) for hours in ahead.empty_after_h)
         text = f"{begin}; in the next {ahead.hours} h they run out in {percent(ahead.share_empty)} of {futures}"
         when = f": {middle} (80 %: {early} to {late})" if math.isfinite(ahead.empty_after_h[0]) else ""
         lines = [f"{text}{when}."]
@@ -84,23 +84,25 @@ def _span(seconds: float) -> str:
     return span(seconds) if math.isfinite(seconds) else "never"
 
 
-def _after(made, hours: float, horizon: int) -> str:
+def _after(forecast, hours: float, horizon: int) -> str:
     if not math.isfinite(hours):
         return f"not within {horizon} h"
-    return f"{_moment(made, timedelta(hours=hours))}, in {span(3_600 * hours)}"
+    return f"{_moment(forecast, timedelta(hours=hours))}, in {span(3_600 * hours)}"
 
 
-def _growth(made, one) -> str:
-    cap = caps.long(one.cap)
-    now = f"the busiest five minutes of a day take {percent(one.share_now)} of {cap} ({number(one.limit)} {one.unit})"
-    now += ": it is at the limit now" if one.at_limit else ""
-    if not one.trend.claimed:
-        return f"Growth: {now}; {_no_trend(one.trend, made.made - timedelta(days=1) if made.dated else None)}."
-    low, middle, high = (percent(value) for value in one.growth_per_month)
-    text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {one.trend.days} days{_bent(one.trend)}"
-    if one.trend.per_day <= 0 or one.at_limit:
+def _growth(forecast, growth) -> str:
+    cap = caps.long(growth.cap)
+    now = f"the busiest five minutes of a day take {percent(growth.share_now)} of {cap} ({number(growth.limit)} {growth.unit})"
+    now += ": it is at the limit now" if growth.at_limit else ""
+    if not growth.trend.claimed:
+        return (
+            f"Growth: {now}; {_no_trend(growth.trend, forecast.made - timedelta(days=1) if forecast.dated else None)}."
+        )
+    low, middle, high = (percent(value) for value in growth.growth_per_month)
+    text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {growth.trend.days} days{_describe_bend(growth.trend)}"
+    if growth.trend.per_day <= 0 or growth.at_limit:
         return f"{text}."
-    return f"{text}; 90 % of the limit is met {_on(made.made, one.days)}."
+    return f"{text}; 90 % of the limit is met {_on(forecast.made, growth.days)}."
 
 
 def _space(full) -> str:
@@ -112,14 +114,14 @@ def _space(full) -> str:
         now = f"Space: the volume is full: {number(full.used_gib, 4)} GiB used{when}, {share} of {limit}"
     if not full.trend.claimed:
         return f"{now}; {_no_trend(full.trend, full.last)}."
-    month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days{_bent(full.trend)}"
+    month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days{_describe_bend(full.trend)}"
     cut = "" if full.trend.cut is None else " (what was before a sudden change is left out)"
     text = f"{now}; {month}{cut}"
     return f"{text}." if full.full else f"{text}: full {_on(full.last, full.days)}."
 
 
-def _bent(trend) -> str:
-    """How growth changes, where it is not a straight line."""
+def _describe_bend(trend) -> str:
+    """Says how growth changes, where it is not a straight line."""
     if not trend.curved:
         return ""
     return (
@@ -130,7 +132,7 @@ def _bent(trend) -> str:
 
 
 def _no_trend(trend, last: datetime | None) -> str:
-    """Why nothing is said of the days to come."""
+    """Says why nothing is forecast of the days to come."""
     if trend.enough:
         return f"no trend in {trend.days} days"
     if trend.cut is None:
@@ -141,40 +143,40 @@ def _no_trend(trend, last: datetime | None) -> str:
 
 def _on(today: datetime, days: Sequence[float]) -> str:
     early, middle, late = (
-        (today + timedelta(days=one)).strftime("%Y-%m-%d") if math.isfinite(one) else NEVER for one in days
+        (today + timedelta(days=day)).strftime("%Y-%m-%d") if math.isfinite(day) else NEVER for day in days
     )
     return middle if middle == NEVER else f"on {middle} (80 %: {early} to {late})"
 
 
-def write_forecast(path: Path, made) -> None:
-    """The page (.html) or the first chart alone (.svg, .png): of credits, else of space, else of
-    growth. Raises InputError where there is none, CouldNotRun."""
-    drawn = charts.charts_of(made)
+def write_forecast(path: Path, forecast) -> None:
+    """Writes the page (.html) or the first chart alone (.svg, .png): of credits, else of space,
+    else of growth. Raises InputError where there is none, CouldNotRun."""
+    drawn = charts.charts_of(forecast)
     if not drawn and path.suffix.lower() != ".html":
         hint = "Write a page (.html) instead."
         raise InputError(str(path), "nothing is forecast here that a chart shows", "headrace forecast --help", hint)
 
     def page() -> Page:
-        made_page = Page(f"Forecast of {made.of}", f"{made.storage}, from {_moment(made, timedelta())}")
-        made_page.items(in_words(made))
+        report = Page(f"Forecast of {forecast.of}", f"{forecast.storage}, from {_moment(forecast, timedelta())}")
+        report.items(in_words(forecast))
         for chart in drawn:
-            made_page.chart(chart, " ".join(in_words(made)))
-        made_page.items(f"note: {note}" for note in made.notes)
-        return made_page
+            report.chart(chart, " ".join(in_words(forecast)))
+        report.items(f"note: {note}" for note in forecast.notes)
+        return report
 
     write_chart(path, drawn[0] if drawn else None, page)
 
 
-def document(made) -> dict:
-    """The forecast for programs; infinite is null."""
-    credits = made.credits
+def document(forecast) -> dict:
+    """Returns the forecast for programs; infinite is null."""
+    credits = forecast.credits
     return {
         "schema": SCHEMA,
-        "of": made.of,
-        "storage": made.storage,
-        "instance": made.instance,
-        "made": made.made.isoformat(),
-        "dated": made.dated,
+        "of": forecast.of,
+        "storage": forecast.storage,
+        "instance": forecast.instance,
+        "made": forecast.made.isoformat(),
+        "dated": forecast.dated,
         "credits": None
         if credits is None
         else {
@@ -194,34 +196,34 @@ def document(made) -> dict:
         },
         "growth": [
             {
-                "cap": one.cap,
-                "unit": one.unit,
-                "limit": one.limit,
-                "share_now": one.share_now,
-                "at_limit_now": one.at_limit,
-                "trend": one.trend.claimed,
-                "growth_per_30_days": one.growth_per_month if one.trend.claimed else None,
-                "days_until_90_percent": _finite(one.days),
-                "from_days": one.trend.days,
+                "cap": growth.cap,
+                "unit": growth.unit,
+                "limit": growth.limit,
+                "share_now": growth.share_now,
+                "at_limit_now": growth.at_limit,
+                "trend": growth.trend.claimed,
+                "growth_per_30_days": growth.growth_per_month if growth.trend.claimed else None,
+                "days_until_90_percent": _finite(growth.days),
+                "from_days": growth.trend.days,
             }
-            for one in made.growth
+            for growth in forecast.growth
         ],
         "space": None
-        if made.space is None
+        if forecast.space is None
         else {
-            "limit_gib": made.space.limit_gib,
-            "used_gib": made.space.used_gib,
-            "used_on": made.space.used_on.date().isoformat(),
-            "full_now": made.space.full,
-            "trend": made.space.trend.claimed,
-            "gib_per_day": [made.space.trend.low, made.space.trend.per_day, made.space.trend.high]
-            if made.space.trend.claimed
+            "limit_gib": forecast.space.limit_gib,
+            "used_gib": forecast.space.used_gib,
+            "used_on": forecast.space.used_on.date().isoformat(),
+            "full_now": forecast.space.full,
+            "trend": forecast.space.trend.claimed,
+            "gib_per_day": [forecast.space.trend.low, forecast.space.trend.per_day, forecast.space.trend.high]
+            if forecast.space.trend.claimed
             else None,
-            "days_until_full": _finite(made.space.days),
-            "from_days": made.space.trend.days,
+            "days_until_full": _finite(forecast.space.days),
+            "from_days": forecast.space.trend.days,
         },
-        "not_said": [plain(one) for one in made.missing],
-        "notes": list(made.notes),
+        "not_said": [plain(text) for text in forecast.missing],
+        "notes": list(forecast.notes),
     }
 
 
@@ -233,14 +235,14 @@ SCORE_COLUMNS = ("quantity", "ahead", "forecasts", "held", "median error")
 
 
 def score_rows(scores) -> list[tuple[str, ...]]:
-    """How earlier forecasts turned out, a row per quantity and distance."""
+    """Compares earlier forecasts with what came, a row per quantity and distance."""
     return [
         (
-            one.quantity,
-            span(one.ahead.total_seconds()),
-            str(one.count),
-            percent(one.held / one.count),
-            number(one.median_error),
+            score.quantity,
+            span(score.ahead.total_seconds()),
+            str(score.count),
+            percent(score.held / score.count),
+            number(score.median_error),
         )
-        for one in scores
+        for score in scores
     ]

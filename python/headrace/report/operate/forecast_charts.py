@@ -23,22 +23,23 @@ FAR = 2.0  # times the limit: what a trend may reach further is not drawn
 ABOVE = 1.15  # how far an axis goes above the highest value: a limit has its name above it
 
 
-def charts_of(made) -> list:
-    """What there is to draw: credits, then space, then growth."""
-    found = [] if made.credits is None else [_credits(made)]
-    found += [] if made.space is None else [_space(made)]
-    return found + ([_growth(made)] if made.growth else [])
+def charts_of(forecast) -> list:
+    """Returns the charts that there are figures for: credits, then space, then growth."""
+    drawings = [] if forecast.credits is None else [_credits(forecast)]
+    drawings += [] if forecast.space is None else [_space(forecast)]
+    return drawings + ([_growth(forecast)] if forecast.growth else [])
 
 
-def _credits(made) -> Drawing:
-    """The credit balance of the futures: the median, the 80 % interval, and when it is empty."""
-    ahead = made.credits
+def _credits(forecast) -> Drawing:
+    """Draws the credit balance of the futures: the median, the 80 % interval, and when it is
+    empty."""
+    ahead = forecast.credits
     balances = (ahead.balance_percent, ahead.instance_percent)
-    lowest = min(one for one in balances if one is not None)
+    lowest = min(balance for balance in balances if balance is not None)
     now = pl.DataFrame({"hours": [0.0], **{name: [lowest] for name in ("low", "middle", "high")}})
     fan = ahead.fan.gather_every(-(-ahead.fan.height // MOST_POINTS))
     rows = pl.concat([now, fan]).with_columns((pl.col("hours") * 3_600.0).alias("t_s"), pl.lit(0.0).alias("duration_s"))
-    axis = TimeAxis(made.made.isoformat() if made.dated else f"{made.made:%H:%M:%S}", ahead.hours * 3_600.0)
+    axis = TimeAxis(forecast.made.isoformat() if forecast.dated else f"{forecast.made:%H:%M:%S}", ahead.hours * 3_600.0)
     frame = axis.add(rows)
     x, y = axis.x(True), linear("credit balance (%)", *PERCENT, ticks=5)
     band = alt.Chart(frame).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
@@ -46,7 +47,7 @@ def _credits(made) -> Drawing:
     layers = [band.encode(x=x, y=y("low"), y2="high:Q"), line.encode(x=x, y=y("middle"))]
     empty = ahead.empty_after_h[1]
     if math.isfinite(empty):
-        label = f"{made.made + timedelta(hours=empty):%H:%M}: empty, in the median"
+        label = f"{forecast.made + timedelta(hours=empty):%H:%M}: empty, in the median"
         gone = axis.add(pl.DataFrame({"t_s": [empty * 3_600.0], "duration_s": [0.0], "label": [label]}))
         mark = alt.Chart(gone).mark_rule(color=style.WARN, strokeWidth=1.5, strokeDash=[5, 3])
         right = empty < ahead.hours / 2
@@ -55,43 +56,45 @@ def _credits(made) -> Drawing:
         )
         layers += [mark.encode(x=x), text.encode(x=x, y=alt.value(-2), text="label:N")]
     title = alt.TitleParams(
-        f"Credits of {made.of} on {made.storage}",
+        f"Credits of {forecast.of} on {forecast.storage}",
         subtitle="Simulated. Line: median of the futures; band: 80 % of them.",
         offset=20,
     )
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=HEIGHT, title=title))
 
 
-def _space(made) -> Drawing:
-    """Used space day by day, its trend, and where it is full."""
-    full = made.space
-    known = full.history
-    days = np.arange(1 - len(known.used_gib), 1, dtype=float)
-    recorded = slice(None) if known.recorded is None else known.recorded
-    past = pl.DataFrame({"day": days[recorded], "value": known.used_gib[recorded]})
+def _space(forecast) -> Drawing:
+    """Draws used space day by day, its trend, and where it is full."""
+    full = forecast.space
+    history = full.history
+    days = np.arange(1 - len(history.used_gib), 1, dtype=float)
+    recorded = slice(None) if history.recorded is None else history.recorded
+    past = pl.DataFrame({"day": days[recorded], "value": history.used_gib[recorded]})
     drawn = _panel(full.last, past, full.trend, full.days, (full.limit_gib, "full", "GiB"), lambda figure: figure)
-    return _finished(drawn, f"Used space of {made.of}")
+    return _finish(drawn, f"Used space of {forecast.of}")
 
 
-def _growth(made) -> Drawing:
-    """The busy rate of each day against each limit, with its trend."""
+def _growth(forecast) -> Drawing:
+    """Draws the busy rate of each day against each limit, with its trend."""
     panels = []
-    for one in made.growth:
-        past = pl.DataFrame({"day": np.arange(1 - len(one.busy), 1, dtype=float), "value": one.busy})
-        limit = (one.limit, caps.long(one.cap), one.unit)
-        panels.append(_panel(made.made if made.dated else None, past, one.trend, one.days, limit, math.exp))
-    title = f"Busiest five minutes of each day of {made.of} on {made.storage}"
-    return _finished(alt.vconcat(*panels, spacing=26), title)
+    for growth in forecast.growth:
+        past = pl.DataFrame({"day": np.arange(1 - len(growth.busy), 1, dtype=float), "value": growth.busy})
+        limit = (growth.limit, caps.long(growth.cap), growth.unit)
+        panels.append(
+            _panel(forecast.made if forecast.dated else None, past, growth.trend, growth.days, limit, math.exp)
+        )
+    title = f"Busiest five minutes of each day of {forecast.of} on {forecast.storage}"
+    return _finish(alt.vconcat(*panels, spacing=26), title)
 
 
-def _finished(drawn, words: str):
+def _finish(drawn, words: str):
     subtitle = "Points: days of the recording. Line and band: the trend and 80 % of what days may be, simulated."
     title = alt.TitleParams(words, subtitle=subtitle, offset=20)
     return style.configured(drawn.properties(title=title))
 
 
 def _ahead(days: tuple[float, float, float], claimed: bool) -> int:
-    """How many days ahead are drawn: to where the limit is met, a bit more."""
+    """Returns how many days ahead are drawn: to where the limit is met, a bit more."""
     end = days[1] * 1.2 if claimed and math.isfinite(days[1]) else LEAST_AHEAD
     return int(min(MOST_AHEAD, max(LEAST_AHEAD, end)))
 
@@ -104,7 +107,7 @@ def _panel(
     limit: tuple[float, str, str],
     figure_of: Callable[[float], float],
 ) -> Drawing:
-    """Days of the past as points, the trend ahead if it has one, the limit with its name.
+    """Draws the days of the past as points, the trend ahead if it has one, the limit with its name.
 
     `last`: the day of the last point, None where there are no dates. `past`: rows of `day` (0 is
     the last) and `value`. `days`: until the limit is met. `limit`: its figure, name and unit.
@@ -120,14 +123,14 @@ def _panel(
         highest = max(highest, min(FAR * most, lowest_and_highest(cone, "high")[1]))
     y, layers = linear(unit, 0, ABOVE * highest, ticks=5), []
     if cone is not None:
-        drawn = _dated(last, cone)
+        drawn = _add_dates(last, cone)
         band = alt.Chart(drawn).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
         line = alt.Chart(drawn).mark_line(color=style.SIMULATED, strokeWidth=2, clip=True)
         layers += [band.encode(x=x, y=y("low"), y2="high:Q"), line.encode(x=x, y=y("value"))]
-    dots = alt.Chart(_dated(last, past)).mark_point(filled=True, size=22, opacity=1, color=style.MEASURED)
+    dots = alt.Chart(_add_dates(last, past)).mark_point(filled=True, size=22, opacity=1, color=style.MEASURED)
     first = float(past["day"][0])
     ends = pl.DataFrame({"day": [first, float(ahead)], "value": [most, most]})
-    ends = _dated(last, ends.with_columns(pl.lit(f"{name}: {most:,.6g} {unit}").alias("label")))
+    ends = _add_dates(last, ends.with_columns(pl.lit(f"{name}: {most:,.6g} {unit}").alias("label")))
     rule = alt.Chart(ends).mark_line(color=style.WARN, strokeWidth=1.5, strokeDash=[5, 3])
     text = alt.Chart(ends.head(1)).mark_text(align="left", baseline="bottom", dx=3, dy=-2, color=style.WARN)
     layers += [dots.encode(x=x, y=y("value")), rule.encode(x=x, y=y("value"))]
@@ -135,8 +138,8 @@ def _panel(
     return alt.layer(*layers).properties(width=style.WIDTH, height=PANEL)
 
 
-def _dated(last: datetime | None, frame: pl.DataFrame) -> pl.DataFrame:
-    """With the moment of each day, where there are dates."""
+def _add_dates(last: datetime | None, frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds the moment of each day, where there are dates."""
     if last is None:
         return frame
     # Marked as UTC, or it would be shifted by the zone of what draws it.

@@ -10,13 +10,13 @@ RIGHT = ("value", "known to")
 
 
 def applier_table(workload) -> Table:
-    """What was identified; what is not listed is derived from the source's run."""
-    found = workload.replica
+    """Returns the parameters that were identified; all others are derived from the source's run."""
+    replica = workload.replica
     rows = []
-    for name, value in found.values.items():
-        spread = found.spread.get(name)
-        known = "" if spread is None else f"+-{percent(spread)}"
-        rows.append((name, number(value), known, found.origin.get(name, "")))
-    if found.written is not None:
-        rows.append(("written", ", ".join(number(share) for share in found.written), "", "pages read by the replica"))
+    for name, value in replica.values.items():
+        spread = replica.spread.get(name)
+        spread_text = "" if spread is None else f"+-{percent(spread)}"
+        rows.append((name, number(value), spread_text, replica.origin.get(name, "")))
+    if replica.written is not None:
+        rows.append(("written", ", ".join(number(share) for share in replica.written), "", "pages read by the replica"))
     return table(COLUMNS, rows, right=RIGHT)

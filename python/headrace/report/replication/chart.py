@@ -28,8 +28,8 @@ HEIGHT = 84  # px: seven panels fit a printed page
 
 
 def time_line(rows: pl.DataFrame, title: str) -> alt.VConcatChart:
-    """Panels of one channel; where it was broken is shaded. `rows` as `servers.topology.lag.record`
-    has them."""
+    """Returns panels of one channel; where it was broken is shaded. `rows` as
+    `servers.topology.lag.record` has them."""
     rows = rows.with_columns((pl.col("t_s").shift(-1) - pl.col("t_s")).fill_null(0.5).alias("duration_s"))
     axis = TimeAxis(None, float(rows["t_s"][-1] + rows["duration_s"][-1]))
     frame = axis.add(thinned(rows, (pl.col("problem") != "").any().alias("broken")))

@@ -36,5 +36,10 @@ def write_lag(path: Path, rows: pl.DataFrame) -> None:
 
 
 def _figures(values: pl.Series) -> tuple[str, ...]:
-    found = (values.median(), values.quantile(0.95), values.max(), values.drop_nulls()[-1] if values.count() else None)
-    return tuple("-" if one is None else f"{float(str(one)):,.2f}" for one in found)
+    figures = (
+        values.median(),
+        values.quantile(0.95),
+        values.max(),
+        values.drop_nulls()[-1] if values.count() else None,
+    )
+    return tuple("-" if figure is None else f"{float(str(figure)):,.2f}" for figure in figures)

@@ -14,36 +14,36 @@ from headrace.report.words import number, percent
 SHOWN = 12
 
 
-def in_words(made: Any) -> list[str]:
-    """The answer, a sentence a line."""
-    source = f"source on {made.source} at {number(made.source_tps, 4)} tps"
+def in_words(plan: Any) -> list[str]:
+    """Returns the answer, a sentence a line."""
+    source = f"source on {plan.source} at {number(plan.source_tps, 4)} tps"
     lines = [
-        f"Goal: lag at most {seconds(made.lag_s)} with probability {percent(made.probability)}; {source}.",
-        f"Judged over {number(made.hours)} h of this load with every burst of the replica spent: the baselines of its "
+        f"Goal: lag at most {seconds(plan.lag_s)} with probability {percent(plan.probability)}; {source}.",
+        f"Judged over {number(plan.hours)} h of this load with every burst of the replica spent: the baselines of its "
         "volumes and of its instance.",
-        f"The replica: {server_in_words(made.release, {k: v for k, v in made.settings.items() if k != 'workers'})}.",
-        _room(made),
+        f"The replica: {server_in_words(plan.release, {k: v for k, v in plan.settings.items() if k != 'workers'})}.",
+        _room(plan),
     ]
-    lines += [f"WARNING: {text}" for text in made.warnings]
-    if made.chosen is None:
-        rate = max((one.applier_tps for one in made.looked_at), default=0.0)
-        lines.append(f"None of {len(made.looked_at)} replicas holds; the fastest applies {number(rate, 4)} tps.")
-        if made.looked_at:
-            fastest = max(made.looked_at, key=lambda one: one.applier_tps)
+    lines += [f"WARNING: {text}" for text in plan.warnings]
+    if plan.chosen is None:
+        rate = max((choice.applier_tps for choice in plan.looked_at), default=0.0)
+        lines.append(f"None of {len(plan.looked_at)} replicas holds; the fastest applies {number(rate, 4)} tps.")
+        if plan.looked_at:
+            fastest = max(plan.looked_at, key=lambda choice: choice.applier_tps)
             lines.append(
                 f"It is held back by {BINDINGS[fastest.binding]}. Name other --instances, or less lag on fewer writes."
             )
         return lines
-    one = made.chosen
-    relay = f", relay log on {one.relay_storage}" if one.relay_storage else ""
+    choice = plan.chosen
+    relay = f", relay log on {choice.relay_storage}" if choice.relay_storage else ""
     lines.append(
-        f"Cheapest: {one.instance}/{one.storage}{relay}, cache {number(one.cache_gib)} GiB, {one.workers or 'no'} workers: "
-        f"{one.usd_month:,.2f} USD a month in {made.region}, prices of {made.as_of}."
+        f"Cheapest: {choice.instance}/{choice.storage}{relay}, cache {number(choice.cache_gib)} GiB, {choice.workers or 'no'} workers: "
+        f"{choice.usd_month:,.2f} USD a month in {plan.region}, prices of {plan.as_of}."
     )
-    applies = f"It applies {number(one.applier_tps, 4)} tps; most lag {seconds(one.peak_lag_s)}"
-    lines.append(f"{applies}; the chance that it holds is {percent(one.probability)}.")
-    lines.append(verdict(made.prediction.summary, made.settings))
-    cheaper = [other for other in made.looked_at[:-1] if other.probability is not None]
+    applies = f"It applies {number(choice.applier_tps, 4)} tps; most lag {seconds(choice.peak_lag_s)}"
+    lines.append(f"{applies}; the chance that it holds is {percent(choice.probability)}.")
+    lines.append(verdict(plan.prediction.summary, plan.settings))
+    cheaper = [candidate for candidate in plan.looked_at[:-1] if candidate.probability is not None]
     if cheaper:
         last = cheaper[-1]
         lines.append(
@@ -53,27 +53,32 @@ def in_words(made: Any) -> list[str]:
     return lines
 
 
-def _room(made: Any) -> str:
-    logged = made.logged
+def _room(plan: Any) -> str:
+    logged = plan.logged
     logs = f"{logged.redo_gib:,} of redo log"
     if logged.days:
         logs += (
             f", {logged.binlog_gib:,} of binary logs ({number(logged.days)} {'day' if logged.days == 1 else 'days'})"
         )
     return (
-        f"Its data volume holds {made.needed_gib:,} GiB: {number(made.data_gib)} of data, {logs}, and "
-        f"{number(made.free_percent)} % free."
+        f"Its data volume holds {plan.needed_gib:,} GiB: {number(plan.data_gib)} of data, {logs}, and "
+        f"{number(plan.free_percent)} % free."
     )
 
 
-def table_of(made: Any):
-    """What was looked at, the dearest of the cheaper ones and the chosen one."""
+def table_of(plan: Any):
+    """Returns the last candidates by price: the dearest of the cheaper ones, and the chosen one."""
     cells = []
-    for one in made.looked_at[-SHOWN:]:
-        figures = (f"{one.usd_month:,.2f}", number(one.cache_gib), str(one.workers), number(one.applier_tps, 4))
-        holds = "" if one.probability is None else percent(one.probability)
-        place = one.storage + (f" + relay {one.relay_storage}" if one.relay_storage else "")
-        cells.append((one.instance, place, *figures, seconds(one.peak_lag_s), holds, one.binding))
+    for choice in plan.looked_at[-SHOWN:]:
+        figures = (
+            f"{choice.usd_month:,.2f}",
+            number(choice.cache_gib),
+            str(choice.workers),
+            number(choice.applier_tps, 4),
+        )
+        holds = "" if choice.probability is None else percent(choice.probability)
+        place = choice.storage + (f" + relay {choice.relay_storage}" if choice.relay_storage else "")
+        cells.append((choice.instance, place, *figures, seconds(choice.peak_lag_s), holds, choice.binding))
     columns = (
         "instance",
         "storage",
@@ -85,10 +90,10 @@ def table_of(made: Any):
         "holds",
         "held back by",
     )
-    title = f"The last {len(cells)} of {len(made.looked_at)} looked at, by price."
+    title = f"The last {len(cells)} of {len(plan.looked_at)} looked at, by price."
     return table(columns, cells, title=title, right=columns[2:8], keep=columns)
 
 
-def frame_of(made: Any) -> pl.DataFrame:
-    """All that was looked at, for CSV."""
-    return pl.DataFrame([one.to_dict() | {"chosen": one is made.chosen} for one in made.looked_at])
+def frame_of(plan: Any) -> pl.DataFrame:
+    """Returns all candidates, for CSV."""
+    return pl.DataFrame([choice.to_dict() | {"chosen": choice is plan.chosen} for choice in plan.looked_at])

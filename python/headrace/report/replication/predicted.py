@@ -46,32 +46,32 @@ LEAST_SHARE = 0.02
 
 
 def in_words(run: Any) -> list[str]:
-    """What happened, a sentence a line."""
-    told, settings = run.summary, run.settings
-    low, high = told["low"], told["high"]
+    """Says what happened, a sentence a line."""
+    summary, settings = run.summary, run.settings
+    low, high = summary["low"], summary["high"]
     lines = [_setup(run, settings)]
     lines += [f"WARNING: {text}" for text in run.warnings]
-    rate = f"{number(told['applier_tps'], 4)} tps" + _interval(low, high, "applier_tps", " tps")
-    lines.append(f"Source: {number(told['source_tps'], 4)} tps over {span(told['load_s'])}. The applier can do {rate}.")
-    if told["onset_s"] is None:
-        lines.append(f"It keeps up: at most {seconds(told['peak_lag_s'])} behind.")
+    rate = f"{number(summary['applier_tps'], 4)} tps" + _interval(low, high, "applier_tps", " tps")
+    lines.append(
+        f"Source: {number(summary['source_tps'], 4)} tps over {span(summary['load_s'])}. The applier can do {rate}."
+    )
+    if summary["onset_s"] is None:
+        lines.append(f"It keeps up: at most {seconds(summary['peak_lag_s'])} behind.")
     else:
-        ends = (
-            f"{seconds(told['lag_at_load_end_s'])}{_interval(low, high, 'lag_at_load_end_s', ' s')} when the load ends"
-        )
-        lines.append(f"It falls behind from {span(told['onset_s'])} on: {ends}.")
-        peak = f"{seconds(told['peak_lag_s'])}{_interval(low, high, 'peak_lag_s', ' s')} at {span(told['peak_at_s'])}"
-        after = ", after the load has stopped" if told["peak_at_s"] > told["load_s"] else ""
+        ends = f"{seconds(summary['lag_at_load_end_s'])}{_interval(low, high, 'lag_at_load_end_s', ' s')} when the load ends"
+        lines.append(f"It falls behind from {span(summary['onset_s'])} on: {ends}.")
+        peak = f"{seconds(summary['peak_lag_s'])}{_interval(low, high, 'peak_lag_s', ' s')} at {span(summary['peak_at_s'])}"
+        after = ", after the load has stopped" if summary["peak_at_s"] > summary["load_s"] else ""
         lines.append(f"Most lag: {peak}{after}.")
-        caught = told["catch_up_s"]
-        backlog = f"{told['backlog_at_load_end']:,.0f} transactions waiting when the load ends"
+        caught = summary["catch_up_s"]
+        backlog = f"{summary['backlog_at_load_end']:,.0f} transactions waiting when the load ends"
         done = "are not applied within this run" if caught is None else f"are applied {span(caught)} later"
         lines.append(f"{backlog} {done}.")
-    lines.append(verdict(told, settings))
-    if told["keeps_up"] is not None:
-        lines.append(f"Chance that it keeps up: {percent(told['keeps_up'])}.")
-    if told["semi_sync"] is not None:
-        lines.append(semi_sync_in_words(told["semi_sync"], settings))
+    lines.append(verdict(summary, settings))
+    if summary["keeps_up"] is not None:
+        lines.append(f"Chance that it keeps up: {percent(summary['keeps_up'])}.")
+    if summary["semi_sync"] is not None:
+        lines.append(semi_sync_in_words(summary["semi_sync"], settings))
     return lines
 
 
@@ -85,7 +85,8 @@ def _setup(run: Any, settings: dict[str, Any]) -> str:
 
 
 def server_in_words(release: str, settings: dict[str, Any]) -> str:
-    """Version, mode, workers (unless they are to be chosen), order and what a commit flushes."""
+    """Names version, mode, workers (unless they are to be chosen), order and what a commit
+    flushes."""
     workers = settings.get("workers")
     few = settings["mode"] == "single" or (workers is not None and workers < 2)
     threads = "one thread" if few else "workers as below" if workers is None else f"{workers} workers"
@@ -95,7 +96,7 @@ def server_in_words(release: str, settings: dict[str, Any]) -> str:
 
 
 def _remedy(binding: str, settings: dict[str, Any]) -> str:
-    """What to do about what binds, with these settings: nothing that they have already."""
+    """Returns the remedy for what binds: nothing that these settings have already."""
     if binding != "flushes":
         return REMEDIES[binding]
     parts = []
@@ -108,26 +109,26 @@ def _remedy(binding: str, settings: dict[str, Any]) -> str:
     return "; ".join([*parts, "a volume with shorter latency"])
 
 
-def verdict(told: dict[str, Any], settings: dict[str, Any]) -> str:
-    """What holds the applier back, with shares, and what would change it."""
-    shares = sorted(((share, name) for name, share in told["shares"].items() if share >= LEAST_SHARE), reverse=True)
+def verdict(summary: dict[str, Any], settings: dict[str, Any]) -> str:
+    """Says what holds the applier back, with shares, and what would change it."""
+    shares = sorted(((share, name) for name, share in summary["shares"].items() if share >= LEAST_SHARE), reverse=True)
     parts = ", ".join(f"{name} {percent(share)}" for share, name in shares)
-    binding = told["binding"]
+    binding = summary["binding"]
     text = f"What its rate is made of: {parts}."
-    if told["dependency_lever"] >= LEAST_SHARE or told["worker_lever"] >= LEAST_SHARE:
-        more = {name: told["if_halved"][name] for name in ("dependencies", "workers")}
+    if summary["dependency_lever"] >= LEAST_SHARE or summary["worker_lever"] >= LEAST_SHARE:
+        more = {name: summary["if_halved"][name] for name in ("dependencies", "workers")}
         text += (
-            f" {number(told['width'], 3)} transactions are applied at once; twice as many allowed: "
+            f" {number(summary['width'], 3)} transactions are applied at once; twice as many allowed: "
             f"x {more['dependencies']:.2f}; twice the workers: x {more['workers']:.2f}."
         )
-    if binding in told["if_halved"]:
+    if binding in summary["if_halved"]:
         half = "twice as much" if binding in LIMITS else "half of that"
-        text += f" Binding: {BINDINGS[binding]}; {half} gives x {told['if_halved'][binding]:.2f}: {_remedy(binding, settings)}."
+        text += f" Binding: {BINDINGS[binding]}; {half} gives x {summary['if_halved'][binding]:.2f}: {_remedy(binding, settings)}."
     return text
 
 
 def semi_sync_in_words(price: dict[str, Any], settings: dict[str, Any]) -> str:
-    """What semi-sync costs the source."""
+    """Says what semi-sync costs the source."""
     text = f"Semi-sync adds {number(price['added_ms'], 3)} ms to a commit"
     if price["relay_ms"] > 0.01:
         text += f", {number(price['relay_ms'], 3)} ms of it flushes of the relay log (sync_relay_log = {settings['sync_relay_log']:,})"
@@ -136,7 +137,7 @@ def semi_sync_in_words(price: dict[str, Any], settings: dict[str, Any]) -> str:
 
 
 def seconds(value: float) -> str:
-    """A lag: 0.012 s, 3.7 s, 2 h."""
+    """Returns a lag: 0.012 s, 3.7 s, 2 h."""
     return span(value) if value >= 120 else f"{number(value, 3)} s"
 
 
@@ -148,7 +149,7 @@ def _interval(low: dict[str, Any] | None, high: dict[str, Any] | None, name: str
 
 
 def table_of(run: Any, most: int = TABLE_ROWS):
-    """The rows, as means over stretches on the clock."""
+    """Returns the rows as a table, means over stretches on the clock."""
     rows = run.rows
     length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
     step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + length, most)
@@ -159,7 +160,7 @@ def table_of(run: Any, most: int = TABLE_ROWS):
         pl.col("balance_percent").min(),
         pl.col("binding").mode().first(),
     )
-    told = row_labels(short["t_s"].to_list())
+    labels = row_labels(short["t_s"].to_list())
     cells = []
     for row in short.iter_rows(named=True):
         balance = "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %"
@@ -170,14 +171,14 @@ def table_of(run: Any, most: int = TABLE_ROWS):
             seconds(row["lag_s"]),
         )
         device = (number(row["iops"], 4), number(row["mib_s"]), balance)
-        cells.append((next(told), *figures, *device, row["binding"]))
+        cells.append((next(labels), *figures, *device, row["binding"]))
     columns = ("time", "source tps", "applied tps", "backlog", "lag", "IOPS", "MiB/s", "balance", "held back by")
     when = f"Time since the start. Each row: {span(step_s)}; backlog and lag at its end."
     return table(columns, cells, title=when, right=columns[:-1], keep=columns, drop=("MiB/s", "balance"))
 
 
 def document(run: Any) -> dict[str, Any]:
-    """Everything, for JSON."""
+    """Returns everything, for JSON."""
     replica = {name: value for name, value in vars(run.replica).items() if value is not None}
     return {
         "schema": SCHEMA,
@@ -194,7 +195,7 @@ def document(run: Any) -> dict[str, Any]:
 
 
 def write_page(path: Path, run: Any) -> None:
-    """The prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
+    """Writes the prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
     from headrace.report.charts import replicas
     from headrace.report.html import Page, write_chart
 
@@ -202,9 +203,9 @@ def write_page(path: Path, run: Any) -> None:
     chart = replicas.lag(run, title)
 
     def page() -> Page:
-        made = Page(title, f"Limits of {run.as_of}")
-        made.items(in_words(run))
-        made.chart(chart, f"{title} over time: lag, backlog, transactions of source and replica, I/Os")
-        return made
+        report = Page(title, f"Limits of {run.as_of}")
+        report.items(in_words(run))
+        report.chart(chart, f"{title} over time: lag, backlog, transactions of source and replica, I/Os")
+        return report
 
     write_chart(path, chart, page)

@@ -32,23 +32,36 @@ UNKNOWN, GUESS = "not known", "guess"
 
 
 def rows(part) -> list[tuple[str, ...]]:
-    """The cells of COLUMNS, a row a deployment."""
-    found = []
-    for one in part.answers:
-        best = one.best
+    """Returns the cells of COLUMNS, a row for each deployment."""
+    table_rows = []
+    for answer in part.answers:
+        best = answer.best
         if best is None:
-            found.append((one.deployment, "none", "-", "-", "-", "-", _pair(one.failover_s), _lost(one), "-", one.why))
+            table_rows.append(
+                (
+                    answer.deployment,
+                    "none",
+                    "-",
+                    "-",
+                    "-",
+                    "-",
+                    _pair(answer.failover_s),
+                    _lost(answer),
+                    "-",
+                    answer.why,
+                )
+            )
             continue
         tps, p95, interval = "-", latency(best.metrics.get("p99_ms")), "-"
         if best.tps_low is not None:
             tps, p95 = number(best.metrics["tps"], 3), latency(best.metrics["p95_ms"])
             interval = f"{number(best.tps_low, 3)} to {number(best.tps_high, 3)}"
-        readers = f" with {one.readers} {'reader' if one.readers == 1 else 'readers'}" if one.readers else ""
+        readers = f" with {answer.readers} {'reader' if answer.readers == 1 else 'readers'}" if answer.readers else ""
         cells = (f"{best.place}{readers}", usd(best.cost_usd_month), tps, interval, p95)
         afr = best.durability_afr_percent
-        kept = "lost on stop" if not best.persistent else "-" if afr is None else small_percent(afr)
-        found.append((one.deployment, *cells, _pair(one.failover_s), _lost(one), kept, one.why))
-    return found
+        durability = "lost on stop" if not best.persistent else "-" if afr is None else small_percent(afr)
+        table_rows.append((answer.deployment, *cells, _pair(answer.failover_s), _lost(answer), durability, answer.why))
+    return table_rows
 
 
 def _pair(pair) -> str:
@@ -58,8 +71,8 @@ def _pair(pair) -> str:
     return f"{span(low['value'])} to {span(high['value'])}" + ("" if high["confirmed"] else f" ({GUESS})")
 
 
-def _lost(one) -> str:
-    fact = one.lost_s[1]
+def _lost(answer) -> str:
+    fact = answer.lost_s[1]
     if not fact or fact["value"] is None:
         return (fact or {}).get("note") or UNKNOWN
     words = "nothing" if fact["value"] == 0 else span(fact["value"])
@@ -67,19 +80,19 @@ def _lost(one) -> str:
 
 
 def bill_rows(part) -> list[tuple[str, ...]]:
-    """The bills of the best, item by item, with day and source."""
-    found = []
-    for one in part.answers:
-        for item in one.best.items if one.best else ():
+    """Returns the bills of the best, item by item, with day and source."""
+    table_rows = []
+    for answer in part.answers:
+        for item in answer.best.items if answer.best else ():
             price = (number(item["quantity"], 6), item["unit"], number(item["unit_price_usd"], 4), usd(item["usd"]))
-            found.append((one.deployment, item["item"], *price, f"{item['as_of']}, {item['source']}"))
-        if one.best:
-            found.append((one.deployment, "together", "", "", "", usd(one.best.cost_usd_month), ""))
-    return found
+            table_rows.append((answer.deployment, item["item"], *price, f"{item['as_of']}, {item['source']}"))
+        if answer.best:
+            table_rows.append((answer.deployment, "together", "", "", "", usd(answer.best.cost_usd_month), ""))
+    return table_rows
 
 
 def even_lines(part) -> list[str]:
-    """When I/O-Optimized pays, and at what rate Aurora was billed."""
+    """Says when I/O-Optimized pays, and at what rate Aurora was billed."""
     even = part.break_even
     if even is None:
         return []
@@ -91,34 +104,37 @@ def even_lines(part) -> list[str]:
 
 
 def rule_lines(part) -> list[str]:
-    """What storage there lives by, what stands behind each, what each cannot do."""
-    told: dict[str, list[str]] = {}
-    for one in part.answers:
-        for words in (*one.rules, one.confidence):
-            told.setdefault(words, []).append(one.deployment)
-    lines = [f"{', '.join(names)}: {words}{'' if words.endswith('.') else '.'}" for words, names in told.items()]
+    """Returns the rules of each service's storage, the evidence behind each, and what each cannot
+    do."""
+    services_by_rule: dict[str, list[str]] = {}
+    for answer in part.answers:
+        for words in (*answer.rules, answer.confidence):
+            services_by_rule.setdefault(words, []).append(answer.deployment)
+    lines = [
+        f"{', '.join(names)}: {words}{'' if words.endswith('.') else '.'}" for words, names in services_by_rule.items()
+    ]
     limits: dict[str, None] = {}
-    for one in part.answers:
-        for row in one.cannot:
+    for answer in part.answers:
+        for row in answer.cannot:
             name = row["service"] if row["option"] == "any" else f"{row['service']}:{row['option']}"
             limits[f"{name} cannot {row['what']}: {row['detail']} ({row['source']})."] = None
     return [*lines, *limits]
 
 
 def growth_lines(part) -> list[str]:
-    """What becomes of storage as data come."""
-    return [f"{one.deployment}: {one.growth}." for one in part.answers if one.growth]
+    """Says what becomes of storage as data come."""
+    return [f"{answer.deployment}: {answer.growth}." for answer in part.answers if answer.growth]
 
 
 def then_and_now(part) -> list[tuple[str, ...]]:
-    """The whitepaper's comparison, then and now."""
+    """Returns the whitepaper's comparison, then and now."""
     names = ("question", "whitepaper_2017", "ec2", "rds", "aurora")
     doubt = {True: "", False: ", not confirmed"}
-    return [(*(one[name] for name in names), f"{one['source']}{doubt[one['confirmed']]}") for one in part.comparison]
+    return [(*(row[name] for name in names), f"{row['source']}{doubt[row['confirmed']]}") for row in part.comparison]
 
 
 def services_shown(plan, explain: bool) -> list[Any]:
-    """Everything for a terminal; `explain`: with the comparison and the rules."""
+    """Returns everything for a terminal; `explain`: with the comparison and the rules."""
     part = plan.services
     prose = ("goals", "best candidate")
     parts: list[Any] = [table(COLUMNS, rows(part), title="Services", right=RIGHT, keep=COLUMNS[:3], prose=prose), ""]
@@ -137,15 +153,15 @@ def services_shown(plan, explain: bool) -> list[Any]:
     return parts
 
 
-def services_page(made: Page, plan) -> None:
-    """The same for a page."""
+def services_page(report: Page, plan) -> None:
+    """Adds the same to a page."""
     part = plan.services
-    made.heading("EC2, RDS and Aurora")
-    made.table(COLUMNS, rows(part), right=RIGHT)
-    made.items([*even_lines(part), *growth_lines(part)])
-    made.heading("Bills of a month")
-    made.table(BILL, bill_rows(part), right=BILL_RIGHT)
-    made.heading("Then and now")
-    made.table(THEN_NOW, then_and_now(part))
-    made.heading("What storage there lives by, and what each service cannot do")
-    made.items(rule_lines(part))
+    report.heading("EC2, RDS and Aurora")
+    report.table(COLUMNS, rows(part), right=RIGHT)
+    report.items([*even_lines(part), *growth_lines(part)])
+    report.heading("Bills of a month")
+    report.table(BILL, bill_rows(part), right=BILL_RIGHT)
+    report.heading("Then and now")
+    report.table(THEN_NOW, then_and_now(part))
+    report.heading("What storage there lives by, and what each service cannot do")
+    report.items(rule_lines(part))

@@ -29,45 +29,47 @@ UNKNOWN, GUESS = "not known", "guess"
 NO_PRICE = "no price"
 
 
-def head(found) -> list[str]:
-    """What was asked."""
-    load = clients(found.threads) if found.threads else "open load"
-    cache = f"cache {number(found.cache_gib)} GiB, {load}, {number(found.data_gib)} GiB of data"
-    where = f"{found.workload} on {found.instance} with {found.storage}; {cache}"
-    return [f"{where}; limits and prices of {found.as_of} in {found.region}. Simulated, each with its 80 % interval."]
+def head(comparison) -> list[str]:
+    """Repeats the question: workload, instance, storage, cache and day."""
+    load = clients(comparison.threads) if comparison.threads else "open load"
+    cache = f"cache {number(comparison.cache_gib)} GiB, {load}, {number(comparison.data_gib)} GiB of data"
+    where = f"{comparison.workload} on {comparison.instance} with {comparison.storage}; {cache}"
+    return [
+        f"{where}; limits and prices of {comparison.as_of} in {comparison.region}. Simulated, each with its 80 % interval."
+    ]
 
 
-def summary_rows(found) -> list[tuple[str, ...]]:
-    """The cells of COLUMNS, a row a deployment that is possible."""
+def summary_rows(comparison) -> list[tuple[str, ...]]:
+    """Returns the cells of COLUMNS, a row for each deployment that is possible."""
     rows = []
-    for one in found.outcomes:
-        if one.refusal is not None:
+    for outcome in comparison.outcomes:
+        if outcome.refusal is not None:
             continue
-        interval = f"{number(one.tps_low, 3)} to {number(one.tps_high, 3)}"
-        bill = NO_PRICE if one.usd_month is None else usd(one.usd_month)
+        interval = f"{number(outcome.tps_low, 3)} to {number(outcome.tps_high, 3)}"
+        bill = NO_PRICE if outcome.usd_month is None else usd(outcome.usd_month)
         rows.append(
             (
-                one.deployment,
-                number(one.tps, 3),
+                outcome.deployment,
+                number(outcome.tps, 3),
                 interval,
-                number(one.p95_ms),
-                caps.short(one.cap),
-                _lag(one),
-                _failover(one.rto_s),
-                _lost(one.rpo_s[0]),
-                _lost(one.rpo_s[1]),
+                number(outcome.p95_ms),
+                caps.short(outcome.cap),
+                _lag(outcome),
+                _failover(outcome.rto_s),
+                _lost(outcome.rpo_s[0]),
+                _lost(outcome.rpo_s[1]),
                 bill,
             )
         )
     return rows
 
 
-def _lag(one) -> str:
-    if one.lag_ms is None:
-        return "not predicted" if "binary log" in one.lag_words else one.lag_words
-    mean, highest = (span(ms / 1e3) for ms in one.lag_ms)
-    kept = "" if one.keeps_up is None else f" (keeps up: {percent(one.keeps_up)} of draws)"
-    return f"{mean}, at most {highest}{kept}"
+def _lag(outcome) -> str:
+    if outcome.lag_ms is None:
+        return "not predicted" if "binary log" in outcome.lag_words else outcome.lag_words
+    mean, highest = (span(ms / 1e3) for ms in outcome.lag_ms)
+    keeps_up_text = "" if outcome.keeps_up is None else f" (keeps up: {percent(outcome.keeps_up)} of draws)"
+    return f"{mean}, at most {highest}{keeps_up_text}"
 
 
 def _failover(pair) -> str:
@@ -85,89 +87,95 @@ def _lost(fact) -> str:
     return words if fact.confirmed else f"{words} ({GUESS})"
 
 
-def item_rows(found) -> list[tuple[str, ...]]:
-    """The bills, item by item, with day and source."""
+def item_rows(comparison) -> list[tuple[str, ...]]:
+    """Returns the bills, item by item, with day and source."""
     rows = []
-    for one in found.outcomes:
-        for item in one.items:
+    for outcome in comparison.outcomes:
+        for item in outcome.items:
             price = number(item["unit_price_usd"], 4)
-            told = (
+            price_cells = (
                 number(item["quantity"], 4),
                 item["unit"],
                 price,
                 f"{item['usd']:,.2f}",
                 f"{item['as_of']}, {item['source']}",
             )
-            rows.append((one.deployment, item["item"], *told))
-        rows += [(one.deployment, what, "", "", "", NO_PRICE, "") for what in one.missing]
+            rows.append((outcome.deployment, item["item"], *price_cells))
+        rows += [(outcome.deployment, what, "", "", "", NO_PRICE, "") for what in outcome.missing]
     return rows
 
 
-def doubts(found) -> list[str]:
-    """What stands behind each, why some cannot be, and what each cannot do."""
-    lines = [f"{one.deployment}: not possible: {one.refusal}." for one in found.outcomes if one.refusal is not None]
-    told: dict[str, list[str]] = {}
-    for one in found.outcomes:
-        if one.refusal is None:
-            told.setdefault(one.confidence, []).append(one.deployment)
-    lines += [f"{', '.join(names)}: {words}" for words, names in told.items()]
-    lags = {one.deployment: one.lag_words for one in found.outcomes if "binary log" in one.lag_words}
+def doubts(comparison) -> list[str]:
+    """Returns why some deployments are not possible, and the evidence behind the others."""
+    lines = [
+        f"{outcome.deployment}: not possible: {outcome.refusal}."
+        for outcome in comparison.outcomes
+        if outcome.refusal is not None
+    ]
+    services_by_confidence: dict[str, list[str]] = {}
+    for outcome in comparison.outcomes:
+        if outcome.refusal is None:
+            services_by_confidence.setdefault(outcome.confidence, []).append(outcome.deployment)
+    lines += [f"{', '.join(names)}: {words}" for words, names in services_by_confidence.items()]
+    lags = {
+        outcome.deployment: outcome.lag_words for outcome in comparison.outcomes if "binary log" in outcome.lag_words
+    }
     lines += [f"{name}: {words}." for name, words in lags.items()]
-    return lines + list(found.notes)
+    return lines + list(comparison.notes)
 
 
-def limits(found) -> list[str]:
-    """What each cannot do, once for each service or option."""
+def limits(comparison) -> list[str]:
+    """Returns what each cannot do, once for each service or option."""
     lines: dict[str, None] = {}
-    for one in found.outcomes:
-        for row in one.cannot:
+    for outcome in comparison.outcomes:
+        for row in outcome.cannot:
             name = row["service"] if row["option"] == "any" else f"{row['service']}:{row['option']}"
             lines[f"{name} cannot {row['what']}: {row['detail']}."] = None
     return list(lines)
 
 
-def break_even(found) -> list[str]:
-    """When I/O-Optimized pays."""
-    even = found.break_even
+def break_even(comparison) -> list[str]:
+    """Says when I/O-Optimized pays."""
+    even = comparison.break_even
     if even is None:
         return []
-    ios = next((one.million_ios for one in found.outcomes if one.deployment == "aurora:standard"), 0.0)
+    ios = next((outcome.million_ios for outcome in comparison.outcomes if outcome.deployment == "aurora:standard"), 0.0)
     verdict = "I/O-Optimized is cheaper here" if ios > even.million_ios else "Standard is cheaper here"
     costs = f"from {number(even.million_ios, 3)} million I/Os a month ({number(even.ios_per_s, 3)} a second all month)"
     share = f"{usd(even.usd)} of I/O, {even.share_percent:.0f} % of the Standard bill"
     return [f"Aurora I/O-Optimized pays {costs}: {share}. This load does {number(ios, 3)} million; {verdict}."]
 
 
-def billed(found) -> list[str]:
-    """Billed I/Os of a transaction, and what a reader's processors do."""
-    for one in found.outcomes:
-        if one.ios_per_tx is not None:
-            reads, writes = one.ios_per_tx
+def billed(comparison) -> list[str]:
+    """Says how many I/Os a transaction is billed, and what a reader's processors do."""
+    for outcome in comparison.outcomes:
+        if outcome.ios_per_tx is not None:
+            reads, writes = outcome.ios_per_tx
             line = f"Aurora bills {number(reads)} reads and {number(writes)} writes of log a transaction"
             cpu = (
                 ""
-                if one.reader_cpu_share is None
-                else f"; a reader applies with {percent(one.reader_cpu_share)} of its processors"
+                if outcome.reader_cpu_share is None
+                else f"; a reader applies with {percent(outcome.reader_cpu_share)} of its processors"
             )
             return [f"{line}{cpu}."]
     return []
 
 
-def shown(found) -> list[Any]:
-    """Everything for a terminal."""
-    parts: list[Any] = [*head(found), ""]
-    rows = summary_rows(found)
+def shown(comparison) -> list[Any]:
+    """Returns everything for a terminal."""
+    parts: list[Any] = [*head(comparison), ""]
+    rows = summary_rows(comparison)
     if rows:
         parts += [table(COLUMNS, rows, right=RIGHT, keep=COLUMNS), ""]
-    bills = item_rows(found)
+    bills = item_rows(comparison)
     if bills:
         parts += [table(ITEMS, bills, right=ITEMS_RIGHT, title="Bill of a month"), ""]
-    return [*parts, *billed(found), *break_even(found), *doubts(found), "", *limits(found)]
+    return [*parts, *billed(comparison), *break_even(comparison), *doubts(comparison), "", *limits(comparison)]
 
 
-def document(found) -> dict:
-    """Everything, for JSON."""
-    return {"schema": SCHEMA, **{name: getattr(found, name) for name in found.__dataclass_fields__}}
+def document(comparison) -> dict:
+    """Returns everything, for JSON."""
+    return {"schema": SCHEMA, **{name: getattr(comparison, name) for name in comparison.__dataclass_fields__}}
 
 
 CSV = (
@@ -178,35 +186,35 @@ CSV = (
 )  # fmt: skip
 
 
-def csv_rows(found) -> list[dict]:
-    """A row a deployment, of CSV."""
+def csv_rows(comparison) -> list[dict]:
+    """Returns a row for each deployment, for CSV."""
     rows = []
-    for one in found.outcomes:
-        lag = one.lag_ms or (None, None)
-        rto, rpo = one.rto_s or (None, None), one.rpo_s or (None, None)
-        reads, writes = one.ios_per_tx or (None, None)
+    for outcome in comparison.outcomes:
+        lag = outcome.lag_ms or (None, None)
+        rto, rpo = outcome.rto_s or (None, None), outcome.rpo_s or (None, None)
+        reads, writes = outcome.ios_per_tx or (None, None)
         facts = [fact and fact.value for fact in (*rto, *rpo)]
         cells = (
-            one.deployment,
-            one.class_name,
-            one.refusal is None,
-            one.volumes,
-            one.tps,
-            one.tps_low,
-            one.tps_high,
-            one.p95_ms,
+            outcome.deployment,
+            outcome.class_name,
+            outcome.refusal is None,
+            outcome.volumes,
+            outcome.tps,
+            outcome.tps_low,
+            outcome.tps_high,
+            outcome.p95_ms,
         )
         more = (
-            one.cap,
+            outcome.cap,
             *lag,
-            one.keeps_up,
+            outcome.keeps_up,
             *facts,
             reads,
             writes,
-            one.million_ios,
-            one.usd_month,
-            one.refusal,
-            one.confidence,
+            outcome.million_ios,
+            outcome.usd_month,
+            outcome.refusal,
+            outcome.confidence,
         )
         rows.append(dict(zip(CSV, (*cells, *more), strict=True)))
     return rows

@@ -67,7 +67,7 @@ def test_the_table_has_28_checks_with_sources_and_days():
     checks = host_checks().values()
     assert len(checks) == 28
     for one in checks:
-        assert one.source and one.as_of == "2026-11-22" and one.why and one.wanted
+        assert one.source and one.as_of == "2026-11-22" and one.why and one.target
     # What was read for it; the rest name the page to look at.
     assert {one.id for one in checks if one.confirmed} == {"io_timeout", "barrier", "raid_chunk", "rps", "rfs"}
     outdated = {one.id for one in checks if one.outdated_because}

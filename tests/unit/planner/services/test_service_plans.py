@@ -252,10 +252,10 @@ def test_what_is_not_there_yet_or_holds_too_little_is_said():
     with pytest.raises(InputError, match="exists since 2015-07-27, and limits of 2012-01-01"):
         plan(SHOP, on="aurora", goals=GOALS, as_of="2012-01-01")
     # RDS holds 64 TiB: nothing was looked at, so no probability is told.
-    from headrace.report.plan import found
+    from headrace.report.plan import answer_lines
 
     huge = plan(SHOP, on="rds", size_gib=70_000, **QUICK)
-    told = " ".join(line for line, _ in found(huge))
+    told = " ".join(line for line, _ in answer_lines(huge))
     assert "no storage of that day holds these data" in told and "No candidate on 1 instance was there" in told
     assert "considered" not in told and "Probabilities" not in told
 

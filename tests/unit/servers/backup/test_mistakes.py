@@ -9,7 +9,7 @@ import pytest
 from made_histories import base_of
 
 from headrace.cli.main import main
-from headrace.cli.servers.backup import _named
+from headrace.cli.servers.backup import _resolve_id
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.manifest import RestoreProof, folder_of
 from headrace.servers.backup.targets.folder import FolderTarget
@@ -38,9 +38,9 @@ def test_a_folder_that_is_not_there_is_not_an_empty_target(tmp_path, capsys, com
 
 def test_latest_is_the_newest_whole_backup(target):
     place, whole, part = target
-    assert _named(place, "latest", None) == whole.id
+    assert _resolve_id(place, "latest", None) == whole.id
     place.remove(f"{folder_of(whole.id)}/manifest.json")
-    assert _named(place, "latest", None) == part.id
+    assert _resolve_id(place, "latest", None) == part.id
 
 
 def test_list_shows_parts_and_failed_restores(target, capsys):

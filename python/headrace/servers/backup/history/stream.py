@@ -331,7 +331,8 @@ class Stream:
         """Takes what the receiver has written, and stores it, until it has ended or is stopped."""
         stored = time.monotonic()
         while not self.stop.is_set() and self._child is not None:
-            alive = self._child.poll() is None
+            # Both looked at before the file is read: what is read then is all that there will be.
+            alive, followed = self._child.poll() is None, self._is_followed()
             came = self._take()
             following = self._following
             assert following is not None
@@ -342,7 +343,7 @@ class Stream:
                 stored = time.monotonic()
             self._index()
             self._join()
-            if not came and self._over(done):
+            if not came and self._over(done, followed):
                 self._finish()
                 continue
             if not came and not alive:
@@ -421,13 +422,15 @@ class Stream:
         if last and int(number) != last + 1 and len(self.state.notes) < MOST_NOTES:
             self.state.notes.append(f"after {domain}-*-{last} came {one.gtid}")
 
-    def _over(self, done: bool) -> bool:
-        """Whether the file has ended: it says so, or another one follows."""
-        assert self._following is not None
-        if done:
-            return self._read >= self._following.whole_to
+    def _is_followed(self) -> bool:
+        """Whether the receiver is at a later file: it has written all of this one."""
         newer = self.spool / binlog.next_name(self.state.file)
         return newer.exists() and (self.spool / self.state.file).exists()
+
+    def _over(self, done: bool, followed: bool) -> bool:
+        """Whether the file has ended: it says so, or another one followed before it was read."""
+        assert self._following is not None
+        return self._read >= self._following.whole_to if done else followed
 
     def _ending(self) -> str:
         assert self._following is not None

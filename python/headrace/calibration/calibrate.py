@@ -77,8 +77,9 @@ def calibrate(
     if begin["compaction"] is not None:
         _expect_cycle(begin, first)
     busy = processor_time(runs)
-    # Where clients hold a run, the latency of the volume blurs what it tells of I/Os; a fit may hide
-    # a misfit behind that. What does not describe its runs so is fitted to every bin alike.
+    # Where clients hold a run, the latency of the volume blurs what it tells of I/Os. Near the
+    # standard benchmark that is seen in the model; a fit that does not describe its runs so may hide
+    # behind it, and another is looked for from many starts, to which every bin counts alike.
     for lenient in (True, False):
         made = _in_rounds(first, begin, observations, busy, lenient, progress)
         missed = misfits(made.database, observations)
@@ -116,12 +117,14 @@ def _in_rounds(
     base, found, ring, fitted = begin, popularity.NONE, None, None
     for turn in range(ROUNDS):
         objective = Objective(base | {"shape": found}, engine, observations, kib_known, busy, lenient)
-        # What the shape took over may have been the parameters': a round begins from the standard
-        # benchmark too.
-        if fitted is None:
+        standard = np.zeros(len(objective.names))
+        if lenient:
+            fitted = fit(objective, [standard if fitted is None else fitted.deltas])
+        elif fitted is None:
             fitted = fit(objective, _begins(objective), FINISHED)
         else:
-            fitted = fit(objective, [fitted.deltas, np.zeros(len(fitted.deltas))])
+            # What the shape took over may have been the parameters': the standard benchmark again.
+            fitted = fit(objective, [fitted.deltas, standard])
         progress((turn + 0.5) / ROUNDS)
         if compacts:
             ring = cycle.find(

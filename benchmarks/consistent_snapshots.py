@@ -295,7 +295,7 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
         if variant.members:
             request = replace(request, service=MemberByMember(lab, members))
         got = take(request, lambda step: moments.setdefault(step, time.monotonic()))
-        taken = [one.id for one in sorted(got.made.snapshots, key=lambda one: one.started_at)]
+        taken = [one.id for one in sorted(got.snapshot_set.snapshots, key=lambda one: one.started_at)]
         # What was acknowledged before it was asked for must be there.
         expected = writers.by(moments.get("locked", moments["begun"]))
         time.sleep(WARM_S)
@@ -306,13 +306,13 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
     began = time.monotonic()
     try:
         if not variant.members:
-            looked = restore.to_server(lab, got.made, name)
+            looked = restore.to_server(lab, got.snapshot_set, name)
         else:
             whole = composed(lab, server.storage, taken, f"mixed{number}")
             taken.append(whole)
             looked = servers.up(lab, name=name, flavor=server.flavor, storage=server.storage, seed_from=whole, settings=SMALL, timeout_s=60)  # fmt: skip
         opened_s = time.monotonic() - began
-        found.findings = examine(looked, expected, got.made.gtid, torn)
+        found.findings = examine(looked, expected, got.snapshot_set.gtid, torn)
         found.findings.open_s = opened_s
     except HeadraceError as error:
         found.findings = Findings(opened=False, why=error.rule[:300])

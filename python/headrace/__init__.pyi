@@ -2,6 +2,7 @@ from .advice.advising import advise as advise
 from .advice.result import Advice as Advice
 from .base.storage import Storage as Storage
 from .calibration.from_runs import calibrate as calibrate
+from .calibration.from_runs import hammerdb_tprocc as hammerdb_tprocc
 from .calibration.from_runs import sysbench_oltp as sysbench_oltp
 from .calibration.from_runs import sysbench_tpcc as sysbench_tpcc
 from .calibration.runs import load_run as load_run
@@ -53,3 +54,4 @@ from .workload import new_constant as new_constant
 from .workload import new_daily as new_daily
 from .workload import recorded_hour as recorded_hour
 from .workload import save as save
+from .workload.server_settings import with_settings as with_settings

@@ -122,6 +122,8 @@ class Instance(TypedDict):
     instance_type: str
     as_of: str
     vcpus: int
+    threads_per_core: int
+    core_speed: float | None
     memory_mib: int
     nitro: bool
     current_generation: bool
@@ -279,6 +281,13 @@ class Rows(TypedDict):
     p99_ms: list[float | None]
     p999_ms: list[float | None]
 
+class UnluckyRun(TypedDict):
+    worst_mean_ms: float
+    worst_p50_ms: float
+    worst_p95_ms: float
+    worst_p99_ms: float
+    worst_p999_ms: float
+
 class Summary(TypedDict):
     seconds: float
     asked_ios: float
@@ -311,6 +320,7 @@ class Summary(TypedDict):
     worst_p99_ms: float | None
     worst_p999_ms: float | None
     worst_at_s: float | None
+    unlucky: UnluckyRun | None
 
 class Repeated(TypedDict):
     settled: bool
@@ -447,6 +457,12 @@ class Log(TypedDict):
     binlog_bytes_per_tx: float
     syncs_per_commit: float
     commits_per_tx: float
+    redo_capacity_bytes: float | None
+
+class Dirtying(TypedDict):
+    changed: list[float]
+    window_tx: float
+    flush_per_tx: float
 
 class Compaction(TypedDict):
     period_tx: float
@@ -461,6 +477,8 @@ class Clients(TypedDict):
     cpu_ms: float
     sharpness: float
     p95_over_mean: float
+    serial_share: float
+    core_speed: float | None
 
 class Noise(TypedDict):
     fano: float
@@ -480,16 +498,19 @@ class Database(TypedDict):
     ordered_while_filling: bool
     read_ahead_share: float
     writes: PageWrites
+    dirtying: Dirtying | None
     log: Log
     compaction: Compaction | None
     clients: Clients
     noise: Noise
     shape: Shape
+    local_disk: float | None
 
 class DatabaseRun(TypedDict):
     storage: str
     log_storage: NotRequired[str | None]
     instance: NotRequired[str | None]
+    vcpus: NotRequired[int | None]
     as_of: NotRequired[str | None]
     cache_bytes: float
     clients: NotRequired[int | None]
@@ -512,6 +533,7 @@ class DatabaseRows(TypedDict):
     cached_share: list[float]
     dirty_share: list[float]
     reads_per_tx: list[float]
+    written_per_tx: list[float]
     backlog: list[float]
     compacting: list[bool]
     cap: list[str]
@@ -536,6 +558,10 @@ class SysbenchAnswer(TypedDict):
     database: Database
     changed: list[float]
     spreads: dict[str, float]
+
+class TproccAnswer(TypedDict):
+    database: Database
+    changed: list[float]
 
 class ReplicaDefaults(TypedDict):
     applier: dict[str, Any]
@@ -571,8 +597,12 @@ def replica_applier(database: Mapping[str, Any], changed: Sequence[float] | None
 def replica_settings(flavor: str, version: str) -> dict[str, Any]: ...
 def replica_run(database: Mapping[str, Any], source: Mapping[str, Any], replica: Mapping[str, Any]) -> ReplicaRows: ...
 def page_write_cost(page_bytes: float = 16384.0, doublewrite: bool = True) -> tuple[float, float]: ...
-def processor_share(tps: float, vcpus: float, clients: Mapping[str, Any]) -> float: ...
+def clients_at_speed(clients: Mapping[str, Any], core_speed: float | None) -> Clients: ...
+def processors_tps(clients: Mapping[str, Any], instance: Mapping[str, Any]) -> float: ...
+def core_ms(clients: Mapping[str, Any]) -> float: ...
+def processor_ms(busy_ms: float, busy_share: float, threads_per_core: int) -> float: ...
 def mysql_tpcc(engine: str, warehouses: float) -> Database: ...
+def mysql_tprocc(options: Mapping[str, Any]) -> TproccAnswer: ...
 def mysql_sysbench(options: Mapping[str, Any]) -> SysbenchAnswer: ...
 
 CACHE_SHARE: Final[float]

@@ -29,7 +29,7 @@ def machine():
             os.environ["HEADRACED"] = str(built)
     lacking = [check for check in doctor.examine() if check.state == "missing"]
     if lacking:
-        words = "; ".join(f"{check.what}: {check.found}. {check.do}" for check in lacking)
+        words = "; ".join(f"{check.what}: {check.finding}. {check.do}" for check in lacking)
         pytest.fail(f"tests of the endpoint need: {words}", pytrace=False)
 
 

@@ -87,7 +87,10 @@ def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
     # As if the plan had been made after the change; the start of the latest EC2 tells by itself.
     changes = [
         replace(
-            change, known=recent, before=replace(change.before, size_gib=11), after=replace(change.after, size_gib=11)
+            change,
+            modification_starts=recent,
+            before=replace(change.before, size_gib=11),
+            after=replace(change.after, size_gib=11),
         )
         if change.volume_id == often
         else replace(change, before=replace(change.before, size_gib=13))

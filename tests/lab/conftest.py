@@ -36,7 +36,7 @@ def machine():
     ]
     if lacking:
         pytest.fail(
-            "tests of the lab need: " + "; ".join(f"{check.what}: {check.found}. {check.do}" for check in lacking),
+            "tests of the lab need: " + "; ".join(f"{check.what}: {check.finding}. {check.do}" for check in lacking),
             pytrace=False,
         )
 

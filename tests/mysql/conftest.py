@@ -34,7 +34,7 @@ def machine():
         built = ROOT / "target/release/headraced"
         if built.exists():
             os.environ["HEADRACED"] = str(built)
-    lacking = [f"{check.what}: {check.found}. {check.do}" for check in doctor.examine() if check.state == "missing"]
+    lacking = [f"{check.what}: {check.finding}. {check.do}" for check in doctor.examine() if check.state == "missing"]
     lacking += [
         f"{name}: not found. apt-get install {name}"
         for name in ("sysbench", "openssl")

@@ -164,7 +164,7 @@ def short(benchmark, target, tmp_path, threads: int = 2):
     load = RunLoad(threads, 0, 1, 1)
     command = benchmark.command(target, load, tmp_path)
     ended = run_lines(command, tmp_path / "raw", 60, lambda at, text: None)
-    assert ended.code == 0, ended.said
+    assert ended.code == 0, ended.message
     return benchmark.outcome((tmp_path / "raw").read_text(), load, tmp_path)
 
 

@@ -72,7 +72,7 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
 
 
 def _claims(found, ours):
-    made = [raid_arrays._direction(row, found, ours, ("rndrd",)) for row in raid_arrays.published("raid_2009")]
+    made = [raid_arrays._judge_direction(row, found, ours, ("rndrd",)) for row in raid_arrays.published("raid_2009")]
     return [verdict for verdict in made if verdict is not None]
 
 

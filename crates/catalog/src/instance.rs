@@ -25,6 +25,12 @@ pub struct InstanceLimits {
     pub as_of: NaiveDate,
     /// Virtual CPUs; 0 where no source names them (then a caveat says so).
     pub vcpus: u32,
+    /// Virtual CPUs that share a core: 2 with hyperthreads, 1 where each is a core; 0 where no
+    /// source names it.
+    pub threads_per_core: u32,
+    /// Speed of a core by itself: GHz x work per clock, where that of Skylake is 1. `None` where no
+    /// source names it.
+    pub core_speed: Option<f64>,
     /// Memory in MiB; 0 where no source names it.
     pub memory_mib: u64,
     /// Of the Nitro System, bare metal included.
@@ -71,6 +77,10 @@ pub struct InstanceLimits {
 pub(crate) struct TypeRow {
     pub instance_type: String,
     vcpus: Option<u32>,
+    cores: Option<u32>,
+    threads_per_core: Option<u32>,
+    clock_ghz: Option<f64>,
+    processor: String,
     memory_mib: Option<u64>,
     nitro: bool,
     nitro_confirmed: bool,
@@ -84,6 +94,14 @@ pub(crate) struct TypeRow {
     source: String,
     as_of: NaiveDate,
     note: String,
+}
+
+/// A row of `processors.csv`.
+#[derive(Debug, Clone, Deserialize)]
+struct ProcessorRow {
+    processor: String,
+    per_clock: f64,
+    source: String,
 }
 
 /// A row of `instances_limits.csv`: in force from `first_seen` until the next row of the type.
@@ -123,10 +141,12 @@ struct LaunchRow {
     announcement: String,
 }
 
-/// The four instance files.
+/// The instance files.
 #[derive(Debug)]
 pub(crate) struct Instances {
     types: BTreeMap<String, TypeRow>,
+    /// Work per clock by processor.
+    per_clock: HashMap<String, f64>,
     limits: HashMap<String, Vec<LimitRow>>,
     local_iops: HashMap<String, LocalIops>,
     launches: HashMap<String, LaunchRow>,
@@ -137,6 +157,7 @@ pub(crate) struct Instances {
 
 impl Instances {
     pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources, burst_seconds: u64) -> Result<Self, CatalogError> {
+        let per_clock = parse_processors(files, sources)?;
         let mut types = BTreeMap::new();
         for row in crate::table::rows::<TypeRow>("instances.csv", files.instances)? {
             let place = format!("instances.csv: {}: field", row.instance_type);
@@ -144,6 +165,7 @@ impl Instances {
             if types.contains_key(&row.instance_type) {
                 return Err(broken(&format!("{place} instance_type"), "is given twice"));
             }
+            check_processors(&row, &per_clock)?;
             types.insert(row.instance_type.clone(), row);
         }
         let mut limits: HashMap<String, Vec<LimitRow>> = HashMap::new();
@@ -170,7 +192,7 @@ impl Instances {
             *seen = row.first_seen.min(*seen);
         }
         let launches = parse_launches(files, sources, &types, &family_seen)?;
-        Ok(Instances { types, limits, local_iops, launches, family_seen, burst_seconds })
+        Ok(Instances { types, per_clock, limits, local_iops, launches, family_seen, burst_seconds })
     }
 
     /// The launch of a type: its own row, or that of its family where the type was among the first
@@ -233,6 +255,8 @@ impl Instances {
             instance_type: row.instance_type.clone(),
             as_of: date,
             vcpus: row.vcpus.unwrap_or(0),
+            threads_per_core: row.threads_per_core.unwrap_or(0),
+            core_speed: self.per_clock.get(&row.processor).zip(row.clock_ghz).map(|(per_clock, ghz)| per_clock * ghz),
             memory_mib: row.memory_mib.unwrap_or(0),
             nitro: row.nitro,
             current_generation: row.current_generation,
@@ -289,6 +313,38 @@ fn parse_launches(
         }
     }
     Ok(launches)
+}
+
+fn parse_processors(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<HashMap<String, f64>, CatalogError> {
+    let mut per_clock = HashMap::new();
+    for row in crate::table::rows::<ProcessorRow>("processors.csv", files.processors)? {
+        let place = format!("processors.csv: {}: field", row.processor);
+        sources.require(&row.source, &format!("{place} source"))?;
+        // The slowest and the fastest core of any cloud lie far inside.
+        if !(0.1..=10.0).contains(&row.per_clock) {
+            return Err(broken(&format!("{place} per_clock"), "must be from 0.1 to 10"));
+        }
+        if per_clock.insert(row.processor.clone(), row.per_clock).is_some() {
+            return Err(broken(&format!("{place} processor"), "is given twice"));
+        }
+    }
+    Ok(per_clock)
+}
+
+fn check_processors(row: &TypeRow, per_clock: &HashMap<String, f64>) -> Result<(), CatalogError> {
+    let place = format!("instances.csv: {}: field", row.instance_type);
+    if !row.processor.is_empty() && !per_clock.contains_key(&row.processor) {
+        return Err(broken(&format!("{place} processor"), "is not a row of processors.csv"));
+    }
+    if row.clock_ghz.is_some_and(|ghz| !(0.1..=10.0).contains(&ghz)) {
+        return Err(broken(&format!("{place} clock_ghz"), "must be from 0.1 to 10"));
+    }
+    if let (Some(vcpus), Some(cores), Some(threads)) = (row.vcpus, row.cores, row.threads_per_core) {
+        if cores * threads != vcpus {
+            return Err(broken(&format!("{place} cores"), "times threads_per_core must be vcpus"));
+        }
+    }
+    Ok(())
 }
 
 fn check_limit_row(row: &LimitRow, types: &BTreeMap<String, TypeRow>, sources: &Sources) -> Result<(), CatalogError> {

@@ -15,6 +15,8 @@ pub struct DataFiles<'a> {
     pub volumes: Vec<(&'a str, &'a str)>,
     /// `instances.csv`
     pub instances: &'a str,
+    /// `processors.csv`
+    pub processors: &'a str,
     /// `instances_limits.csv`
     pub instances_limits: &'a str,
     /// `instances_launch.csv`
@@ -73,6 +75,7 @@ impl DataFiles<'static> {
                 ("volumes/instance-store.toml", data!("volumes/instance-store.toml")),
             ],
             instances: data!("instances.csv"),
+            processors: data!("processors.csv"),
             instances_limits: data!("instances_limits.csv"),
             instances_launch: data!("instances_launch.csv"),
             instances_local_iops: data!("instances_local_iops.csv"),

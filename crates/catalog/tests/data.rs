@@ -48,7 +48,7 @@ fn every_era_resolves_from_its_first_to_its_last_day() {
 #[test]
 fn sources_are_whole_and_used() {
     let files = DataFiles::embedded();
-    let mut all: String = [files.rules, files.instances, files.instances_limits].concat();
+    let mut all: String = [files.rules, files.instances, files.processors, files.instances_limits].concat();
     all += &[files.instances_local_iops, files.instances_launch, files.prices_volumes, files.prices_instances, files.prices_commitments].concat();
     for (_, text) in &files.volumes {
         all += text;

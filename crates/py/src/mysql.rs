@@ -7,6 +7,7 @@ use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::standard::tpcc;
 use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
+use headrace_sim::mysql::tprocc::Tprocc;
 use headrace_sim::mysql::{Database, StorageEngine, WarmUp};
 use headrace_sim::{Setup, SimError};
 use pyo3::prelude::*;
@@ -21,6 +22,9 @@ pub(crate) struct RunArgs {
     storage: String,
     log_storage: Option<String>,
     instance: Option<String>,
+    /// Virtual CPUs the server may use; none: the instance's.
+    #[serde(default)]
+    vcpus: Option<u32>,
     pub as_of: Option<String>,
     pub cache_bytes: f64,
     clients: Option<u32>,
@@ -62,10 +66,12 @@ pub(crate) struct ResolvedRun {
 }
 
 impl RunArgs {
-    pub(crate) fn resolve(&self) -> PyResult<ResolvedRun> {
+    /// The storage of the run; `database` knows how fast a local disk is that the catalog does not.
+    pub(crate) fn resolve(&self, database: &Database) -> PyResult<ResolvedRun> {
         let day = date(self.as_of.as_deref())?;
         let setup = |storage: &str| -> Result<Setup, SimError> {
             let setup = Setup::resolve(storage, self.instance.as_deref(), day)?;
+            let setup = setup.with_local_disk(database.local_disk.unwrap_or(1.0));
             Ok(Setup { start_balance_percent: self.start_balance_percent, ..setup })
         };
         let resolve = || -> Result<ResolvedRun, SimError> {
@@ -96,6 +102,7 @@ impl RunArgs {
             data: &resolved.data,
             log: resolved.log.as_ref(),
             instance: resolved.instance.as_ref(),
+            vcpus: self.vcpus,
             load,
             start: self.start()?,
             seconds: self.seconds,
@@ -113,7 +120,7 @@ fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'
     let database = database_of(database)?;
     let runs: Vec<RunArgs> = pythonize::depythonize(runs)?;
     database.check().map_err(sim_error)?;
-    let resolved = runs.iter().map(RunArgs::resolve).collect::<PyResult<Vec<_>>>()?;
+    let resolved = runs.iter().map(|run| run.resolve(&database)).collect::<PyResult<Vec<_>>>()?;
     let rows = py.detach(|| -> Result<Vec<Vec<Second>>, SimError> {
         let mut warm_ups: HashMap<u64, WarmUp> = HashMap::new();
         let mut all = Vec::with_capacity(runs.len());
@@ -136,7 +143,7 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
     let database = database_of(database)?;
     let args: RunArgs = pythonize::depythonize(run)?;
     database.check().map_err(sim_error)?;
-    let resolved = args.resolve()?;
+    let resolved = args.resolve(&database)?;
     let found = py.detach(|| -> Result<ClientsRun, SimError> {
         let warm_up = WarmUp::new(&database, args.cache_bytes);
         clients::run(&args.scenario(&database, &warm_up, &resolved)?, &mut |done| tell(&progress, done))
@@ -150,7 +157,21 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
 pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
-    columns!(t_s, tps, p95_ms, iops, mib_s, balance_percent, instance_balance_percent, cached_share, dirty_share, reads_per_tx, backlog, compacting);
+    columns!(
+        t_s,
+        tps,
+        p95_ms,
+        iops,
+        mib_s,
+        balance_percent,
+        instance_balance_percent,
+        cached_share,
+        dirty_share,
+        reads_per_tx,
+        written_per_tx,
+        backlog,
+        compacting
+    );
     answer.set_item("cap", rows.iter().map(|row| row.binding.name()).collect::<Vec<_>>())?;
     Ok(answer)
 }
@@ -205,11 +226,26 @@ fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult
     Ok(answer)
 }
 
+/// HammerDB's TPROC-C with no run measured; `options`: warehouses and settings of the server.
+/// Returns the database and, for each of its classes, the share of touches that change a page.
+#[pyfunction]
+fn mysql_tprocc<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let options: Tprocc = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
+        CoreError::new_err(("hammerdb-tprocc".to_string(), error.to_string(), "docs/reference/workload-file.md", "check the option's name and value"))
+    })?;
+    let database = options.database().map_err(sim_error)?;
+    let answer = PyDict::new(py);
+    answer.set_item("changed", database.dirtying.as_ref().map_or(Vec::new(), |dirtying| dirtying.changed.clone()))?;
+    answer.set_item("database", to_python(py, &database)?)?;
+    Ok(answer)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_runs, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_check, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_sysbench, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_tpcc, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_tprocc, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_clients, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_grown, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_warm_up, module)?)

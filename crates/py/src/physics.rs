@@ -10,8 +10,9 @@ use headrace_model::rates::default_optimizing;
 use headrace_model::volume::credits_of;
 use headrace_model::Instance;
 use headrace_sim::measure;
+use headrace_sim::mysql::interval::Processors;
 use headrace_sim::mysql::settings::{self, ServerSettings};
-use headrace_sim::mysql::{database, interval};
+use headrace_sim::mysql::{database, interval, Clients};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -61,7 +62,8 @@ fn innodb_pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) 
 
 /// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one
 /// of the three, the others are 1, as the database writes, and 1), doublewrite, io_capacity,
-/// io_capacity_max, redo_bytes with measured_redo_bytes, compaction_write_bytes_s. What is not
+/// io_capacity_max, redo_bytes (with measured_redo_bytes where
+/// the database does not know its own), compaction_write_bytes_s. What is not
 /// given (or None) stays.
 #[pyfunction]
 fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -88,11 +90,40 @@ fn cache_after<'py>(
     to_python(py, &settings::behind_cache(&database_of(database)?, cache_bytes, other_bytes, changed.as_deref()))
 }
 
-/// Share of `tps` that `vcpus` virtual processors let through; `clients`: the table of a database
-/// (cpu_ms and sharpness decide).
+/// The table of clients of a database at another speed of a core; as it is where one is not known.
 #[pyfunction]
-fn processor_share(tps: f64, vcpus: f64, clients: &Bound<'_, PyAny>) -> PyResult<f64> {
-    Ok(interval::processor_share(tps, vcpus, &pythonize::depythonize(clients)?))
+#[pyo3(signature = (clients, core_speed))]
+fn clients_at_speed<'py>(py: Python<'py>, clients: &Bound<'py, PyAny>, core_speed: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+    let clients: Clients = pythonize::depythonize(clients)?;
+    to_python(py, &clients.at_speed(core_speed))
+}
+
+/// Transactions a second that the processors of an instance allow; `clients`: the table of a
+/// database, `instance`: as `instance` gives it (its vcpus, threads_per_core and core_speed).
+#[pyfunction]
+fn processors_tps(clients: &Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let processors = Processors {
+        threads: instance.get_item("vcpus")?.extract()?,
+        shared: instance.get_item("threads_per_core")?.extract::<u32>()? != 1,
+        core_speed: instance.get_item("core_speed")?.extract()?,
+    };
+    let clients: Clients = pythonize::depythonize(clients)?;
+    Ok(interval::processors_rate(&clients, &processors))
+}
+
+/// Processor time of a transaction on a core by itself, ms; `clients`: the table of a database.
+#[pyfunction]
+fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let clients: Clients = pythonize::depythonize(clients)?;
+    Ok(clients.core_ms())
+}
+
+/// Processor time of a transaction as a database has it, ms: from the time that its processors were
+/// busy with it, ms of one virtual CPU, while `busy_share` of them were at work, `threads_per_core`
+/// of them in a core.
+#[pyfunction]
+fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32) -> f64 {
+    interval::processor_ms(busy_ms, busy_share, threads_per_core)
 }
 
 /// (I/Os, bytes) of a page written back, with the doublewrite area or without.
@@ -167,7 +198,10 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(demand_on_volumes, module)?)?;
     module.add_function(wrap_pyfunction!(database_under, module)?)?;
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
-    module.add_function(wrap_pyfunction!(processor_share, module)?)?;
+    module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
+    module.add_function(wrap_pyfunction!(core_ms, module)?)?;
+    module.add_function(wrap_pyfunction!(processors_tps, module)?)?;
+    module.add_function(wrap_pyfunction!(processor_ms, module)?)?;
     module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;
     module.add_function(wrap_pyfunction!(innodb_free_pages, module)?)?;
     module.add_function(wrap_pyfunction!(innodb_pool_bytes, module)?)?;

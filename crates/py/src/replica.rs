@@ -78,7 +78,7 @@ fn replica_run<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, source: &Boun
     let source: RunArgs = pythonize::depythonize(source)?;
     let args: ReplicaArgs = pythonize::depythonize(replica)?;
     database.check().map_err(sim_error)?;
-    let resolved = source.resolve()?;
+    let resolved = source.resolve(&database)?;
     let day = date(source.as_of.as_deref())?;
     let found = py.detach(|| -> Result<ReplicaRun, SimError> {
         let setup = |storage: &str| -> Result<Setup, SimError> {

@@ -111,6 +111,7 @@ fn database_hours() {
                     data: &data,
                     log: None,
                     instance: None,
+                    vcpus: None,
                     load: TransactionLoad::Clients(72),
                     start: Start::Cold,
                     seconds: 3_600,

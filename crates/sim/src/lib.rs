@@ -19,5 +19,5 @@ pub mod setup;
 pub use demand::load::{Arrivals, ClosedLoad, OpenLoad, Pattern, Point};
 pub use demand::{cycle, events, interval, load, measure, mixture, windows};
 pub use error::SimError;
-pub use report::{Run, RunRow, Summary};
+pub use report::{Run, RunRow, Summary, UnluckyRun};
 pub use setup::Setup;

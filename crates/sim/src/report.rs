@@ -111,11 +111,36 @@ pub struct Summary {
     /// Start of the window with the highest 99th percentile, s; none where no request waited,
     /// because all windows are alike then.
     pub worst_at_s: Option<f64>,
+    /// What the five figures before come to in an unlucky run, where requests wait in clumps near a
+    /// cap and runs differ by chance; none elsewhere, and in the per-I/O form, which is one run.
+    pub unlucky: Option<UnluckyRun>,
     /// Requests answered with an error (a lost array).
     pub failed_ios: f64,
     /// From when on the array is lost, and with it all data, s: it serves nothing from then on.
     /// None: it is not.
     pub lost_at_s: Option<f64>,
+}
+
+/// Latency of the worst five minutes in the unluckiest of the 64 runs that the interval form
+/// follows near a cap, ms: one run in 64 is as bad or worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct UnluckyRun {
+    /// Mean.
+    pub worst_mean_ms: f64,
+    /// Median.
+    pub worst_p50_ms: f64,
+    /// 95th percentile.
+    pub worst_p95_ms: f64,
+    /// 99th percentile.
+    pub worst_p99_ms: f64,
+    /// 99.9th percentile.
+    pub worst_p999_ms: f64,
+}
+
+impl UnluckyRun {
+    pub(crate) fn new(worst_mean_ms: f64, [worst_p50_ms, worst_p95_ms, worst_p99_ms, worst_p999_ms]: [f64; 4]) -> UnluckyRun {
+        UnluckyRun { worst_mean_ms, worst_p50_ms, worst_p95_ms, worst_p99_ms, worst_p999_ms }
+    }
 }
 
 /// Rows and summary.

@@ -87,6 +87,18 @@ impl Setup {
         Host { instance, devices: vec![device] }
     }
 
+    /// With local disks `factor` times as fast as the catalog takes them to be, where it has no
+    /// figure of them.
+    pub fn with_local_disk(mut self, factor: f64) -> Setup {
+        let unknown =
+            |limits: &VolumeLimits| limits.spec.volume_type == VolumeType::InstanceStore && limits.caveats.iter().any(|caveat| caveat.field == "iops.fallback");
+        for limits in self.limits.iter_mut().filter(|limits| unknown(limits)) {
+            limits.iops = ((limits.iops as f64 * factor) as u64).max(1);
+            limits.throughput_bytes_s = ((limits.throughput_bytes_s as f64 * factor) as u64).max(1);
+        }
+        self
+    }
+
     /// On local disks.
     pub(crate) fn is_local(&self) -> bool {
         self.storage.members.iter().all(|member| member.volume_type == VolumeType::InstanceStore)

@@ -26,7 +26,20 @@ fn volume() -> Setup {
 /// Half a minute of a few clients.
 fn scenario<'a>(database: &'a Database, warm_up: &'a WarmUp, data: &'a Setup) -> Scenario<'a> {
     let load = TransactionLoad::Clients(32);
-    Scenario { database, warm_up, data, log: None, instance: None, load, start: Start::Cold, seconds: 30, step_s: 1.0, seed: Some(3), follow: None }
+    Scenario {
+        database,
+        warm_up,
+        data,
+        log: None,
+        instance: None,
+        vcpus: None,
+        load,
+        start: Start::Cold,
+        seconds: 30,
+        step_s: 1.0,
+        seed: Some(3),
+        follow: None,
+    }
 }
 
 /// How to put a field out of its range, and the range.

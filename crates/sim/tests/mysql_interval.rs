@@ -58,6 +58,7 @@ impl Bench {
             data: &self.data,
             log: self.log.as_ref(),
             instance: self.instance.as_ref(),
+            vcpus: None,
             load,
             start: Start::Warm,
             seconds,
@@ -150,7 +151,8 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
     let with = |sharpness: f64, storage: &str| {
         let database = database();
         let mut bench = Bench::new(Database { clients: Clients { sharpness, ..database.clients }, ..database }, setup(storage));
-        bench.database.log = Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 2.0, commits_per_tx: None };
+        bench.database.log =
+            Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 2.0, commits_per_tx: None, redo_capacity_bytes: None };
         bench
     };
     let alone = with(SHARP, "io1:400:20000");
@@ -189,7 +191,8 @@ fn processors_bind_by_their_number() {
     // 2 ms of 2 processors: 1,000 a second; the storage gives twice that and a sharpness of 64
     // takes off less than 2^-64 / 64.
     assert!(30_000.0 / bench.ios_per_tx() > 1_900.0, "{}", bench.ios_per_tx());
-    assert_near("processors", row.tps, 1_000.0, EXACT);
+    // Of so many clients all but 2 in 65,536 wait.
+    assert_near("processors", row.tps, 1_000.0, 1e-4);
     assert_eq!(row.binding, Binding::Cpu);
 }
 
@@ -211,7 +214,7 @@ fn bytes_make_a_plateau() {
 
 /// A log without syncs leaves in runs of 256 KiB; a volume of its own takes exactly these away.
 fn with_log(redo_bytes_per_tx: f64) -> Database {
-    Database { log: Log { redo_bytes_per_tx, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None }, ..database() }
+    Database { log: Log { redo_bytes_per_tx, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None, redo_capacity_bytes: None }, ..database() }
 }
 
 #[test]
@@ -542,7 +545,7 @@ fn compaction_dips_where_bytes_are_short() {
 #[test]
 fn a_fill_on_paper() {
     let mut database = standard::tpcc(StorageEngine::Innodb, 1_000.0).unwrap();
-    database.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None };
+    database.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None, redo_capacity_bytes: None };
     database.clients.sharpness = SHARP;
     let mut bench = Bench::new(database, setup("gp3:1000:6000:1000"));
     bench.warm_up = WarmUp::new(&bench.database, 40.0 * 1_073_741_824.0);

@@ -41,11 +41,16 @@ struct Case {
 fn case(seed: u64) -> Case {
     let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
     let used = dice.between(0.98, 1.001);
+    drawn(dice, used, None)
+}
+
+/// The rest of a case whose cap is used to that share; `by_bytes`: which cap it is, drawn where none.
+fn drawn(mut dice: Dice, used: f64, by_bytes: Option<bool>) -> Case {
     let seconds = [300.0, 600.0][dice.below(2) as usize];
     let share = dice.between(0.0, 1.0);
     let iops = [1_000, 3_000, 4_500][dice.below(3) as usize];
     let kind = ["gp3", "io1", "io2"][dice.below(3) as usize];
-    let by_bytes = dice.below(2) == 1;
+    let by_bytes = by_bytes.unwrap_or(dice.below(2) == 1);
     let sizes = if by_bytes { [64.0, 64.0, 128.0, 256.0] } else { [4.0, 8.0, 16.0, 16.0] };
     let kib = |dice: &mut Dice| sizes[dice.below(4) as usize];
     let (read_kib, write_kib) = (kib(&mut dice), kib(&mut dice));
@@ -103,29 +108,49 @@ const ALLOWED: f64 = 0.15;
 fn the_p99_near_a_cap_is_that_of_the_per_io_form() {
     let cases: u64 = std::env::var("NEAR_CAP_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     for seed in 1..=cases {
-        let case = case(seed);
-        let load = OpenLoad::new(vec![case.point]);
-        // Seeds of its own: with the same arrivals in every case, all of them would be as lucky.
-        let run = |number| events::open(&Setup { seed: 1_000 * seed + number, ..setup(&case) }, &load, 60.0, &mut events::quiet).unwrap().summary;
-        let by_event: Vec<Summary> = (1..=RUNS).into_par_iter().map(run).collect();
-        let lasts = by_event.iter().filter(|run| run.throttled_s == 0.0).count() as f64 > LASTS * RUNS as f64;
-        let by_interval = interval::open(&setup(&case), &load, case.point.duration_s).unwrap().summary;
-        for (what, get) in [("whole run", whole as fn(&Summary) -> f64), ("worst five minutes", worst)] {
-            let (mean, error) = mean_of(&by_event, get);
-            let found = get(&by_interval);
-            if lasts {
-                // What is told is between no wait and the waits of those runs that have some.
-                let most = by_event.iter().map(get).fold(2.0 * mean, f64::max);
-                assert!(found <= most * (1.0 + ALLOWED), "seed {seed}, {what} on {} at {}: {found} ms, at most {most}", case.storage, case.used);
-                continue;
-            }
-            println!("{seed:3} {:22} {:.4} {what}: {found:.1} ms for {mean:.1} +- {error:.1} ms", case.storage, case.used);
-            assert!(
-                (found - mean).abs() <= ALLOWED * mean + 3.0 * error,
-                "seed {seed}, {what} on {} at {}: {found} ms for {mean} +- {error} ms",
-                case.storage,
-                case.used
-            );
+        compare(&case(seed), seed);
+    }
+}
+
+#[test]
+fn a_byte_cap_that_is_reached_is_no_exception() {
+    let cases: u64 = std::env::var("NEAR_CAP_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    for seed in 1_001..=1_000 + cases {
+        let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
+        let used = if seed % 2 == 0 { 1.0 } else { dice.between(1.0, 1.001) };
+        compare(&drawn(dice, used, Some(true)), seed);
+    }
+}
+
+/// Holds the interval form against runs of the per-I/O form.
+fn compare(case: &Case, seed: u64) {
+    let load = OpenLoad::new(vec![case.point]);
+    // Seeds of its own: with the same arrivals in every case, all of them would be as lucky.
+    let run = |number| events::open(&Setup { seed: 1_000 * seed + number, ..setup(case) }, &load, 60.0, &mut events::quiet).unwrap().summary;
+    let by_event: Vec<Summary> = (1..=RUNS).into_par_iter().map(run).collect();
+    let lasts = by_event.iter().filter(|run| run.throttled_s == 0.0).count() as f64 > LASTS * RUNS as f64;
+    let by_interval = interval::open(&setup(case), &load, case.point.duration_s).unwrap().summary;
+    let unlucky = by_interval.unlucky.map_or(worst(&by_interval), |run| run.worst_p99_ms);
+    // One walk in 64 is as unlucky, so of eight runs one or more is in 12 % of the cases, three or
+    // more in 1 in 5,000; and the forms differ by some percent.
+    let above = by_event.iter().filter(|run| worst(run) > unlucky * (1.0 + ALLOWED)).count();
+    assert!(above < 3, "seed {seed} on {} at {}: {above} of {RUNS} runs are above {unlucky} ms", case.storage, case.used);
+    assert!(unlucky >= worst(&by_interval));
+    for (what, get) in [("whole run", whole as fn(&Summary) -> f64), ("worst five minutes", worst)] {
+        let (mean, error) = mean_of(&by_event, get);
+        let shown = get(&by_interval);
+        if lasts {
+            // What is shown is between no wait and the waits of those runs that have some.
+            let most = by_event.iter().map(get).fold(2.0 * mean, f64::max);
+            assert!(shown <= most * (1.0 + ALLOWED), "seed {seed}, {what} on {} at {}: {shown} ms, at most {most}", case.storage, case.used);
+            continue;
         }
+        println!("{seed:4} {:22} {:.4} {what}: {shown:.1} ms for {mean:.1} +- {error:.1} ms, unlucky {unlucky:.1}", case.storage, case.used);
+        assert!(
+            (shown - mean).abs() <= ALLOWED * mean + 3.0 * error,
+            "seed {seed}, {what} on {} at {}: {shown} ms for {mean} +- {error} ms",
+            case.storage,
+            case.used
+        );
     }
 }

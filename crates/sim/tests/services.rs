@@ -95,7 +95,7 @@ fn the_same_every_time() {
 // --- seconds ----------------------------------------------------------------------------------------------------------
 
 fn logged(sharpness: f64, redo_bytes: f64) -> Database {
-    let log = Log { redo_bytes_per_tx: redo_bytes, binlog_bytes_per_tx: 0.0, syncs_per_commit: 1.0, commits_per_tx: Some(1.0) };
+    let log = Log { redo_bytes_per_tx: redo_bytes, binlog_bytes_per_tx: 0.0, syncs_per_commit: 1.0, commits_per_tx: Some(1.0), redo_capacity_bytes: None };
     Database { log, ..plain_database(sharpness) }
 }
 

@@ -17,6 +17,7 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.workload import TransactionWorkload
+from headrace.workload.server_settings import database_under
 
 HOUR_S = 3_600  # what is simulated; its second half is warm
 STEP_S = 10.0  # of the interval form: short against the minutes in which caches and credits change
@@ -119,7 +120,7 @@ def throughput(
     start = settings.start if first_hour else "warm"
     run = _run(situation, workload, settings.cache_gib, settings.log_storage, start)
     with core_errors():
-        rows = core.mysql_runs(core.database_under(database, asked), [run])[0]
+        rows = core.mysql_runs(database_under(database, asked), [run])[0]
     return _mean(rows["tps"], whole=first_hour)
 
 

@@ -4,7 +4,8 @@
     protocol/  requests into Python values and back, by the models: every protocol of AWS
     access/    signatures, keys, policies
     server/    HTTP, and the way of a request from the socket to its handler
-    handling   what a handler is given, and how it says what it handles
+    handling   the request of a handler, and the parameters that it handles
+    cache      the daemon's volumes and snapshots, of which it is asked for changes alone
     errors     AWS's errors, and those of the lab as AWS shapes them
     paging     tokens that survive deletes
     ec2/ cloudwatch/ kms sts ebs   the handlers

@@ -1,4 +1,4 @@
-"""The EBS direct API: snapshots block by block."""
+"""Serves the EBS direct API: snapshots block by block."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def _named(request: ApiRequest, *names: str) -> Iterator[Permission]:
         yield Permission(f"ebs:{request.operation}", resource)
 
 
-def _one(request: ApiRequest) -> Iterator[Permission]:
+def _snapshot_named(request: ApiRequest) -> Iterator[Permission]:
     return _named(request, "SnapshotId")
 
 
 def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Any:
-    """A call to the daemon; its refusals with the codes of this service."""
+    """Calls the daemon, and turns its refusals into the codes of this service."""
     try:
         return request.change(name, **args) if changes else request.lab.call(name, **args)
     except HeadraceError as error:
-        found = from_lab(error, "ebs")
-        if found.status is not None and found.status >= 500:
+        refusal = from_lab(error, "ebs")
+        if refusal.status is not None and refusal.status >= 500:
             raise
         codes = {"InvalidSnapshot.NotFound": "ResourceNotFoundException", "IncorrectState": "ConflictException"}
-        known = found.code.endswith("Exception")
-        code = found.code if known else codes.get(found.code, "ValidationException")
-        raise AwsError(code, found.message) from error
+        is_own_code = refusal.code.endswith("Exception")
+        code = refusal.code if is_own_code else codes.get(refusal.code, "ValidationException")
+        raise AwsError(code, refusal.message) from error
 
 
 def _check_algorithm(request: ApiRequest) -> None:
@@ -49,33 +49,35 @@ def _check_algorithm(request: ApiRequest) -> None:
         raise AwsError("ValidationException", f"The checksum algorithm {algorithm[:50]} is not supported: use SHA256.")
 
 
-def _blocks(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Mapping[str, Any], str | None]:
-    wanted = request.params.get("MaxResults", MOST_BLOCKS)
-    size = min(max(wanted, FEWEST_BLOCKS), MOST_BLOCKS)
+def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Mapping[str, Any], str | None]:
+    max_results = request.params.get("MaxResults", MOST_BLOCKS)
+    size = min(max(max_results, FEWEST_BLOCKS), MOST_BLOCKS)
     token = request.params.get("NextToken")
     start = request.params.get("StartingBlockIndex", 0)
     if token:
         start = int(paging.key_of(request.operation, token, "ValidationException"))
-    found = _call(request, "snapshot.blocks", False, snapshot=snapshot, since=since, start=start, limit=size)
-    following = None if found["next"] is None else paging.token_after(request.operation, str(found["next"]))
-    return found, following
+    answer = _call(request, "snapshot.blocks", False, snapshot=snapshot, since=since, start=start, limit=size)
+    following = None if answer["next"] is None else paging.token_after(request.operation, str(answer["next"]))
+    return answer, following
 
 
-def _common(found: Mapping[str, Any], following: str | None) -> dict[str, Any]:
+def _common(answer: Mapping[str, Any], following: str | None) -> dict[str, Any]:
     return {
-        "ExpiryTime": datetime.fromtimestamp(found["tokens_until_s"], UTC),
-        "VolumeSize": found["size_gib"],
+        "ExpiryTime": datetime.fromtimestamp(answer["tokens_until_s"], UTC),
+        "VolumeSize": answer["size_gib"],
         "BlockSize": BLOCK_BYTES,
         "NextToken": following,
     }
 
 
-@serves("ebs", "ListSnapshotBlocks", handled="SnapshotId NextToken MaxResults StartingBlockIndex", needs=_one)
+@serves(
+    "ebs", "ListSnapshotBlocks", handled="SnapshotId NextToken MaxResults StartingBlockIndex", needs=_snapshot_named
+)
 def list_snapshot_blocks(request: ApiRequest) -> dict[str, Any]:
-    """Every block of a snapshot, with its token."""
-    found, following = _blocks(request, request.params["SnapshotId"], None)
-    blocks = [{"BlockIndex": one["block"], "BlockToken": one["token"]} for one in found["blocks"]]
-    return {"Blocks": blocks, **_common(found, following)}
+    """Lists every block of a snapshot, with its token."""
+    answer, following = _read_page(request, request.params["SnapshotId"], None)
+    blocks = [{"BlockIndex": block["block"], "BlockToken": block["token"]} for block in answer["blocks"]]
+    return {"Blocks": blocks, **_common(answer, following)}
 
 
 @serves(
@@ -85,21 +87,22 @@ def list_snapshot_blocks(request: ApiRequest) -> dict[str, Any]:
     needs=lambda request: _named(request, "SecondSnapshotId"),
 )
 def list_changed_blocks(request: ApiRequest) -> dict[str, Any]:
-    """Blocks that two snapshots do not have in common; without a first one, all of the second."""
+    """Lists the blocks that differ between two snapshots; without a first snapshot, all blocks of
+    the second."""
     first, second = request.params.get("FirstSnapshotId"), request.params["SecondSnapshotId"]
-    found, following = _blocks(request, second, first)
+    answer, following = _read_page(request, second, first)
     blocks = [
-        {"BlockIndex": one["block"], "FirstBlockToken": one["since_token"], "SecondBlockToken": one["token"]}
-        for one in found["blocks"]
+        {"BlockIndex": block["block"], "FirstBlockToken": block["since_token"], "SecondBlockToken": block["token"]}
+        for block in answer["blocks"]
     ]
-    return {"ChangedBlocks": blocks, **_common(found, following)}
+    return {"ChangedBlocks": blocks, **_common(answer, following)}
 
 
-@serves("ebs", "GetSnapshotBlock", handled="SnapshotId BlockIndex BlockToken", needs=_one)
+@serves("ebs", "GetSnapshotBlock", handled="SnapshotId BlockIndex BlockToken", needs=_snapshot_named)
 def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
-    """The bytes of a block."""
+    """Returns the bytes of a block."""
     params = request.params
-    found = _call(
+    answer = _call(
         request,
         "snapshot.get_block",
         False,
@@ -107,11 +110,11 @@ def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
         block=params["BlockIndex"],
         block_token=params["BlockToken"],
     )
-    data = base64.b64decode(found["data"])
+    data = base64.b64decode(answer["data"])
     return {
         "DataLength": len(data),
         "BlockData": data,
-        "Checksum": found["checksum"],
+        "Checksum": answer["checksum"],
         "ChecksumAlgorithm": SHA256,
     }
 
@@ -125,14 +128,13 @@ def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
 )
 def start_snapshot(request: ApiRequest) -> dict[str, Any]:
     """Begins a snapshot whose blocks are put one by one. It is encrypted as its parent is, else as
-    a new volume would be. It waits for blocks without an end: the timeout is AWS's own to free what
-    was forgotten.
-    """
+    a new volume would be. The lab waits for its blocks without a time limit, and ignores the
+    timeout, with which AWS frees forgotten snapshots."""
     params = request.params
-    if not all(one.get("Key") for one in params.get("Tags") or ()):
+    if not all(tag.get("Key") for tag in params.get("Tags") or ()):
         raise AwsError("ValidationException", "A tag has a Key")
-    tags = {one["Key"]: one.get("Value", "") for one in params.get("Tags") or ()}
-    made = _call(
+    tags = {tag["Key"]: tag.get("Value", "") for tag in params.get("Tags") or ()}
+    snapshot = _call(
         request,
         "snapshot.start",
         True,
@@ -144,17 +146,17 @@ def start_snapshot(request: ApiRequest) -> dict[str, Any]:
         kms_key=params.get("KmsKeyArn"),
     )
     return {
-        "SnapshotId": made["id"],
-        "Description": made["description"],
+        "SnapshotId": snapshot["id"],
+        "Description": snapshot["description"],
         "OwnerId": request.account,
-        "Status": made["state"],
-        "StartTime": datetime.fromisoformat(made["started_at"]),
-        "VolumeSize": made["size_gib"],
+        "Status": snapshot["state"],
+        "StartTime": datetime.fromisoformat(snapshot["started_at"]),
+        "VolumeSize": snapshot["size_gib"],
         "BlockSize": BLOCK_BYTES,
         "Tags": params.get("Tags"),
         "ParentSnapshotId": params.get("ParentSnapshotId"),
-        "KmsKeyArn": made["kms_key"],
-        "SseType": "sse-kms" if made["encrypted"] else "none",
+        "KmsKeyArn": snapshot["kms_key"],
+        "SseType": "sse-kms" if snapshot["encrypted"] else "none",
     }
 
 
@@ -163,10 +165,11 @@ def start_snapshot(request: ApiRequest) -> dict[str, Any]:
     "PutSnapshotBlock",
     handled="SnapshotId BlockIndex BlockData DataLength Checksum ChecksumAlgorithm",
     without_effect={"Progress": "AWS does not say what it does with it; the lab counts blocks"},
-    needs=_one,
+    needs=_snapshot_named,
 )
 def put_snapshot_block(request: ApiRequest) -> dict[str, Any]:
-    """Puts a block of a snapshot that was begun so. Its checksum is that of its bytes."""
+    """Puts a block of a snapshot that was begun with StartSnapshot. Its checksum is that of its
+    bytes."""
     params = request.params
     _check_algorithm(request)
     data = params["BlockData"]
@@ -188,7 +191,7 @@ def put_snapshot_block(request: ApiRequest) -> dict[str, Any]:
     "ebs",
     "CompleteSnapshot",
     handled="SnapshotId ChangedBlocksCount Checksum ChecksumAlgorithm ChecksumAggregationMethod",
-    needs=_one,
+    needs=_snapshot_named,
 )
 def complete_snapshot(request: ApiRequest) -> dict[str, Any]:
     """Completes a snapshot whose blocks are all put."""

@@ -1,4 +1,4 @@
-"""AWS's errors, and the lab's refusals as AWS shapes them."""
+"""Defines AWS's errors, and turns the lab's refusals into them."""
 
 from __future__ import annotations
 
@@ -57,12 +57,13 @@ class AwsError(Exception):
 
 
 def dry_run(service: str) -> AwsError:
-    """What a request with DryRun is answered that would have succeeded. `service`: "ec2", "kms"."""
+    """Returns the error that answers a request with DryRun which would have succeeded. `service`:
+    "ec2", "kms"."""
     return AwsError("DryRunOperationException" if service == "kms" else "DryRunOperation", DRY_RUN, 412)
 
 
 def from_lab(error: HeadraceError, service: str) -> AwsError:
-    """A refusal of the lab as this service shapes it.
+    """Returns a refusal of the lab as this service shapes it.
 
     A daemon that is down or did not answer is the one answer with a status of 5xx: the SDKs then
     try again.

@@ -1,4 +1,4 @@
-"""What a handler is given, and how it says which parameters it handles.
+"""Defines the request that a handler gets, and how it lists the parameters that it handles.
 
     @serves("ec2", "DeleteVolume", handled="VolumeId DryRun")
     def delete_volume(request: ApiRequest) -> dict:
@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
+from headrace.api.cache import LabCache
 from headrace.api.errors import AwsError
-from headrace.api.kept import Known
 from headrace.api.protocol.shapes import ModelShape, Operation, ServiceModel, service
 from headrace.lab.client import Lab
 
@@ -31,7 +31,7 @@ ROOMS = ("ec2", "cloudwatch", "kms", "sts", "ebs")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, by the signature. `user`: its name; "root" for the key of the lab."""
+    """The caller, by the signature. `user`: its name; "root" for the key of the lab."""
 
     access_key: str
     account: str
@@ -39,7 +39,7 @@ class Caller:
 
     @property
     def arn(self) -> str:
-        """Its Amazon Resource Name."""
+        """The caller's Amazon Resource Name."""
         return f"arn:aws:iam::{self.account}:" + ("root" if self.user == "root" else f"user/{self.user}")
 
 
@@ -65,8 +65,8 @@ class ApiRequest:
     caller: Caller
     region: str
     request_id: str = ""
-    # What was told before of the lab's volumes and snapshots.
-    known: Known = field(default_factory=Known)
+    # The cached tables of the lab's volumes and snapshots.
+    cache: LabCache = field(default_factory=LabCache)
 
     @property
     def account(self) -> str:
@@ -80,7 +80,7 @@ class ApiRequest:
 
     @property
     def dry_run(self) -> bool:
-        """Whether it is only to be checked."""
+        """True when the request is only to be checked."""
         return bool(self.params.get("DryRun"))
 
     @property
@@ -95,7 +95,7 @@ class ApiRequest:
         return self.lab.call(call, timeout_s, token=self.token or None, dry_run=self.dry_run, **args)
 
     def arn(self, kind: str, name: str, of: str = "ec2") -> str:
-        """The Amazon Resource Name of something in this lab: arn("volume", "vol-...")."""
+        """Returns the Amazon Resource Name of something in this lab: arn("volume", "vol-...")."""
         return f"arn:aws:{of}:{self.region}:{self.account}:{kind}/{name}"
 
 
@@ -157,10 +157,10 @@ def serves(
     """
 
     def register(handler: Handler) -> Handler:
-        known = service(of)
+        model = service(of)
         SERVED[of, operation] = Served(
-            known,
-            known.operations[operation],
+            model,
+            model.operations[operation],
             handler,
             frozenset(handled.split()),
             dict(refused or {}),
@@ -173,7 +173,7 @@ def serves(
 
 
 def load() -> dict[tuple[str, str], Served]:
-    """Every handler, by service and operation."""
+    """Returns every handler, by service and operation."""
     for room in ROOMS:
         if find_spec(f"headrace.api.{room}") is not None:
             module = import_module(f"headrace.api.{room}")
@@ -188,10 +188,10 @@ def unnamed(served: Served) -> set[str]:
     """
     named = served.handled | set(served.refused) | set(served.without_effect)
     top = set(served.operation.input.members)
-    return {name for name in top if name not in named} | {path for path in named if not _known(path, served)}
+    return {name for name in top if name not in named} | {path for path in named if not _is_named(path, served)}
 
 
-def _known(path: str, served: Served) -> bool:
+def _is_named(path: str, served: Served) -> bool:
     shape: ModelShape = served.operation.input
     for step in path.split("."):
         while shape.kind == "list":

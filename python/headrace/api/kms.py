@@ -1,4 +1,4 @@
-"""KMS: keys, aliases, grants, and what is encrypted under keys.
+"""Serves KMS: keys, aliases, grants, and encryption under keys.
 
 Every decision, and all key material, is the daemon's.
 """
@@ -64,10 +64,10 @@ def _page(request: ApiRequest, items: Sequence[Mapping[str, Any]], key: str, nam
     if not 1 <= size <= MOST_ON_PAGE:
         raise AwsError("ValidationException", f"Limit must be between 1 and {MOST_ON_PAGE}.")
     ordered = sorted(items, key=lambda item: item[key])
-    found, after = paging.page(
+    shown, after = paging.page(
         request.operation, ordered, lambda item: item[key], size, request.params.get("Marker"), "InvalidMarkerException"
     )
-    return {name: found, "NextMarker": after, "Truncated": after is not None}
+    return {name: shown, "NextMarker": after, "Truncated": after is not None}
 
 
 def _checked_algorithm(request: ApiRequest, *names: str) -> None:
@@ -85,33 +85,33 @@ def _checked_algorithm(request: ApiRequest, *names: str) -> None:
     refused={"CustomKeyStoreId": NO_STORES, "MultiRegion": NOT_USED, "XksKeyId": NO_STORES},
 )
 def create_key(request: ApiRequest) -> dict[str, Any]:
-    """A symmetric key."""
+    """Makes a symmetric key."""
     params = request.params
-    wanted = {
+    only_values = {
         "KeyUsage": "ENCRYPT_DECRYPT",
         "CustomerMasterKeySpec": ALGORITHM,
         "KeySpec": ALGORITHM,
         "Origin": "AWS_KMS",
     }
-    for name, only in wanted.items():
+    for name, only in only_values.items():
         if (params.get(name) or only) != only:
             raise AwsError("UnsupportedOperationException", f"{name} {params[name]} is not supported: {NOT_USED}.")
     tags = {tag["TagKey"]: tag["TagValue"] for tag in params.get("Tags") or ()}
-    made = request.change(
+    key = request.change(
         "key.create", description=params.get("Description"), policy=params.get("Policy"), tags=tags or None
     )
-    return {"KeyMetadata": _metadata(request, made)}
+    return {"KeyMetadata": _metadata(request, key)}
 
 
 @serves("kms", "DescribeKey", handled="KeyId", without_effect=IDLE_TOKENS)
 def describe_key(request: ApiRequest) -> dict[str, Any]:
-    """One key."""
+    """Describes a key."""
     return {"KeyMetadata": _metadata(request, request.lab.describe_key(request.params["KeyId"]))}
 
 
 @serves("kms", "ListKeys", handled="Limit Marker", without_effect={"ResourceOwners": "all keys are the account's own"})
 def list_keys(request: ApiRequest) -> dict[str, Any]:
-    """All keys, by id. All are the account's own."""
+    """Lists all keys, by id. All are the account's own."""
     keys = [{"KeyId": key["id"], "KeyArn": key["arn"]} for key in request.lab.keys()["keys"]]
     return _page(request, keys, "KeyId", "Keys")
 
@@ -135,9 +135,9 @@ def schedule_key_deletion(request: ApiRequest) -> dict[str, Any]:
     """Deletes a key after some days of lab time."""
     days = request.params.get("PendingWindowInDays")
     key = request.change("key.schedule_deletion", key=request.params["KeyId"], days=days)
-    found = {"KeyId": key["arn"], "DeletionDate": _moment(key["deletion_at"]), "KeyState": key["state"]}
+    answer = {"KeyId": key["arn"], "DeletionDate": _moment(key["deletion_at"]), "KeyState": key["state"]}
     # KMS's own default is 30 days.
-    return {**found, "PendingWindowInDays": 30 if days is None else days}
+    return {**answer, "PendingWindowInDays": 30 if days is None else days}
 
 
 @serves("kms", "CancelKeyDeletion", handled="KeyId")
@@ -148,7 +148,7 @@ def cancel_key_deletion(request: ApiRequest) -> dict[str, Any]:
 
 @serves("kms", "UpdateKeyDescription", handled="KeyId Description")
 def update_key_description(request: ApiRequest) -> dict[str, Any]:
-    """Another description."""
+    """Changes the description of a key."""
     request.change("key.update", key=request.params["KeyId"], description=request.params["Description"])
     return {}
 
@@ -170,7 +170,7 @@ def untag_resource(request: ApiRequest) -> dict[str, Any]:
 
 @serves("kms", "ListResourceTags", handled="KeyId Limit Marker")
 def list_resource_tags(request: ApiRequest) -> dict[str, Any]:
-    """Tags of a key, by name."""
+    """Lists the tags of a key, by name."""
     tags = request.lab.describe_key(request.params["KeyId"])["tags"]
     return _page(request, [{"TagKey": name, "TagValue": value} for name, value in tags.items()], "TagKey", "Tags")
 
@@ -198,7 +198,7 @@ def delete_alias(request: ApiRequest) -> dict[str, Any]:
 
 @serves("kms", "ListAliases", handled="KeyId Limit Marker")
 def list_aliases(request: ApiRequest) -> dict[str, Any]:
-    """All aliases, or those of a key, by name."""
+    """Lists all aliases, or those of a key, by name."""
     named = request.params.get("KeyId")
     only = request.lab.describe_key(named)["id"] if named else None
     aliases = [
@@ -217,7 +217,7 @@ def list_aliases(request: ApiRequest) -> dict[str, Any]:
 
 @serves("kms", "GetKeyPolicy", handled="KeyId PolicyName")
 def get_key_policy(request: ApiRequest) -> dict[str, Any]:
-    """The policy document of a key."""
+    """Returns the policy document of a key."""
     if (request.params.get("PolicyName") or POLICY_NAME) != POLICY_NAME:
         raise AwsError("NotFoundException", "No such policy exists.")
     policy = request.lab.describe_key(request.params["KeyId"])["policy"]
@@ -237,15 +237,15 @@ def _default_policy(request: ApiRequest) -> str:
 
 @serves("kms", "ListKeyPolicies", handled="KeyId Limit Marker")
 def list_key_policies(request: ApiRequest) -> dict[str, Any]:
-    """The names of a key's policies: one."""
+    """Lists the names of a key's policies: there is one."""
     request.lab.describe_key(request.params["KeyId"])
     shown = _page(request, [{"name": POLICY_NAME}], "name", "PolicyNames")
-    return shown | {"PolicyNames": [one["name"] for one in shown["PolicyNames"]]}
+    return shown | {"PolicyNames": [policy["name"] for policy in shown["PolicyNames"]]}
 
 
 @serves("kms", "GetKeyRotationStatus", handled="KeyId")
 def get_key_rotation_status(request: ApiRequest) -> dict[str, Any]:
-    """Whether a key is rotated: keys of the lab are not."""
+    """Tells whether a key is rotated: keys of the lab are not."""
     return {"KeyRotationEnabled": False, "KeyId": request.lab.describe_key(request.params["KeyId"])["arn"]}
 
 
@@ -257,11 +257,11 @@ def get_key_rotation_status(request: ApiRequest) -> dict[str, Any]:
     refused={"GranteeServicePrincipal": SERVICES, "RetiringServicePrincipal": SERVICES},
 )
 def create_grant(request: ApiRequest) -> dict[str, Any]:
-    """Notes who may use a key."""
+    """Records who may use a key."""
     params = request.params
     if not params.get("GranteePrincipal"):
         raise AwsError("ValidationException", "GranteePrincipal is required.")
-    made = request.change(
+    grant = request.change(
         "key.grant",
         key=params["KeyId"],
         grantee=params["GranteePrincipal"],
@@ -270,7 +270,7 @@ def create_grant(request: ApiRequest) -> dict[str, Any]:
         name=params.get("Name"),
         constraints=params.get("Constraints"),
     )
-    return {"GrantId": made["id"], "GrantToken": _encoded(made["id"].encode())}
+    return {"GrantId": grant["id"], "GrantToken": _encoded(grant["id"].encode())}
 
 
 @serves(
@@ -280,7 +280,7 @@ def create_grant(request: ApiRequest) -> dict[str, Any]:
     refused={"GranteeServicePrincipal": SERVICES},
 )
 def list_grants(request: ApiRequest) -> dict[str, Any]:
-    """The grants of a key, by id."""
+    """Lists the grants of a key, by id."""
     params, key = request.params, request.lab.describe_key(request.params["KeyId"])
     grants = [
         {
@@ -309,7 +309,7 @@ def revoke_grant(request: ApiRequest) -> dict[str, Any]:
 
 @serves("kms", "RetireGrant", handled="GrantToken KeyId GrantId DryRun")
 def retire_grant(request: ApiRequest) -> dict[str, Any]:
-    """Takes a grant away, named by its token or by key and id."""
+    """Ends a grant, named by its token or by key and id."""
     params = request.params
     token, key, grant = params.get("GrantToken"), params.get("KeyId"), params.get("GrantId")
     if token:
@@ -317,8 +317,10 @@ def retire_grant(request: ApiRequest) -> dict[str, Any]:
             grant = base64.b64decode(token, validate=True).decode("ascii")
         except ValueError:
             raise AwsError("InvalidGrantTokenException", "The grant token is not valid.") from None
-        holders = (one for one in request.lab.keys()["keys"] if any(grant == each["id"] for each in one["grants"]))
-        key = next((one["id"] for one in holders), None)
+        holders = (
+            holder for holder in request.lab.keys()["keys"] if any(grant == each["id"] for each in holder["grants"])
+        )
+        key = next((holder["id"] for holder in holders), None)
         if key is None:
             raise AwsError("InvalidGrantTokenException", "The grant token is not valid.")
     if not key or not grant:
@@ -352,7 +354,7 @@ def encrypt(request: ApiRequest) -> dict[str, Any]:
     refused={"Recipient": NO_NITRO, "DryRunModifiers": RECORDED},
 )
 def decrypt(request: ApiRequest) -> dict[str, Any]:
-    """Decrypts."""
+    """Decrypts a ciphertext."""
     _checked_algorithm(request, "EncryptionAlgorithm")
     params = request.params
     if not params.get("CiphertextBlob"):
@@ -375,7 +377,7 @@ def decrypt(request: ApiRequest) -> dict[str, Any]:
     refused={"DryRunModifiers": RECORDED},
 )
 def re_encrypt(request: ApiRequest) -> dict[str, Any]:
-    """Decrypts, and encrypts under another key or context."""
+    """Decrypts a ciphertext, and encrypts it under another key or context."""
     _checked_algorithm(request, "SourceEncryptionAlgorithm", "DestinationEncryptionAlgorithm")
     params = request.params
     if not params.get("CiphertextBlob"):
@@ -423,10 +425,10 @@ def _data_key(request: ApiRequest, plaintext: bool) -> dict[str, Any]:
     refused={"Recipient": NO_NITRO},
 )
 def generate_data_key(request: ApiRequest) -> dict[str, Any]:
-    """A data key, in the clear and wrapped."""
-    made = _data_key(request, True)
-    blobs = {"CiphertextBlob": made["ciphertext"], "Plaintext": made["plaintext"]}
-    return {name: base64.b64decode(text) for name, text in blobs.items()} | {"KeyId": made["key"]}
+    """Generates a data key, and returns it in the clear and wrapped."""
+    data_key = _data_key(request, True)
+    blobs = {"CiphertextBlob": data_key["ciphertext"], "Plaintext": data_key["plaintext"]}
+    return {name: base64.b64decode(text) for name, text in blobs.items()} | {"KeyId": data_key["key"]}
 
 
 @serves(
@@ -436,6 +438,6 @@ def generate_data_key(request: ApiRequest) -> dict[str, Any]:
     without_effect=IDLE_TOKENS,
 )
 def generate_data_key_without_plaintext(request: ApiRequest) -> dict[str, Any]:
-    """A data key, wrapped alone."""
-    made = _data_key(request, False)
-    return {"CiphertextBlob": base64.b64decode(made["ciphertext"]), "KeyId": made["key"]}
+    """Generates a data key, and returns it wrapped alone."""
+    data_key = _data_key(request, False)
+    return {"CiphertextBlob": base64.b64decode(data_key["ciphertext"]), "KeyId": data_key["key"]}

@@ -1,4 +1,4 @@
-"""Paging that survives deletes: a token says after which id the next page begins."""
+"""Pages lists so that deletes do not disturb: a token says after which id the next page begins."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from headrace.api.cache import CachedTable, Facts
 from headrace.api.errors import AwsError
-from headrace.api.kept import Facts, KeptTable
 
-# Begins every token, so that one of another call or release is told from a good one.
+# Begins every token, so that a token of another call or release is recognised.
 MARK = b"headrace1:"
 # An id, name or ARN; the longest are ARNs of 1,600 characters (CloudWatch's model).
 MAX_TOKEN = 4096
@@ -20,12 +20,12 @@ Item = TypeVar("Item")
 
 
 def token_after(call: str, key: str) -> str:
-    """A token for the page of `call` that begins after this key."""
+    """Returns a token for the page of `call` that begins after this key."""
     return base64.urlsafe_b64encode(MARK + f"{call}:{key}".encode()).decode("ascii")
 
 
 def key_of(call: str, token: str, code: str = "InvalidParameterValue") -> str:
-    """The key that a token of `call` names. Raises AwsError."""
+    """Returns the key that a token of `call` names. Raises AwsError."""
     wrong = AwsError(code, "The token for the next page is not valid. Use the NextToken of this call's last answer.")
     if len(token) > MAX_TOKEN:
         raise wrong
@@ -47,7 +47,7 @@ def page(
     token: str | None,
     code: str = "InvalidParameterValue",
 ) -> tuple[list[Item], str | None]:
-    """A page of items, which are sorted by their keys, and the token of the next page.
+    """Returns a page of items, which are sorted by their keys, and the token of the next page.
 
     `size`: how many at most, None for all. The token survives that its item is deleted: it names a
     key and not a number.
@@ -62,28 +62,28 @@ def page(
 
 
 def page_of_table(
-    call: str, table: KeptTable, size: int | None, token: str | None, shown: Callable[[Facts], bool] | None = None
+    call: str, table: CachedTable, size: int | None, token: str | None, shown: Callable[[Facts], bool] | None = None
 ) -> tuple[list[Facts], str | None]:
-    """A page of all rows that are `shown`, as `page` makes it, without a look at the others."""
+    """Returns a page of the rows for which `shown` is true, as `page` does, without a look at the
+    others."""
     names = table.after(key_of(call, token)) if token else table.order
     rows = (table.rows[name] for name in names)
-    kept = rows if shown is None else filter(shown, rows)
+    visible = rows if shown is None else filter(shown, rows)
     if size is None:
-        return list(kept), None
-    found = list(islice(kept, size + 1))
-    return found[:size], token_after(call, found[size - 1]["id"]) if len(found) > size else None
+        return list(visible), None
+    first_rows = list(islice(visible, size + 1))
+    return first_rows[:size], token_after(call, first_rows[size - 1]["id"]) if len(first_rows) > size else None
 
 
 def size(params: Mapping[str, Any], least: int, most: int, *, zero_is_all: bool = False) -> int | None:
-    """Return the size of a page by MaxResults: from `least` to `most` items; None for all.
-    `zero_is_all`: this call takes 0 for a number that is not given. Raises AwsError.
-    """
-    wanted = params.get("MaxResults")
-    if wanted is None or (wanted == 0 and zero_is_all):
+    """Returns the size of a page by MaxResults: from `least` to `most` items; None for all.
+    `zero_is_all`: this call treats 0 as no number. Raises AwsError."""
+    asked = params.get("MaxResults")
+    if asked is None or (asked == 0 and zero_is_all):
         return None
-    if wanted < least:
+    if asked < least:
         raise AwsError(
             "InvalidParameterValue",
-            f"Value ( {wanted} ) for parameter maxResults is invalid. Expecting a value greater than {least}.",
+            f"Value ( {asked} ) for parameter maxResults is invalid. Expecting a value greater than {least}.",
         )
-    return min(wanted, most)
+    return min(asked, most)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 
 def compiled(between: Sequence[str], ignore_case: bool = False) -> re.Pattern[str]:
-    """A pattern that `fullmatch` holds against texts. `between`: what stands between the `*`, each
-    part a regular expression of a fixed length.
+    """Returns a pattern that `fullmatch` holds against texts. `between`: what stands between the
+    `*`, each part a regular expression of a fixed length.
 
     A part after a `*` is taken where it comes first and never tried elsewhere (an atomic group):
     that finds a match whenever there is one, because the parts have fixed lengths, and takes a time

@@ -1,4 +1,4 @@
-"""The ground everything stands on: what belongs to no question a user asks.
+"""The ground of the package: modules that all other rooms use.
 
 core        the compiled core and its refusals
 storage     the notation of storages, and their limits

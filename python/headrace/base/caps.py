@@ -1,9 +1,8 @@
-"""The limits that can be the bottleneck: their names, and the words for them in sentences (`long`)
-and in tables (`short`).
+"""Names the limits that can be the bottleneck, in sentences (`long`) and in tables (`short`).
 
 The names are the core's: `Cap::name` (crates/model/src/io.rs) for demand on a storage,
 `Binding::name` (crates/sim/src/mysql/interval.rs) for a database, which adds the clients, the
-processors and `log-` before a limit of the log volume.
+processors, what transactions share, and `log-` before a limit of the log volume.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ WORDS = {
     "none": ("nothing", "nothing"),
     "clients": ("the clients", "clients"),
     "cpu": ("the processors", "processors"),
+    "contention": ("the latches that transactions share", "latches"),
     "volume-iops": ("the volume's IOPS", "volume IOPS"),
     "volume-throughput": ("the volume's throughput", "volume MiB/s"),
     "volume-credits": ("the volume's burst credits are gone", "credits gone"),
@@ -25,30 +25,30 @@ WORDS = {
     "degraded": ("a degradation of the volume", "degraded"),
 }
 LOG = "log-"
-# Those a lab counts for each volume, in the order of its tables.
+# The limits that a lab counts for each volume, in the order of its tables.
 COUNTED = ("volume-iops", "volume-throughput", "instance-iops", "instance-throughput")
 
 
 def long(name: str | None) -> str:
-    """`volume-iops` as `the volume's IOPS`, `log-volume-iops` as `the log volume's IOPS`; None is
-    nothing, a name that is not known is shown as it is."""
+    """Returns `the volume's IOPS` for `volume-iops`, and `the log volume's IOPS` for
+    `log-volume-iops`. None is `nothing`; a name that is not in the table is returned as it is."""
     name = name or "none"
-    known = name.removeprefix(LOG)
-    words = WORDS.get(known, (known, known))[0]
-    if known == name:
+    limit = name.removeprefix(LOG)
+    words = WORDS.get(limit, (limit, limit))[0]
+    if limit == name:
         return words
     return words.replace("the volume", "the log volume") if "the volume" in words else f"{words}, on the log volume"
 
 
 def short(name: str | None) -> str:
-    """`volume-iops` as `volume IOPS`, `log-volume-iops` as `log: volume IOPS`."""
+    """Returns `volume IOPS` for `volume-iops`, and `log: volume IOPS` for `log-volume-iops`."""
     name = name or "none"
-    known = name.removeprefix(LOG)
-    words = WORDS.get(known, (known, known))[1]
-    return words if known == name else f"log: {words}"
+    limit = name.removeprefix(LOG)
+    words = WORDS.get(limit, (limit, limit))[1]
+    return words if limit == name else f"log: {words}"
 
 
 def column(name: str) -> str:
-    """The column of a table of measurements that holds the share of time requests waited for a
-    limit: `cap_volume_iops`."""
+    """Returns the column of a table of measurements with the share of time in which requests waited
+    for a limit: `cap_volume_iops`."""
     return f"cap_{name.replace('-', '_')}"

@@ -1,5 +1,4 @@
-"""Checks of single values that a user gives, how a value is shown in an error, and a result in
-Python."""
+"""Checks single values that a user gives, and shows values in errors and results in Python."""
 
 from __future__ import annotations
 
@@ -13,14 +12,15 @@ LIMITS_SOURCE = "docs/reference/workload-file.md, Limits"
 
 
 def check_name(name: object) -> str:
-    """A name a file and a table can carry."""
+    """Returns a name that a file and a table can carry, or raises InputError."""
     if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():
         raise InputError(f"name = {shown(name)}", "must be 1 to 200 printable characters", LIMITS_SOURCE)
     return name
 
 
 def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
-    """One of `choices`, or an InputError that suggests the nearest."""
+    """Returns a value that is one of `choices`, or raises an InputError that suggests the
+    nearest."""
     if isinstance(value, str) and value in choices:
         return value
     raise InputError(
@@ -32,8 +32,8 @@ def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value as it may stand in an error: short, and never failing (Python refuses to print very
-    long integers)."""
+    """Returns a value as short text for an error. It never fails (Python refuses to print very long
+    integers)."""
     try:
         text = repr(value)
     except ValueError:
@@ -42,8 +42,8 @@ def shown(value: object, limit: int = 60) -> str:
 
 
 def did_you_mean(word: object, choices) -> str:
-    """`Did you mean X?`, or "" when nothing is near. The rule of the core: what differs in digits
-    only, or in the number of its parts, was not mistyped."""
+    """Returns `Did you mean X?`, or "" when nothing is near. It has the rule of the core: a word
+    that differs in digits only, or in the number of its parts, was not mistyped."""
     from difflib import get_close_matches
 
     given = shown(word, 100).strip("'\"")
@@ -54,14 +54,14 @@ def did_you_mean(word: object, choices) -> str:
 
 
 def check_text(what: str, value: object, hint: str = "") -> str:
-    """Text."""
+    """Returns a value that is text, or raises InputError."""
     if isinstance(value, str):
         return value
     raise InputError(f"{what} = {shown(value)}", "must be text", "docs/reference/python.md", hint)
 
 
 def check_number(what: str, value: object, low: float, high: float, unit: str = "") -> float:
-    """A finite number from low to high, as float."""
+    """Returns a finite number from `low` to `high` as a float, or raises InputError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _out_of_range(what, shown(value), "must be a number")
     unit = f" {unit}" if unit else ""
@@ -71,14 +71,15 @@ def check_number(what: str, value: object, low: float, high: float, unit: str = 
 
 
 def check_whole(what: str, value: object, low: int, high: int) -> int:
-    """A whole number from low to high."""
+    """Returns a whole number from `low` to `high`, or raises InputError."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise _out_of_range(what, shown(value, 40), f"must be a whole number {low} to {high}")
     return value
 
 
 def _out_of_range(what: str, value: str, rule: str) -> InputError:
-    """An option has its limits from its command; all else is of a workload's file."""
+    """Returns the refusal; its source is the command's help for an option, else the workload
+    file."""
     if what.startswith("--"):
         return InputError(f"{what} = {value}", rule, "the command's --help", "Give a number in that range.")
     return InputError(f"{what} = {value}", rule, LIMITS_SOURCE)
@@ -89,7 +90,7 @@ class Shown(ABC):
 
     @abstractmethod
     def in_short(self) -> str:
-        """What this is, in a few words."""
+        """Returns a description in a few words."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_short()})"

@@ -1,7 +1,7 @@
-"""The compiled core, and its refusals as errors of ours.
+"""Gives access to the compiled core, and turns its refusals into errors of ours.
 
-Every other module takes the core from here: `from headrace.base import core`. What it offers stands
-in `headrace/_core.pyi`.
+Every other module imports the core from here: `from headrace.base import core`. Its functions are
+listed in `headrace/_core.pyi`.
 """
 
 from __future__ import annotations

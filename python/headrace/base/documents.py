@@ -1,4 +1,5 @@
-"""TOML documents as msgspec structs, and what is wrong with a document as an InputError.
+"""Reads TOML documents into msgspec structs, and explains what is wrong with a document by an
+InputError.
 
 A document is described by structs, one for each table; the types carry the ranges and the words:
 
@@ -37,37 +38,37 @@ LONGEST_KEY = 60  # characters of an unknown key that an error repeats
 LONGEST_COMPLAINT = 120  # characters of the TOML reader's own message that an error repeats
 
 
-# For Annotated: a number, but neither NaN nor infinity (1e300: no figure comes near it).
+# For Annotated: a number that is neither NaN nor infinite (1e300: no figure comes near it).
 FINITE = msgspec.Meta(ge=-1e300, le=1e300, extra={"rule": "must be a finite number"})
 
 
 class DocumentTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A table of a document. Subclass it; keys that are not its fields are refused.
 
-    A subclass with needed keys after optional ones says `kw_only=True` too.
+    A subclass with required keys after optional ones needs `kw_only=True` too.
     """
 
 
 def between(low: float, high: float, unit: str = "") -> msgspec.Meta:
-    """For Annotated: a number from `low` to `high`. NaN and infinity are refused too."""
+    """Returns the annotation of a number from `low` to `high`. NaN and infinity are refused too."""
     return msgspec.Meta(ge=low, le=high, extra={"unit": f" {unit}" if unit else ""})
 
 
 def said_as(
     rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None
 ) -> msgspec.Meta:
-    """For Annotated: the words of the rule, and `least` and `most` length or a pattern of a
-    text."""
+    """Returns the annotation with the words of a rule, and with `least` and `most` length or a
+    pattern of a text."""
     return msgspec.Meta(min_length=least, max_length=most, pattern=pattern, extra={"rule": rule, "hint": hint})
 
 
 @dataclass(frozen=True)
 class DocumentKind:
-    """A kind of file: what an error calls it, its format and newest version, and where it is
-    described.
+    """A kind of file: its name in errors, its format and newest version, and the page that
+    describes it.
 
-    `begin`: how to get such a file, a hint for an empty one. `other`: what to do with another
-    tool's output, given in place of such a file. `again`: what to do about a damaged one.
+    `begin`: the hint for an empty file, how to get one. `other`: what to do with another tool's
+    output, given in place of such a file. `again`: what to do about a damaged file.
     """
 
     name: str
@@ -80,7 +81,7 @@ class DocumentKind:
 
 
 def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
-    """The document in `content`, with its format and version checked. Raises InputError."""
+    """Returns the document in `content`, with its format and version checked. Raises InputError."""
     if not content.strip():
         raise InputError(name, "the file is empty", kind.source, kind.begin)
     try:
@@ -95,10 +96,10 @@ def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
             raise InputError(name, f"looks like {tool} and is not {kind.name}", kind.source, kind.other) from None
         complaint = " ".join(str(error)[:LONGEST_COMPLAINT].split())
         raise InputError(name, f"is not valid TOML: {complaint}", "toml.io, v1.0", kind.again) from None
-    found, version = document.get("format"), document.get("version")
-    if found != kind.format:
+    file_format, version = document.get("format"), document.get("version")
+    if file_format != kind.format:
         rule = f'the file must begin with format = "{kind.format}"'
-        raise InputError(f"format = {shown(found)}", rule, kind.source, kind.begin)
+        raise InputError(f"format = {shown(file_format)}", rule, kind.source, kind.begin)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise InputError(f"version = {shown(version)}", f"must be a whole number from 1 to {kind.version}", kind.source)
     if version > kind.version:
@@ -121,7 +122,7 @@ def convert(value: object, kind: Any, *, source: str, at: str = "", where: str =
 
 
 def convert(value: object, kind: Any, *, source: str, at: str = "", where: str = "") -> Any:
-    """`value` as a `kind`: a DocumentTable, or any type of msgspec. Raises InputError.
+    """Converts `value` to a `kind`: a DocumentTable, or any type of msgspec. Raises InputError.
 
     `at`: the key in the document; "" for the document as a whole, which `where` then names.
     """
@@ -132,36 +133,36 @@ def convert(value: object, kind: Any, *, source: str, at: str = "", where: str =
         raise
 
 
-def known_keys(table: dict, known, where: str, source: str, at: str = "") -> None:
-    """Refuses a key that is not known, with the nearest that is."""
+def known_keys(table: dict, known_names, where: str, source: str, at: str = "") -> None:
+    """Refuses a key that is not among the names, with the nearest name as the hint."""
     for key in table:
-        if key not in known:
-            hint = did_you_mean(key, known) or f"Known: {', '.join(known)}."
-            raise InputError(f"{_below(at, key)}", f"is not a key of {where}", source, hint)
+        if key not in known_names:
+            hint = did_you_mean(key, known_names) or f"Known: {', '.join(known_names)}."
+            raise InputError(f"{_join_keys(at, key)}", f"is not a key of {where}", source, hint)
 
 
 def needed_keys(table: dict, needed: tuple[str, ...], source: str, at: str = "", hint: str = "") -> None:
     """Refuses a table that lacks a key."""
     for key in needed:
         if key not in table:
-            raise InputError(f"{_below(at, key)} is missing", "this key is needed", source, hint)
+            raise InputError(f"{_join_keys(at, key)} is missing", "this key is needed", source, hint)
 
 
-def _below(at: str, key: str) -> str:
+def _join_keys(at: str, key: str) -> str:
     return f"{at}.{key[:LONGEST_KEY]}" if at else key[:LONGEST_KEY]
 
 
 def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
-    """Raises for the first thing in `value` that is not as `kind` says; returns where it is
-    right."""
+    """Raises InputError for the first part of `value` that breaks `kind`; returns where none
+    does."""
     try:
         msgspec.convert(value, kind)
         return
     except msgspec.ValidationError:
-        base, told = _bare(kind)
+        base, constraints = _strip_annotations(kind)
     args = get_args(base)
-    if get_origin(base) in (Union, UnionType):  # of a number and a list of numbers: what was meant
-        listed = [one for one in args if get_origin(one) is list]
+    if get_origin(base) in (Union, UnionType):  # a number or a list of numbers: which was meant
+        listed = [member for member in args if get_origin(member) is list]
         _refuse(value, listed[0] if listed and isinstance(value, list) else args[0], at, where, source)
     if isinstance(base, type) and issubclass(base, msgspec.Struct) and isinstance(value, dict):
         fields = msgspec.structs.fields(base)
@@ -169,48 +170,48 @@ def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
         needed_keys(value, tuple(field.encode_name for field in fields if field.required), source, at)
         for field in fields:
             if field.encode_name in value:
-                below = _below(at, field.encode_name)
+                below = _join_keys(at, field.encode_name)
                 _refuse(value[field.encode_name], field.type, below, f"[{below}]", source)
-    elif get_origin(base) in (list, tuple) and isinstance(value, list) and "rule" not in told:
+    elif get_origin(base) in (list, tuple) and isinstance(value, list) and "rule" not in constraints:
         for index, item in enumerate(value):
             _refuse(item, args[0], f"{at}[{index}]", where, source)
-    elif get_origin(base) is dict and isinstance(value, dict) and "rule" not in told:
+    elif get_origin(base) is dict and isinstance(value, dict) and "rule" not in constraints:
         for key, item in value.items():
-            _refuse(item, args[1], _below(at, key), f"[{_below(at, key)}]", source)
-    rule, hint = _rule(value, base, told)
-    unit = told.get("unit", "") if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
-    raise InputError(f"{at} = {shown(value)}{unit}", rule, source, told.get("hint") or hint)
+            _refuse(item, args[1], _join_keys(at, key), f"[{_join_keys(at, key)}]", source)
+    rule, hint = _describe_rule(value, base, constraints)
+    unit = constraints.get("unit", "") if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+    raise InputError(f"{at} = {shown(value)}{unit}", rule, source, constraints.get("hint") or hint)
 
 
-def _bare(kind: Any) -> tuple[Any, dict]:
-    """A type without None and without its annotations, and what these say."""
-    told: dict = {}
+def _strip_annotations(kind: Any) -> tuple[Any, dict]:
+    """Returns a type without None and without its annotations, and the constraints of these."""
+    constraints: dict = {}
     while True:
         if get_origin(kind) is Annotated:
             kind, *metas = get_args(kind)
             for meta in metas:
-                told |= {"ge": meta.ge, "le": meta.le, **(meta.extra or {})}
+                constraints |= {"ge": meta.ge, "le": meta.le, **(meta.extra or {})}
         elif get_origin(kind) in (Union, UnionType) and NoneType in get_args(kind):
-            kind = Union[tuple(one for one in get_args(kind) if one is not NoneType)]  # noqa: UP007
+            kind = Union[tuple(member for member in get_args(kind) if member is not NoneType)]  # noqa: UP007
         else:
-            return kind, told
+            return kind, constraints
 
 
-def _rule(value: object, kind: Any, told: dict) -> tuple[str, str]:
-    """The rule that a value breaks, and a hint."""
+def _describe_rule(value: object, kind: Any, constraints: dict) -> tuple[str, str]:
+    """Returns the rule that a value breaks, and a hint."""
     if get_origin(kind) is Literal:
         words = get_args(kind)
-        return told.get("rule") or f"must be one of {', '.join(words)}", did_you_mean(value, words)
-    if "rule" in told:
-        return told["rule"], ""
+        return constraints.get("rule") or f"must be one of {', '.join(words)}", did_you_mean(value, words)
+    if "rule" in constraints:
+        return constraints["rule"], ""
     if kind in (int, float):
         number = "a whole number" if kind is int else "a number"
         wrong = (
             isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
         )
-        if wrong or told.get("ge") is None:
+        if wrong or constraints.get("ge") is None:
             return f"must be {number}", ""
-        span = f"{told['ge']:,.10g} to {told['le']:,.10g}{told.get('unit', '')}"
+        span = f"{constraints['ge']:,.10g} to {constraints['le']:,.10g}{constraints.get('unit', '')}"
         return f"must be {'a whole number ' if kind is int else ''}{span}", ""
     words = {str: "text", bool: "true or false", date: "a day like 2018-08-15"}
     origin = get_origin(kind) or kind

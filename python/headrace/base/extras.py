@@ -1,4 +1,4 @@
-"""Optional packages: which extra of `pip install headrace[...]` brings a module that is missing.
+"""Says which extra of `pip install headrace[...]` brings a module that is missing.
 
 A plan and a simulation need none of them; their pages need `charts`. The table is the only place
 that knows the extras; `tests/unit/base/test_extras.py` holds it to pyproject.toml.
@@ -31,9 +31,9 @@ EXTRAS = {
 
 
 def explain_missing(error: ImportError) -> CouldNotRun | None:
-    """Return the refusal that names the extra for a missing optional module, None for any other.
+    """Returns the refusal that names the extra for a missing optional module, None for any other.
 
-    A module that is there but cannot be loaded (a broken installation) raises another ImportError,
+    A module that exists but cannot be loaded (a broken installation) raises another ImportError,
     which is not explained.
     """
     module = (error.name or "").partition(".")[0]
@@ -45,7 +45,8 @@ def explain_missing(error: ImportError) -> CouldNotRun | None:
 
 @contextmanager
 def import_optional() -> Iterator[None]:
-    """Raise CouldNotRun, with the extra to install, where an import in the block fails for one.
+    """Raises CouldNotRun, with the extra to install, if an import in the block fails for lack of
+    it.
 
     with import_optional():
         from scipy.optimize import least_squares

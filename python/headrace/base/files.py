@@ -1,5 +1,5 @@
-"""Files read with a limit of their size and written as a whole, which tool they come from, and the
-words of what goes wrong with them."""
+"""Reads files up to a size, writes them as a whole, detects the tool they come from, and words
+their errors."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ DOC = "docs/reference/workload-file.md"
 
 
 def path_of(name: object) -> Path:
-    """A file's name as a path. Raises InputError for what cannot be one."""
+    """Returns a file's name as a path. Raises InputError for a value that is not a name."""
     if isinstance(name, (str, os.PathLike)) and not isinstance(name, bytes):
         return Path(name)
     raise InputError(repr(name)[:60], "is not a file name", DOC, "Name a file.")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """A file's bytes, or an error that says why not."""
+    """Returns a file's bytes. Raises InputError if there is no such file, or if it is larger than
+    `limit` bytes, and CouldNotRun if it cannot be read."""
     try:
         refuse_folder(path)
         size = path.stat().st_size
@@ -53,7 +54,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def refuse_folder(path: Path) -> None:
-    """Raises InputError where a folder stands where a file is to be read."""
+    """Raises InputError if the path of a file to read is a folder."""
     if path.is_dir():
         raise InputError(str(path), "is a folder, a file is needed", "", "Name a file in it.")
 
@@ -61,9 +62,9 @@ def refuse_folder(path: Path) -> None:
 def check_output(
     option: str, path: Path, inputs: Iterable[Path] = (), *, endings: Sequence[str] = (), force: bool = True
 ) -> None:
-    """Refuses a file to write before any work is done: of another ending than one of `endings`, in
-    a folder that is not there, one that is read (by whatever name or link), one that is there
-    already and not to be overwritten. `option`: what names it. Raises InputError."""
+    """Refuses an output file before any work is done. Raises InputError if its ending is not among
+    `endings`, if its folder does not exist, if it is also read (by whatever name or link), or if it
+    exists and `force` is off. `option`: the option that names it."""
     value = f"{option} {short_name(path)}"
     if endings and path.suffix.lower() not in endings:
         name = f"{path.stem or 'file'}{endings[0]}"
@@ -74,27 +75,27 @@ def check_output(
         )
     if path.is_dir():
         raise InputError(value, "is a folder, a file is needed", "", "Name a file in it.")
-    for one in inputs:
-        if is_same_file(path, one):
-            rule = f"is the same file as {short_name(one)}, which is read: it would be overwritten"
-            raise InputError(value, rule, "", f"Name another file; no option overwrites {short_name(one.name)}.")
+    for read_path in inputs:
+        if is_same_file(path, read_path):
+            rule = f"is the same file as {short_name(read_path)}, which is read: it would be overwritten"
+            raise InputError(value, rule, "", f"Name another file; no option overwrites {short_name(read_path.name)}.")
     if path.is_file() and not force:
         raise InputError(value, "exists already", "", "Name another file, or overwrite it with --force.")
 
 
-def is_same_file(one: Path, other: Path) -> bool:
-    """Whether two names lead to one file."""
+def is_same_file(path: Path, other: Path) -> bool:
+    """True when two names lead to the same file."""
     try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):  # one of them is not there, or cannot be a name
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):  # a file does not exist, or its name is impossible
         return False
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name next to it, then rename: a reader sees the
-    old one or the new one.
+    """Writes a file under a temporary name next to it, then renames it: a reader sees the old
+    content or the new.
 
-    A symbolic link stays one: the file it points to is written.
+    A symbolic link stays a link: the file it points to is written. Raises CouldNotRun.
     """
     temporary = None
     try:
@@ -128,7 +129,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_back(handle: int) -> None:
-    """Writes what is dirty of the filesystem of an open file or folder to its device (syncfs(2)).
+    """Writes the dirty pages of an open file's or folder's filesystem to its device (syncfs(2)).
     Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
         number = ctypes.get_errno()
@@ -136,18 +137,19 @@ def write_back(handle: int) -> None:
 
 
 def short_name(path: object) -> str:
-    """The name of a file as it may stand in an error: its end is what tells it from others."""
+    """Returns the name of a file for an error, shortened in the middle: its end tells it from
+    others."""
     text = str(path)
     return text if len(text) <= 120 else f"{text[:40]}...{text[-40:]} ({len(text)} characters)"
 
 
 def reason_of(error: Exception) -> str:
-    """What the operating system said, without its number."""
+    """Returns the message of the operating system, without its number."""
     return getattr(error, "strerror", None) or str(error).splitlines()[0]
 
 
 def hint_of(error: Exception, otherwise: str) -> str:
-    """What to do about a file that cannot be opened, read or written."""
+    """Returns what to do about a file that cannot be opened, read or written."""
     return {
         errno.ENAMETOOLONG: "Use a shorter name: most file systems allow 255 bytes.",
         errno.ENOSPC: "Free some space or write elsewhere.",
@@ -161,7 +163,8 @@ def hint_of(error: Exception, otherwise: str) -> str:
 # --- which tool a file comes from -----------------------------------------------------------------
 
 OWN_FILE = "a Headrace workload file"
-# Read of a file to see which tool it comes from (a guess: no head of a recording is longer).
+# Characters that are read to see which tool a file comes from (a guess: no head of a recording is
+# longer).
 HEAD_CHARACTERS = 200_000
 
 # (format or None, what to call it, what gives it away). The first match wins.
@@ -214,8 +217,8 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
 
 
 def detect(text: str) -> tuple[str | None, str | None]:
-    """(format that can read it or None, what it looks like or None), from the first 200,000
-    characters."""
+    """Returns the format that can read a text or None, and the tool it looks like or None, from its
+    first 200,000 characters."""
     head = text[:HEAD_CHARACTERS]
     for kind, name, sign in SIGNS:
         if sign.search(head):
@@ -224,5 +227,5 @@ def detect(text: str) -> tuple[str | None, str | None]:
 
 
 def guess(text: str) -> str | None:
-    """What a file looks like, in words, or None."""
+    """Returns what a file looks like, in words, or None."""
     return detect(text)[1]

@@ -1,4 +1,4 @@
-"""What this machine has: programs with their versions, and memory."""
+"""Finds what this machine has: programs with their versions, memory, and processors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ MEMORY_FILE = "/proc/meminfo"
 
 
 class NotInstalled(CouldNotRun):
-    """A program is not there at all."""
+    """A program is not installed."""
 
 
 @dataclass(frozen=True)
 class ToolKind:
-    """How a tool is recognised. `names`: tried in this order. `version`: its number in what
-    `--version` prints. `least`: the oldest one whose output is read here. `package`: of Debian."""
+    """How a tool is recognised. `names`: tried in this order. `version`: pattern of its number in
+    what `--version` prints. `least`: the oldest version whose output is read here. `package`: its
+    package in Debian."""
 
     names: tuple[str, ...]
     version: str
@@ -33,7 +34,7 @@ class ToolKind:
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that was found."""
+    """A program of this machine, with its path and version."""
 
     name: str
     path: str
@@ -54,27 +55,28 @@ TOOLS = {
 
 
 def which(name: str) -> str | None:
-    """Where a program is. sbin counts even when it is not in PATH: what is run there runs as
-    root."""
+    """Returns the path of a program, or None. sbin is searched even when it is not in PATH: its
+    programs run as root."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin:/sbin")
 
 
 def required(name: str, package: str) -> str:
-    """Where a program is. Raises NotInstalled, which names the package of Debian."""
-    found = which(name)
-    if found is None:
+    """Returns the path of a program. Raises NotInstalled, which names the package of Debian."""
+    path = which(name)
+    if path is None:
         raise NotInstalled(name, "is not installed", "", f"apt-get install {package}")
-    return found
+    return path
 
 
 def ends_with_us(*words: str) -> tuple[str, ...]:
-    """A command that is killed with the thread that starts it: where this process is killed,
-    nothing of it goes on. Raises NotInstalled."""
+    """Returns the words of a command that is killed with the thread that starts it: when this
+    process is killed, nothing of it goes on. Raises NotInstalled."""
     return (required("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *words)
 
 
 def find_tool(name: str) -> Tool:
-    """The tool `name` of TOOLS. Raises CouldNotRun when it is missing, silent, or too old."""
+    """Returns the tool `name` of TOOLS. Raises CouldNotRun when it is missing, silent, or too
+    old."""
     kind = TOOLS[name]
     path = next(filter(None, (shutil.which(candidate) for candidate in kind.names)), None)
     install = f"apt-get install {kind.package}"
@@ -106,23 +108,24 @@ class ToolState:
 
 
 def tools() -> list[ToolState]:
-    """The state of every tool the benchmarks use."""
-    found = []
+    """Returns the state of every tool that the benchmarks use."""
+    states = []
     for name, kind in TOOLS.items():
         try:
             tool = find_tool(name)
-            found.append(ToolState(name, "fine", tool.version, tool.path, kind.used_by, ""))
+            states.append(ToolState(name, "fine", tool.version, tool.path, kind.used_by, ""))
         except NotInstalled as lack:
-            found.append(ToolState(name, "missing", "", "", kind.used_by, lack.hint))
+            states.append(ToolState(name, "missing", "", "", kind.used_by, lack.hint))
         except CouldNotRun as lack:
-            found.append(ToolState(name, "unfit", "", lack.value, kind.used_by, f"{lack.rule}: {lack.hint}"))
-    return found
+            states.append(ToolState(name, "unfit", "", lack.value, kind.used_by, f"{lack.rule}: {lack.hint}"))
+    return states
 
 
 def memory_bytes(field: str) -> float:
-    """A field of /proc/meminfo in bytes: MemTotal, or MemAvailable (to be had without swapping).
+    """Returns a field of /proc/meminfo in bytes: MemTotal, or MemAvailable (usable without
+    swapping).
 
-    0 where this Linux does not have the field. Raises CouldNotRun where there is no /proc.
+    It is 0 if this Linux does not have the field. Raises CouldNotRun where there is no /proc.
     """
     try:
         with open(MEMORY_FILE, encoding="ascii", errors="replace") as file:
@@ -135,5 +138,5 @@ def memory_bytes(field: str) -> float:
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Counts the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -1,4 +1,5 @@
-"""Programs of others as processes: run, watched line by line, stopped, and known again later.
+"""Runs other programs as processes: watches them line by line, stops them, and recognises them
+later.
 
 to the end      run_to_end, run_checked
 line by line    run_lines: both streams, a limit of time, and nothing left running afterwards
@@ -40,8 +41,8 @@ READ_BYTES = 65_536
 TAIL_BYTES = 65_536
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
-# For what runs as another user: nothing of the caller's that could hold a secret or point
-# elsewhere.
+# The environment of a process of another user: it has nothing of the caller's that could contain a
+# secret or point elsewhere.
 PRIVATE_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL": "C",
@@ -62,7 +63,8 @@ class User:
 
 @dataclass(frozen=True)
 class Command:
-    """What to run. `words` and `environment` hold no password: both are seen in lists of processes.
+    """A command to run. `words` and `environment` hold no password: both are seen in lists of
+    processes.
 
     `environment` goes on top of the caller's. `user`: with this account's rights and no others, and
     with PRIVATE_ENVIRONMENT instead of the caller's. `what`: its name in errors.
@@ -77,10 +79,11 @@ class Command:
 
     @property
     def label(self) -> str:
+        """The command's name in errors."""
         return self.what or self.words[0]
 
     def started(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
-        """The process. Raises CouldNotRun when it cannot be started."""
+        """Starts the process and returns it. Raises CouldNotRun when it cannot be started."""
         account: dict[str, Any] = {}
         if self.user is not None:
             account = {"user": self.user.uid, "group": self.user.gid, "extra_groups": [], "umask": 0o027}
@@ -101,9 +104,9 @@ class Command:
                     **account,
                 )
         except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
             hint = "Is it installed, built for this machine, and may it be run?"
-            raise CouldNotRun(self.label, f"could not be started: {said}", self.words[0], hint) from None
+            raise CouldNotRun(self.label, f"could not be started: {reason}", self.words[0], hint) from None
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,8 @@ class Completed:
 
 
 def run_to_end(command: Command, timeout_s: float, hint: str = "") -> Completed:
-    """Runs it to its end, whatever that is. Raises CouldNotRun when it cannot be started or
-    stays."""
+    """Runs a command to its end, whatever its exit code. Raises CouldNotRun when it cannot be
+    started or does not end within `timeout_s`."""
     child = command.started(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         output, errors = child.communicate(timeout=timeout_s)
@@ -130,7 +133,8 @@ def run_to_end(command: Command, timeout_s: float, hint: str = "") -> Completed:
 
 
 def run_checked(command: Command, timeout_s: float, hint: str = "") -> str:
-    """The output of a program that must end well. Raises CouldNotRun with what it said."""
+    """Returns the output of a program that must end with code 0. Raises CouldNotRun with its
+    errors."""
     done = run_to_end(command, timeout_s, hint)
     if done.code != 0:
         raise CouldNotRun(command.label, failure(done), command.words[0], hint)
@@ -138,20 +142,20 @@ def run_checked(command: Command, timeout_s: float, hint: str = "") -> str:
 
 
 def failure(done: Completed) -> str:
-    """How a program failed, in its own words."""
+    """Returns how a program failed, in its own words."""
     return f"failed (exit code {done.code}): {telling_lines(f'{done.errors}{chr(10)}{done.output}')}"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """`code`: exit code, below 0: a signal. `began_unix`: s. `late`: it was ended because its time
-    was up. `said`: the lines of its output that tell most."""
+    """How a program ended. `code`: exit code, below 0: a signal. `began_unix`: s. `late`: it was
+    ended because its time was up. `message`: the lines of its output that say what went wrong."""
 
     code: int
     began_unix: float
     seconds: float
     late: bool
-    said: str
+    message: str
 
 
 def run_lines(
@@ -161,7 +165,7 @@ def run_lines(
     on_line: Callable[[float, str], None] = lambda at, text: None,
     on_tick: Callable[[float], None] = lambda gone: None,
 ) -> Ended:
-    """Runs it, with its output (both streams, in order) written to the file `raw`.
+    """Runs a command, with its output (both streams, in order) written to the file `raw`.
 
     `on_line` gets each line with the time it came (Unix, s), `on_tick` the seconds gone. However
     this function ends, the process and all it started are ended. Raises CouldNotRun when it does
@@ -171,7 +175,7 @@ def run_lines(
     child = command.started(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     late = False
     try:
-        with open(raw, "wb", buffering=0) as kept, selectors.DefaultSelector() as waiting:
+        with open(raw, "wb", buffering=0) as raw_file, selectors.DefaultSelector() as waiting:
             pipe = _pipe(child)
             waiting.register(pipe, selectors.EVENT_READ)
             rest = b""
@@ -182,10 +186,10 @@ def run_lines(
                     part = os.read(pipe, READ_BYTES)
                     if not part:
                         break
-                    kept.write(part)
-                    rest = _lines(rest + part, on_line)
+                    raw_file.write(part)
+                    rest = _split_lines(rest + part, on_line)
                 elif child.poll() is not None:
-                    break  # what it started still holds the pipe
+                    break  # a process that it started still has the pipe open
                 on_tick(gone)
                 if gone > limit_s:
                     late = True
@@ -205,7 +209,7 @@ def _pipe(child: subprocess.Popen[bytes]) -> int:
     return child.stdout.fileno()
 
 
-def _lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
+def _split_lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
     now = time.time()
     *whole, rest = data.split(b"\n")
     for line in whole:
@@ -214,9 +218,9 @@ def _lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
 
 
 def end_group(child: subprocess.Popen[bytes], raw: Path | None = None) -> int:
-    """Ends a process and its group: SIGTERM, and SIGKILL after STOP_GRACE_S. Its exit code.
+    """Ends a process and its group: SIGTERM, and SIGKILL after STOP_GRACE_S. Returns its exit code.
 
-    What it still writes goes into the file `raw`, where one is given.
+    What it still writes goes into the file `raw`, if that is given.
     """
     if child.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -242,15 +246,15 @@ def _drain(pipe: int, raw: Path | None) -> None:
     deadline = time.monotonic() + STOP_GRACE_S
     with (
         contextlib.suppress(OSError),
-        open(raw or os.devnull, "ab") as kept,
+        open(raw or os.devnull, "ab") as raw_file,
         selectors.DefaultSelector() as waiting,
     ):
         waiting.register(pipe, selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0 and waiting.select(left):
+        while (remaining_s := deadline - time.monotonic()) > 0 and waiting.select(remaining_s):
             part = os.read(pipe, READ_BYTES)
             if not part:
                 return
-            kept.write(part)
+            raw_file.write(part)
 
 
 # --- long-lived -----------------------------------------------------------------------------------
@@ -258,7 +262,8 @@ def _drain(pipe: int, raw: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Process:
-    """A process known by its id, its start and the boot: another may have the id alone by now.
+    """A process, identified by its id, its start and the boot: the id alone may be another's by
+    now.
 
     `started`: clock ticks since boot, as /proc/PID/stat has it (proc_pid_stat(5), field 22).
     """
@@ -280,17 +285,17 @@ def start(command: Command, log: Path) -> Process:
         child = command.started(stdout=handle, stderr=handle)
     finally:
         os.close(handle)
-    found = look_up(child.pid)
+    process = look_up(child.pid)
     # It is no longer ours to wait for: without a code, Popen would complain when it is collected.
     child.returncode = 0
-    if found is None:
+    if process is None:
         raise CouldNotRun(command.label, f"ended at once: {telling_lines(end_of(log))}", str(log), "")
-    return found
+    return process
 
 
 def where_numbers_hold() -> str:
-    """This machine since its start, and this view of its processes (a container has its own): the
-    number of a process says nothing elsewhere, as where a folder is shared."""
+    """Returns a text for this machine since its start and its space of process ids (a container has
+    its own): an id means nothing elsewhere, such as on another machine that shares a folder."""
     try:
         return f"{BOOT_ID.read_text().strip()} {os.readlink(PID_NAMESPACE)}"
     except OSError:
@@ -298,7 +303,7 @@ def where_numbers_hold() -> str:
 
 
 def look_up(pid: int) -> Process | None:
-    """The process of an id that runs now; None when there is none, or only a zombie."""
+    """Returns the process that has an id now; None when there is none, or only a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
         boot = BOOT_ID.read_text().strip()
@@ -314,8 +319,8 @@ def look_up(pid: int) -> Process | None:
 
 
 def cpu_seconds(pid: int | None) -> float | None:
-    """Processor time of a process so far, user and system, s (proc_pid_stat(5), fields 14 and 15);
-    None where there is no such process."""
+    """Returns the processor time of a process so far, user and system, s (proc_pid_stat(5), fields
+    14 and 15); None if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):
@@ -324,12 +329,12 @@ def cpu_seconds(pid: int | None) -> float | None:
 
 
 def runs(process: Process | None) -> bool:
-    """Whether any thread of it still runs."""
+    """True when any thread of a process still runs."""
     return process is not None and look_up(process.pid) == process
 
 
 def with_argument(argument: str, user: User) -> Process | None:
-    """A process of `user` that was started with exactly this argument.
+    """Returns the process of `user` that was started with exactly this argument, or None.
 
     It finds a process whose starter was killed before it could note the id.
     """
@@ -342,7 +347,8 @@ def with_argument(argument: str, user: User) -> Process | None:
 
 
 def end_process(process: Process, how: signal.Signals, timeout_s: float) -> bool:
-    """Sends the signal and waits; whether it is gone within `timeout_s`. With 0 s it only asks."""
+    """Sends the signal and waits; True when the process ended within `timeout_s`. With 0 s it only
+    looks."""
     try:
         watched = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -360,7 +366,7 @@ def end_process(process: Process, how: signal.Signals, timeout_s: float) -> bool
 
 
 def wait_gone(process: Process, timeout_s: float) -> bool:
-    """Whether it ended within that time."""
+    """Waits for the end of a process; True when it ended within `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while runs(process):
         if time.monotonic() >= deadline:
@@ -370,48 +376,50 @@ def wait_gone(process: Process, timeout_s: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Takes the exit code of a child of this process, so that no zombie stays; of others
-    nothing."""
+    """Takes the exit code of a child of this process, so that no zombie stays; ignores other
+    processes."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
 
 # --- interrupts -----------------------------------------------------------------------------------
 
-# `kill`, `systemctl stop` and `timeout` send the first, a closed terminal the second.
+# `kill`, `systemctl stop` and `timeout` send the first signal, a closed terminal the second.
 ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def _handled(signals: Sequence[signal.Signals], handler) -> Iterator[None]:
-    """With this handler for these signals. Only the main thread has any."""
+def _handle_signals(signals: Sequence[signal.Signals], handler) -> Iterator[None]:
+    """Handles these signals by `handler` within the block. Only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {one: signal.signal(one, handler) for one in signals}
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:
-        for one, what in before.items():
-            signal.signal(one, what if what is not None else signal.SIG_DFL)
+        for number, earlier in before.items():
+            signal.signal(number, earlier if earlier is not None else signal.SIG_DFL)
 
 
 def ends_as_interrupts():
-    """Within it a `kill` or a closed terminal ends the work as Ctrl-C does, so it is cleaned up."""
+    """Makes a `kill` or a closed terminal end the block as Ctrl-C does, so that it is cleaned
+    up."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    return _handled(ENDS, interrupt)
+    return _handle_signals(ENDS, interrupt)
 
 
 def undisturbed():
-    """Within it nothing interrupts: a second Ctrl-C must not stop the clean-up after the first."""
-    return _handled((signal.SIGINT, *ENDS), signal.SIG_IGN)
+    """Ignores interrupts within the block: a second Ctrl-C must not stop the clean-up after the
+    first."""
+    return _handle_signals((signal.SIGINT, *ENDS), signal.SIG_IGN)
 
 
 class Interrupts:
-    """Ctrl-C, `kill` and a closed terminal while something is measured and then written.
+    """Handles Ctrl-C, `kill` and a closed terminal while something is measured and then written.
 
     From `listen` to `ignore` they raise KeyboardInterrupt. At other times they are only remembered
     in `asked`, because what was measured is being written.
@@ -423,21 +431,21 @@ class Interrupts:
         self._restored = contextlib.ExitStack()
 
     def __enter__(self) -> Interrupts:
-        self._restored.enter_context(_handled((signal.SIGINT, *ENDS), self._handle))
+        self._restored.enter_context(_handle_signals((signal.SIGINT, *ENDS), self._handle))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._restored.close()
 
     def listen(self) -> None:
-        """From here on they raise KeyboardInterrupt; at once when one came before."""
+        """Makes interrupts raise KeyboardInterrupt from here on; at once if one came before."""
         self._listening = True
         if self.asked:
             self.asked = self._listening = False
             raise KeyboardInterrupt
 
     def ignore(self) -> None:
-        """From here on they are only remembered."""
+        """Makes interrupts only be remembered from here on."""
         self._listening = False
 
     def _handle(self, *_: object) -> None:
@@ -477,7 +485,7 @@ HELP_BEGINS = re.compile(
     r"|The latest information about|Please (?:check all|report)|Try '|dmesg\(1\) may have)"
 )
 URL = re.compile(r"(?:\b(?:at|see) )?https?://\S+", re.IGNORECASE)
-# What servers say after the reason of their end.
+# Lines that servers print after the reason of their end.
 AFTERMATH = re.compile(
     r"Aborting$|Plugin 'InnoDB' (?:init function|registration)|Unknown/unsupported storage engine"
     r"|storage engine '\w+' is not supported"
@@ -485,7 +493,7 @@ AFTERMATH = re.compile(
 
 
 def telling_lines(output: str) -> str:
-    """The lines of a program's output that say what went wrong, each once, joined by " | ".
+    """Returns the lines of a program's output that say what went wrong, each once, joined by " | ".
 
     Those are its errors: what ended it first, then the others in their order. Where no line looks
     like an error they are the last few lines. Help, addresses of web pages and stamps are left out.
@@ -501,20 +509,20 @@ def telling_lines(output: str) -> str:
 
 
 def _is_note(line: str) -> bool:
-    """A note of a server that only mentions an error; its warnings may hold the reason
+    """True for a note of a server that only mentions an error; its warnings may name the reason
     (Errcode)."""
     return bool(re.search(r"\[(?:Note|System)\]", line))
 
 
 def _without_help(lines: list[str]) -> list[str]:
-    """What comes before the help; all of it where the help is all there is."""
+    """Returns the lines before the help; all lines if they are only help."""
     first = next((index for index, line in enumerate(lines) if HELP_BEGINS.search(line)), len(lines))
     return lines[:first] or lines
 
 
 def end_of(file: Path, since: int = 0) -> str:
-    """The end of a file of output, at most TAIL_BYTES, from `since` bytes on; "" without the
-    file."""
+    """Returns the end of a file of output, at most TAIL_BYTES, from `since` bytes on; "" without
+    the file."""
     try:
         with open(file, "rb") as opened:
             opened.seek(max(since, os.fstat(opened.fileno()).st_size - TAIL_BYTES))

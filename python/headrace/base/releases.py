@@ -12,19 +12,19 @@ MARIADB_MAJORS = ("10", "11", "12")
 
 
 def split_release(text: str) -> tuple[str | None, str]:
-    """(flavor, version); the flavor is None where the text does not begin with one."""
-    found = _WITH_FLAVOR.fullmatch(text.strip())
-    return (None, text) if found is None else (found[1].lower(), found[2])
+    """Returns the flavor and the version; the flavor is None if the text does not begin with it."""
+    match = _WITH_FLAVOR.fullmatch(text.strip())
+    return (None, text) if match is None else (match[1].lower(), match[2])
 
 
 def number_in(version: str) -> str:
-    """The number alone: 10.11.19 of 10.11.19-MariaDB-log; the text as it is where it begins with
-    none."""
-    found = re.match(r"\d+(\.\d+){0,2}", version.strip())
-    return version if found is None else found[0]
+    """Returns the number alone: 10.11.19 of 10.11.19-MariaDB-log; the text itself if it does not
+    begin with a number."""
+    match = re.match(r"\d+(\.\d+){0,2}", version.strip())
+    return version if match is None else match[0]
 
 
 def flavor_of_version(version: str) -> str:
-    """The flavor whose version this must be: its name in it, or its numbers."""
+    """Returns the flavor that has this version, from the name in it or from its numbers."""
     lowered = version.lower()
     return "mariadb" if "mariadb" in lowered or lowered.partition(".")[0].strip() in MARIADB_MAJORS else "mysql"

@@ -12,13 +12,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-# Stands in a default for what is found while running.
+# The placeholder in a default for a folder that is looked up while running.
 DATA_HOME = "$XDG_DATA_HOME"
 
 
 @dataclass(frozen=True)
 class Variable:
-    """`default`: "" where nothing is taken instead. `secret`: its value is never shown."""
+    """A variable of the environment. `default`: "" if it has none. `secret`: its value is never
+    shown."""
 
     name: str
     default: str
@@ -53,26 +54,26 @@ VARIABLES = {
 
 
 def given(name: str) -> str | None:
-    """The value in the environment; None where the variable is missing or empty."""
+    """Returns the value in the environment; None if the variable is missing or empty."""
     return os.environ.get(VARIABLES[name].name) or None
 
 
 def value(name: str) -> str:
-    """The value in the environment, else the default."""
-    found = given(name)
-    if found is not None:
-        return found
+    """Returns the value in the environment, else the default."""
+    own_value = given(name)
+    if own_value is not None:
+        return own_value
     default = VARIABLES[name].default
     return default.replace(DATA_HOME, value("XDG_DATA_HOME")) if DATA_HOME in default else os.path.expanduser(default)
 
 
 def folder(name: str) -> Path:
-    """The same as an absolute path."""
+    """Returns the same as an absolute path."""
     return Path(os.path.abspath(value(name)))
 
 
 def in_words() -> list[tuple[str, str, str]]:
-    """Name, value and meaning of each variable, for `headrace lab doctor`. Secrets are not
+    """Returns name, value and meaning of each variable, for `headrace lab doctor`. Secrets are not
     shown."""
     rows = []
     for variable in VARIABLES.values():

@@ -65,17 +65,17 @@ class Storage:
         if not isinstance(text, str):
             raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)
         with core_errors():
-            found = core.parse_storage(text)
+            parts = core.parse_storage(text)
         members = tuple(
-            Volume(one["volume_type"], one["size_gib"], one["iops"], one["throughput_mib_s"])
-            for one in found["members"]
+            Volume(member["volume_type"], member["size_gib"], member["iops"], member["throughput_mib_s"])
+            for member in parts["members"]
         )
-        return cls(found["text"], found["raid"], members, found["chunk_kib"], found["usable_gib"])
+        return cls(parts["text"], parts["raid"], members, parts["chunk_kib"], parts["usable_gib"])
 
     @classmethod
     def of(cls, members: Iterable[Volume], level: str | None = None, chunk_kib: int | None = None) -> Storage:
-        """Storage from its parts; several members without a level are RAID 0, as in the notation.
-        Raises InputError."""
+        """Returns the storage of these parts; several members without a level are RAID 0, as in the
+        notation. Raises InputError."""
         joined = "+".join(str(member) for member in members)
         return cls.parse(
             ("" if level is None else f"{level}:") + joined + ("" if chunk_kib is None else f"@{chunk_kib}k")
@@ -86,43 +86,44 @@ class Storage:
 
     @property
     def layout(self) -> str:
-        """`single`, or the level of the array."""
+        """The level of the array, or `single`."""
         return self.level or "single"
 
     @property
     def volume_type(self) -> str:
-        """Type of the first member, which is that of all but in an array joined with `+`."""
+        """The type of the first member; only an array joined with `+` has several."""
         return self.members[0].type
 
     @property
     def size_gib(self) -> int:
-        """All members together: what is paid for. `usable_gib` is what a file system gets."""
+        """The size of all members together: what is paid for. `usable_gib` is what a file system
+        gets."""
         return sum(member.size_gib for member in self.members)
 
     def with_iops(self, iops: int | None) -> Storage:
-        """The same with these IOPS provisioned for each member; None: what the type includes.
-        Raises InputError."""
+        """Returns the same storage with these IOPS provisioned for each member; None is what the
+        type includes. Raises InputError."""
         return self._with(iops=iops)
 
     def with_mib_s(self, mib_s: int | None) -> Storage:
-        """The same with so much throughput provisioned for each member, MiB/s. Raises
+        """Returns the same storage with this throughput provisioned for each member, MiB/s. Raises
         InputError."""
         return self._with(mib_s=mib_s)
 
     def with_size_gib(self, size_gib: int) -> Storage:
-        """The same with members of another size. Raises InputError."""
+        """Returns the same storage with members of another size. Raises InputError."""
         return self._with(size_gib=size_gib)
 
     def limits(self, as_of: str | None = None, instance: str | None = None) -> list[core.VolumeLimits]:
-        """What each member may do on a day (None: the newest known), on an instance where one is
-        named. Raises InputError where AWS sells no such volume."""
+        """Returns the limits of each member on a day (None: the newest that the catalog has), with
+        those of an instance if it is named. Raises InputError where AWS sells no such volume."""
         with core_errors():
             return core.storage_limits(self.text, as_of, instance)
 
     def monthly_cost(
         self, region: str, as_of: str | None = None, million_ios_per_month: float = 0.0
     ) -> list[core.CostItem]:
-        """The items of a month's bill, USD. Raises InputError."""
+        """Returns the items of a month's bill, USD. Raises InputError."""
         with core_errors():
             return core.monthly_cost(self.text, region, as_of, million_ios_per_month)
 
@@ -134,9 +135,9 @@ class Storage:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a database lies: `data`, a `log` volume of its own for redo and binlog or None, the
-    `instance` or None where it is not said. `note`: what a reader should know of how it was written
-    (an old form), for the caller to print; None as a rule."""
+    """The place of a database: `data`, a `log` volume of its own for redo and binlog or None, and
+    the `instance` or None if it is not given. `note`: a remark on the notation (an old form), for
+    the caller to print; usually None."""
 
     instance: str | None
     data: Storage
@@ -157,33 +158,33 @@ def parse_placement(text: str) -> Placement:
     if not isinstance(text, str):
         raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)
     head, *options = [part.strip() for part in text.split(",")]
-    log = _log(text, options)
+    log = _parse_log(text, options)
     instance, slash, data = head.rpartition("/")
     if slash:
-        return Placement(_instance(text, instance), _storage(text, data), log)
+        return Placement(_check_instance(text, instance), _parse_part(text, data), log)
     first, plus, rest = head.partition("+")
     if ":" not in first and (plus or INSTANCE.fullmatch(first.strip().lower())):
-        return _old_form(text, first, rest, log)
-    found = Placement(None, _storage(text, head), log)
-    if log is None and plus and found.data.level == "raid0" and not head.lower().startswith("raid"):
-        note = f"{_shown(text)} is read as {found.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."
-        return replace(found, note=note)
-    return found
+        return _parse_old_form(text, first, rest, log)
+    placement = Placement(None, _parse_part(text, head), log)
+    if log is None and plus and placement.data.level == "raid0" and not head.lower().startswith("raid"):
+        note = f"{_shown(text)} is read as {placement.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."
+        return replace(placement, note=note)
+    return placement
 
 
-def _old_form(text: str, first: str, rest: str, log: Storage | None) -> Placement:
-    """INSTANCE+DATA or INSTANCE+DATA+LOG, as version 0.1 wrote them."""
-    instance = _instance(text, first)
+def _parse_old_form(text: str, first: str, rest: str, log: Storage | None) -> Placement:
+    """Reads INSTANCE+DATA or INSTANCE+DATA+LOG, the notation of version 0.1."""
+    instance = _check_instance(text, first)
     data, plus, last = rest.partition("+")
     if plus and log is None and not rest.strip().lower().startswith("raid"):
-        found = Placement(instance, _storage(text, data), _storage(text, last))
+        placement = Placement(instance, _parse_part(text, data), _parse_part(text, last))
     else:
-        found = Placement(instance, _storage(text, rest), log)
-    return replace(found, note=f"{_shown(text)} is the old form: write {found}.")
+        placement = Placement(instance, _parse_part(text, rest), log)
+    return replace(placement, note=f"{_shown(text)} is the old form: write {placement}.")
 
 
-def _log(text: str, options: list[str]) -> Storage | None:
-    """The log volume among what follows the data."""
+def _parse_log(text: str, options: list[str]) -> Storage | None:
+    """Returns the log volume from the options behind the data, or None."""
     if not options:
         return None
     key, equals, value = options[0].partition("=")
@@ -193,17 +194,17 @@ def _log(text: str, options: list[str]) -> Storage | None:
         raise InputError(
             _shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", NOTATION, EXAMPLE
         )
-    return _storage(text, value)
+    return _parse_part(text, value)
 
 
-def _instance(text: str, name: str) -> str:
+def _check_instance(text: str, name: str) -> str:
     name = name.strip().lower()
     if not INSTANCE.fullmatch(name):
         raise InputError(_shown(text), f"names no instance type before its storage: {_shown(name)}", NOTATION, EXAMPLE)
     return name
 
 
-def _storage(text: str, part: str) -> Storage:
+def _parse_part(text: str, part: str) -> Storage:
     if not part.strip():
         raise InputError(_shown(text), "a storage is missing", NOTATION, EXAMPLE)
     return Storage.parse(part)

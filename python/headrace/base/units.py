@@ -1,4 +1,4 @@
-"""Units as factors, and days, moments and spans of time in words.
+"""Units as factors, and functions that write days, moments and spans of time in words.
 
 size_gib * GIB            bytes
 throughput_mib_s * MIB    bytes a second
@@ -30,7 +30,7 @@ US_PER_S = 1e6
 US_PER_MS = 1e3
 
 
-# A day as the public functions take it: ISO text or a date; None is the newest known.
+# A day in the public functions: ISO text or a date; None is the newest that the catalog has.
 Day = str | date | None
 
 # A normal variable lies within this many standard deviations of its mean with 80 %.
@@ -38,8 +38,8 @@ Z80 = 1.2816
 
 
 def day_of(as_of: object) -> str | None:
-    """A day as ISO text, from text, a date or a moment; None stays None (the newest known). Whether
-    the catalog knows the day is the core's question. Raises InputError for anything else."""
+    """Returns a day as ISO text, from text, a date or a moment; None stays None (the newest day).
+    The core checks whether the catalog has the day. Raises InputError for anything else."""
     if isinstance(as_of, date):
         return as_of.strftime("%Y-%m-%d")
     if as_of is None or isinstance(as_of, str):
@@ -48,18 +48,18 @@ def day_of(as_of: object) -> str | None:
 
 
 def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
-    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and
-    `dated`; None without a clock."""
+    """Returns the moment `t_s` seconds after `clock_start` as HH:MM[:SS], with its date if
+    `clock_start` has one and `dated` is on; None without a clock."""
     if clock_start is None:
         return None
-    known = len(clock_start) > 8
-    moment = datetime.fromisoformat(clock_start if known else f"2000-01-01T{clock_start}") + timedelta(seconds=t_s)
+    has_date = len(clock_start) > 8
+    moment = datetime.fromisoformat(clock_start if has_date else f"2000-01-01T{clock_start}") + timedelta(seconds=t_s)
     time = "%H:%M:%S" if seconds else "%H:%M"
-    return moment.strftime(f"%Y-%m-%d {time}" if known and dated else time)
+    return moment.strftime(f"%Y-%m-%d {time}" if has_date and dated else time)
 
 
 def span_in_words(seconds: float) -> str:
-    """`45 s`, `20 min`, `6 h 30 min`, `2 days`."""
+    """Returns `45 s`, `20 min`, `6 h 30 min`, or `2 days`."""
     if seconds < 120:
         return f"{seconds:g} s"
     minutes = round(seconds / 60)
@@ -78,5 +78,5 @@ def more_times(count: int) -> str:
 
 
 def in_percent(share: float, digits: int = 0, sign: str = "") -> str:
-    """A share as text, `0.95` as `95 %`; `sign="+"` shows the sign of either."""
+    """Returns a share as text, `0.95` as `95 %`; `sign="+"` shows a plus, too."""
     return f"{share:{sign}.{digits}%}".replace("%", " %")

@@ -146,7 +146,7 @@ def _in_rounds(
     clients = database["clients"]
     clients["p95_over_mean"] = scatter.p95_over_mean(observations, clients["p95_over_mean"])
     database = _stated(database, begin)
-    spreads = np.array([parameter.spread for parameter in of_engine(engine)])
+    spreads = np.array([parameter.spread for parameter in of_engine(engine, database)])
     units = np.outer(spreads, spreads)
     covariance = np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units
     return _Rounds(database, replace(fitted, covariance=covariance), ring)
@@ -191,7 +191,7 @@ def identified(result: Calibrated) -> list[dict]:
     """One row per parameter: `name`, `words`, `value`, `spread` (relative, one standard deviation),
     `before` (the same with no run), `from` (what it was identified from)."""
     rows = []
-    for index, parameter in enumerate(of_engine(result.engine)):
+    for index, parameter in enumerate(of_engine(result.engine, result.database)):
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
         narrowed = _narrowed(result.fit, result.engine, parameter.name)
         origin = (
@@ -260,7 +260,7 @@ def _expect_cycle(database: dict, run: Run) -> None:
 def _narrowed(found: Fit, engine: str, name: str) -> float:
     """Spread of a parameter after the fit over that before it."""
     index = found.names.index(name)
-    return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine)[index].spread
+    return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine, found.database)[index].spread
 
 
 def _notes(

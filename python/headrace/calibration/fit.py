@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.base import core
 from headrace.base.units import GIB
+from headrace.calibration.counted import compare_counted, counted_pages
 from headrace.calibration.observations import STANDSTILL_SHARE, Observation, held_by_clients
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.calibration.starts import lowest
@@ -74,13 +75,14 @@ class Objective:
         """`kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc. `lenient`: bins that
         clients hold in the model count as those of idle volumes do."""
         self.lenient = lenient
-        parameters = of_engine(engine)
+        parameters = of_engine(engine, database)
         self.database, self.engine, self.observations = database, engine, observations
         self.kib_known, self.measured_cpu = kib_known, measured_cpu
         self.names = tuple(parameter.name for parameter in parameters)
         self.spreads = np.array([parameter.spread for parameter in parameters])
         self.runs = [observation.core_run for observation in observations]
         self.seen = [_measured(observation) for observation in observations]
+        self.counted = [counted_pages(observation) for observation in observations]
         self.bin_spreads = [_bin_spreads(observation) for observation in observations]
         self.full_at = {
             run.cache_gib: core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
@@ -106,8 +108,8 @@ class Objective:
         if (cpu := self.measured_cpu) is not None:
             parts.append(np.array([np.log(changed["clients"]["cpu_ms"] / cpu.cpu_ms) / cpu.spread]))
         modelled = core.mysql_runs(changed, self.runs)
-        for observation, columns, seen, spreads in zip(
-            self.observations, modelled, self.seen, self.bin_spreads, strict=True
+        for observation, columns, seen, spreads, pages in zip(
+            self.observations, modelled, self.seen, self.bin_spreads, self.counted, strict=True
         ):
             half = slice(len(observation.tps) // 2, None)
             ratio = np.mean(np.array(columns["tps"])[half]) / max(np.mean(observation.tps[half]), 1e-9)
@@ -116,6 +118,7 @@ class Objective:
                 held = observation.binned(held_by_clients(columns).astype(float))
                 spreads = np.maximum(spreads, BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * np.nan_to_num(held))
             parts += _compare(observation, columns, seen, spreads)
+            parts += compare_counted(pages, observation, columns)
             if self.kib_known and _steady_without_bytes(observation, self.full_at[observation.run.cache_gib]):
                 last = slice(-20, None)
                 kib = np.mean(columns["mib_s"][last]) * 1024 / np.mean(columns["iops"][last])

@@ -133,6 +133,39 @@ def sysbench_tpcc(
     )
 
 
+def hammerdb_tprocc(
+    *,
+    warehouses: float,
+    cache_gib: float,
+    threads: int,
+    size_gib: float | None = None,
+    redo_gib: float | None = None,
+    flush_log_at_trx_commit: int = 1,
+    sync_binlog: int = 1,
+    log_bin: bool = True,
+    doublewrite: bool = True,
+) -> TransactionWorkload:
+    """HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a warehouse
+    where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
+    from headrace.base.units import GIB
+    from headrace.calibration.prior import TPROCC_BYTES, tprocc
+
+    options = {
+        "warehouses": float(warehouses),
+        "cache_gib": cache_gib,
+        "redo_gib": redo_gib,
+        "flush_log_at_trx_commit": flush_log_at_trx_commit,
+        "sync_binlog": sync_binlog,
+        "log_bin": log_bin,
+        "doublewrite": doublewrite,
+    }
+    standard = tprocc(options)
+    size = check_size(size_gib) or warehouses * TPROCC_BYTES / GIB
+    name = f"hammerdb-tprocc, {warehouses:g} warehouses"
+    workload = _standard(name, "innodb", dict(standard["database"]), cache_gib, threads, size, "hammerdb-tprocc")
+    return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
+
+
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
     """A sysbench OLTP script with no run measured.
 

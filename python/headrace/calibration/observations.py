@@ -88,6 +88,7 @@ def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict
         "storage": run.storage,
         "log_storage": run.log_storage,
         "instance": run.instance,
+        "vcpus": run.settings.get("vcpus"),
         "as_of": run.as_of.isoformat(),
         "cache_bytes": run.cache_gib * GIB,
         "clients": run.threads,
@@ -159,4 +160,4 @@ def _around(values: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 def held_by_clients(columns: core.DatabaseRows) -> np.ndarray:
     """Windows of a modelled run in which clients or processors bind, not the storage."""
-    return np.isin(columns["cap"], ("clients", "cpu"))
+    return np.isin(columns["cap"], ("clients", "cpu", "contention"))

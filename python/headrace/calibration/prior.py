@@ -8,6 +8,7 @@ so they are taken over the transactions of the run, which no other load may shar
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -17,11 +18,15 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
+from headrace.workload.server_settings import database_under
 
 DOC = "docs/reference/run-description.md"
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
 # MyRocks with LZ4).
 TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
+# The same of HammerDB's TPROC-C in InnoDB: 1,000 warehouses take about 100 GB (published runs of
+# 2026).
+TPROCC_BYTES = 100e6
 # sysbench's options of a distribution, as the core names them.
 DISTRIBUTION_OPTIONS = {
     "rand_spec_pct": "percent",
@@ -45,13 +50,32 @@ BY_DEFAULT = ("log_bin", "sync_binlog")
 
 
 def prior(run: Run) -> dict:
-    """The core's database for a run's benchmark, size and settings.
+    """The core's database for a run's benchmark, size and settings, at the speed of its processors.
 
     Raises InputError for a benchmark no standard is known of.
     """
+    database = _standard(run)
+    speed = speed_of(run)
+    clients = core.clients_at_speed(database["clients"], speed)
+    # The catalog has no figure of a local disk: how fast it is, the run tells.
+    local_disk = 1.0 if math.isinf(run.caps.iops) else None
+    return database | {"clients": {**clients, "core_speed": speed}, "local_disk": local_disk}
+
+
+def speed_of(run: Run) -> float | None:
+    """Returns the speed of a core of the run's instance, None where it is not known."""
+    if run.instance is None:
+        return None
+    with core_errors():
+        return core.instance(run.instance, run.as_of.isoformat())["core_speed"]
+
+
+def _standard(run: Run) -> dict:
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
         return _unhurried(with_settings(tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1)), run), run)
+    if benchmark.name == "hammerdb-tprocc":
+        return with_counters(with_settings(dict(tprocc(_tprocc_options(run))["database"]), run), run)
     if benchmark.name == "sysbench-oltp":
         return with_counters(_unhurried(dict(oltp(_options(run))["database"]), run), run)
     if benchmark.data_gib is None:
@@ -71,6 +95,18 @@ def oltp(options: dict) -> core.SysbenchAnswer:
     """A sysbench OLTP script: `database`, `size_gib`, `spreads`. Raises InputError."""
     with core_errors():
         return core.mysql_sysbench(options)
+
+
+def tprocc(options: dict) -> core.TproccAnswer:
+    """HammerDB's TPROC-C: `database`, and `changed` shares by class. Raises InputError."""
+    with core_errors():
+        return core.mysql_tprocc(options)
+
+
+def _tprocc_options(run: Run) -> dict:
+    warehouses = (run.benchmark.tables or 1) * (run.benchmark.scale or 1)
+    redo = {"redo_gib": run.settings["redo_gib"]} if "redo_gib" in run.settings else {}
+    return {"warehouses": float(warehouses), "cache_gib": run.cache_gib} | redo
 
 
 def _options(run: Run) -> dict:
@@ -159,9 +195,14 @@ def with_settings(database: dict, run: Run) -> dict:
     Raises InputError.
     """
     given = {name: run.settings[key] for key, name in SETTINGS_OF_DATABASE.items() if key in run.settings}
+    if database["dirtying"] is not None:
+        # Whether the cleaner writes a page early or later, it writes it (`with_settings` of
+        # workloads).
+        given.pop("io_capacity", None)
+    if "redo_gib" in run.settings:
+        given["redo_bytes"] = run.settings["redo_gib"] * GIB
     usual = {"sync_binlog": 1} | {name: value for name, value in _usual(run).items() if name in BY_DEFAULT}
-    with core_errors():
-        return dict(core.database_under(database, usual | given))
+    return database_under(database, usual | given)
 
 
 # --- what the server counted ----------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Processor time of a transaction, from runs during which vmstat or iostat was running: virtual
 CPUs at work over transactions a second.
 
-cpu_ms = share of processors at work x virtual CPUs x 1,000 / tps
+busy_ms = share of processors at work x virtual CPUs x 1,000 / tps
+
+How much work that is depends on how many threads of a core were at work, and on its speed.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.base import core
+from headrace.calibration.prior import speed_of
 from headrace.calibration.runs import Run
 
 # How far a busy share is off as a measure of what processors can do, relative standard deviation.
-# Guess: two virtual CPUs share a core, so that the second half of them gives less than the first;
-# clients on the same machine, the kernel and background threads work besides the transactions.
+# Guess: clients on the same machine, the kernel and background threads work besides the
+# transactions, and what the second thread of a core adds differs from load to load.
 SYSTEMATIC = 0.15
 # Parts of a run whose scatter tells how far its mean is off; fewer rows than this tell no mean.
 PARTS = 8
@@ -26,8 +30,8 @@ LEAST_BUSY = 0.01
 
 @dataclass(frozen=True)
 class ProcessorTime:
-    """Processor time of a transaction, ms of one virtual CPU, and its relative standard deviation;
-    the `runs` that tell it."""
+    """Processor time of a transaction as a database has it, ms at the speed of the first run's
+    cores, and its relative standard deviation; the `runs` that tell it."""
 
     cpu_ms: float
     spread: float
@@ -36,7 +40,8 @@ class ProcessorTime:
 
 def processor_time(runs: list[Run]) -> ProcessorTime | None:
     """What the runs say together; None where none has both a busy share and virtual CPUs."""
-    told = [(run.name, one) for run in runs if (one := _of_run(run)) is not None]
+    speed = speed_of(runs[0]) if runs else None
+    told = [(run.name, one) for run in runs if (one := _of_run(run, speed)) is not None]
     if not told:
         return None
     logs = np.log([cpu_ms for _, (cpu_ms, _) in told])
@@ -57,9 +62,9 @@ def foreign(run: Run) -> bool:
     return (run.busy_before or 0.0) > SYSTEMATIC * (run.busy_share or 1.0)
 
 
-def _of_run(run: Run) -> tuple[float, float] | None:
-    """Processor time and the relative standard deviation of its mean, by the scatter of parts of
-    the run."""
+def _of_run(run: Run, speed: float | None) -> tuple[float, float] | None:
+    """Processor time on cores of a speed, and the relative standard deviation of its mean, by the
+    scatter of parts of the run."""
     if run.vcpus is None or foreign(run):
         return None
     busy, tps = (run.series[name].cast(float).to_numpy() for name in ("busy_share", "tps"))
@@ -72,4 +77,8 @@ def _of_run(run: Run) -> tuple[float, float] | None:
         if part_tps.sum() > 0 and part_busy.sum() > 0
     ]
     scatter = float(np.std(np.log(of_parts), ddof=1) / math.sqrt(len(of_parts))) if len(of_parts) > 1 else SYSTEMATIC
-    return float(busy[good].sum() / tps[good].sum() * run.vcpus * 1e3), max(scatter, 1e-3)
+    busy_ms = float(busy[good].sum() / tps[good].sum() * run.vcpus * 1e3)
+    own = speed_of(run)
+    faster = own / speed if own and speed else 1.0
+    cpu_ms = core.processor_ms(busy_ms, float(busy[good].mean()), run.threads_per_core)
+    return cpu_ms * faster, max(scatter, 1e-3)

@@ -60,6 +60,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
         run.storage,
         log_storage=run.log_storage,
         instance=run.instance,
+        vcpus=run.settings.get("vcpus"),  # pyright: ignore[reportArgumentType]
         cache_gib=run.cache_gib,
         threads=run.threads,
         as_of=run.as_of.isoformat(),

@@ -1,2 +1,1 @@
-"""What can be bought on a day: limits of volume types and instances (facts), and prices
-(price_list)."""
+"""Limits of volume types and instances on a day (facts), and their prices (price_list)."""

@@ -25,12 +25,13 @@ NOT_RULES = ("facts", "evidence")
 
 
 def volume_types() -> list[str]:
-    """Names of all volume types, oldest first in the catalog's order."""
+    """Returns the names of all volume types in the catalog's order, the oldest first."""
     return list(dict.fromkeys(era["volume_type"] for era in core.volume_eras(all_eras=True)))
 
 
 def volumes(as_of: Day = None, volume_type: str | None = None, all_eras: bool = False) -> pl.DataFrame:
-    """Limits of the volume types on a day (ISO; None: the newest known), or of every era.
+    """Returns the limits of the volume types on a day (ISO; None: the newest known), or of every
+    era.
 
     Columns: `volume_type`, `from`, `until` (days; null: still holds), `size_gib_min`,
     `size_gib_max` (GiB), `iops` and `throughput` (the rule in words), `iops_max`,
@@ -51,7 +52,7 @@ def volumes(as_of: Day = None, volume_type: str | None = None, all_eras: bool = 
 
 
 def _type_name(text: str) -> str:
-    """The catalog's name of a volume type or of one of its aliases (magnetic: standard)."""
+    """Returns the catalog's name of a volume type or of one of its aliases (magnetic: standard)."""
     check_text("volume_type", text)
     if text in volume_types():
         return text
@@ -97,7 +98,7 @@ def _volume_row(era: core.Era) -> dict:
 
 
 def iops_words(rule: dict) -> tuple[str, int]:
-    """An IOPS rule of an era in words, and the most it allows (I/Os a second)."""
+    """Returns an IOPS rule of an era in words, and the most it allows (I/Os a second)."""
     v = {key: item["value"] for key, item in rule.items() if isinstance(item, dict) and "value" in item}
     match rule["rule"]:
         case "fixed":
@@ -121,7 +122,7 @@ def iops_words(rule: dict) -> tuple[str, int]:
 
 
 def throughput_words(rule: dict) -> tuple[str, int]:
-    """A throughput rule of an era in words, and the most it allows (MiB/s)."""
+    """Returns a throughput rule of an era in words, and the most it allows (MiB/s)."""
     v = {key: item["value"] for key, item in rule.items() if isinstance(item, dict) and "value" in item}
     match rule["rule"]:
         case "fixed":
@@ -175,7 +176,7 @@ def _unconfirmed(value: object, path: str = "") -> list[str]:
 
 
 def instances(as_of: Day = None, region: str = "us-east-1", family: str | None = None) -> pl.DataFrame:
-    """Instance types on a day with their EBS limits and the price of an hour.
+    """Returns the instance types on a day with their EBS limits and the price of an hour.
 
     `family`: `m5`, an exact name, or a pattern (`r6i.*`). Columns: `instance_type`, `vcpus`,
     `memory_gib`, `nitro`, `baseline_iops`, `max_iops`, `baseline_mib_s`, `max_mib_s` (null: no
@@ -189,15 +190,15 @@ def instances(as_of: Day = None, region: str = "us-east-1", family: str | None =
     if family is not None:
         check_text("family", family)
     with core_errors():
-        known = core.instances(as_of)
-        chosen = [item for item in known if family is None or matches(item["instance_type"], family)]
+        instance_types = core.instances(as_of)
+        chosen = [item for item in instance_types if family is None or matches(item["instance_type"], family)]
         if not chosen:
-            families = sorted({item["instance_type"].split(".")[0] for item in known})
+            families = sorted({item["instance_type"].split(".")[0] for item in instance_types})
             raise InputError(
                 str(family),
                 "matches no instance type of this catalog",
                 "data/instances.csv",
-                did_you_mean(family, families + [item["instance_type"] for item in known])
+                did_you_mean(family, families + [item["instance_type"] for item in instance_types])
                 or "Name a family (m5), a type (m5.large) or a pattern (r6i.*).",
             )
         rows = [_instance_row(item, core.instance_price(item["instance_type"], region, as_of)) for item in chosen]
@@ -213,7 +214,7 @@ INSTANCE_SCHEMA = {
 
 
 def matches(instance_type: str, family: str) -> bool:
-    """Whether a type is the one named, of the family named, or fits the pattern."""
+    """True when a type equals the name, is of the family, or fits the pattern."""
     return instance_type == family or instance_type.split(".")[0] == family or fnmatchcase(instance_type, family)
 
 
@@ -246,9 +247,10 @@ def _instance_row(item: core.Instance, price: core.InstancePrice | None) -> dict
 
 
 def prices(region: str = "us-east-1", as_of: Day = None) -> pl.DataFrame:
-    """EBS prices of a region on a day, US dollars: `product`, `component`, `from_quantity` (holds
-    above it), `usd`, `unit`, `source`, `as_of` (days it was seen), `unconfirmed`. Raises InputError
-    for a region that is unknown or has none, or a date that is none.
+    """Returns the EBS prices of a region on a day, US dollars: `product`, `component`,
+    `from_quantity` (holds above it), `usd`, `unit`, `source`, `as_of` (days it was seen),
+    `unconfirmed`. Raises InputError for a region that is unknown or has none, or a date that is
+    none.
     """
     with core_errors():
         answer = core.volume_prices(check_text("region", region), day_of(as_of))
@@ -273,8 +275,8 @@ PRICE_SCHEMA = {
 
 
 def sources() -> pl.DataFrame:
-    """Where all figures come from: `id`, `citation`, `as_of` (day it speaks for), `confidence`
-    (high, medium, low), `note`."""
+    """Returns the sources of all figures: `id`, `citation`, `as_of` (day it speaks for),
+    `confidence` (high, medium, low), `note`."""
     return pl.DataFrame(
         core.sources(),
         schema={key: pl.String for key in ("id", "citation", "as_of", "confidence", "note")},
@@ -283,18 +285,18 @@ def sources() -> pl.DataFrame:
 
 
 def check_region(region: str) -> str:
-    """The region's code, or an InputError with the known ones."""
+    """Returns the region's code. Raises InputError with the codes of the catalog."""
     with core_errors():
         return core.region_code(check_text("region", region, "For example us-east-1."))
 
 
 def check_day(as_of: Day) -> str | None:
-    """The day as ISO text (None: the newest known), or an InputError for what is none and for days
-    before the first volume type of the catalog."""
+    """Returns the day as ISO text (None: the newest that the catalog has). Raises InputError for a
+    value that is not a day, and for days before the first volume type of the catalog."""
     day = day_of(as_of)
     with core_errors():
-        known = core.volume_eras(day)
-    if not known:
+        eras = core.volume_eras(day)
+    if not eras:
         first = min(era["from"] for era in core.volume_eras(all_eras=True))
         raise InputError(
             f"day {day}", f"the first volumes in the catalog are of {first}", "data/volumes", "Ask for a later day."
@@ -303,7 +305,7 @@ def check_day(as_of: Day) -> str | None:
 
 
 def no_ebs_prices(region: str) -> InputError:
-    """The refusal of a region that has prices of instances alone."""
+    """Returns the refusal of a region that has prices of instances alone."""
     return InputError(
         f"region {region}",
         "has prices of instances here, but none of EBS",
@@ -313,14 +315,14 @@ def no_ebs_prices(region: str) -> InputError:
 
 
 def caveats(storage: str, instance: str | None = None, as_of: str | None = None) -> list[str]:
-    """What is unconfirmed about the limits of this storage and instance on that day, each once.
-    Raises InputError."""
+    """Returns what is unconfirmed about the limits of this storage and instance on that day, each
+    once. Raises InputError."""
     with core_errors():
         limits = core.storage_limits(storage, as_of, instance)
         host = [] if instance is None else core.instance(instance, as_of)["caveats"]
-    found = [(member["spec"]["volume_type"], caveat) for member in limits for caveat in member["caveats"]]
-    found += [(instance, caveat) for caveat in host]
-    notes = [f"{what}: {caveat['field']}: {caveat['text']} ({caveat['source']})" for what, caveat in found]
+    pairs = [(member["spec"]["volume_type"], caveat) for member in limits for caveat in member["caveats"]]
+    pairs += [(instance, caveat) for caveat in host]
+    notes = [f"{what}: {caveat['field']}: {caveat['text']} ({caveat['source']})" for what, caveat in pairs]
     if as_of and as_of > (newest := core.newest_date()):
         notes.insert(
             0,
@@ -330,7 +332,8 @@ def caveats(storage: str, instance: str | None = None, as_of: str | None = None)
 
 
 def latency_caveats(storage: str, as_of: str | None = None) -> list[str]:
-    """Where the latency of these volume types is guessed or weakly founded. Raises InputError."""
+    """Returns remarks on volume types whose latency is a guess or has weak sources. Raises
+    InputError."""
     with core_errors():
         limits = core.storage_limits(storage, as_of)
         day = as_of or core.newest_date()

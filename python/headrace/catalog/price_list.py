@@ -1,5 +1,5 @@
-"""Every price a plan is made with: the catalog's list prices of a region on a day, less a discount,
-with own rates and commitments.
+"""Computes every price that a plan uses: the catalog's list prices of a region on a day, less a
+discount, with own rates and commitments.
 
 All figures are US dollars, because AWS lists its prices so. A price file may state its rates in
 another currency with what a dollar costs in it (`per_usd`); they are turned into dollars here, and
@@ -23,7 +23,7 @@ from headrace.base.units import HOURS_PER_MONTH, Day, day_of
 from headrace.catalog.facts import check_region, no_ebs_prices
 from headrace.errors import InputError
 
-# What the hour of an instance is paid by, and how that is said.
+# Ways to pay for an instance's hour, and their words.
 COMMITMENTS = {
     "on-demand": "on demand",
     "reserved-1y": "reserved for 1 year",
@@ -33,7 +33,8 @@ COMMITMENTS = {
 }
 DOC = "docs/reference/prices.md"
 MAX_FILE_BYTES = 1024 * 1024
-# Of a unit for a month or an hour: far above any, and small enough that no bill overflows.
+# Highest price of a unit for a month or an hour: far above any, and small enough that no bill
+# overflows.
 MAX_PRICE = 1e6
 MAX_DISCOUNT_PERCENT = 99.0  # ours: with more nothing has a price to compare
 MAX_GIB = 1024.0 * 1024.0
@@ -68,15 +69,14 @@ class PriceFile:
 
     @property
     def own_rates(self) -> int:
-        """How many prices of its own it states."""
+        """How many prices of its own the file states."""
         return (
             sum(len(rates) for rates in self.volumes.values()) + (self.snapshot_gib is not None) + len(self.instances)
         )
 
 
 class _Reader:
-    """One price file while it is checked: every refusal names the file, the line where it can be
-    told, and the key."""
+    """Checks one price file: every refusal names the file, the line if it is clear, and the key."""
 
     TOP = (
         "currency",
@@ -105,7 +105,7 @@ class _Reader:
             ) from None
 
     def read(self) -> PriceFile:
-        self.known("", self.document, self.TOP)
+        self.refuse_unknown("", self.document, self.TOP)
         currency, per_usd = self.currency()
         discount = {
             key: self.number("", key, self.document[key], MAX_DISCOUNT_PERCENT, "%")
@@ -113,7 +113,7 @@ class _Reader:
             if key in self.document
         }
         snapshots = self.table("snapshots")
-        self.known("snapshots", snapshots, ("gib",))
+        self.refuse_unknown("snapshots", snapshots, ("gib",))
         rates = {key: self.number("snapshots", key, value) / per_usd for key, value in snapshots.items()}
         return PriceFile(
             name=self.name,
@@ -150,23 +150,23 @@ class _Reader:
     def volumes(self, per_usd: float) -> dict[str, dict[str, float | Steps]]:
         answers = (core.billed_as(era["volume_type"]) for era in core.volume_eras(all_eras=True))
         billed = {product: components for product, components in filter(None, answers)}
-        found: dict[str, dict[str, float | Steps]] = {}
+        rates_by_type: dict[str, dict[str, float | Steps]] = {}
         tables = self.table("volumes")
-        self.known("volumes", tables, sorted(billed))
+        self.refuse_unknown("volumes", tables, sorted(billed))
         for kind in tables:
             place = f"volumes.{kind}"
             rates = self.table(place, tables[kind])
-            self.known(place, rates, [RATES[component] for component in billed[kind]])
-            found[kind] = {}
+            self.refuse_unknown(place, rates, [RATES[component] for component in billed[kind]])
+            rates_by_type[kind] = {}
             for key, value in rates.items():
                 steps = isinstance(value, list) and key in ("iops", "mib_s")
                 rate = self.steps(place, key, value, per_usd) if steps else self.number(place, key, value) / per_usd
-                found[kind][key] = rate
-        return found
+                rates_by_type[kind][key] = rate
+        return rates_by_type
 
     def steps(self, place: str, key: str, value: list, per_usd: float) -> Steps:
         rule = "price steps are tables { above = QUANTITY, price = PRICE }, lowest quantity first"
-        found: list[tuple[int, float]] = []
+        steps: list[tuple[int, float]] = []
         for step in value:
             if not isinstance(step, dict) or set(step) != {"above", "price"}:
                 raise self.refusal(
@@ -181,27 +181,27 @@ class _Reader:
                 isinstance(above, bool)
                 or not isinstance(above, int)
                 or above < 0
-                or (found and above <= found[-1][0])
+                or (steps and above <= steps[-1][0])
                 or above > 10**9
             ):
                 raise self.refusal(place, key, above, rule, "Quantities are whole, 0 or more, and rise.")
-            found.append((above, self.number(place, key, step["price"]) / per_usd))
-        if not found:
+            steps.append((above, self.number(place, key, step["price"]) / per_usd))
+        if not steps:
             raise self.refusal(place, key, value, rule, "Give one step or more, or one price.")
-        return tuple(found)
+        return tuple(steps)
 
     def instances(self, per_usd: float) -> dict[str, float]:
         prices = self.table("instances")
-        known = {item["instance_type"] for item in core.instances(None)}
+        names = {item["instance_type"] for item in core.instances(None)}
         for name in prices:
-            if name not in known:
-                hint = did_you_mean(name, known) or "See `headrace catalog instances`."
+            if name not in names:
+                hint = did_you_mean(name, names) or "See `headrace catalog instances`."
                 raise self.refusal("instances", name, prices[name], "is not an instance type of the catalog", hint)
         return {name: self.number("instances", name, price) / per_usd for name, price in prices.items()}
 
     def factors(self) -> dict[str, float]:
         factors = self.table("commitment_factors")
-        self.known("commitment_factors", factors, [name for name in COMMITMENTS if name != "on-demand"])
+        self.refuse_unknown("commitment_factors", factors, [name for name in COMMITMENTS if name != "on-demand"])
         return {name: self.number("commitment_factors", name, factor, 1.0) for name, factor in factors.items()}
 
     # --- rules of all keys ------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class _Reader:
             raise self.refusal("", place, value, "must be a table", f"Write [{place}] and its keys below it.")
         return value
 
-    def known(self, place: str, table: dict, keys: Sequence[str]) -> None:
+    def refuse_unknown(self, place: str, table: dict, keys: Sequence[str]) -> None:
         for key in table:
             if key not in keys:
                 hint = did_you_mean(key, keys) or f"Known: {', '.join(keys)}."
@@ -229,8 +229,8 @@ class _Reader:
         return InputError(f"{self.where(place, key)} = {shown(value)}", rule, DOC, hint)
 
     def where(self, place: str, key: str) -> str:
-        """`prices.toml line 7: volumes.gp3.gib`; without the line where the key is not written on
-        one of its own."""
+        """Returns `prices.toml line 7: volumes.gp3.gib`; without the line if the key is not on a
+        line of its own."""
         section, path = "", f"{place}.{key}".lstrip(".")
         for number, line in enumerate(self.text.splitlines(), 1):
             if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -244,8 +244,8 @@ class _Reader:
 
 
 def read_price_file(path: str | Path) -> PriceFile:
-    """An own price file, checked. Raises InputError naming file, line and key, CouldNotRun where it
-    cannot be read."""
+    """Returns an own price file, checked. Raises InputError naming file, line and key, CouldNotRun
+    where it cannot be read."""
     return _Reader(Path(path)).read()
 
 
@@ -253,7 +253,7 @@ def read_price_file(path: str | Path) -> PriceFile:
 
 
 class PriceList:
-    """What storage, snapshots and instances cost in a region on a day, in US dollars, for a
+    """The prices of storage, snapshots and instances in a region on a day, in US dollars, for a
     customer with this discount and these rates.
 
     `as_of`: ISO day (None: the newest known). `discount_percent`: off every list price of AWS,
@@ -301,7 +301,8 @@ class PriceList:
         return ebs, instances
 
     def _rated(self, listed: Sequence[core.PriceItem]) -> list[core.PriceItem]:
-        """The rows of the region's table at the rates to be paid, in the order of the table."""
+        """Returns the rows of the region's table at the rates to be paid, in the order of the
+        table."""
         factor = 1.0 - self.ebs_discount_percent / 100.0
         rows: list[core.PriceItem] = [{**row, "usd": row["usd"] * factor} for row in listed]
         if self.file is None:
@@ -320,7 +321,8 @@ class PriceList:
         return rows
 
     def _steps(self, product: str, component: str, rate: float | Steps, rows: Sequence[core.PriceItem]) -> Steps:
-        """The steps of a rate of the file: its own, or one price from where AWS begins to bill."""
+        """Returns the steps of a rate of the file: its own, or one price from where AWS begins to
+        bill."""
         if isinstance(rate, tuple):
             return rate
         listed = [row["from_quantity"] for row in rows if (row["product"], row["component"]) == (product, component)]
@@ -336,22 +338,22 @@ class PriceList:
 
     @property
     def currency(self) -> str:
-        """Code of the price file's currency, `USD` without one. Figures are US dollars all the
+        """The code of the price file's currency, `USD` without one. Figures are US dollars all the
         same: `money` converts."""
         return "USD" if self.file is None else self.file.currency
 
     def money(self, usd: float) -> str:
-        """An amount of US dollars as it is printed, in the price file's currency: `1,234.50
+        """Returns an amount of US dollars as it is printed, in the price file's currency: `1,234.50
         USD`."""
         return f"{usd * (1.0 if self.file is None else self.file.per_usd):,.2f} {self.currency}"
 
     @property
     def header(self) -> str:
-        """What these prices are, in words, for the head of a report: of volumes and instances."""
+        """The description of these prices for the head of a report, of volumes and instances."""
         return self.headed()
 
     def headed(self, instances: bool = True) -> str:
-        """The same, of volumes alone where no instance is priced. A price `last seen` on a day may
+        """Returns the same; without `instances` for volumes alone. A price `last seen` on a day may
         have changed since."""
         seen = core.prices_seen(self.region, self.as_of)
         spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
@@ -390,7 +392,7 @@ class PriceList:
         return self._table
 
     def knows(self, product: str) -> bool:
-        """Whether every part of the bill of a volume type, of `snapshot`, or of an instance type
+        """True when every part of the bill of a volume type, of `snapshot`, or of an instance type
         (`m5.large`) has a price here."""
         if "." in product:
             return bool(self._hourly(product))
@@ -402,40 +404,41 @@ class PriceList:
         return billed is None or all((billed[0], component) in priced for component in billed[1])
 
     def rates(self, volume_type: str) -> dict | None:
-        """US dollars a month of a volume type: `gib`; `iops` and `mib_s` as steps `((above, usd),
-        ...)`, each price holding for the quantity above its `above` up to the next (empty: not
-        billed by it); `million_ios` (0: not billed). None where a part of it has no price. Local
-        disks cost nothing. Raises InputError for an unknown type."""
+        """Returns the US dollars a month of a volume type: `gib`; `iops` and `mib_s` as steps
+        `((above, usd), ...)`, each price holding for the quantity above its `above` up to the next
+        (empty: not billed by it); `million_ios` (0: not billed). None where a part of it has no
+        price. Local disks cost nothing. Raises InputError for an unknown type."""
         if not self.knows(volume_type) or volume_type == "snapshot" or "." in volume_type:
             return None
-        found: dict = {"gib": 0.0, "iops": (), "mib_s": (), "million_ios": 0.0}
+        usd: dict = {"gib": 0.0, "iops": (), "mib_s": (), "million_ios": 0.0}
         billed = core.billed_as(volume_type)
         if billed is None:
-            return found
+            return usd
         for component in billed[1]:
             steps = tuple(sorted((row["from_quantity"], row["usd"]) for row in self._rows(billed[0], component)))
-            found[RATES[component]] = steps if component in ("iops", "throughput") else steps[0][1]
-        return found
+            usd[RATES[component]] = steps if component in ("iops", "throughput") else steps[0][1]
+        return usd
 
     def _rows(self, product: str, component: str) -> list[core.PriceItem]:
         return [row for row in self._table["items"] if (row["product"], row["component"]) == (product, component)]
 
     def volume_items(self, storage: str, million_ios: float = 0.0) -> list[core.CostItem]:
-        """Items of a storage's monthly bill: `item`, `quantity`, `unit`, `unit_price_usd`, `usd`,
-        `source`, `as_of` (days the price was seen). `million_ios`: requests a month, in millions,
-        billed for magnetic volumes. Raises InputError where a price is not known."""
+        """Returns the items of a storage's monthly bill: `item`, `quantity`, `unit`,
+        `unit_price_usd`, `usd`, `source`, `as_of` (days the price was seen). `million_ios`:
+        requests a month, in millions, billed for magnetic volumes. Raises InputError where a price
+        is not known."""
         with core_errors():
             return core.monthly_cost(storage, self.region, self.as_of, million_ios, self._table)
 
     def volume_totals(self, storages: Sequence[str], million_ios: float = 0.0) -> list[float]:
-        """Totals of many storages' monthly bills, US dollars; NaN where a price is not known or the
-        storage does not exist."""
+        """Returns the totals of many storages' monthly bills, US dollars; NaN where a price is not
+        known or the storage does not exist."""
         with core_errors():
             return core.monthly_totals(list(storages), self.region, self.as_of, million_ios, self._table)
 
     def snapshot_items(self, gib: float, daily_change_gib: float, kept_days: int) -> list[dict]:
-        """Items of a month of daily snapshots of `gib` GiB of data, kept `kept_days` days:
-        SNAPSHOT_RULE. Raises InputError."""
+        """Returns the items of a month of daily snapshots of `gib` GiB of data, kept `kept_days`
+        days: SNAPSHOT_RULE. Raises InputError."""
         gib = check_number("snapshot of gib", gib, 0.0, MAX_GIB, "GiB")
         change = check_number("daily_change_gib", daily_change_gib, 0.0, gib, "GiB")
         days = check_whole("kept_days", kept_days, 1, 3_650)
@@ -456,14 +459,15 @@ class PriceList:
     # --- instances --------------------------------------------------------------------------------
 
     def instance_hour_usd(self, instance_type: str) -> float | None:
-        """US dollars an hour of an instance (Linux), its charge for EBS optimization included; None
-        where no price is known. Raises InputError where the commitment has no factor."""
+        """Returns the US dollars an hour of an instance (Linux), its charge for EBS optimization
+        included; None where no price is known. Raises InputError where the commitment has no
+        factor."""
         hourly = self._hourly(instance_type)
         return sum(item["unit_price_usd"] for item in hourly) if hourly else None
 
     def instance_items(self, instance_type: str) -> list[dict]:
-        """Items of an instance's month of HOURS_PER_MONTH hours, as `volume_items`. Raises
-        InputError where no price is known."""
+        """Returns the items of an instance's month of HOURS_PER_MONTH hours, as `volume_items`.
+        Raises InputError where no price is known."""
         hourly = self._hourly(instance_type)
         if not hourly:
             raise InputError(
@@ -483,8 +487,8 @@ class PriceList:
         return self._hours[instance_type]
 
     def _hour_parts(self, instance_type: str) -> list[tuple[str, float, str, str]]:
-        """Name, US dollars an hour, source and day of each part of an instance's hour; empty where
-        no price is known."""
+        """Returns name, US dollars an hour, source and day of each part of an instance's hour;
+        nothing if it has no price."""
         if self.file is not None and instance_type in self.file.instances:
             return [(instance_type, self.file.instances[instance_type], self.file.name, "own rate")]
         price = core.instance_price(instance_type, self.region, self.as_of)
@@ -493,11 +497,11 @@ class PriceList:
         discount = 1.0 - self.instance_discount_percent / 100.0
         name, factor, source, as_of = instance_type, 1.0, price["source"], price["as_of"]
         if self.commitment != "on-demand":
-            factor, of, told = self._commitment_factor(instance_type)
+            factor, factor_source, factor_words = self._commitment_factor(instance_type)
             name, source, as_of = (
                 f"{instance_type}, {COMMITMENTS[self.commitment]}",
-                f"{source}+{of}",
-                f"{as_of}; {told}",
+                f"{source}+{factor_source}",
+                f"{as_of}; {factor_words}",
             )
         parts = [(name, price["usd"] * factor * discount, source, as_of)]
         surcharge = price["ebs_optimized_surcharge_usd"]
@@ -506,19 +510,19 @@ class PriceList:
         return parts
 
     def _commitment_factor(self, instance_type: str) -> tuple[float, str, str]:
-        """The factor of the commitment on an instance's hour, where it comes from, and both in
-        words."""
+        """Returns the factor of the commitment on an instance's hour, where it comes from, and both
+        in words."""
         if self.file is not None and self.commitment in self.file.commitment_factors:
             factor = self.file.commitment_factors[self.commitment]
             return factor, self.file.name, f"x {factor:g} of {self.file.name}"
         with core_errors():
-            found = core.commitment(self.commitment, instance_type, self.as_of)
-        doubt = "" if found["confirmed"] else ", not confirmed"
-        return found["factor"], found["source"], f"x {found['factor']:g} ({found['note']}{doubt})"
+            commitment = core.commitment(self.commitment, instance_type, self.as_of)
+        doubt = "" if commitment["confirmed"] else ", not confirmed"
+        return commitment["factor"], commitment["source"], f"x {commitment['factor']:g} ({commitment['note']}{doubt})"
 
 
 def _own_row(product: str, component: str, above: int, usd: float, source: str) -> core.PriceItem:
-    """A row of the region's table that the price file states."""
+    """Returns a row of the region's table that the price file states."""
     unit = {"storage": "GB-month", "iops": "IOPS-month", "throughput": "MiB/s-month", "million_ios": "million I/Os"}[
         component
     ]

@@ -74,12 +74,12 @@ def read_workload(text: str) -> Workload | TransactionWorkload:
         from headrace.simulation.notation import closed_load
 
         return closed_load(text)
-    if text.startswith(("sysbench-tpcc:", "sysbench:")):
-        from headrace.calibration.from_runs import sysbench_oltp, sysbench_tpcc
+    if text.startswith(("sysbench-tpcc:", "sysbench:", "hammerdb-tprocc:")):
+        from headrace.calibration.from_runs import hammerdb_tprocc, sysbench_oltp, sysbench_tpcc
         from headrace.simulation.notation import standard_settings
 
-        make = sysbench_tpcc if text.startswith("sysbench-tpcc:") else sysbench_oltp
-        return make(**standard_settings(text))
+        makers = {"sysbench-tpcc": sysbench_tpcc, "sysbench": sysbench_oltp, "hammerdb-tprocc": hammerdb_tprocc}
+        return makers[text.partition(":")[0]](**standard_settings(text))
     if text.startswith("demo:") and not Path(text).exists():
         make_demo = {"demo:day": workload.demo_day, "demo:hour": workload.recorded_hour}.get(text)
         if make_demo is None:

@@ -185,6 +185,14 @@ DemandArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=f"{FILE}
 DatabaseArgument = Annotated[
     str, typer.Argument(metavar="WORKLOAD", help=f"{FILE} (`headrace calibrate` writes it); or {DATABASE}.")
 ]
+SetOption = Annotated[
+    list[str] | None,
+    option(
+        "NAME=VALUE",
+        "A setting of the server, as in its option file: innodb_io_capacity=2000. Repeatable. Default: as measured.",
+        "--set",
+    ),
+]
 VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name.", autocompletion=complete_volume)]
 MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
 

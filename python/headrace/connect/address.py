@@ -1,4 +1,4 @@
-"""Which server, and as whom.
+"""The address of a server, and the account on it.
 
 An address is text that may stand in a command line, a log and a report, so it never holds a
 password. Those come from HEADRACE_MYSQL_PASSWORD, from an option file only its owner may read, or
@@ -42,7 +42,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The password itself: for the moment of use only."""
+        """Returns the password itself, for the moment of its use only."""
         return self._value
 
     def __repr__(self) -> str:
@@ -99,19 +99,19 @@ class Address:
         return f"mysql://{user}@{host}:{self.port or DEFAULT_PORT}" + (f"/{database}" if database else "")
 
     def with_database(self, name: str | None) -> Address:
-        """The same with another database chosen."""
+        """Returns the address with another database."""
         return replace(self, database=None if name is None else _database(name))
 
     def with_password(self, password: Secret | None) -> Address:
-        """The same with another password."""
+        """Returns the address with another password."""
         return replace(self, password=password)
 
 
 def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) -> Address:
-    """An address from `mysql://USER@HOST[:PORT][/DB][?ssl-mode=..&ssl-ca=..]` or
+    """Parses an address, `mysql://USER@HOST[:PORT][/DB][?ssl-mode=..&ssl-ca=..]` or
     `mysql://USER@/DB?socket=PATH`.
 
-    What the text leaves out comes from [client] of `defaults_file`. The password: that of
+    Parts that the text leaves out come from [client] of `defaults_file`. The password is that of
     `defaults_file`, else HEADRACE_MYSQL_PASSWORD. Raises InputError, also for a password in the
     text (process lists show it), and CouldNotRun for a file that cannot be read.
     """
@@ -127,11 +127,11 @@ def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) 
         client.pop("socket", None)
     merged = {key: value if value is not None else client.get(key) for key, value in given.items()}
     password = client.get("password") if "password" in client else settings.given(PASSWORD_VARIABLE)
-    return _checked(shown(text), merged, None if password is None else Secret(password))
+    return _check_address(shown(text), merged, None if password is None else Secret(password))
 
 
 def shown(text: str) -> str:
-    """An address fit for an error message: what may be a password is not repeated."""
+    """Returns an address for an error message, without parts that may be a password."""
     text = "".join(character if character.isprintable() else "?" for character in text[:300])
     scheme, slashes, rest = text.partition("://")
     if not slashes:
@@ -181,7 +181,7 @@ def _query(text: str, query: str) -> dict[str, str]:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise InputError(shown(text), "what stands behind ? is not KEY=VALUE&KEY=VALUE", DOC) from None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, value in pairs:
         name = key.lower().replace("_", "-")
         if name not in PARAMETERS:
@@ -189,13 +189,13 @@ def _query(text: str, query: str) -> dict[str, str]:
                 hint = f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
                 raise InputError(shown(text), "holds a password", DOC, hint)
             raise InputError(f"?{key[:40]}= in {shown(text)}", f"must be one of {', '.join(PARAMETERS)}", DOC)
-        if name in found or not value:
+        if name in values or not value:
             raise InputError(f"?{name}= in {shown(text)}", "needs one value", DOC)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
-def _checked(text: str, values: dict, password: Secret | None) -> Address:
+def _check_address(text: str, values: dict, password: Secret | None) -> Address:
     user, host, port, socket = values["user"], values["host"], values["port"], values["socket"]
     if not user:
         raise InputError(text, "names no user", DOC, f"{FORM}; or user= under [client] of the option file.")
@@ -244,7 +244,7 @@ def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str |
 
 
 def client_text(address: Address) -> str:
-    """The text of an option file for tools that take --defaults-extra-file."""
+    """Returns the text of an option file for tools that accept --defaults-extra-file."""
     lines = ["[client]", f"user={quoted(address.user)}"]
     if address.password is not None:
         lines.append(f"password={quoted(address.password.reveal())}")
@@ -253,16 +253,15 @@ def client_text(address: Address) -> str:
     else:
         lines += [f"host={quoted(address.host or '')}", f"port={address.port or DEFAULT_PORT}", "protocol=tcp"]
     lines += _client_ssl(address)
-    # Only the interactive client knows `database`; the others stop at a word of [client] they do
-    # not know.
+    # Only the interactive client knows `database`; the others refuse an unknown option in [client].
     lines += [] if address.database is None else ["[mysql]", f"database={quoted(address.database)}"]
     return "\n".join(lines) + "\n"
 
 
 def write_client_file(address: Address, path: str | os.PathLike) -> Path:
-    """Writes it as a file (mode 0600).
+    """Writes `client_text` as a file (mode 0600) and returns its path.
 
-    Raises CouldNotRun when it cannot be written.
+    Raises CouldNotRun if it cannot be written.
     """
     path, text = Path(path), client_text(address)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -279,7 +278,8 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
 
 
 def _client_ssl(address: Address) -> list[str]:
-    """`loose-`: MariaDB's clients have no ssl-mode, MySQL's no ssl-verify-server-cert."""
+    """Returns lines of TLS options, with `loose-`: MariaDB's clients lack ssl-mode, MySQL's lack
+    ssl-verify-server-cert."""
     if address.ssl_mode == "PREFERRED":
         return []
     lines = [f"loose-ssl-mode={address.ssl_mode}"]

@@ -1,11 +1,11 @@
-"""Option files as MySQL and MariaDB read them, with what an edit needs: file, line and text of each
-setting (mysys/my_default.c; MySQL manual, "Using Option Files").
+"""Reads option files like MySQL and MariaDB, with file, line and text of each setting, for edits
+(mysys/my_default.c; MySQL manual, "Using Option Files").
 
     [group]    name    name = value    name = "quoted value"    # and ; comments
     !include FILE    !includedir FOLDER
 
 Later settings win. Names may have dashes or underscores, and the prefixes loose-, skip-, disable-,
-enable- and maximum-. Only the groups that were asked for are kept: [client] may hold a password, so
+enable- and maximum-. Only the requested groups are returned: [client] may contain a password, so
 no error repeats a line of a file.
 """
 
@@ -33,8 +33,8 @@ PREFIXES = {"skip_": "0", "disable_": "0", "enable_": "1"}
 
 @dataclass(frozen=True)
 class Setting:
-    """A line of a group: `key` as written, `value` None for a key alone; `file` and `line` (from 1)
-    where it stands."""
+    """A line of a group: `key` as written, `value` None for a key alone; `file` and `line` (from
+    1)."""
 
     group: str
     key: str
@@ -44,22 +44,22 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The variable: lower case, underscores, without loose-, skip-, disable-, enable- and
-        maximum-."""
+        """The variable's name: lower case, underscores, without loose-, skip-, disable-, enable-
+        and maximum-."""
         return plain_name(self.key)
 
     @property
     def loose(self) -> bool:
-        """Whether a server that does not know it may go on."""
+        """True when a server that does not know the option may start all the same."""
         return self.key.lower().replace("-", "_").startswith("loose_")
 
     @property
     def text(self) -> str:
-        """The value the server ends up with: skip-NAME is 0, NAME alone 1."""
+        """The resulting value: skip-NAME is 0, NAME alone 1."""
         name = self.key.lower().replace("-", "_").removeprefix("loose_")
         for prefix, value in PREFIXES.items():
             if name.startswith(prefix) and name not in KEEPS_PREFIX:
-                # skip-x=0 says: do not skip.
+                # skip-x=0 means: do not skip.
                 denied = (self.value or "").strip().lower() in ("0", "off", "false")
                 return ("1" if value == "0" else "0") if denied else value
         return "1" if self.value is None else self.value
@@ -75,8 +75,8 @@ KEEPS_PREFIX = (
 
 @dataclass(frozen=True)
 class OptionFile:
-    """An option file with everything it includes. `settings`: those of the groups asked for, in the
-    order the server reads them; `texts`: every file by path."""
+    """An option file with everything it includes. `settings`: those of the requested groups, in the
+    order in which the server reads them; `texts`: every file by path."""
 
     path: Path
     settings: tuple[Setting, ...]
@@ -85,12 +85,12 @@ class OptionFile:
 
     @property
     def values(self) -> dict[str, str]:
-        """The values that hold, by variable."""
+        """Returns the effective values, by variable."""
         return {setting.name: setting.text for setting in self.settings}
 
 
 def plain_name(key: str) -> str:
-    """`Loose-skip-InnoDB-doublewrite` is innodb_doublewrite."""
+    """Returns a variable's plain name: `Loose-skip-InnoDB-doublewrite` is innodb_doublewrite."""
     name = key.strip().lower().replace("-", "_").removeprefix("loose_")
     if name in KEEPS_PREFIX:
         return name
@@ -101,7 +101,7 @@ def plain_name(key: str) -> str:
 
 
 def server_groups(flavor: str, version: Sequence[int]) -> tuple[str, ...]:
-    """The groups a server reads: its own, and those of its series."""
+    """Returns the groups that a server reads: its own, and those of its series."""
     major, minor = version[:2]
     if flavor != "mariadb":
         return ("mysql_cluster", "mysqld", "server", f"mysqld-{major}.{minor}")
@@ -112,8 +112,8 @@ def server_groups(flavor: str, version: Sequence[int]) -> tuple[str, ...]:
 
 
 def read_option_file(path: str | os.PathLike, groups: Sequence[str]) -> OptionFile:
-    """Reads a file and what it includes, keeping the settings of `groups`. Raises InputError for
-    what the server would refuse, CouldNotRun for what cannot be read."""
+    """Reads the settings of `groups` in a file and those it includes. Raises InputError for a file
+    that the server would refuse, CouldNotRun for a file that cannot be read."""
     where = Path(os.path.abspath(Path(path).expanduser()))
     reader = _Reader(tuple(groups), where.parent)
     reader.read(where, 0)
@@ -121,7 +121,7 @@ def read_option_file(path: str | os.PathLike, groups: Sequence[str]) -> OptionFi
 
 
 class _Reader:
-    """Follows includes; what is read is kept for edits."""
+    """Follows includes, and stores the texts of files for edits."""
 
     def __init__(self, groups: tuple[str, ...], base: Path) -> None:
         self.groups, self.base = groups, base
@@ -171,8 +171,8 @@ class _Reader:
                 self.settings.append(Setting(group.lower(), key, value, path, number))
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
-        """As my_default.c: spaces may stand behind the !, and what is neither directive is passed
-        over."""
+        """Handles an include as in my_default.c: spaces may follow the !, and other directives are
+        ignored."""
         words = line[1:].strip(SPACE)
         for word, follow in (("includedir", self._folder), ("include", self._file)):
             if not words.startswith(word) or (words[len(word) :] or " ")[0] not in SPACE:
@@ -187,8 +187,8 @@ class _Reader:
                     SOURCE,
                     "Correct the line.",
                 )
-            # A relative name is looked for where the server is started, which nobody knows here:
-            # the folder of the first file stands for it.
+            # A relative name is relative to the folder that the server is started in, which is
+            # unknown here: the folder of the first file is used instead.
             return follow(self.base / name, path, number, depth)
 
     def _file(self, target: Path, path: Path, number: int, depth: int) -> None:
@@ -245,7 +245,7 @@ def _group(line: str, path: Path, number: int) -> str:
 
 
 def split_line(line: str) -> tuple[str, str | None]:
-    """Key and value of a line, without its comment, quotes and escapes."""
+    """Returns key and value of a line, without its comment, quotes and escapes."""
     line = line[: _comment_at(line)]
     key, equals, value = line.partition("=")
     if not equals:
@@ -257,7 +257,7 @@ def split_line(line: str) -> tuple[str, str | None]:
 
 
 def _comment_at(line: str) -> int:
-    """Where a comment begins: a # outside quotes (my_default.c, find_end_comment)."""
+    """Returns where a comment begins: a # outside quotes (my_default.c, find_end_comment)."""
     quote, escaped = "", False
     for index, character in enumerate(line):
         if character in "\"'" and not escaped:
@@ -269,7 +269,7 @@ def _comment_at(line: str) -> int:
 
 
 def unescaped(value: str) -> str:
-    r"""A value with \n, \t, \r, \b, \s, \", \' and \\ put in place; other backslashes stay."""
+    r"""Returns a value with \n, \t, \r, \b, \s, \", \' and \\ resolved; other backslashes stay."""
     out, index = [], 0
     while index < len(value):
         following = value[index + 1 : index + 2]
@@ -283,14 +283,14 @@ def unescaped(value: str) -> str:
 
 
 def written(value: str) -> str:
-    """A value as it may stand behind = in an option file: in quotes where it would be read
-    otherwise."""
+    """Returns a value in the notation of an option file: in quotes if it would be misread
+    without."""
     plain = value == value.strip() and not any(character in value for character in "#\"'\\\n\r\t\b")
     return value if value and plain else quoted(value)
 
 
 def quoted(value: str) -> str:
-    """The same, always in quotes. Raises InputError for what no option file can hold."""
+    """Returns a value in quotes. Raises InputError for a value that no option file can hold."""
     if "\0" in value:
         raise InputError("a zero byte", "cannot stand in an option file", SOURCE)
     for plain, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b")):
@@ -306,21 +306,21 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_client(path: str | os.PathLike) -> dict[str, str]:
-    """The keys of [client] that Headrace uses, with dashes.
+    """Returns the keys of [client] that Headrace uses, with dashes.
 
-    Raises InputError for a file that breaks a rule, CouldNotRun when it cannot be read.
+    Raises InputError for a file that breaks a rule, CouldNotRun if it cannot be read.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for setting in read_option_file(path, ("client",)).settings:
         key = setting.name.replace("_", "-")
         if key in CLIENT_KEYS and setting.value is not None:
-            found[key] = setting.value
+            values[key] = setting.value
             if key == "password":
                 _check_owner(setting.file)
-    port = found.get("port", "3306")
+    port = values.get("port", "3306")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65_535):
         raise InputError(f"{path}: port", "must be a number from 1 to 65,535", SOURCE)
-    return found
+    return values
 
 
 def _check_owner(path: Path) -> None:

@@ -31,7 +31,7 @@ def missing(
     """
     folder = (folder or Path(tempfile.gettempdir())).absolute()
     checks = [check for check in doctor.examine(folder) if check.state == doctor.MISSING]
-    problems = [f"{check.what}: {check.found}. {check.do}".strip() for check in checks]
+    problems = [f"{check.what}: {check.finding}. {check.do}".strip() for check in checks]
     if not doctor.Machine().program("mkfs.xfs") and not any(line.startswith("mkfs.xfs") for line in problems):
         problems.append("mkfs.xfs: not found. apt-get install xfsprogs")
     problems += _error(lambda: find_tool("sysbench"))

@@ -128,7 +128,7 @@ def predicted(
 ) -> PredictedResult:
     """Predicts the configuration from an empty cache, I/O by I/O as the lab's volumes decide too.
 
-    `processors`: of the machine it will be run on, None: enough. The mean response time of a second
+    `processors`: of the machine it will be run on, None: as in the runs. The mean response time of a second
     follows from clients and tps (Little's law in a closed loop), its 95th percentile from `p95`, of
     the run calibrated on; of the seconds the median, as of those measured. `changed`: see
     `with_cache`. Raises InputError.
@@ -138,6 +138,7 @@ def predicted(
         workload,
         configuration.storage,
         log_storage=configuration.log_storage,
+        vcpus=processors,
         cache_gib=configuration.cache_gib,
         threads=configuration.threads,
         as_of=as_of,
@@ -150,11 +151,9 @@ def predicted(
     )
     clients = workload.database["clients"]
     part = run.rows.filter(run.rows["t_s"] >= warmup_s)
-    alone = statistics.fmean(part["tps"]) if part.height else 0.0
-    slower = 1.0 if processors is None else core.processor_share(alone, processors, clients)
-    tps = alone * slower
+    tps = statistics.fmean(part["tps"]) if part.height else 0.0
     spread = run.summary["relative_spread"]
-    mean_ms = 1e3 * configuration.threads / (pl.col("tps") * slower)
+    mean_ms = 1e3 * configuration.threads / pl.col("tps")
     above = p95 or ResponseSpread(clients["p95_over_mean"] - 1.0, None)
     p95_ms = above.p95_ms(mean_ms, pl.col("cached_share") >= FULL, iops_of(configuration.storage))
     moving = part.filter(pl.col("tps") > 0.0).select(p95_ms).to_series()
@@ -163,10 +162,10 @@ def predicted(
         tps_low=None if spread is None else tps * (1.0 - Z80 * spread),
         tps_high=None if spread is None else tps * (1.0 + Z80 * spread),
         p95_ms=statistics.median(moving) if len(moving) else 0.0,
-        ios_per_tx=(statistics.fmean(part["iops"]) if part.height else 0.0) * slower / max(tps, 1e-9),
+        ios_per_tx=(statistics.fmean(part["iops"]) if part.height else 0.0) / max(tps, 1e-9),
         binds=str(part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""),
         warnings=run.warnings,
-        series=tuple(round(value * slower, 2) for value in run.rows["tps"].to_list()),
+        series=tuple(round(value, 2) for value in run.rows["tps"].to_list()),
     )
 
 

@@ -50,7 +50,7 @@ STATEMENT_COUNTS = (
 class ProcessorSpeed:
     """The time of a point select on this machine.
 
-    `cpu_ms` of one processor, client and lab included; `trip_ms`: the rest of the round trip.
+    `cpu_ms` of one processor while all are at work, client and lab included; `trip_ms`: the rest of the round trip.
     `instance`, `vcpus`: an EC2 instance of this size, whose EBS limits bind nothing. `runs`: by
     which they were measured.
     """
@@ -65,12 +65,19 @@ class ProcessorSpeed:
         """Returns a standard database with the processor time and round trips of this machine."""
         scaled, standard = deepcopy(dict(database)), _point_select()
         clients = scaled["clients"]
-        own, cpu = clients["base_ms"] - clients["cpu_ms"], clients["cpu_ms"]
+        own, cpu = _own_ms(clients), clients["cpu_ms"]
         # In time of the instance's vCPUs, which may be more than there are here.
         cpu_here = cpu * self.cpu_ms / standard["cpu_ms"] * self.vcpus / machine.cores()
-        own_here = own * self.trip_ms / (standard["base_ms"] - standard["cpu_ms"])
-        clients |= {"cpu_ms": cpu_here, "base_ms": cpu_here + own_here}
+        own_here = own * self.trip_ms / _own_ms(standard)
+        # As measured here, whatever the cores of that instance are.
+        clients |= {"cpu_ms": cpu_here, "core_speed": None}
+        clients["base_ms"] = core.core_ms(clients) + own_here
         return scaled
+
+
+def _own_ms(clients: Mapping) -> float:
+    """Returns the time of a transaction without I/O besides its processor time on a core by itself, ms."""
+    return clients["base_ms"] - core.core_ms(clients)
 
 
 def _point_select() -> core.Clients:
@@ -92,10 +99,11 @@ def probe_cells(seed: int) -> tuple[Cell, ...]:
 def processor_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day: str) -> ProcessorSpeed:
     """Derives the speed from the runs of `probe_cells`, by Little's law.
 
-    At the highest rate all processors are busy; with a single client a round trip is all there is.
+    At the highest rate all processors are busy; a single client has a core by itself and its round
+    trips.
     """
     cpu_ms = 1e3 * machine.cores() / many_clients.tps
-    trip_ms = max(1e-3, 1e3 / single_client.tps - cpu_ms)
+    trip_ms = max(1e-3, 1e3 / single_client.tps - core.core_ms({**_point_select(), "cpu_ms": cpu_ms}))
     instance, vcpus = machine.like_this(day)
     return ProcessorSpeed(cpu_ms, trip_ms, instance, vcpus, (single_client, many_clients))
 

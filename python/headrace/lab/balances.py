@@ -1,4 +1,4 @@
-"""Credit balances in files: saved now, brought back later, on this volume or on one like it."""
+"""Saves credit balances in files, to restore them later on the same volume or on one like it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def save(balance: Balance, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> dict:
-    """What `save` wrote, for Lab.restore_balance. Raises InputError, CouldNotRun."""
+    """Reads the file of `save`, for Lab.restore_balance. Raises InputError, CouldNotRun."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)

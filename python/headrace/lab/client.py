@@ -35,7 +35,8 @@ class Lab(Calls):
     def __init__(
         self, data_dir: str | Path | None = None, socket: str | Path | None = None, timeout_s: float = CALL_S
     ) -> None:
-        """The lab in `data_dir` or at `socket`; neither: HEADRACE_LAB, or the default.
+        """Connects to the lab in `data_dir` or at `socket`; without both, HEADRACE_LAB or the
+        default.
 
         `timeout_s`: the longest wait for an answer. Calls that may take minutes wait longer.
         """
@@ -63,9 +64,9 @@ class Lab(Calls):
         dry_run: bool = False,
         **args: Any,
     ) -> Any:
-        """Any call of the protocol; arguments that are None are left out.
+        """Makes any call of the protocol; arguments that are None are left out.
 
-        timeout_s: another wait for this one.
+        timeout_s: another wait for this call.
         token: a client token: done once, however often it is called with it.
         dry_run: only decided. Raises LabRefused of kind `dry-run` where it would have been done.
         """
@@ -82,20 +83,21 @@ class Lab(Calls):
 
 
 def notes(status: LabStatus) -> list[str]:
-    """What a status says that a user must know."""
-    left, recording = status.get("leftovers"), status.get("recording")
-    found = []
+    """Returns sentences on the parts of a status that a user must know."""
+    leftovers, recording = status.get("leftovers"), status.get("recording")
+    sentences = []
     if status.get("journal_repaired"):
-        found.append(f"a crash had cut the journal, which was repaired: {status['journal_repaired']}")
-    if left and (left["released"] or left["unmounted"]):
-        found.append(
-            f"released what an earlier daemon left: {left['released']} loop devices, {left['unmounted']} mounts"
+        sentences.append(f"a crash had cut the journal, which was repaired: {status['journal_repaired']}")
+    if leftovers and (leftovers["released"] or leftovers["unmounted"]):
+        sentences.append(
+            f"released what an earlier daemon left: {leftovers['released']} loop devices, {leftovers['unmounted']} mounts"
         )
-    found += [
-        f"{device} of an earlier daemon is still mounted: unmount it" for device in (left["busy"] if left else ())
+    sentences += [
+        f"{device} of an earlier daemon is still mounted: unmount it"
+        for device in (leftovers["busy"] if leftovers else ())
     ]
     if status.get("metrics_rows_lost"):
-        found.append(f"{status['metrics_rows_lost']:,} rows of metrics could not be written: is the disk full?")
+        sentences.append(f"{status['metrics_rows_lost']:,} rows of metrics could not be written: is the disk full?")
     if recording and recording["broken"]:
-        found.append(f"the record {recording['path']} could not be written whole")
-    return found
+        sentences.append(f"the record {recording['path']} could not be written whole")
+    return sentences

@@ -1,4 +1,4 @@
-"""What a machine lacks for a lab, in words. Looks only: makes, loads and mounts nothing.
+"""Checks what a machine lacks for a lab. It only looks: it makes, loads and mounts nothing.
 
 fusermount is not needed: the daemon mounts by itself, as root.
 """
@@ -34,34 +34,34 @@ OK, MISSING, NOTE = "ok", "missing", "note"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at. `state`: ok, missing (a lab cannot run without it), note (it can). `do`:
-    what to do next, "" when ok.
+    """The result of a check. `state`: ok, missing (a lab cannot run without it), note (it can).
+    `finding`: what the machine has. `do`: what to do next, "" when ok.
     """
 
     what: str
     state: str
-    found: str
+    finding: str
     do: str = ""
 
 
 @dataclass
 class Machine:
-    """Where to look: `/`, or a tree made up for a test."""
+    """The machine to check: its root is `/`, or a tree that a test makes up."""
 
     root: Path = Path("/")
     user_id: int = field(default_factory=lambda: os.geteuid())
     path: str | None = None  # PATH; None: the environment's
 
     def text(self, name: str) -> str:
-        """A file of /proc or /sys; "" when it is not there."""
+        """Returns the content of a file of /proc or /sys; "" when it does not exist."""
         try:
             return (self.root / name).read_text(errors="replace")
         except OSError:
             return ""
 
     def program(self, name: str) -> str | None:
-        """Where a program is; sbin counts even when it is not in PATH, since the daemon's user is
-        root.
+        """Returns the path of a program; sbin counts even when it is not in PATH, since the
+        daemon's user is root.
         """
         path = self.path if self.path is not None else os.environ.get("PATH", "") + os.pathsep + "/usr/sbin:/sbin"
         return shutil.which(name, path=path)
@@ -70,8 +70,8 @@ class Machine:
 def examine(
     data_dir: str | Path | None = None, socket: str | Path | None = None, machine: Machine | None = None
 ) -> list[Check]:
-    """Every check, in the order in which they stand in the way. Raises InputError for a path that
-    cannot be one.
+    """Returns every check, in the order in which a lab needs them. Raises InputError for an
+    impossible path.
     """
     where, machine = place(data_dir, socket), machine or Machine()
     folder = where.data_dir
@@ -82,17 +82,17 @@ def examine(
         *(program(machine, *tool) for tool in TOOLS),
         running(where),
         *leftovers(machine, where),
-        *(Check(name, OK, f"{found}: {meaning}") for name, found, meaning in settings.in_words()),
+        *(Check(name, OK, f"{value}: {meaning}") for name, value, meaning in settings.in_words()),
     ]
 
 
 def lacks(checks: list[Check]) -> bool:
-    """Whether something is missing that a lab needs."""
+    """True when a lab needs something that is missing."""
     return any(check.state == MISSING for check in checks)
 
 
 def kernel(machine: Machine) -> Check:
-    """Linux with LOOP_CONFIGURE."""
+    """Checks for a Linux that has LOOP_CONFIGURE."""
     release = machine.text("proc/sys/kernel/osrelease").strip()
     match = re.match(r"(\d+)\.(\d+)", release)
     needed = "Linux {}.{} or newer".format(*OLDEST_KERNEL)
@@ -104,7 +104,7 @@ def kernel(machine: Machine) -> Check:
 
 
 def root(machine: Machine) -> Check:
-    """Mounting and making loop devices takes root with CAP_SYS_ADMIN."""
+    """Checks for root with CAP_SYS_ADMIN, which mounts and loop devices need."""
     if machine.user_id != 0:
         return Check(
             "root", MISSING, f"user id {machine.user_id}", "Run the lab as root: sudo $(command -v headrace) lab up."
@@ -134,30 +134,30 @@ def _device(machine: Machine, what: str, name: str, module: str) -> Check:
 
 
 def fuse(machine: Machine) -> Check:
-    """/dev/fuse can be opened, and the kernel knows the filesystem."""
+    """Checks that /dev/fuse can be opened, and that the kernel has the filesystem."""
     return _device(machine, "FUSE", "fuse", "fuse")
 
 
 def loop_control(machine: Machine) -> Check:
-    """/dev/loop-control can be opened."""
+    """Checks that /dev/loop-control can be opened."""
     return _device(machine, "loop", "loop-control", "loop")
 
 
 def loop_devices(machine: Machine) -> Check:
-    """Loop devices that are free or can be made, and show up in /dev."""
-    made = sorted(machine.root.glob("sys/block/loop[0-9]*"))
-    busy = [device for device in made if (device / "loop/backing_file").exists()]
-    free = [device.name for device in made if device not in busy]
+    """Checks for loop devices that are free or can be made, and show up in /dev."""
+    devices = sorted(machine.root.glob("sys/block/loop[0-9]*"))
+    busy = [device for device in devices if (device / "loop/backing_file").exists()]
+    free = [device.name for device in devices if device not in busy]
     shown = [name for name in free if (machine.root / "dev" / name).exists()]
-    found = f"{len(busy)} of {len(made)} in use"
+    usage = f"{len(busy)} of {len(devices)} in use"
     # A /dev that the kernel fills shows new devices by itself; a container's does not.
     if _grows(machine) or shown:
         return Check(
             "loop devices",
             OK,
-            f"{found}, more are made as needed" if _grows(machine) else f"{found}, {len(shown)} free in /dev",
+            f"{usage}, more are made as needed" if _grows(machine) else f"{usage}, {len(shown)} free in /dev",
         )
-    lack = f"{found}, none free in /dev, and /dev is not the kernel's own (devtmpfs)"
+    lack = f"{usage}, none free in /dev, and /dev is not the kernel's own (devtmpfs)"
     nodes = "Make nodes: for n in $(seq 0 63); do mknod -m 660 /dev/loop$n b 7 $n; done."
     return Check("loop devices", MISSING, lack, f"{nodes} In a container: --privileged -v /dev:/dev.")
 
@@ -167,7 +167,7 @@ def _grows(machine: Machine) -> bool:
 
 
 def daemon_binary() -> Check:
-    """headraced is there."""
+    """Checks that headraced is installed."""
     try:
         return Check("headraced", OK, str(find_headraced()))
     except HeadraceError as error:
@@ -175,7 +175,8 @@ def daemon_binary() -> Check:
 
 
 def space(folder: Path) -> Check:
-    """Room in the data directory: volumes are sparse, so a GiB written is a GiB taken."""
+    """Checks the room in the data directory: volumes are sparse, so a GiB written is a GiB
+    taken."""
     there = folder
     while not os.path.exists(there) and there != there.parent:
         there = there.parent
@@ -190,17 +191,17 @@ def space(folder: Path) -> Check:
             f"{there} cannot be written to",
             "Become root, or choose another directory with --data-dir.",
         )
-    found = f"{free / GIB:,.1f} GiB free for {folder}"
+    room = f"{free / GIB:,.1f} GiB free for {folder}"
     if free < FREE_NEEDED_BYTES:
-        return Check("space", MISSING, found, f"Free some: {FREE_NEEDED_BYTES >> 20} MiB are needed without any data.")
+        return Check("space", MISSING, room, f"Free some: {FREE_NEEDED_BYTES >> 20} MiB are needed without any data.")
     if free < FREE_USEFUL_BYTES:
         return Check(
             "space",
             NOTE,
-            found,
+            room,
             "Volumes take what is written to them: choose a larger disk with --data-dir, or write less.",
         )
-    return Check("space", OK, found)
+    return Check("space", OK, room)
 
 
 # Program, what it is for, Debian package. A lab runs without them.
@@ -208,20 +209,20 @@ TOOLS = (("mkfs.xfs", "filesystems on volumes", "xfsprogs"), ("fio", "headrace l
 
 
 def program(machine: Machine, name: str, purpose: str, package: str) -> Check:
-    """A program that most users want next to the lab."""
-    found = machine.program(name)
-    if found is None:
+    """Checks for a program that most users want next to the lab."""
+    path = machine.program(name)
+    if path is None:
         return Check(
             name,
             NOTE,
             "not found",
             f"For {purpose}: apt-get install {package} (or your system's package of that name).",
         )
-    return Check(name, OK, found)
+    return Check(name, OK, path)
 
 
 def running(where: Place) -> Check:
-    """Whether a lab answers there now."""
+    """Checks whether a lab answers there now."""
     try:
         with Lab(where.data_dir, where.socket, timeout_s=5) as lab:
             return Check("lab", OK, f"runs as process {lab.pid()} at {where.socket}")
@@ -241,18 +242,19 @@ class MountEntry:
 
 
 def mounts(machine: Machine) -> list[MountEntry]:
-    """What is mounted (proc_pid_mountinfo(5))."""
-    found = []
+    """Returns the mounts of this process (proc_pid_mountinfo(5))."""
+    entries = []
     for line in machine.text("proc/self/mountinfo").splitlines():
         before, dash, after = line.partition(" - ")
         fields, rest = before.split(), after.split()
         if dash and len(fields) > 4 and len(rest) > 1:
-            found.append(MountEntry(_unescaped(fields[4]), rest[0], _unescaped(rest[1])))
-    return found
+            entries.append(MountEntry(_unescaped(fields[4]), rest[0], _unescaped(rest[1])))
+    return entries
 
 
 def _unescaped(text: str) -> str:
-    """The kernel writes space, tab, newline and backslash as octal."""
+    """Returns the text of a field, in which the kernel writes space, tab, newline and backslash as
+    octal."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
@@ -281,7 +283,7 @@ def leftovers(machine: Machine, where: Place) -> list[Check]:
 
 
 def can_tell(folder: Path) -> bool:
-    """Whether this user may look into a data directory at all: only its owner may."""
+    """True when this user may look into a data directory at all: only its owner may."""
     return os.access(folder, os.X_OK)
 
 

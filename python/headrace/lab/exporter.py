@@ -1,4 +1,5 @@
-"""The metrics of a lab for Prometheus: `GET /metrics` on the loopback, by a process without rights.
+"""Serves the metrics of a lab for Prometheus: `GET /metrics` on the loopback, by a process without
+rights.
 
 `headrace.lab.launch` starts it with the daemon. It makes one connection to the daemon while it
 still has the rights to, becomes the user nobody, and ends when the daemon's process does.
@@ -39,7 +40,7 @@ TIMEOUT_S = 2.0
 MAX_DRAINED_BYTES = 64 << 10
 # The daemon lets a connection go that was silent for an hour.
 KEEP_ALIVE_S = 600.0
-# How often a port or a daemon that is not there yet is asked for again.
+# The wait between two attempts at a port or a daemon that is not available yet.
 POLL_S = 0.1
 # Names of this machine on the loopback.
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -59,12 +60,12 @@ class MetricsHandler(BaseHTTPRequestHandler):
 
     server: MetricsServer
     protocol_version = "HTTP/1.1"
-    # What http.server answers a request whose version it cannot read with: it has a status line.
+    # http.server answers in this version if it cannot read a request's: it has a status line.
     default_request_version = "HTTP/1.1"
     error_content_type = "text/plain; charset=utf-8"
 
     def version_string(self) -> str:
-        """The Server field of an answer."""
+        """Returns the Server field of an answer."""
         return "headrace"
 
     def log_message(self, format: str, *args: object) -> None:
@@ -72,7 +73,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         """Reads the head within its bounds and answers."""
-        # Nothing was parsed yet, and an error is an answer of HTTP/1.1 all the same.
+        # An error is an answer of HTTP/1.1 even before anything was parsed.
         self.requestline, self.request_version, self.command = "", self.protocol_version, "GET"
         self.close_connection = True
         try:
@@ -95,18 +96,18 @@ class MetricsHandler(BaseHTTPRequestHandler):
             return
 
     def _head(self) -> bytes:
-        """The head, up to its empty line."""
+        """Returns the head, up to its empty line."""
         deadline, head = time.monotonic() + TIMEOUT_S, b""
         while b"\r\n\r\n" not in head:
-            left = deadline - time.monotonic()
+            remaining_s = deadline - time.monotonic()
             if len(head) >= MAX_HEAD_BYTES:
                 raise _RefusedHead(
                     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head of a request has at most 8 KiB"
                 )
             try:
-                if left <= 0:
+                if remaining_s <= 0:
                     raise TimeoutError
-                self.connection.settimeout(left)
+                self.connection.settimeout(remaining_s)
                 part = self.connection.recv(1024)
             except TimeoutError:
                 raise _RefusedHead(
@@ -137,7 +138,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def _wrong(self) -> tuple[HTTPStatus, str] | None:
-        """Why the request is refused, if it is."""
+        """Returns the status and the reason of a refusal, or None."""
         host = self.headers.get("Host")
         if self.request_version not in ("HTTP/1.0", "HTTP/1.1") or self.headers.defects:
             return HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1"
@@ -152,7 +153,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
         return None
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """An answer without metrics. Its body is one line of words."""
+        """Sends an answer without metrics. Its body is one line of words."""
         body = f"{explain or message or HTTPStatus(code).phrase}\n".encode()
         self.send_response(code)
         self.send_header("Content-Type", self.error_content_type)
@@ -166,8 +167,8 @@ class MetricsHandler(BaseHTTPRequestHandler):
     def _drain(self) -> None:
         self.connection.shutdown(socket.SHUT_WR)
         deadline, drained = time.monotonic() + TIMEOUT_S, 0
-        while drained < MAX_DRAINED_BYTES and (left := deadline - time.monotonic()) > 0:
-            self.connection.settimeout(left)
+        while drained < MAX_DRAINED_BYTES and (remaining_s := deadline - time.monotonic()) > 0:
+            self.connection.settimeout(remaining_s)
             part = self.connection.recv(4096)
             if not part:
                 return
@@ -220,17 +221,17 @@ class MetricsServer(ThreadingHTTPServer):
             self._places.release()
 
     def service_actions(self) -> None:
-        """Lets go who was told 503 some time ago."""
+        """Closes connections that were answered with 503 some time ago."""
         while self._refused and time.monotonic() - self._refused[0][0] > TIMEOUT_S:
             self._refused.popleft()[1].close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A request that fails costs its own connection only."""
+        """Ignores the error: a request that fails costs its own connection only."""
         print(f"metrics: {sys.exc_info()[1]!r}", file=sys.stderr)
 
 
 def listen(port: int) -> socket.socket:
-    """A socket that listens on the loopback. Raises OSError."""
+    """Returns a socket that listens on the loopback. Raises OSError."""
     # The exporter of a lab that has just ended may take a moment to let go of the port.
     deadline = time.monotonic() + TIMEOUT_S
     while True:
@@ -252,8 +253,8 @@ def drop_rights() -> None:
 
 
 def connected(path: str, wait_s: float) -> tuple[Lab, int]:
-    """A lab that answers, and a descriptor that becomes readable when its process ends. Raises
-    HeadraceError.
+    """Returns a lab that answers, and a descriptor that becomes readable when its process ends.
+    Raises HeadraceError.
     """
     lab, deadline = Lab(socket=path), time.monotonic() + wait_s
     while True:

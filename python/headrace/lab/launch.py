@@ -1,4 +1,4 @@
-"""Starting and ending headraced."""
+"""Starts and ends headraced."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ BINARY = "headraced"
 LOG_NAME = "headraced.log"
 # A longer log is set aside (one is kept) when a lab is started.
 LOG_BYTES = 16 << 20
-# What is written is flushed before the end.
+# The longest wait for the end of a daemon, which first flushes all that was written.
 DOWN_S = 120.0
 # Lines of its log that an error shows: what a daemon says at its end.
 LOG_LINES = 8
-# A daemon that is told to end flushes first; one that does not end within this time is killed.
+# A daemon flushes before it ends; if it does not end within this time, it is killed.
 STOP_GRACE_S = 10.0
 # Enough for those lines.
 LOG_TAIL_BYTES = 16_384
@@ -56,7 +56,8 @@ class Settings:
 
 
 def find_headraced() -> Path:
-    """$HEADRACED, else next to this Python, else in PATH. Raises InputError, CouldNotRun."""
+    """Returns the daemon's program: $HEADRACED, else next to this Python, else in PATH. Raises
+    InputError, CouldNotRun."""
     named = variables.given("HEADRACED")
     if named:
         if not (os.path.isfile(named) and os.access(named, os.X_OK)):
@@ -67,17 +68,17 @@ def find_headraced() -> Path:
     beside = Path(sys.executable).parent / BINARY
     if beside.is_file() and os.access(beside, os.X_OK):
         return beside
-    found = shutil.which(BINARY)
-    if found is None:
+    in_path = shutil.which(BINARY)
+    if in_path is None:
         looked = f"was not found: not in HEADRACED, {beside.parent} or PATH"
         raise CouldNotRun(
             BINARY, looked, "", "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path."
         )
-    return Path(os.path.abspath(found))
+    return Path(os.path.abspath(in_path))
 
 
 def command_line(where: Place, settings: Settings) -> list[str]:
-    """What starts the daemon. Raises InputError, CouldNotRun."""
+    """Returns the words that start the daemon. Raises InputError, CouldNotRun."""
     words = [str(find_headraced()), "--data-dir", str(folder_of(where)), "--socket", str(where.socket)]
     group = None if settings.group is None else _group_id(settings.group)
     given = {
@@ -94,7 +95,7 @@ def command_line(where: Place, settings: Settings) -> list[str]:
 
 
 def folder_of(where: Place) -> Path:
-    """The data directory, the default one where only a socket is named."""
+    """Returns the data directory, the default one where only a socket is named."""
     return where.data_dir or DEFAULT_DATA_DIR
 
 
@@ -117,23 +118,23 @@ class _Helper:
     listener: socket.socket
 
     def words(self, where: Place, *mode: str) -> list[str]:
-        """What starts it."""
+        """Returns the words that start the process."""
         places = [str(where.socket)]
         if self.what == "api":
             places.append(str(folder_of(where)))
         return [sys.executable, "-m", self.module, *places, str(self.listener.fileno()), *mode]
 
 
-def _helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Helper]:
-    """What is served, each with a socket that listens, before anything is started. Raises
+def _open_helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Helper]:
+    """Returns the helpers, each with a socket that listens, before anything is started. Raises
     CouldNotRun.
     """
-    wanted = (
+    services = (
         ("metrics", "--metrics-port", "headrace.lab.exporter", settings.metrics_port),
         ("api", "--api-port", "headrace.api.server.supervisor", settings.api_port),
     )
-    found = []
-    for what, option, module, port in wanted:
+    helpers = []
+    for what, option, module, port in services:
         if not port:
             continue
         try:
@@ -143,8 +144,8 @@ def _helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Help
             raise CouldNotRun(
                 f"{what} at 127.0.0.1:{port}", rule, "", f"Name another {option}, or 0 for none."
             ) from None
-        found.append(_Helper(what, option, module, listener))
-    return found
+        helpers.append(_Helper(what, option, module, listener))
+    return helpers
 
 
 def up(
@@ -163,7 +164,7 @@ def up(
     words = command_line(where, settings)
     _check_root()
     with contextlib.ExitStack() as open_files:
-        helpers = _helpers(settings, open_files)
+        helpers = _open_helpers(settings, open_files)
         log = open_files.enter_context(_open_log(where))
         begun = os.fstat(log.fileno()).st_size
         try:
@@ -178,20 +179,20 @@ def up(
         assert output is not None
         with output:
             _wait_ready(started, output.fileno(), where, begun, timeout_s)
-        # Not ours to wait for any more: it lives on as a process of its own.
+        # Popen need not wait for it any more: it lives on as a process of its own.
         started.returncode = 0
         lab = Lab(where.data_dir, where.socket)
         for helper in helpers:
-            if not _served(helper, where, log):
+            if not _start_helper(helper, where, log):
                 with contextlib.suppress(HeadraceError):
                     lab.down(force=True)
-                rule = f"could not be served: {_tail(where, begun)}"
+                rule = f"could not be served: {_last_lines(where, begun)}"
                 raise CouldNotRun(helper.what, rule, "", f"Use {helper.option} 0 for a lab without it.")
     return lab
 
 
-def _served(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
-    """Starts a helper of a daemon that answers; whether it serves."""
+def _start_helper(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
+    """Starts a helper of a daemon that answers; True when it serves."""
     # Returns when it has its connection; it stays behind as a process of its own.
     served = subprocess.run(
         helper.words(where, "detach"),
@@ -211,11 +212,11 @@ def serve_again(lab: Lab, api_port: int) -> None:
     # The lab says where it is: it may have been found by its socket alone.
     where = Place(Path(lab.status()["data_dir"]), lab.place.socket)
     with contextlib.ExitStack() as open_files:
-        [helper] = _helpers(Settings(metrics_port=0, api_port=api_port), open_files)
+        [helper] = _open_helpers(Settings(metrics_port=0, api_port=api_port), open_files)
         log = open_files.enter_context(_open_log(where))
         begun = os.fstat(log.fileno()).st_size
-        if not _served(helper, where, log):
-            rule = f"could not be served: {_tail(where, begun)}"
+        if not _start_helper(helper, where, log):
+            rule = f"could not be served: {_last_lines(where, begun)}"
             raise CouldNotRun(helper.what, rule, "", f"{folder_of(where) / LOG_NAME} has more.")
 
 
@@ -231,7 +232,7 @@ def foreground(
     words = command_line(where, settings)
     _check_root()
     with contextlib.ExitStack() as open_files:
-        helpers = _helpers(settings, open_files)
+        helpers = _open_helpers(settings, open_files)
         sys.stdout.flush()
         sys.stderr.flush()
         try:
@@ -276,7 +277,7 @@ def _check_root() -> None:
 
 
 def _open_log(where: Place):
-    """The log in the data directory, opened to append.
+    """Opens the log in the data directory to append.
 
     Only the daemon's owner may look into a lab, so directory and log are made for the owner alone.
     """
@@ -298,8 +299,8 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
     line = b""
     try:
         while b"\n" not in line:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([output], [], [], left)[0]:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0 or not select.select([output], [], [], remaining_s)[0]:
                 raise TimeoutError
             part = os.read(output, 4096)
             if not part:
@@ -308,7 +309,7 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
     except TimeoutError:
         _end(started)
         raise CouldNotRun(
-            BINARY, f"was not ready after {timeout_s:g} s: {_tail(where, begun)}", "", _log_hint(where)
+            BINARY, f"was not ready after {timeout_s:g} s: {_last_lines(where, begun)}", "", _log_hint(where)
         ) from None
     except BaseException:
         _end(started)  # Ctrl-C: no half-started lab stays behind
@@ -316,24 +317,24 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
     if line.strip() == b"ready":
         return
     code = _end(started) if line else started.wait()
-    raise _refusal(code, where, begun)
+    raise _read_refusal(code, where, begun)
 
 
-# As headraced ends: error: VALUE: RULE (SOURCE). HINT
+# The last line of a failed headraced: error: VALUE: RULE (SOURCE). HINT
 ERROR_LINE = re.compile(
     r"error: (?P<value>.*?): (?P<rule>.*?)(?: \((?P<source>[^()]*(?:\([^()]*\)[^()]*)*)\)\. (?P<hint>.*))?"
 )
 
 
-def _refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
-    """What the daemon said before it ended, in its parts where it has them."""
+def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
+    """Returns the error that the daemon printed before it ended, in its parts if it has them."""
     for line in _log_since(where, begun).splitlines():
         match = ERROR_LINE.fullmatch(line)
         if match:
-            made = InputError if code == 2 else CouldNotRun
-            return made(match["value"], match["rule"], match["source"] or "", match["hint"] or _log_hint(where))
+            error_class = InputError if code == 2 else CouldNotRun
+            return error_class(match["value"], match["rule"], match["source"] or "", match["hint"] or _log_hint(where))
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return CouldNotRun(BINARY, f"{how} before it was ready: {_tail(where, begun)}", "", _log_hint(where))
+    return CouldNotRun(BINARY, f"{how} before it was ready: {_last_lines(where, begun)}", "", _log_hint(where))
 
 
 def _end(started: subprocess.Popen) -> int:
@@ -346,14 +347,14 @@ def _end(started: subprocess.Popen) -> int:
         return started.wait()
 
 
-def _tail(where: Place, begun: int) -> str:
-    """The last lines of what it said."""
+def _last_lines(where: Place, begun: int) -> str:
+    """Returns the last lines of what it said."""
     lines = _log_since(where, begun).strip().splitlines()
     return " | ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"
 
 
 def _log_since(where: Place, begun: int) -> str:
-    """The log from a place in it on, its end when that is long."""
+    """Returns the log from a place in it on, its end when that is long."""
     try:
         with open(folder_of(where) / LOG_NAME, "rb") as file:
             file.seek(max(begun, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))

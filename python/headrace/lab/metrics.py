@@ -1,4 +1,4 @@
-"""Rows of metrics: as a frame, as rates a person reads, and how long credits last."""
+"""Turns rows of metrics into frames and rates, and estimates how long credits last."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     import polars as pl
 
 SECONDS_OF = {"second": 1, "minute": 60}
-# What the daemon keeps: an hour of seconds, 15 days of minutes.
+# Rows that the daemon keeps: an hour of seconds, 15 days of minutes.
 KEPT_ROWS = {"second": 3_600, "minute": 21_600}
 # A minute of seconds, or an hour of minutes.
 DEFAULT_ROWS = 60
 
 
 def frame(answer: MetricsRows) -> pl.DataFrame:
-    """The answer of `Lab.metrics` as a frame with its columns: sums and means of a second or
-    minute, units in the names.
+    """Returns the answer of `Lab.metrics` as a frame with its columns: sums and means of a second
+    or minute, units in the names.
     """
-    # 25 MB: who follows a volume does without.
+    # 25 MB of memory, which following a volume does not need.
     import polars as pl
 
     columns = answer["columns"]
@@ -33,8 +33,8 @@ def frame(answer: MetricsRows) -> pl.DataFrame:
 
 
 def stretch(seconds: int | None, minutes: int | None, resolution: str | None) -> tuple[str, int]:
-    """(resolution, rows) for the last `seconds` or `minutes`; without either, 60 rows. Raises
-    InputError.
+    """Returns the resolution and the number of rows for the last `seconds` or `minutes`; without
+    either, 60 rows. Raises InputError.
     """
     if seconds is not None and minutes is not None:
         raise InputError(
@@ -48,10 +48,10 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
         raise InputError(f"{asked_s} s", "must be a second or more", "", "For example --seconds 60.")
     rows = -(-asked_s // SECONDS_OF[resolution])
     if rows > KEPT_ROWS[resolution]:
-        kept = "seconds are kept for an hour" if resolution == "second" else "minutes are kept for 15 days"
+        rule = "seconds are kept for an hour" if resolution == "second" else "minutes are kept for 15 days"
         raise InputError(
             f"{rows:,} rows",
-            kept,
+            rule,
             "docs/reference/lab-protocol.md, volume.metrics",
             "Ask for less, or for --resolution minute.",
         )
@@ -79,12 +79,12 @@ class Rates:
 
     @property
     def iops(self) -> float:
-        """Both kinds."""
+        """I/Os a second, reads and writes."""
         return self.read_iops + self.write_iops
 
     @property
     def mib_s(self) -> float:
-        """Both kinds."""
+        """Throughput of reads and writes, MiB/s."""
         return self.read_mib_s + self.write_mib_s
 
 
@@ -97,8 +97,8 @@ EXCEEDED = (
 
 
 def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
-    """The rates of a row of `seconds`. `exceeded_percent`: share of the time in which more was
-    asked than the tightest limit gives.
+    """Returns the rates of a row of `seconds`. `exceeded_percent`: share of the time in which more
+    was asked than the tightest limit gives.
     """
     named = dict(zip(columns, row, strict=True))
 
@@ -130,30 +130,32 @@ def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
 
 
 class MembersEmptying:
-    """How long the credits of a volume's members last, from readings of its balances."""
+    """Estimates how long the credits of a volume's members last, from readings of its balances."""
 
     def __init__(self) -> None:
         self._members: list[Emptying | None] = []
 
     def add(self, at_s: float, balance: Balance) -> None:
-        """A reading; `at_s` on a clock that does not jump."""
+        """Adds a reading; `at_s` on a clock that does not jump."""
         members = balance["members"]
-        if [member and member["capacity"] for member in members] != [one and one.capacity for one in self._members]:
+        if [member and member["capacity"] for member in members] != [
+            emptying and emptying.capacity for emptying in self._members
+        ]:
             self._members = [member and Emptying(member["capacity"]) for member in members]
-        for one, member in zip(self._members, members, strict=True):
-            if one is not None and member is not None:
-                one.add(at_s, member["credits"])
+        for emptying, member in zip(self._members, members, strict=True):
+            if emptying is not None and member is not None:
+                emptying.add(at_s, member["credits"])
 
     def seconds(self) -> float | None:
-        """Seconds until the first member is empty, 0 when one is; None while no balance falls, or
-        too little is known.
+        """Returns the seconds until the first member is empty, 0 when a member is; None while no
+        balance falls, or before there are enough readings.
         """
-        first = first_to_empty([one.left() for one in self._members if one is not None])
+        first = first_to_empty([emptying.estimate() for emptying in self._members if emptying is not None])
         return None if first is None or never(first) else first.seconds
 
 
 def time_text(seconds: float | None) -> str:
-    """`-`, `empty`, or the span in words: `42 s`, `5 h 10 min`, `9 d`."""
+    """Returns `-`, `empty`, or the span in words: `42 s`, `5 h 10 min`, `9 d`."""
     if seconds is None:
         return "-"
     if seconds <= 0:

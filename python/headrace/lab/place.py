@@ -31,24 +31,25 @@ class Place:
     socket: Path
 
     def flags(self) -> str:
-        """What a `headrace` command needs to find this lab again: "" for the default."""
+        """Returns the options with which a `headrace` command finds this lab again: "" for the
+        default."""
         if self.data_dir is not None and self.socket == socket_of(self.data_dir):
             return "" if self.data_dir == DEFAULT_DATA_DIR else f" --data-dir {self.data_dir}"
         return f" --socket {self.socket}" if self.socket != DEFAULT_SOCKET else ""
 
 
 def socket_of(data_dir: Path) -> Path:
-    """The socket of a data directory: /run/headrace/lab.sock for the default one, else
+    """Returns the socket of a data directory: /run/headrace/lab.sock for the default one, else
     DATA/lab.sock.
     """
     return DEFAULT_SOCKET if data_dir == DEFAULT_DATA_DIR else data_dir / SOCKET_NAME
 
 
 def place(data_dir: str | Path | None = None, socket: str | Path | None = None) -> Place:
-    """The lab that is meant: what is given, else HEADRACE_LAB (a data directory, or a socket that
-    ends in .sock), else the default.
+    """Returns the place of the lab: the one given, else HEADRACE_LAB (a data directory, or a socket
+    that ends in .sock), else the default.
 
-    Raises InputError for a path that cannot be one.
+    Raises InputError for an impossible path.
     """
     if data_dir is None and socket is None:
         named = settings.given("HEADRACE_LAB")

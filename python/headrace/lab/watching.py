@@ -1,5 +1,5 @@
-"""Following a volume: a reading a second of its metrics and credits, the end of a modification,
-the end of a snapshot.
+"""Follows a volume: a reading a second of its metrics and credits, the end of a modification, the
+end of a snapshot.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Reading:
 
 
 def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Reading]:
-    """A reading for each second that has ended, until `seconds` of wall time have passed (None: for
-    ever).
+    """Yields a reading for each second that has ended, until `seconds` of wall time have passed
+    (None: for ever).
 
     The first comes as soon as a second has ended. Raises as Lab.
     """
@@ -74,12 +74,12 @@ def wait_for_modification(
     failed.
 
     From `optimizing` on the volume has its new type and size; `completed` comes hours of lab time
-    later. `progress` is told how much of the optimizing is done, 0 to 1. Raises as
+    later. `progress` gets the share of the optimizing that is done, 0 to 1. Raises as
     Lab.modifications.
     """
     reached = ("completed", "failed") if until == "completed" else ("optimizing", "completed", "failed")
     while True:
-        now = next(one for one in reversed(lab.modifications(volume)) if one["id"] == modification)
+        now = next(candidate for candidate in reversed(lab.modifications(volume)) if candidate["id"] == modification)
         if now["state"] in reached:
             return now
         progress(now["progress_percent"] / 100)
@@ -89,19 +89,19 @@ def wait_for_modification(
 def stored(lab: Lab, snapshot: str, progress: Callable[[float], None] = lambda share: None) -> Snapshot:
     """Returns the snapshot of that id once all of its blocks are stored.
 
-    `progress` is told how much is, 0 to 1. Raises CouldNotRun for one that failed, and as
-    Lab.describe_snapshot.
+    `progress` gets the share that is stored, 0 to 1. Raises CouldNotRun for a snapshot that failed,
+    and as Lab.describe_snapshot.
     """
-    while (found := lab.describe_snapshot(snapshot))["state"] == "pending":
-        progress(found["progress_percent"] / 100)
+    while (description := lab.describe_snapshot(snapshot))["state"] == "pending":
+        progress(description["progress_percent"] / 100)
         time.sleep(POLL_S)
-    if found["state"] == "error":
-        raise CouldNotRun(snapshot, f"could not be stored: {found['error']}")
-    return found
+    if description["state"] == "error":
+        raise CouldNotRun(snapshot, f"could not be stored: {description['error']}")
+    return description
 
 
 def optimizing_note(modification: Modification) -> str:
-    """What a user must know of a modification that is optimizing."""
+    """Returns what a user must know of a modification that is optimizing."""
     return (
         f"The volume has its new size and type. It is optimizing, {modification['progress_percent']} % done, until"
         f" {modification['completed_at']} (lab time); until then IOPS and MiB/s are the lower of those before and"

@@ -1,5 +1,4 @@
-"""The wire to headraced: one JSON object a line over a Unix socket, and what can go wrong with
-that.
+"""Talks to headraced: one JSON object a line over a Unix socket. Turns what goes wrong into errors.
 
 docs/reference/lab-protocol.md describes the protocol.
 """
@@ -18,7 +17,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.lab.place import Place
 
 PROTOCOL = "docs/reference/lab-protocol.md"
-# As the daemon has it (docs/reference/lab-protocol.md, Rules).
+# The daemon's limit (docs/reference/lab-protocol.md, Rules).
 MAX_LINE_BYTES = 1 << 20
 # An answer is longer than a call: 21,600 minutes of metrics at some 300 bytes each are 6.5 MB.
 MAX_ANSWER_BYTES = 64 << 20
@@ -33,8 +32,8 @@ UNAVAILABLE = "unavailable"
 class LabRefused(InputError):
     """The lab did not do what was asked. Exit code 2.
 
-    `kind` as in docs/reference/lab-protocol.md; `code` and `message` as the EC2 API says it, ""
-    where it was not the daemon that refused.
+    `kind` as in docs/reference/lab-protocol.md; `code` and `message` as in the EC2 API, "" if it
+    was not the daemon that refused.
     """
 
     def __init__(
@@ -68,11 +67,11 @@ class Wire:
         self.place = place
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._left = b""
+        self._unread = b""
         self._id = 0
 
     def call(self, name: str, args: dict, timeout_s: float, token: str | None = None, dry_run: bool = False) -> dict:
-        """The result of a call. Raises LabRefused, NoLab, CouldNotRun."""
+        """Returns the result of a call. Raises LabRefused, NoLab, CouldNotRun."""
         with self._lock:
             self._id += 1
             envelope = ({} if token is None else {"token": token}) | ({"dry_run": True} if dry_run else {})
@@ -104,37 +103,37 @@ class Wire:
         """Ends the connection; the next call makes a new one."""
         if self._socket is not None:
             self._socket.close()
-        self._socket, self._left = None, b""
+        self._socket, self._unread = None, b""
 
     def _connect(self, deadline: float) -> socket.socket:
         if self._socket is not None:
             return self._socket
         path = str(self.place.socket)
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.settimeout(_left_until(deadline))
-            made.connect(path)
+            connection.settimeout(_seconds_until(deadline))
+            connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-            made.close()
+            connection.close()
             raise NoLab(
                 path, "no lab answers at this socket", "", f"Start one: headrace lab up{self.place.flags()}"
             ) from None
         except PermissionError:
-            made.close()
+            connection.close()
             raise NoLab(
                 path, "you may not use this lab", PROTOCOL, "Run it as root (sudo), or start the lab with --group."
             ) from None
         except OSError:
-            made.close()
+            connection.close()
             raise
-        self._socket, self._left = made, b""
-        return made
+        self._socket, self._unread = connection, b""
+        return connection
 
     def _send(self, line: bytes, deadline: float) -> None:
         fresh = self._socket is None
         connected = self._connect(deadline)
         try:
-            connected.settimeout(_left_until(deadline))
+            connected.settimeout(_seconds_until(deadline))
             connected.sendall(line)
         except (BrokenPipeError, ConnectionResetError):
             if fresh:
@@ -145,9 +144,9 @@ class Wire:
 
     def _receive(self, deadline: float, name: str) -> object:
         connected = self._connect(deadline)
-        parts, size = [self._left], len(self._left)
+        parts, size = [self._unread], len(self._unread)
         while b"\n" not in parts[-1]:
-            connected.settimeout(_left_until(deadline))
+            connected.settimeout(_seconds_until(deadline))
             part = connected.recv(CHUNK_BYTES)
             if not part:
                 raise ConnectionResetError(0, "the lab ended the connection")
@@ -155,7 +154,7 @@ class Wire:
             if size > MAX_ANSWER_BYTES:
                 raise self._nonsense(name, f"an answer is longer than {MAX_ANSWER_BYTES:,} bytes")
             parts.append(part)
-        line, _, self._left = b"".join(parts).partition(b"\n")
+        line, _, self._unread = b"".join(parts).partition(b"\n")
         try:
             return msgspec.json.decode(line)
         except (msgspec.DecodeError, ValueError, RecursionError):
@@ -194,11 +193,11 @@ class Wire:
         )
 
 
-def _left_until(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
+def _seconds_until(deadline: float) -> float:
+    remaining_s = deadline - time.monotonic()
+    if remaining_s <= 0:
         raise TimeoutError
-    return left
+    return remaining_s
 
 
 def _line(call: dict, name: str) -> bytes:
@@ -221,8 +220,8 @@ def _line(call: dict, name: str) -> bytes:
 
 def _refusal(error: dict) -> CouldNotRun | LabRefused:
     kind = str(error.get("kind", ""))
-    said = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint", "code", "message")]
+    parts = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint", "code", "message")]
     if kind in ("", UNAVAILABLE):
-        value, rule, source, hint, _, _ = said
+        value, rule, source, hint, _, _ = parts
         return CouldNotRun(value, rule, source, hint, kind=kind)
-    return LabRefused(kind, *said)
+    return LabRefused(kind, *parts)

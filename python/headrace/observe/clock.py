@@ -75,7 +75,7 @@ def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> 
 
 
 def seconds_of_day(text: str) -> int | None:
-    """`00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is not a time."""
+    """Returns `00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is not a time."""
     match = TIME_OF_DAY.match(text)
     hour = _hour(match) if match else None
     if match is None or hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
@@ -84,7 +84,8 @@ def seconds_of_day(text: str) -> int | None:
 
 
 def parse_iso(text: str) -> Stamp | None:
-    """An ISO 8601 or epoch time as cloud tools write it (no month/day doubt), or None."""
+    """Returns the moment of an ISO 8601 or epoch time as cloud tools write it (no month/day doubt),
+    or None."""
     text = text.strip()
     if re.fullmatch(r"\d{9,10}(\.\d+)?", text, re.ASCII):
         moment = EPOCH + timedelta(seconds=float(text))
@@ -102,7 +103,7 @@ def parse_iso(text: str) -> Stamp | None:
 
 
 def from_datetime(moment: datetime) -> Stamp:
-    """A datetime, with or without a zone, as a Stamp."""
+    """Returns a datetime, with or without a zone, as a Stamp."""
     local = moment.replace(tzinfo=None)
     utc = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else local
     zone = zone_name(round((local - utc).total_seconds())) if moment.tzinfo else None
@@ -116,7 +117,7 @@ def zone_name(offset_s: int) -> str:
 
 
 def _day_order(recording: Recording, matches: list) -> str:
-    """`mdy` or `dmy`, whichever fits all dates that do not begin with a year."""
+    """Returns `mdy` or `dmy`, whichever fits all dates that do not begin with a year."""
     pairs = {(int(m["a"]), int(m["b"])) for _, _, m in matches if len(m["a"]) < 4}
     dotted = any("." in text.split()[0] for _, text, m in matches if len(m["a"]) < 4)
     first_over, second_over = any(a > 12 for a, _ in pairs), any(b > 12 for _, b in pairs)
@@ -146,14 +147,14 @@ def _date(recording: Recording, where, text: str, match, order: str) -> date:
         year = c if len(match["c"]) == 4 else 2000 + c
         month, day = (a, b) if order == "mdy" else (b, a)
     try:
-        found = date(year, month, day)
+        day_of_calendar = date(year, month, day)
     except ValueError:
         hint = "The line is damaged, or two recordings were joined."
         raise recording.bad(where, text, "is not a day of the calendar", hint) from None
     if not FIRST_YEAR <= year <= LAST_YEAR:
         hint = "The clock of that host was wrong."
         raise recording.bad(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", hint)
-    return found
+    return day_of_calendar
 
 
 def _hour(match) -> int | None:

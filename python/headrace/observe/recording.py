@@ -58,12 +58,12 @@ class Recording:
         return self.text.split("\n")
 
     def note(self, text: str) -> None:
-        """What a reader of the figures must know, said once; the first MAX_NOTES are kept."""
+        """Notes what a reader of the figures must know, once; the first MAX_NOTES are kept."""
         if text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 
     def bad(self, where: int | str, value: str, rule: str, hint: str = "", source: str = DOC) -> InputError:
-        """An InputError naming file, place (a line number or a path in JSON) and value.
+        """Returns an InputError that names file, place (a line number or a path in JSON) and value.
 
         The caller raises it.
         """
@@ -73,7 +73,7 @@ class Recording:
         )
 
     def number(self, where: int | str, what: str, token: object) -> float:
-        """A finite number >= 0 from a word of text or a JSON value."""
+        """Parses a word of text or a JSON value as a finite number >= 0. Raises InputError."""
         if isinstance(token, (int, float)) and not isinstance(token, bool):
             return self._in_range(where, what, token)
         text = token.strip() if isinstance(token, str) else "nothing" if token is None else type(token).__name__
@@ -112,13 +112,13 @@ class Recording:
 
 
 def clip(text: str, limit: int = 100) -> str:
-    """Text fit for an error message: printable and short."""
+    """Returns a text that fits an error message: printable and short."""
     text = "".join(character if character.isprintable() else "?" for character in text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def open_recording(path) -> Recording:
-    """Read a recording whole; "-" is standard input.
+    """Reads a recording whole; "-" is standard input.
 
     Raises InputError when it is not text, CouldNotRun when it cannot be read.
     """
@@ -131,7 +131,7 @@ def open_recording(path) -> Recording:
 
 
 def recording_of(name: str, content: bytes) -> Recording:
-    """The recording that a file's content is. Raises InputError when it is not text."""
+    """Decodes a file's content as a recording. Raises InputError when it is not text."""
     if not content.strip():
         raise InputError(name, "the file is empty", DOC, "Was the recording stopped before its first report?")
     for magic, what, hint in _MAGIC:
@@ -153,8 +153,8 @@ def _standard_input() -> bytes:
 
 
 def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, begun: Callable[[], object]) -> None:
-    """`handle(number, line)` for each of `numbered`; a bad last one is left out with a note once a
-    report has `begun`.
+    """Calls `handle(number, line)` for each of `numbered`; a bad last line is left out with a note
+    once a report has `begun`.
 
     A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not
     the day. Whatever is bad before the last line is refused.
@@ -178,7 +178,7 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
 
 
 def cut_note(error: InputError) -> str:
-    """What is said of a recording whose end was left out."""
+    """Returns the note on a recording whose end was left out."""
     return f"The recording is cut off or damaged at its end; a last report that is not whole was left out ({error.value}: {error.rule})."
 
 

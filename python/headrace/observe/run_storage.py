@@ -18,7 +18,7 @@ DOC = "docs/reference/run-description.md"
 
 @dataclass(frozen=True)
 class Caps:
-    """What data volumes and instance together allow (catalog, day of the run); infinite where no
+    """The limits of data volumes and instance together (catalog, day of the run); infinite where no
     figure is known.
 
     `iops` without burst credits, `iops_burst` with them, I/Os a second; `mib_s` and `mib_s_burst`
@@ -33,7 +33,7 @@ class Caps:
 
 
 def check_storage(key: str, text: object, as_of: date, instance: str | None) -> tuple[str, Caps, core.Instance | None]:
-    """(the storage in the catalog's notation, what it gives on that instance, the instance or
+    """Returns (the storage in the catalog's notation, its limits on that instance, the instance or
     None). Raises InputError naming `key`."""
     if not isinstance(text, str) or not text.strip() or len(text) > 200:
         raise InputError(
@@ -59,12 +59,12 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
 
 def _refusal(key: str, text: str, error: Exception) -> InputError:
     value, rule, source, hint = (str(part) for part in error.args)
-    told = value if value not in (text, "") else ""
-    return InputError(f"{key} = {shown(text)}" + (f": {told[:120]}" if told else ""), rule, source, hint)
+    detail = value if value not in (text, "") else ""
+    return InputError(f"{key} = {shown(text)}" + (f": {detail[:120]}" if detail else ""), rule, source, hint)
 
 
 def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:
-    """Members add up: no layout carries more I/Os to its members than they take together."""
+    """Adds the members up: no layout carries more I/Os to its members than they take together."""
     if any(
         caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"]
         for member in members
@@ -93,7 +93,7 @@ def _least(value: float, limit: float | None) -> float:
 
 
 def later_than_catalog(as_of: date) -> str | None:
-    """What to say of a day the catalog does not reach, or None."""
+    """Returns a note on a day that the catalog does not reach, or None."""
     newest = core.newest_date()
     if as_of.isoformat() <= newest:
         return None

@@ -28,7 +28,7 @@ class RunFinding:
     t_s: float | None = None
 
     def moved(self, seconds: float) -> RunFinding:
-        """The same on a clock that began so much earlier."""
+        """Returns the same finding on a clock that began that many seconds earlier."""
         return self if self.t_s is None else replace(self, t_s=self.t_s + seconds)
 
 
@@ -53,12 +53,12 @@ class TimeSeries:
 
     @property
     def span_s(self) -> float:
-        """From the file's beginning to the end of its last interval."""
+        """The seconds from the file's beginning to the end of its last interval."""
         return self.start_s[-1] + self.duration_s[-1]
 
     def longest_gap(self) -> tuple[int, float]:
-        """The interval behind the longest gap, and the gap's length in seconds (0.0: there is
-        none)."""
+        """Returns the interval behind the longest gap, and the gap's length in seconds (0.0: there
+        is none)."""
         ends = [start + duration for start, duration in zip(self.start_s, self.duration_s, strict=True)]
         widths = [start - end for start, end in zip(self.start_s[1:], ends, strict=False)]
         longest = max(range(len(widths)), key=widths.__getitem__, default=None)
@@ -66,7 +66,7 @@ class TimeSeries:
 
 
 def open_text(path: Path) -> Recording:
-    """A file with at least one line that is not blank. Raises InputError or CouldNotRun."""
+    """Reads a file with at least one line that is not blank. Raises InputError or CouldNotRun."""
     recording = open_recording(path)
     # Bytes that are not blank can still be: a lone mark of UTF-16, or separators Python counts as
     # blanks.
@@ -77,8 +77,8 @@ def open_text(path: Path) -> Recording:
 
 
 def csv_rows(recording: Recording, findings: list[RunFinding], delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of a CSV, its header first; blank lines are left out, and so is a last line
-    that is cut off.
+    """Yields (line, cells) of a CSV, its header first; blank lines are left out, and so is a last
+    line that is cut off.
 
     Raises InputError for a line that has not as many cells as the header.
     """
@@ -104,10 +104,11 @@ def csv_rows(recording: Recording, findings: list[RunFinding], delimiter: str = 
 
 
 def cut_off(recording: Recording, line: int, what: str = "line") -> RunFinding:
-    """What is said of a last line, or sample, that is not whole."""
+    """Returns the finding on a last line, or sample, that is not whole."""
     return RunFinding("cut", f"{recording.name}, line {line}: the last {what} is cut off and was left out.")
 
 
 def wide_intervals(durations: Iterable[float], usual: float, slack_s: float) -> list[int]:
-    """Which intervals between samples are so long that samples are missing in them."""
+    """Returns the indexes of intervals between samples that are so long that samples are missing in
+    them."""
     return [index for index, duration in enumerate(durations) if duration > 1.5 * usual + slack_s]

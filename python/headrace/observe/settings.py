@@ -48,7 +48,7 @@ VERSIONS_SOURCE = f"{DOC}, Versions"
 
 
 def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
-    """The [settings] table, each by name, kind and range. Raises InputError."""
+    """Checks the [settings] table, each by name, kind and range. Raises InputError."""
     checked = {}
     for key, value in table.items():
         if key not in SETTINGS:
@@ -90,7 +90,8 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
 
 
 def check_version(version: object, flavor: object, engine: str) -> tuple[str | None, str | None]:
-    """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB.
+    """Returns (engine_version, flavor) as given; the flavor is filled in where the version names
+    MariaDB.
 
     Raises InputError.
     """
@@ -114,17 +115,17 @@ def check_version(version: object, flavor: object, engine: str) -> tuple[str | N
         hint = 'Write it as SELECT VERSION() does, for example "8.0.36".'
         raise InputError(what, "is not a version number", VERSIONS_SOURCE, hint)
     major, minor = int(match[1]), int(match[2])
-    said = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
-    if said == "mariadb":
+    server = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
+    if server == "mariadb":
         _known_mariadb(what, major, minor, engine)
     else:
         _known_mysql(what, major, minor, engine)
-    return version, said
+    return version, server
 
 
 def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
-    known = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
-    if not known:
+    supported = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
+    if not supported:
         rule = f"MySQL and Percona Server {major}.{minor} is not known here; known are 5.5 to 5.7, 8.0 to 8.4 and 9"
         hint = 'Check the number; for MariaDB (10 to 12) say flavor = "mariadb".'
         raise InputError(what, rule, VERSIONS_SOURCE, hint)

@@ -15,6 +15,7 @@ from headrace.planner.candidates import HDD, Candidate, Family, Need
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import Conditions
 from headrace.planner.goals import DEMAND, MAX_HEADROOM_PERCENT, number
+from headrace.planner.replay import RUNS
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload
 
@@ -24,6 +25,8 @@ SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
 # Each costs operations (multi-volume snapshots, growth, a larger chance of loss; another machine to
 # test), which is a judgement, not a measurement.
 SAVES_PERCENT, SAVES_USD = 20.0, 20.0
+# Runs near a cap that differ by less than a percent are not told apart.
+RUNS_DIFFER = 1.01
 LEAST_SAVING_USD = 1.0  # a month: below it a modification is not worth its risk (a judgement)
 # Share of random requests up to which st1 and sc1 are recommended: a judgement. The simulation
 # charges each of them a whole MiB and the latency of a seek; but the share is an estimate, and the
@@ -340,10 +343,18 @@ def _replay_lines(choice: Choice) -> list[str]:
     """What came of the replay request by request."""
     if choice.replayed is None:
         return []
-    told = choice.replayed
-    at = f"with {told.headroom_percent:g} % more demand, " if told.headroom_percent else ""
-    figures = ", ".join(f"{DEMAND[name].words} {number(value)} ms" for name, value in told.metrics.items())
-    return [f"replayed request by request, {at}{told.requests:,} requests of the worst minutes: {figures}"]
+    replayed = choice.replayed
+    at = f"with {replayed.headroom_percent:g} % more demand, " if replayed.headroom_percent else ""
+    figures = ", ".join(f"{DEMAND[name].words} {number(value)} ms" for name, value in replayed.metrics.items())
+    lines = [f"replayed request by request, {at}{replayed.requests:,} requests of the worst minutes: {figures}"]
+    for name, value in replayed.unlucky.items():
+        mean = choice.metrics[name]
+        if mean is not None and value > mean * RUNS_DIFFER:
+            words = f"{DEMAND[name].words} {number(value)} ms in the unluckiest of {RUNS}"
+            lines.append(
+                f"near a cap runs differ by chance: {at}{words}, by which the goal is judged; in the mean {number(mean)} ms"
+            )
+    return lines
 
 
 def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
@@ -393,10 +404,8 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
         else f"data volumes sell {iops:,} IOPS and {mib_s / MIB:,.0f} MiB/s ({choice.members} x {choice.volume_type}; writes to mirrors count twice)",
     ]
     if choice.vcpus:
-        cpu = judge.database["clients"]["cpu_ms"]
-        lines.append(
-            f"processors: {tps:,.0f} tps x {cpu:.3g} ms = {tps * cpu / 1000:.3g} of {choice.vcpus} virtual CPUs"
-        )
+        most = core.processors_tps(judge.database["clients"], judge.hosts[candidate[2]].instance)
+        lines.append(f"processors: {tps:,.0f} tps of the {most:,.0f} that {choice.vcpus} virtual CPUs could do")
     lines += [choice.runs_dry["words"]] if choice.runs_dry else []
     lines.append(f"bottleneck: {choice.binds['words']}")
     lines.append(

@@ -50,7 +50,9 @@ class Replayed(Document):
 
     `metrics`: latencies that are goals, ms, the worst of some seeds. `requests`: simulated of each
     seed. `misses`: goals that are not met there, in words; a candidate with one is not recommended.
-    `cap`: the limit that requests waited for longest, or None.
+    `cap`: the limit that requests waited for longest, or None. `unlucky`: of a candidate near a
+    cap, the same metrics in the unluckiest of the 64 runs that the interval form follows, ms; where
+    they miss a goal, nothing is simulated request by request and `metrics` is {}.
     """
 
     metrics: dict
@@ -58,6 +60,7 @@ class Replayed(Document):
     headroom_percent: float
     misses: tuple[str, ...]
     cap: str | None = None
+    unlucky: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)

@@ -84,7 +84,11 @@ def _recommended(plan) -> list[Line]:
         lines.append(("It has no head-room: any growth of the demand breaks a goal.", "warn"))
     if plan.stepped_up:
         below = ", ".join(plan.stepped_up)
-        lines.append((f"A step above {below}, which misses a goal where every request is simulated.", ""))
+        many = len(plan.stepped_up) > 1
+        verb = "miss" if many else "misses"
+        lines.append(
+            (f"A step above {below}, which {verb} a goal request by request, or in an unlucky run near a cap.", "")
+        )
     lines += [(words, "warn") for words in best.far_from_runs]
     if best.runs_dry:
         lines.append((f"Credits: {best.runs_dry['words']}.", "warn"))

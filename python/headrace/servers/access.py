@@ -1,4 +1,4 @@
-"""As whom a server runs, and who may reach it.
+"""The user a server runs as, its account for Headrace, and its certificates.
 
 Headrace has an account of its own on every server: `headrace`, with a random password in a file
 that only root may read. The server gets it by --init-file at its first start, before it lets anyone
@@ -27,7 +27,7 @@ from headrace.servers.record import ServerPaths
 
 
 def service_user() -> User:
-    """The user `mysql`. Raises CouldNotRun."""
+    """Returns the user `mysql`. Raises CouldNotRun if this machine has none."""
     try:
         entry = pwd.getpwnam("mysql")
     except KeyError:
@@ -38,7 +38,7 @@ def service_user() -> User:
 
 
 def check_root() -> None:
-    """Raises CouldNotRun for anyone else."""
+    """Raises CouldNotRun unless this process is root."""
     if os.geteuid() != 0:
         rule = "mounting a volume and starting a server as another user takes root"
         raise CouldNotRun(f"user id {os.geteuid()}", rule, "mount(2), setuid(2)", "Run it with sudo.")
@@ -56,18 +56,18 @@ def create_account(where: ServerPaths) -> None:
 
 
 def address(where: ServerPaths, port: int | None, database: str | None = None, host: str = "127.0.0.1") -> Address:
-    """How to reach the server: by its socket, or at `port` over TLS."""
+    """Returns the server's address: its socket, or `port` over TLS."""
     password = Secret(read_client(where.client).get("password", ""))
     if port is None:
-        found = Address(ACCOUNT, socket=str(where.socket), password=password)
+        server_address = Address(ACCOUNT, socket=str(where.socket), password=password)
     else:
         authority = str(where.tls / "ca.pem")
-        found = Address(ACCOUNT, host, port, password=password, ssl_mode="VERIFY_CA", ssl_ca=authority)
-    return found if database is None else found.with_database(database)
+        server_address = Address(ACCOUNT, host, port, password=password, ssl_mode="VERIFY_CA", ssl_ca=authority)
+    return server_address if database is None else server_address.with_database(database)
 
 
 def statements(password: str, flavor: str, host: str = "127.0.0.1") -> str:
-    """SQL that makes the account, a statement a line, as --init-file wants it.
+    """Returns the SQL that makes the account, one statement a line, as --init-file reads it.
 
     It can be repeated. It is kept out of the binary log, because replicas have accounts of their
     own.
@@ -93,7 +93,7 @@ def statements(password: str, flavor: str, host: str = "127.0.0.1") -> str:
 
 @contextmanager
 def init_file(where: ServerPaths, flavor: str, user: User, host: str = "127.0.0.1") -> Iterator[Path]:
-    """A file with the statements that only the server may read; it is removed afterwards."""
+    """Writes the statements to a file that only the server may read; it is removed afterwards."""
     path = where.socket.with_name("init.sql")
     text = statements(read_client(where.client)["password"], flavor, host)
     try:
@@ -121,7 +121,7 @@ EXTENSIONS = """subjectAltName=IP:127.0.0.1,DNS:localhost{more}
 basicConstraints=CA:FALSE
 extendedKeyUsage=serverAuth
 """
-AUTHORITY = "source-{name}.pem"  # of a server that another follows, next to its own
+AUTHORITY = "source-{name}.pem"  # the authority of a source that this server replicates from
 FILES = ("ca.pem", "server-cert.pem", "server-key.pem")
 
 
@@ -151,7 +151,8 @@ def _openssl(folder: Path, words: str, *more: str) -> None:
 
 
 def place_certificates(where: ServerPaths, user: User) -> None:
-    """Copies them to where the server reads them. Done at every start, because /run is not kept."""
+    """Copies the certificates to where the server reads them, at every start: a boot empties
+    /run."""
     try:
         where.keys.mkdir(mode=0o750, exist_ok=True)
         os.chown(where.keys, 0, user.gid)

@@ -1,6 +1,7 @@
-"""The option file a server is started with: what was asked for, then where things are.
+"""The option file that a server is started with: the options asked for, then the places of its
+files.
 
-kind      default: nothing; tuned: the advice for this storage and memory; a file: its [mysqld]
+kind      default: no options; tuned: the advice for this storage and memory; a file: its [mysqld]
 memory    the share of it that caches the data
 settings  one by one, on top
 places    folders, socket, port, TLS: last, and not to be set by anyone else
@@ -102,16 +103,17 @@ Options = dict[str, str | None]
 
 
 def is_placed(name: str) -> bool:
-    """Whether Headrace sets an option (with dashes), whatever prefix it has."""
+    """True when Headrace sets an option (its name with dashes), whatever prefix it has."""
     return name in PLACED or PREFIX.sub("", name, count=1) in PLACED
 
 
 def checked_settings(settings: Mapping[str, str | None] | None, what: str = "settings") -> Options:
-    """Settings with dashes, as text.
+    """Returns the settings with dashes in their names, as text.
 
-    Raises InputError for what no option file can hold, and for options that Headrace sets.
+    Raises InputError for a setting that no option file can hold, and for options that Headrace
+    sets.
     """
-    found: Options = {}
+    options: Options = {}
     for key, value in (settings or {}).items():
         if not isinstance(key, str) or not OPTION.fullmatch(key):
             rule = "is not the name of a server option"
@@ -124,25 +126,26 @@ def checked_settings(settings: Mapping[str, str | None] | None, what: str = "set
         text = None if value is None else str(value)
         if text is not None and (len(text) > MAX_VALUE or not text.isprintable()):
             raise InputError(f"{what}: {key}", f"a value is at most {MAX_VALUE:,} printable characters", GUIDE, "")
-        found[name] = text
-    if len(found) > MOST_OPTIONS:
-        raise InputError(f"{len(found)} {what}", f"at most {MOST_OPTIONS}", GUIDE, "")
-    return found
+        options[name] = text
+    if len(options) > MOST_OPTIONS:
+        raise InputError(f"{len(options)} {what}", f"at most {MOST_OPTIONS}", GUIDE, "")
+    return options
 
 
 def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
-    """Settings from texts K=V, or K alone for an option without a value. Raises InputError."""
-    found: dict[str, str | None] = {}
+    """Reads settings from texts K=V, or K alone for an option without a value. Raises
+    InputError."""
+    options: dict[str, str | None] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
-        if dashed(key) in {dashed(one) for one in found}:
+        if dashed(key) in {dashed(given_key) for given_key in options}:
             raise InputError(text[:80], f"{key[:60]} was given before", GUIDE, "Give each option once.")
-        found[key] = value if equals else None
-    return found or None
+        options[key] = value if equals else None
+    return options or None
 
 
 def checked_memory(memory_gib: float | None) -> float | None:
-    """Memory in GiB that a server may be given on this machine. Raises InputError."""
+    """Returns the memory, GiB, if a server may have as much on this machine. Raises InputError."""
     if memory_gib is None:
         return None
     if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
@@ -156,14 +159,14 @@ def checked_memory(memory_gib: float | None) -> float | None:
 
 
 def cache_bytes(memory_gib: float) -> int:
-    """The part of the memory that caches data (docs/decisions/0006), in whole MiB."""
+    """Returns the bytes of the memory that cache data (docs/decisions/0006), in whole MiB."""
     return int(core.cache_gib_for(memory_gib) * GIB) // MIB * MIB
 
 
-def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
-    """The options of [mysqld] for a kind of configuration or an option file, and notes of what was
-    left out of a file. Without those that say where things are."""
-    kind, memory_gib = wanted.config, wanted.memory_gib
+def choose(program: ServerProgram, record: Record) -> tuple[Options, list[str]]:
+    """Returns the options of [mysqld] for a kind of configuration or an option file, without the
+    options that place files, and a note that names what was left out of a file."""
+    kind, memory_gib = record.config, record.memory_gib
     notes: list[str] = []
     options: Options = {}
     if kind == "tuned":
@@ -173,12 +176,12 @@ def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
         from headrace.advice import tuned_settings
 
         tuned = tuned_settings(
-            storage=wanted.storage,
+            storage=record.storage,
             memory_gib=memory_gib,
             flavor=program.flavor,
             version=program.version,
-            engine=wanted.engine,
-            log_storage=wanted.log_storage,
+            engine=record.engine,
+            log_storage=record.log_storage,
         )
         options = {dashed(key): value for key, value in tuned.items()}
     elif kind != "default":
@@ -187,7 +190,7 @@ def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
     if left_out and kind not in KINDS:
         notes.append(f"{kind}: placed by Headrace, so left out: {', '.join(left_out)}")
     options = {name: value for name, value in options.items() if name not in left_out}
-    cache = CACHE_OF[wanted.engine]
+    cache = CACHE_OF[record.engine]
     if memory_gib is not None and not (kind == "tuned" and cache in options):
         options[cache] = str(cache_bytes(memory_gib))
     return options, notes
@@ -198,21 +201,21 @@ LISTS = ("plugin-load-add",)
 
 
 def file_options(program: ServerProgram, path: Path) -> Options:
-    """What an option file sets for this server. Raises InputError, CouldNotRun."""
+    """Reads the options that a file sets for this server. Raises InputError, CouldNotRun."""
     if not path.exists():
         rule = "there is no such option file"
         raise InputError(str(path), rule, GUIDE, "--config is default, tuned or an option file.")
-    found: Options = {}
+    options: Options = {}
     for setting in read_option_file(path, server_groups(program.flavor, program.version)).settings:
         name, value = dashed(setting.key), setting.value
-        if name in LISTS and found.get(name):
-            value = f"{found[name]};{value}"
-        found.pop(name, None)  # an option counts where it stands last
-        found[name] = value
-    if not found:
+        if name in LISTS and options.get(name):
+            value = f"{options[name]};{value}"
+        options.pop(name, None)  # an option counts where it stands last
+        options[name] = value
+    if not options:
         rule = f"has no options for {program.label}: nothing under [mysqld], [server] or a group of this server"
         raise InputError(str(path), rule, GUIDE, "Is it the server's option file, and not a client's?")
-    return found
+    return options
 
 
 def placed(
@@ -224,7 +227,8 @@ def placed(
     asked: Options,
     host: str = "127.0.0.1",
 ) -> Options:
-    """The options that say where things are. Some depend on the others, `asked`."""
+    """Returns the options that place files. Some depend on the options that were asked for,
+    `asked`."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
         "basedir": str(program.basedir),
@@ -245,7 +249,9 @@ def placed(
     if program.knows("mysqlx"):
         options["mysqlx"] = "OFF"
     if engine == "myrocks":
-        others = [one for one in (asked.get("plugin-load-add") or "").split(";") if one and "rocksdb" not in one]
+        others = [
+            plugin for plugin in (asked.get("plugin-load-add") or "").split(";") if plugin and "rocksdb" not in plugin
+        ]
         options |= {
             "plugin-load-add": ";".join([MYROCKS_PLUGIN, *others]),
             "default-storage-engine": "ROCKSDB",
@@ -259,12 +265,12 @@ def _network(where: ServerPaths, port: int | None, host: str) -> Options:
     if port is None:
         return {"skip-networking": "ON"}
     keys = {"ssl-ca": "ca.pem", "ssl-cert": "server-cert.pem", "ssl-key": "server-key.pem"}
-    found: Options = {option: str(where.keys / name) for option, name in keys.items()}
-    return found | {"port": str(port), "bind-address": host, "require-secure-transport": "ON"}
+    options: Options = {option: str(where.keys / name) for option, name in keys.items()}
+    return options | {"port": str(port), "bind-address": host, "require-secure-transport": "ON"}
 
 
 def binlog_on(program: ServerProgram, asked: Options) -> bool:
-    """Whether the server writes a binary log: by default (MySQL from 8.0 on) or on request."""
+    """True when the server writes a binary log: by default (MySQL from 8.0 on) or on request."""
     for name in BINLOG_OFF:
         if name in asked and (asked[name] or "1").lower() not in OFF:
             return False
@@ -277,13 +283,13 @@ def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
     if not binlog_on(program, asked):
         off: Options = {"skip-log-bin": None} if program.flavor == "mysql" else {}
         return off | (relay_log(log) if "server-id" in asked else {})
-    found: Options = {"log-bin": str(log / "binlog")} | relay_log(log)
-    return found if "server-id" in asked else found | {"server-id": "1"}
+    options: Options = {"log-bin": str(log / "binlog")} | relay_log(log)
+    return options if "server-id" in asked else options | {"server-id": "1"}
 
 
 def relay_log(log: Path) -> Options:
-    """Where a replica keeps what it received. As shipped the name is that of the host, in the data
-    directory: another one after a copy."""
+    """Returns the options that place the relay log. As shipped its name is the host's, so a copy
+    on another host would not find it."""
     return {"relay-log": str(log / "relay"), "relay-log-index": str(log / "relay.index")}
 
 
@@ -296,7 +302,7 @@ def whole(
     asked: Options,
     host: str = "127.0.0.1",
 ) -> Options:
-    """All of [mysqld]: what was asked for, then what Headrace sets."""
+    """Returns all options of [mysqld]: those that were asked for, then those that Headrace sets."""
     places = placed(program, engine, where, log_volume, port, asked, host)
     return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
 
@@ -308,11 +314,11 @@ REPEATED = re.compile(r"(?:[\w]+\.)?(?:replicate|binlog)-(?:wild-)?(?:do|ignore)
 def _lines(name: str, value: str | None) -> list[str]:
     if value is None:
         return [name]
-    return [f"{name}={written(one)}" for one in (value.split(",") if REPEATED.fullmatch(name) else [value])]
+    return [f"{name}={written(entry)}" for entry in (value.split(",") if REPEATED.fullmatch(name) else [value])]
 
 
 def rendered(options: Options, of: str) -> str:
-    """An option file."""
+    """Returns the text of an option file."""
     lines = [f"# {of}: written by headrace at every start. Change it with `headrace mysql up --set`.", "[mysqld]"]
     lines += [line for name, value in options.items() for line in _lines(name, value)]
     return "\n".join(lines) + "\n"
@@ -341,9 +347,9 @@ FOLLOW_UPS = ("Aborting", "unknown option '----args-separator----'")
 
 
 def check(program: ServerProgram, config: Path, what: str) -> list[str]:
-    """Has the server itself read the file; in its words, which values it adjusts.
+    """Lets the server itself check the file; returns its messages about values that it adjusts.
 
-    Raises InputError for options it does not know and values it does not take.
+    Raises InputError for options that it does not know and values that it does not accept.
     """
     words = [*program.command, f"--defaults-file={config}"]
     # The real folders are on volumes that are not there yet, and the check wants them to exist.
@@ -353,8 +359,8 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     words += ["--validate-config"] if validates else ["--verbose", "--help"]
     done = run_to_end(Command(tuple(words), user=service_user(), what=program.label), CHECK_S)
     text = done.output + done.errors
-    said = [found["words"].rstrip(".") for found in ERROR_LINE.finditer(text)]
-    errors = [line for line in said if not line.startswith(FOLLOW_UPS)]
+    messages = [match["words"].rstrip(".") for match in ERROR_LINE.finditer(text)]
+    errors = [line for line in messages if not line.startswith(FOLLOW_UPS)]
     if errors or done.code != 0:
         unknown = UNKNOWN.search(errors[0] if errors else "")
         if unknown:
@@ -364,4 +370,4 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
             raise InputError(f"{what}: {option}", f"is not known to {program.label}", str(program.path), hint)
         rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or telling_lines(text)}"
         raise InputError(what, rule, str(program.path), "")
-    return [found["words"] for found in ADJUSTED.finditer(text)]
+    return [match["words"] for match in ADJUSTED.finditer(text)]

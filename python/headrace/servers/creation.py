@@ -1,4 +1,4 @@
-"""Making a server: volumes, filesystems, data directory, first start.
+"""Creates a server: volumes, filesystems, data directory, first start.
 
 When a step fails or is interrupted, everything that was made before it is removed again.
 """
@@ -27,25 +27,26 @@ from headrace.servers.topology.network import links
 
 
 class Seeding(Protocol):
-    """How a new server gets the data of another one. Its steps come in this order; when one fails,
-    everything is removed again."""
+    """How a new server gets the data of another server. Its steps come in this order; when a step
+    fails, everything is removed again."""
 
     def snapshots(self, lab: Lab) -> Mapping[str, str]:
-        """Snapshots to make the volumes from, by role (data, log); none: the volumes are empty."""
+        """Returns the snapshots to make the volumes from, by role (data, log); none for empty
+        volumes."""
         ...
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
-        """Puts data on mounted volumes, or makes those from snapshots fit this server."""
+        """Copies data to mounted volumes, or adapts volumes from snapshots to this server."""
         ...
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
-        """Ends the work on the server, which runs."""
+        """Completes the copy on the running server."""
         ...
 
 
 @dataclass(frozen=True)
 class CreateRequest:
-    """The server to be made, checked as far as that goes without changing anything.
+    """A server to create, checked as far as possible without changing anything.
 
     `seed`: a folder of saved data, the id of a snapshot of the data volume, or another server's
     data as a `Seeding`; `log_seed`: a snapshot of the log volume, of the same moment.
@@ -58,13 +59,14 @@ class CreateRequest:
 
 
 def checked_request(
-    program: ServerProgram, wanted: Record, seed: Path | str | Seeding | None, log_seed: str | None = None
+    program: ServerProgram, record: Record, seed: Path | str | Seeding | None, log_seed: str | None = None
 ) -> CreateRequest:
-    """The request with the options of its kind of configuration.
+    """Returns the request with the options of its kind of configuration.
 
-    Raises InputError for what no server can have, CouldNotRun for what this machine lacks.
+    Raises InputError for values that no server can have, CouldNotRun for tools that this machine
+    lacks.
     """
-    engine, port = wanted.engine, wanted.port
+    engine, port = record.engine, record.port
     if engine not in ENGINES:
         raise InputError(engine[:60], f"an engine is {' or '.join(ENGINES)}", GUIDE, "")
     if engine not in program.engines:
@@ -74,51 +76,54 @@ def checked_request(
         raise InputError(f"engine {engine}", f"{program.label} has no MyRocks here", GUIDE, hint)
     if port is not None and not 1 <= port <= 65_535:
         raise InputError(f"port {port}", "is 1 to 65,535", "TCP, RFC 9293", "")
-    options, notes = config.choose(program, wanted)
-    kind = wanted.config if wanted.config in config.KINDS else os.path.abspath(wanted.config)
-    running.check_port(wanted)
+    options, notes = config.choose(program, record)
+    kind = record.config if record.config in config.KINDS else os.path.abspath(record.config)
+    running.check_port(record)
     required("mkfs.xfs", "xfsprogs")
     if isinstance(seed, Path):
         datadir.read_saved(seed, program, engine)
-    elif isinstance(seed, str) and wanted.log_storage is not None and log_seed is None:
+    elif isinstance(seed, str) and record.log_storage is not None and log_seed is None:
         raise InputError(
-            f"--log-storage {wanted.log_storage}",
+            f"--log-storage {record.log_storage}",
             f"a server from snapshot {seed} has its logs on the volume of its data",
             GUIDE,
             "Leave out --log-storage. A set of both volumes: headrace snapshot restore.",
         )
-    return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed, log_seed)
+    return CreateRequest(record.with_(options=options, notes=notes, config=kind), program, seed, log_seed)
 
 
-def create(lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float) -> Record:
-    """Makes and starts it. On an error nothing is left of it, or the error says what is."""
+def create(
+    lab: Lab, where: ServerPaths, request: CreateRequest, progress: running.Progress, timeout_s: float
+) -> Record:
+    """Creates and starts a server. On an error it is removed again, or the error says what
+    remains."""
     try:
-        return _create(lab, where, wanted, progress, timeout_s)
+        return _create(lab, where, request, progress, timeout_s)
     except BaseException as error:
         with undisturbed():
             no_room = volumes.no_room_below(lab)  # before its own room is free again
-            kept = clear(lab, where, wanted.record.name)
+            remains = clear(lab, where, request.record.name)
         if no_room and isinstance(error, CouldNotRun):
             error = error.but(hint=no_room)
-        if kept:
-            raise _with_remains(error, wanted.record.name, kept) from error
+        if remains:
+            raise _with_remains(error, request.record.name, remains) from error
         raise error
 
 
-def _with_remains(error: BaseException, name: str, kept: list[str]) -> HeadraceError:
-    """The error with what could not be removed again."""
-    remains = f"Not removed: {'; '.join(kept)}. Remove it later: headrace mysql destroy {name}."
+def _with_remains(error: BaseException, name: str, remains: list[str]) -> HeadraceError:
+    """Returns the error with a list of what could not be removed again."""
+    hint = f"Not removed: {'; '.join(remains)}. Remove it later: headrace mysql destroy {name}."
     if isinstance(error, HeadraceError):
-        return error.but(hint=f"{error.hint} {remains}".strip())
+        return error.but(hint=f"{error.hint} {hint}".strip())
     # 130: interrupted, as shells count.
     code = 130 if isinstance(error, KeyboardInterrupt) else None
-    return CouldNotRun(name, f"could not be made: {error or 'interrupted'}", GUIDE, remains, code)
+    return CouldNotRun(name, f"could not be made: {error or 'interrupted'}", GUIDE, hint, code)
 
 
 def _create(
-    lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float
+    lab: Lab, where: ServerPaths, request: CreateRequest, progress: running.Progress, timeout_s: float
 ) -> Record:
-    record, program, user = wanted.record, wanted.program, service_user()
+    record, program, user = request.record, request.program, service_user()
     where.state.mkdir(mode=0o700, parents=True)
     save(where, record)
     access.create_account(where)
@@ -128,22 +133,22 @@ def _create(
     adjusted = config.check(program, where.config, record.config if record.config not in config.KINDS else "settings")
     record = record.with_(notes=[*record.notes, *adjusted])
     progress(0.05, "creating the volumes")
-    seeding = None if wanted.seed is None or isinstance(wanted.seed, Path | str) else wanted.seed
-    snapshots = _snapshots(lab, wanted, seeding)
+    seeding = None if request.seed is None or isinstance(request.seed, Path | str) else request.seed
+    snapshots = _snapshots(lab, request, seeding)
     record = record.with_(data_volume=volumes.create(lab, record, "data", record.storage, snapshots.get("data")))
     save(where, record)
     if record.log_storage is not None:
         record = record.with_(log_volume=volumes.create(lab, record, "log", record.log_storage, snapshots.get("log")))
         save(where, record)
     if not snapshots and seeding is None:
-        _fill(lab, where, record, wanted, progress)
+        _fill(lab, where, record, request, progress)
     progress(0.6, "attaching the volumes with their limits")
     for volume, place in volumes.mounts_of(where, record):
         device = volumes.attach_fresh(lab, volume, record.unpaced)
         if seeding is not None and not snapshots:
             volumes.make_filesystem(device)
         volumes.mount(device, place)
-    if isinstance(wanted.seed, str):
+    if isinstance(request.seed, str):
         datadir.adopt(where, record.log_storage is not None)
     if seeding is not None:
         progress(0.65, "copying the source's data")
@@ -161,39 +166,40 @@ def _create(
     return record
 
 
-def _snapshots(lab: Lab, wanted: CreateRequest, seeding: Seeding | None) -> Mapping[str, str]:
-    """Snapshots its volumes are made from, by the role of the volume."""
-    if isinstance(wanted.seed, str):
-        return {"data": wanted.seed} | ({"log": wanted.log_seed} if wanted.log_seed else {})
+def _snapshots(lab: Lab, request: CreateRequest, seeding: Seeding | None) -> Mapping[str, str]:
+    """Returns the snapshots that the volumes are made from, by the role of the volume."""
+    if isinstance(request.seed, str):
+        return {"data": request.seed} | ({"log": request.log_seed} if request.log_seed else {})
     return seeding.snapshots(lab) if seeding is not None else {}
 
 
-def _fill(lab: Lab, where: ServerPaths, record: Record, wanted: CreateRequest, progress: running.Progress) -> None:
-    """Filesystems and data on new volumes, without the volumes' limits: nobody wants to wait for,
-    or measure, a new data directory."""
+def _fill(lab: Lab, where: ServerPaths, record: Record, request: CreateRequest, progress: running.Progress) -> None:
+    """Makes filesystems and data on new volumes, without the volumes' limits: nobody wants to wait
+    for, or measure, a new data directory."""
     user, log_volume = service_user(), record.log_storage is not None
     for volume, place in volumes.mounts_of(where, record):
         device = volumes.attach_fresh(lab, volume, unpaced=True)
         volumes.make_filesystem(device)
         volumes.mount(device, place)
-    progress(0.2, "making the data directory" if wanted.seed is None else "copying the data")
+    progress(0.2, "making the data directory" if request.seed is None else "copying the data")
     datadir.folders(where, user, log_volume)
-    if isinstance(wanted.seed, Path):
-        datadir.copy_in(wanted.seed, where, user, log_volume)
+    if isinstance(request.seed, Path):
+        datadir.copy_in(request.seed, where, user, log_volume)
     else:
-        datadir.make(wanted.program, where.config, user)
+        datadir.make(request.program, where.config, user)
     for _, place in volumes.mounts_of(where, record):
         volumes.unmount(place)
 
 
 def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
-    """Removes process, mounts, volumes and folders of a server; in words, what could not be."""
-    kept: list[str] = []
+    """Removes process, mounts, volumes and folders of a server; returns what could not be
+    removed."""
+    remains: list[str] = []
     user = service_user()
     # It may be the server, or the program that makes its data directory, which has children.
-    while (left := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
-        if not processes.end_process(left, signal.SIGKILL, running.KILL_S):
-            kept.append(f"process {left.pid} does not end")
+    while (process := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
+        if not processes.end_process(process, signal.SIGKILL, running.KILL_S):
+            remains.append(f"process {process.pid} does not end")
             break
     volumes.quietly_unmount(where)
     try:
@@ -202,18 +208,20 @@ def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
             volumes.remove(lab, volume)
         volumes.drop_seeds(lab, name)
     except (HeadraceError, OSError) as error:
-        kept.append(running.described(error))
-    if not kept:
+        remains.append(running.described(error))
+    if not remains:
         shutil.rmtree(where.run, ignore_errors=True)
         shutil.rmtree(where.state, ignore_errors=True)
         with contextlib.suppress(OSError):
             where.run.parent.rmdir()
-    return kept
+    return remains
 
 
 def destroy(lab: Lab, where: ServerPaths, name: str) -> None:
-    """Removes all of it, with its data. Raises CouldNotRun for what remains."""
+    """Removes a server with its data. Raises CouldNotRun if something of it remains."""
     with undisturbed():
-        kept = clear(lab, where, name)
-    if kept:
-        raise CouldNotRun(name, f"could not be removed: {'; '.join(kept)}", GUIDE, "Try again: headrace mysql destroy.")
+        remains = clear(lab, where, name)
+    if remains:
+        raise CouldNotRun(
+            name, f"could not be removed: {'; '.join(remains)}", GUIDE, "Try again: headrace mysql destroy."
+        )

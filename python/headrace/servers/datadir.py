@@ -1,4 +1,4 @@
-"""The data directory: made new, copied in from a server that was shut down, or copied out of one.
+"""The data directory of a server: creates it, copies saved data into it, or saves its data.
 
 A volume holds `data` (the server's), `tmp` (its temporary files) and, without a volume of its own,
 `log` (redo, binary log, write-ahead log).
@@ -34,7 +34,8 @@ def folders(where: ServerPaths, user: User, log_volume: bool) -> None:
 
 
 def make(program: ServerProgram, config: Path, user: User) -> None:
-    """Makes a new one where `config` places it. Raises CouldNotRun with the server's words."""
+    """Creates a data directory where `config` places it. Raises CouldNotRun with the server's
+    error."""
     if program.flavor == "mysql":
         words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
     else:
@@ -48,15 +49,15 @@ def make(program: ServerProgram, config: Path, user: User) -> None:
     command = Command(tuple(words), user=user, what=f"making a data directory with {program.label}")
     done = run_to_end(command, MAKE_S, "Is the disk of this machine busy?")
     if done.code != 0:
-        said = failure(done)
-        raise CouldNotRun(command.label, said, str(program.path), no_room_hint(said))
+        cause = failure(done)
+        raise CouldNotRun(command.label, cause, str(program.path), no_room_hint(cause))
 
 
 def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
-    """The record of saved data. Raises InputError when they do not fit this server."""
+    """Reads the record of saved data. Raises InputError when the data do not fit this server."""
     try:
-        found = json.loads((folder / SAVED).read_text())
-        if found["format"] != FORMAT:
+        saved = json.loads((folder / SAVED).read_text())
+        if saved["format"] != FORMAT:
             raise ValueError
     except FileNotFoundError:
         raise InputError(
@@ -65,10 +66,10 @@ def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(str(folder / SAVED), f"is not {FORMAT}", GUIDE, "Save the data again.") from None
     for what, ours in (("flavor", program.flavor), ("version", list(program.version)), ("engine", engine)):
-        if found.get(what) != ours:
-            rule = f"was saved with {what} {_text(found.get(what))}, and this server has {_text(ours)}"
+        if saved.get(what) != ours:
+            rule = f"was saved with {what} {_text(saved.get(what))}, and this server has {_text(ours)}"
             raise InputError(str(folder), rule, GUIDE, "Save the data again, with this server.")
-    return found
+    return saved
 
 
 def _text(value: object) -> str:
@@ -76,16 +77,16 @@ def _text(value: object) -> str:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of the files below a folder."""
+    """Returns the bytes of all files below a folder."""
     return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file() and not entry.is_symlink())
 
 
 def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> None:
-    """Puts saved data on the volumes. Raises InputError when they do not fit."""
+    """Copies saved data to the volumes. Raises InputError when the volumes are too small."""
     log = where.log_mount if log_volume else where.data_mount
-    wanted = {where.data_mount: size_of(folder / "data")}
-    wanted[log] = wanted.get(log, 0) + size_of(folder / "log")
-    for mount, size in wanted.items():
+    sizes_bytes = {where.data_mount: size_of(folder / "data")}
+    sizes_bytes[log] = sizes_bytes.get(log, 0) + size_of(folder / "log")
+    for mount, size in sizes_bytes.items():
         room = free_bytes(mount)
         if size > room:
             rule = f"{size / 2**30:.2f} GiB of data do not fit into {room / 2**30:.2f} GiB"
@@ -108,12 +109,13 @@ def give(folder: Path, user: User) -> None:
 
 
 def _forget_uuid(data: Path) -> None:
-    """MySQL's identity of the server: two with the same would not replicate from each other."""
+    """Deletes MySQL's UUID of the server: two servers with the same do not replicate from each
+    other."""
     (data / "auto.cnf").unlink(missing_ok=True)
 
 
 def adopt(where: ServerPaths, log_volume: bool) -> None:
-    """Makes the files of another server, from snapshots, those of this one.
+    """Adapts files that came from snapshots of another server to this one.
 
     The other may run on this machine: the lists of its binary log have its paths, and the new
     server would read, and purge, the files of the old one.
@@ -121,19 +123,19 @@ def adopt(where: ServerPaths, log_volume: bool) -> None:
     data, log = where.data_mount / "data", (where.log_mount if log_volume else where.data_mount) / "log"
     _forget_uuid(data)
     for folder in (data, log):
-        # Of the binary log, and of the relay logs of each channel.
+        # The index of the binary log, and those of the relay logs of each channel.
         for index in folder.glob("*.index"):
             about = index.stat()
             lines = index.read_text(errors="surrogateescape").splitlines()
-            moved = [_moved(line, folder) for line in lines]
+            moved = [_relocate(line, folder) for line in lines]
             if moved != lines:
                 write_whole(index, "".join(f"{line}\n" for line in moved).encode(errors="surrogateescape"))
                 os.chown(index, about.st_uid, about.st_gid)
                 os.chmod(index, about.st_mode & 0o777)
 
 
-def _moved(line: str, folder: Path) -> str:
-    """A path of a list; one that is not relative leads into this folder."""
+def _relocate(line: str, folder: Path) -> str:
+    """Returns a path of an index file; an absolute path is moved into this folder."""
     return str(folder / line.rpartition("/")[2]) if line.startswith("/") else line
 
 

@@ -30,8 +30,8 @@ MYROCKS_PLUGIN = "ha_rocksdb.so"
 
 @dataclass(frozen=True)
 class ServerProgram:
-    """A server that can be started. `command` may begin with a dynamic loader; `version` is like
-    (10, 11, 19); `share_dir` has the error messages; `engines` are some of ENGINES."""
+    """A server program that can be started. `command` may begin with a dynamic loader; `version` is
+    like (10, 11, 19); `share_dir` has the error messages; `engines` are some of ENGINES."""
 
     flavor: str
     version: tuple[int, ...]
@@ -45,7 +45,7 @@ class ServerProgram:
 
     @property
     def path(self) -> Path:
-        """The server itself."""
+        """The path of the server's executable."""
         return Path(self.command[-1])
 
     @property
@@ -53,39 +53,40 @@ class ServerProgram:
         return f"{NAMES[self.flavor]} {'.'.join(map(str, self.version))}"
 
     def knows(self, variable: str) -> bool:
-        """Whether it has this option (with dashes or underscores). Plugins are not loaded for
-        this."""
+        """True when it has this option (with dashes or underscores), plugins left aside."""
         return dashed(variable) in self.defaults
 
     def tool(self, *names: str) -> tuple[str, ...] | None:
-        """The command of a program that belongs to it, through the same loader, if it has one."""
-        found = self.companion(*names)
-        if found is None:
+        """Returns the command of a program that belongs to the server, through the same loader;
+        None if it has no such program."""
+        companion = self.companion(*names)
+        if companion is None:
             return None
-        return (*self.command[:-1], str(found)) if found.is_relative_to(self.basedir) else (str(found),)
+        return (*self.command[:-1], str(companion)) if companion.is_relative_to(self.basedir) else (str(companion),)
 
     def companion(self, *names: str) -> Path | None:
-        """A program that belongs to it: in its own folder, bin, scripts or sbin, else in PATH."""
+        """Returns the path of a program that belongs to the server: from its own folder, bin,
+        scripts or sbin, else from PATH; None if there is none."""
         for folder in (self.path.parent, *(self.basedir / name for name in ("bin", "scripts", "sbin"))):
             for name in names:
                 if os.access(folder / name, os.X_OK) and (folder / name).is_file():
                     return folder / name
-        found = next((found for name in names if (found := which(name))), None)
-        return Path(found) if found else None
+        program_path = next((program_path for name in names if (program_path := which(name))), None)
+        return Path(program_path) if program_path else None
 
 
 def dashed(variable: str) -> str:
-    """An option's name as the server writes it."""
+    """Returns an option's name with dashes, as the server prints it."""
     return variable.strip().lower().replace("_", "-")
 
 
 def servers_folder() -> Path:
-    """$HEADRACE_SERVERS, else /opt/headrace/servers."""
+    """Returns the folder of unpacked servers: $HEADRACE_SERVERS, else /opt/headrace/servers."""
     return settings.folder("HEADRACE_SERVERS")
 
 
 def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
-    """The newest server of a flavor, or whatever is at `server_path`.
+    """Returns the newest server of a flavor, or the server at `server_path`.
 
     Raises InputError, CouldNotRun with how to install it.
     """
@@ -94,51 +95,51 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
             flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path."
         )
     if server_path is not None:
-        return _given(os.fspath(server_path))
-    found = installed(flavor)
-    if not found:
+        return _find_given(os.fspath(server_path))
+    programs = installed(flavor)
+    if not programs:
         raise CouldNotRun(
             NAMES[flavor], "is not installed here", GUIDE, f"headrace mysql install {flavor}, or --server-path FILE."
         )
-    return found[0]
+    return programs[0]
 
 
 def installed(flavor: str) -> list[ServerProgram]:
-    """The servers of a flavor on this machine, the newest first."""
-    found = [
+    """Lists the servers of a flavor on this machine, the newest first."""
+    programs = [
         program
         for command in _commands(flavor)
         if (program := _ask_quietly(command)) is not None and program.flavor == flavor
     ]
-    return sorted(found, key=lambda program: program.version, reverse=True)
+    return sorted(programs, key=lambda program: program.version, reverse=True)
 
 
 def _commands(flavor: str) -> list[tuple[str, ...]]:
-    """Commands that may be servers of this flavor."""
+    """Lists commands that may start servers of this flavor."""
     names = ("mariadbd", "mysqld") if flavor == "mariadb" else ("mysqld",)
     return unpacked(flavor) + [(path,) for name in names if (path := which(name))][:1]
 
 
 def unpacked(flavor: str) -> list[tuple[str, ...]]:
-    """Commands of the servers that were unpacked into folders."""
+    """Lists the commands of the servers that were unpacked into folders."""
     import json
 
-    found = []
+    commands = []
     for manifest in sorted(servers_folder().glob(f"{flavor}-*/{MANIFEST}")):
         try:
             words = json.loads(manifest.read_text())["command"]
-            found.append(tuple(str(word).replace("{}", str(manifest.parent)) for word in words))
+            commands.append(tuple(str(word).replace("{}", str(manifest.parent)) for word in words))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # half removed, so it cannot be started
-    return found
+    return commands
 
 
-def _given(path: str) -> ServerProgram:
-    """The server a user named."""
+def _find_given(path: str) -> ServerProgram:
+    """Returns the server at a path that the user gave: the executable or its base directory."""
     where = Path(os.path.abspath(path))
     if where.is_dir():
         inside = [where / folder / name for folder in ("bin", "sbin") for name in ("mariadbd", "mysqld")]
-        where = next((one for one in inside if one.is_file()), where)
+        where = next((program for program in inside if program.is_file()), where)
     if not (where.is_file() and os.access(where, os.X_OK)):
         raise InputError(
             path[:200],
@@ -157,7 +158,7 @@ def _ask_quietly(command: tuple[str, ...]) -> ServerProgram | None:
 
 
 @lru_cache(maxsize=32)
-def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
+def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     text = _output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
@@ -181,7 +182,7 @@ def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
 
 
 def _base(flavor: str, path: Path) -> list[str]:
-    """The first options: they tell a server that was moved where its folders are."""
+    """Returns the first options, which name its folders to a server that was moved."""
     words = ["--no-defaults"]
     if not str(path).startswith(("/usr/sbin/", "/usr/bin/")):
         words.append(f"--basedir={path.parents[1]}")
@@ -189,14 +190,15 @@ def _base(flavor: str, path: Path) -> list[str]:
 
 
 def ask(command: tuple[str, ...]) -> ServerProgram:
-    """Asks a program what it is. Raises InputError when it is not a server, CouldNotRun."""
+    """Runs a program to read its flavor, version and folders. Raises InputError when it is not a
+    server, CouldNotRun."""
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:
         raise InputError(
             command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd."
         ) from None
-    return _asked(command, changed)
+    return _query(command, changed)
 
 
 def _output(words: tuple[str, ...]) -> str:
@@ -208,20 +210,20 @@ def _output(words: tuple[str, ...]) -> str:
 
 
 def option_values(text: str) -> dict[str, str]:
-    """Names and values of the table that ends `--verbose --help`."""
-    found: dict[str, str] = {}
+    """Reads names and values of the table at the end of `--verbose --help`."""
+    values: dict[str, str] = {}
     _, _, table = text.partition("\n---------")
     for line in table.splitlines()[1:]:
         name, _, value = line.partition(" ")
         if not name or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
             continue
         value = value.strip()
-        found[name] = "" if value == "(No default value)" else value
-    return found
+        values[name] = "" if value == "(No default value)" else value
+    return values
 
 
 def _folder(named: str | Path | None, *others: Path) -> Path | None:
-    return next((Path(one) for one in (named, *others) if one and Path(one).is_dir()), None)
+    return next((Path(candidate) for candidate in (named, *others) if candidate and Path(candidate).is_dir()), None)
 
 
 def _parent(path: str | None) -> Path | None:

@@ -1,4 +1,4 @@
-"""Getting servers: MariaDB from the packages of this system, MySQL 9.7 from Debian unstable.
+"""Installs servers: MariaDB from the packages of this system, MySQL 9.7 from Debian unstable.
 
 MySQL is not in the stable releases of Debian. apt fetches its packages and all libraries they need,
 down to libc and the dynamic loader. It does so with an index, a cache and a state of their own: it
@@ -47,9 +47,9 @@ Progress = Callable[[float, str], None]
 
 
 def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> ServerProgram:
-    """Gets a server and returns what can be started.
+    """Installs a server and returns its program.
 
-    A server that is there is left as it is. With `upgrade`, the newest MySQL is added.
+    An installed server is not changed. With `upgrade`, the newest MySQL is added.
 
     Raises InputError, CouldNotRun; then nothing was changed.
     """
@@ -67,9 +67,9 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
 
 
 def install_mysql(progress: Progress) -> ServerProgram:
-    """See `install`."""
+    """Installs MySQL in a folder of its own. See `install`."""
     folder = flavors.servers_folder()
-    apt, dpkg = _needed("apt-get", "apt"), _needed("dpkg-deb", "dpkg")
+    apt, dpkg = _require("apt-get", "apt"), _require("dpkg-deb", "dpkg")
     _check_keyring()
     made_by_us = False
     try:
@@ -77,7 +77,7 @@ def install_mysql(progress: Progress) -> ServerProgram:
         made_by_us = not folder.exists()
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as fresh:
-            found = _fetched_and_unpacked(Path(fresh), apt, dpkg, folder, progress)
+            program = _fetch_and_unpack(Path(fresh), apt, dpkg, folder, progress)
     except OSError as error:
         rule = f"cannot be written: {error.strerror or error}"
         hint = "Run it with sudo, or name another folder in HEADRACE_SERVERS."
@@ -86,17 +86,17 @@ def install_mysql(progress: Progress) -> ServerProgram:
         if made_by_us and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
     _make_user()
-    return found
+    return program
 
 
-def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
+def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
     options = _private_apt(fresh / "apt")
     progress(0.05, "fetching the index of packages")
     _run([apt, *options, "update"], "apt-get update", APT_S)
     version = _candidate(options)
     target = folder / f"mysql-{version}"
     if (target / MANIFEST).is_file():
-        return _checked(target)
+        return _ask_tree(target)
     progress(0.2, f"fetching MySQL {version} and its libraries")
     fetch = ["--yes", "--download-only", "--no-install-recommends", "install", *MYSQL_PACKAGES]
     _run([apt, *options, *fetch], "apt-get install --download-only", APT_S)
@@ -114,19 +114,19 @@ def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progre
         "version": version,
         "source": f"{_mirror()} {SUITE}",
         "command": _command(tree),
-        "packages": [one.name for one in packages],
+        "packages": [package.name for package in packages],
     }
     (tree / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     os.chmod(tree, 0o755)
-    _checked(tree)
+    _ask_tree(tree)
     shutil.rmtree(target, ignore_errors=True)  # left by a try that was killed: it has no manifest
     os.rename(tree, target)
-    return _checked(target)
+    return _ask_tree(target)
 
 
 def _private_apt(folder: Path) -> list[str]:
-    """Options that give apt files of its own. It still reads how to reach the network (proxies and
-    credentials in /etc/apt/apt.conf.d)."""
+    """Returns options that give apt its own files. It still reads proxies and credentials in
+    /etc/apt/apt.conf.d."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
@@ -161,8 +161,8 @@ def _mirror() -> str:
 
 
 def _candidate(options: list[str]) -> str:
-    """The version of the server in the index."""
-    text = _run([_needed("apt-cache", "apt"), *options, "policy", MYSQL_PACKAGES[0]], "apt-cache policy", APT_S)
+    """Reads the version of the server in the index."""
+    text = _run([_require("apt-cache", "apt"), *options, "policy", MYSQL_PACKAGES[0]], "apt-cache policy", APT_S)
     for line in text.splitlines():
         what, _, value = line.strip().partition(": ")
         if what == "Candidate" and value.strip() not in ("", "(none)"):
@@ -172,7 +172,7 @@ def _candidate(options: list[str]) -> str:
 
 
 def _command(tree: Path) -> list[str]:
-    """The command: loader, libraries, server. `{}` stands for the folder it is in."""
+    """Returns the command (loader, libraries, server); `{}` stands for its folder."""
     loaders = [*tree.glob("usr/lib/*/ld-linux*.so.*"), *tree.glob("usr/lib/ld-linux*.so.*")]
     server = tree / "usr/sbin/mysqld"
     if not loaders or not server.is_file():
@@ -182,12 +182,12 @@ def _command(tree: Path) -> list[str]:
         {path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts}
     )
     where = ":".join(f"{{}}/{folder}" for folder in libraries)
-    # Without the system's cache of libraries: another libc's would be found in it.
+    # --inhibit-cache: the system's cache of libraries lists those of another libc.
     return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]
 
 
-def _checked(tree: Path) -> ServerProgram:
-    """The server of an unpacked tree, asked. Raises CouldNotRun."""
+def _ask_tree(tree: Path) -> ServerProgram:
+    """Runs the server of an unpacked tree and returns its program. Raises CouldNotRun."""
     words = json.loads((tree / MANIFEST).read_text())["command"]
     return flavors.ask(tuple(word.replace("{}", str(tree)) for word in words))
 
@@ -199,7 +199,7 @@ def _check_keyring() -> None:
 
 
 def _check_room(folder: Path) -> None:
-    there = next(one for one in (folder, *folder.parents) if one.exists())
+    there = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
     free = shutil.disk_usage(there).free
     if free < ROOM_BYTES:
         rule = f"has {free >> 20} MiB free, and {ROOM_BYTES >> 20} MiB are needed"
@@ -207,21 +207,21 @@ def _check_room(folder: Path) -> None:
 
 
 def _make_user() -> None:
-    """Makes the user `mysql`, where there is none and this user may."""
+    """Creates the user `mysql` if it does not exist and this process is root."""
     try:
         pwd.getpwnam("mysql")
     except KeyError:
         if os.geteuid() == 0:
             words = "--system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin mysql"
-            _run([_needed("useradd", "passwd"), *words.split()], "useradd mysql", 60.0)
+            _run([_require("useradd", "passwd"), *words.split()], "useradd mysql", 60.0)
 
 
 # --- MariaDB, of the system -----------------------------------------------------------------------
 
 
 def install_mariadb(progress: Progress) -> ServerProgram:
-    """See `install`. What is installed neither starts now nor at boot, unless it did before."""
-    apt = _needed("apt-get", "apt")
+    """Installs MariaDB. It starts neither now nor at boot, unless it did before. See `install`."""
+    apt = _require("apt-get", "apt")
     if os.geteuid() != 0:
         rule = "installing packages takes root"
         raise CouldNotRun(f"user id {os.geteuid()}", rule, "apt-get(8)", "Run it with sudo.")
@@ -239,14 +239,14 @@ def install_mariadb(progress: Progress) -> ServerProgram:
 def _disable() -> None:
     """Keeps MariaDB from starting at boot, under systemd or System V."""
     for program, words in (("systemctl", ("disable", "mariadb.service")), ("update-rc.d", ("mariadb", "disable"))):
-        found = which(program)
-        if found:
-            _run([found, *words], f"{program} {' '.join(words)}", 120.0)
+        program_path = which(program)
+        if program_path:
+            _run([program_path, *words], f"{program} {' '.join(words)}", 120.0)
             return
 
 
 def _refuse_removals(apt: str) -> None:
-    """Raises CouldNotRun where apt would remove packages: those of MariaDB and MySQL exclude each
+    """Raises CouldNotRun if apt would remove packages: those of MariaDB and MySQL exclude each
     other."""
     words = [apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES]
     text = _run(words, "apt-get --simulate install", APT_S)
@@ -277,13 +277,13 @@ def _no_services() -> Iterator[None]:
 # --- both -----------------------------------------------------------------------------------------
 
 
-def _needed(name: str, package: str) -> str:
-    found = which(name)
-    if found is None:
+def _require(name: str, package: str) -> str:
+    program_path = which(name)
+    if program_path is None:
         rule = "is not here: servers are installed from Debian's packages"
         hint = f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server."
         raise CouldNotRun(name, rule, GUIDE, hint)
-    return found
+    return program_path
 
 
 def _run(words: list[str], what: str, timeout_s: float) -> str:
@@ -291,7 +291,7 @@ def _run(words: list[str], what: str, timeout_s: float) -> str:
     done = run_to_end(command, timeout_s, "Is the network slow?")
     # `apt-get update` ends well when an index could not be fetched.
     if done.code != 0 or ("apt-get update" in what and "\nErr:" in f"\n{done.output}"):
-        said = telling_lines(f"{done.errors}\n{done.output}")
-        rule = f"failed (exit code {done.code}): {said}"
+        last_lines = telling_lines(f"{done.errors}\n{done.output}")
+        rule = f"failed (exit code {done.code}): {last_lines}"
         raise CouldNotRun(what, rule, words[0], "Does this machine reach its package mirrors?")
     return done.output

@@ -1,4 +1,4 @@
-"""Where the files of a server are, and what is known of it between two commands.
+"""The paths of a server's files, and its record, which lasts from one command to the next.
 
     DATA/servers/NAME/        root alone: record, error log, passwords, keys
     /run/headrace/mysql/LAB/NAME/
@@ -52,7 +52,7 @@ class ServerPaths:
 
 
 def checked_name(name: str) -> str:
-    """A server's name. Raises InputError."""
+    """Returns the name of a server if it is valid. Raises InputError."""
     if not NAME.fullmatch(name):
         rule = "a server's name has 1 to 32 of a-z, 0-9, - and _, and does not begin with - or _"
         raise InputError(name[:60] or "''", rule, GUIDE, "For example db.")
@@ -60,17 +60,17 @@ def checked_name(name: str) -> str:
 
 
 def data_dir_of(lab: Lab) -> Path:
-    """The lab's data directory. A lab that is named by its socket alone is asked for it."""
+    """Returns the lab's data directory; asks the lab for it if only its socket is given."""
     return lab.place.data_dir or Path(lab.status()["data_dir"])
 
 
 def servers_of(data_dir: Path) -> Path:
-    """The folder with a folder for each server."""
+    """Returns the folder that has a folder for each server."""
     return data_dir / "servers"
 
 
 def server_paths(data_dir: Path, name: str) -> ServerPaths:
-    """Where a server's files are. Raises InputError for a name that cannot be one."""
+    """Returns the paths of a server's files. Raises InputError for a name that is not valid."""
     # Short: the path of a socket has at most 107 bytes.
     lab = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
     state, run = servers_of(data_dir) / checked_name(name), RUN / lab / name
@@ -98,13 +98,14 @@ MAX_BYTES = 1 << 20  # a record takes some kilobytes
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a server.
+    """The lasting record of a server.
 
-    `made`: it got ready once. `wanted`: it should run. `clean`: it was shut down at its last end.
-    `unpaced`: its volumes have no limits. `encrypted`: its volumes are. `options`: of its [mysqld],
-    without those that Headrace sets. `settings`: those that were asked for one by one. `log_begun`:
-    where in its error log, in bytes, its present run begins. `host`: where it listens, if it has a
-    port; other than 127.0.0.1 it is in a network namespace of its own (topology/network/links).
+    `made`: it was ready once. `wanted`: it should run. `clean`: its last end was a shutdown.
+    `unpaced`: its volumes have no limits. `encrypted`: they are encrypted. `options`: its [mysqld],
+    without those that Headrace sets. `settings`: options that were asked for one by one.
+    `log_begun`: byte of its error log at which its present run begins. `host`: the address it
+    listens at, if it has a port; other than 127.0.0.1 it is in a network namespace of its own
+    (topology/network/links).
     """
 
     name: str
@@ -132,12 +133,13 @@ class Record:
     notes: list[str] = field(default_factory=list)
 
     def with_(self, **changes) -> Record:
-        """The record with other values."""
+        """Returns a copy of the record with other values."""
         return replace(self, **changes)
 
     def settings_with(self, changed: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Its settings with others. A name has one value: `loose-` before it says only that a
-        server without it may go on, and the last of an option file would win."""
+        """Returns its settings with `changed` ones. A name has one value: the prefix `loose-` says
+        only that a server without this option may start, and the last line of an option file
+        wins."""
         names = {_plain(name) for name in changed}
         return {name: value for name, value in self.settings.items() if _plain(name) not in names} | dict(changed)
 
@@ -152,12 +154,12 @@ def _plain(name: str) -> str:
 
 
 def save(where: ServerPaths, record: Record) -> None:
-    """Writes it, whole or not at all. Raises CouldNotRun."""
+    """Writes the record, whole or not at all. Raises CouldNotRun."""
     write_whole(where.record, (json.dumps({"format": FORMAT} | asdict(record), indent=2) + "\n").encode())
 
 
 def load(where: ServerPaths) -> Record | None:
-    """The record of a server, None where there is none."""
+    """Reads the record of a server; None if it has none."""
     try:
         with open(where.record, "rb") as file:
             raw = file.read(MAX_BYTES)
@@ -168,13 +170,13 @@ def load(where: ServerPaths) -> Record | None:
             str(where.record), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo."
         ) from None
     try:
-        found = json.loads(raw)
-        if found.pop("format") != FORMAT:
+        document = json.loads(raw)
+        if document.pop("format") != FORMAT:
             raise ValueError
-        process = found.pop("process")
-        known = {one.name for one in fields(Record)}
+        process = document.pop("process")
+        attributes = {attribute.name for attribute in fields(Record)}
         return Record(
-            **{key: value for key, value in found.items() if key in known},
+            **{key: value for key, value in document.items() if key in attributes},
             process=None if process is None else Process(**process),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -183,7 +185,7 @@ def load(where: ServerPaths) -> Record | None:
 
 
 def names(data_dir: Path) -> list[str]:
-    """Names of the servers of this lab. Raises CouldNotRun where this user may not read them."""
+    """Lists the servers of this lab by name. Raises CouldNotRun if this user may not read them."""
     try:
         return sorted(
             entry.name
@@ -202,20 +204,20 @@ def names(data_dir: Path) -> list[str]:
 
 
 def hosts(data_dir: Path) -> list[str]:
-    """Where the servers of this lab listen."""
-    known = [load(server_paths(data_dir, name)) for name in names(data_dir)]
-    return [one.host for one in known if one is not None]
+    """Lists the addresses at which the servers of this lab listen."""
+    records = [load(server_paths(data_dir, name)) for name in names(data_dir)]
+    return [record.host for record in records if record is not None]
 
 
 def required(where: ServerPaths) -> Record:
-    """The record. Raises InputError when there is no such server."""
-    found = load(where)
-    if found is None:
+    """Reads the record of a server. Raises InputError if there is no such server."""
+    record = load(where)
+    if record is None:
         there = ", ".join(names(where.state.parent.parent)) or "none"
         raise InputError(
             where.state.name, "is not a server of this lab", GUIDE, f"There are: {there}. headrace mysql up makes one."
         )
-    return found
+    return record
 
 
 @contextmanager

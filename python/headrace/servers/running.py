@@ -1,4 +1,4 @@
-"""Starting a server that is made (volumes first, then the process), and stopping it."""
+"""Starts an existing server (volumes first, then the process), and stops it."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ Progress = Callable[[float, str], None]
 
 
 def quiet(share: float, what: str) -> None:
-    """A progress function for callers who want none."""
+    """Discards progress."""
 
 
 def program_of(record: Record) -> ServerProgram:
-    """The program it was made with."""
+    """Returns the program that the server was created with."""
     return find_program(record.flavor, record.server_path)
 
 
 def asked(record: Record) -> config.Options:
-    """Its options without those that say where things are."""
+    """Returns its options without those that place files."""
     return record.options | record.settings
 
 
 def process_of(where: ServerPaths, record: Record) -> Process | None:
-    """Its process, if it runs: that of the record, else one with its option file, whose starter was
-    killed before it could write the record."""
+    """Returns its process if it runs: that of the record, else the process with its option file,
+    whose starter was killed before it could write the record."""
     if processes.runs(record.process):
         return record.process
     if record.process is None:
@@ -68,7 +68,7 @@ def process_of(where: ServerPaths, record: Record) -> Process | None:
 def write_config(
     where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None
 ) -> None:
-    """Writes the option file (into `path` instead, where that is given) and its folder in /run."""
+    """Writes the option file (into `path` if that is given) and its folder in /run."""
     try:
         where.run.mkdir(mode=0o711, parents=True, exist_ok=True)
         sock = where.socket.parent
@@ -98,10 +98,14 @@ def launch(
     `more`: options for this start alone.
     """
     user = service_user()
-    # A killed server leaves these. MySQL would believe the lock when another process has its id
-    # now.
-    for left in (where.socket, where.socket.with_name(f"{where.socket.name}.lock"), where.socket.with_suffix(".pid")):
-        left.unlink(missing_ok=True)
+    # A killed server leaves these files. MySQL would believe the lock if another process has its
+    # id now.
+    for stale_file in (
+        where.socket,
+        where.socket.with_name(f"{where.socket.name}.lock"),
+        where.socket.with_suffix(".pid"),
+    ):
+        stale_file.unlink(missing_ok=True)
     _set_log_aside(where.log)
     begun = where.log.stat().st_size if where.log.exists() else 0
     words = [*program.command, f"--defaults-file={where.config}"] + ([f"--init-file={init_file}"] if init_file else [])
@@ -123,7 +127,7 @@ def launch(
 
 
 def not_following(program: ServerProgram) -> tuple[str, ...]:
-    """The option of a start after which no channel receives or applies."""
+    """Returns the option with which a server starts without replicating on any channel."""
     return ("--skip-slave-start" if program.flavor == "mariadb" else "--skip-replica-start",)
 
 
@@ -147,28 +151,30 @@ def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_
             except InputError:
                 raise  # it answers, and refuses the account
             except CouldNotRun as error:
-                said = error.rule
+                last_answer = error.rule
         else:
-            said = "no socket yet"
+            last_answer = "no socket yet"
         if time.monotonic() >= deadline:
-            rule = f"did not get ready within {timeout_s:g} s ({said}): {last_errors(where.log, record.log_begun)}"
+            rule = (
+                f"did not get ready within {timeout_s:g} s ({last_answer}): {last_errors(where.log, record.log_begun)}"
+            )
             raise CouldNotRun(record.name, rule, str(where.log), "Is its volume paused, or very slow?")
         progress(0.9, "waiting for the server")
         time.sleep(LOOK_EVERY_S)
 
 
 def died(where: ServerPaths, record: Record) -> CouldNotRun:
-    """The error for a server that ended by itself while it started."""
-    said = last_errors(where.log, record.log_begun)
-    hint = volumes.no_room_hint(said, record.name if record.made else "")
+    """Returns the error for a server that ended by itself while it started."""
+    cause = last_errors(where.log, record.log_begun)
+    hint = volumes.no_room_hint(cause, record.name if record.made else "")
     hint = hint or "When the server has been made, headrace mysql log shows more."
-    return CouldNotRun(record.name, f"the server ended while it started: {said}", str(where.log), hint)
+    return CouldNotRun(record.name, f"the server ended while it started: {cause}", str(where.log), hint)
 
 
 def start(
     lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
 ) -> Record:
-    """Starts a server from whatever state it is in. On an error nothing runs; no data are lost."""
+    """Starts a server from any state. After an error its process is stopped; no data are lost."""
     program, user = program_of(record), service_user()
     running = process_of(where, record)
     usable = running is not None and not volumes.broken(lab, where, record, running=True)
@@ -195,9 +201,9 @@ def start(
 
 
 def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
-    """Whether a process answers as a server. False: it ended meanwhile.
+    """True when a process answers as a server, false when it ended meanwhile.
 
-    Raises CouldNotRun for one that runs and does not answer.
+    Raises CouldNotRun if it runs and does not answer.
     """
     from headrace.connect import connect
 
@@ -216,7 +222,7 @@ def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
 
 
 def check_port(record: Record) -> None:
-    """Raises InputError when another program listens there."""
+    """Raises InputError when another program listens at the server's port."""
     import socket
 
     if record.port is None or record.host != LOOPBACK:
@@ -234,7 +240,7 @@ def check_port(record: Record) -> None:
 def stop(
     lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S
 ) -> Record:
-    """Shuts it down, or kills it, and unmounts its filesystems; the volumes stay attached."""
+    """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached."""
     running = process_of(where, record)
     clean = record.clean and running is None
     if running is not None:
@@ -276,20 +282,20 @@ def _kill(record: Record, running: Process) -> None:
 
 
 def last_errors(log: Path, since: int = 0) -> str:
-    """What the server said was wrong, from `since` bytes of its log on."""
+    """Returns the errors in the server's log from byte `since` on."""
     return telling_lines(processes.end_of(log, since)) if log.exists() else "it left no log"
 
 
 def reason_of_death(log: Path, since: int) -> str:
-    """Why a server that was ready is gone, by its log."""
+    """Returns why a server that was ready ended, by its log."""
     text = processes.end_of(log, since)
     lines = [line for line in text.splitlines() if not REPLICATION_NOISE.search(line) or volumes.NO_ROOM.search(line)]
-    said = telling_lines("\n".join(lines))
-    if "ERROR" in said or " signal " in said:
-        return said
+    cause = telling_lines("\n".join(lines))
+    if "ERROR" in cause or " signal " in cause:
+        return cause
     return "its log says nothing of it, so it was killed from outside (kill -9, out of memory)"
 
 
 def described(error: Exception) -> str:
-    """An error in one line."""
+    """Returns an error as text of one line."""
     return f"{error.value}: {error.rule}" if isinstance(error, HeadraceError) else str(error)

@@ -1,4 +1,4 @@
-"""A folder for the lab of a proof or a study, which is removed at its end: in memory, if it fits.
+"""A folder for the lab of a proof or a study, in memory if it fits, removed at its end.
 
 A flush of a lab's volume waits for the disk below it. A busy disk can make it wait a second, and
 the server stalls, which no prediction for an EBS volume contains. What is written is thrown away at
@@ -33,7 +33,7 @@ MEMORY_SHARE = 0.6
 
 @contextmanager
 def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
-    """A folder for a lab with `data_gib` of data: in memory where it fits, else `otherwise`.
+    """Yields a folder for a lab with `data_gib` of data: in memory if it fits, else `otherwise`.
 
     At the end the lab in it is ended, and the folder is removed.
     """
@@ -47,13 +47,13 @@ def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
 
 
 def fits(data_gib: float) -> bool:
-    """Whether memory has room for the volumes."""
-    wanted = DATA_SHARE * data_gib + MORE_GIB
+    """True when memory has room for the volumes of `data_gib` of data."""
+    needed_gib = DATA_SHARE * data_gib + MORE_GIB
     try:
-        shared = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free / GIB >= wanted
+        shared = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free / GIB >= needed_gib
     except OSError:
         return False
-    return shared and MEMORY_SHARE * memory_bytes("MemAvailable") / GIB >= wanted
+    return shared and MEMORY_SHARE * memory_bytes("MemAvailable") / GIB >= needed_gib
 
 
 def _sweep() -> None:
@@ -81,6 +81,6 @@ def _end(folder: Path) -> None:
             DOC,
             f"End it with: headrace lab down --force --data-dir {folder}",
         ) from None
-    # Never what is still mounted in it.
+    # A folder in which something is still mounted is not removed.
     if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
         shutil.rmtree(folder, ignore_errors=True)

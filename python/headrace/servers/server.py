@@ -1,4 +1,4 @@
-"""Servers on the lab: up, stop, start, destroy, and what is known of them.
+"""Servers on the lab: up, stop, start, destroy, find, list.
 
 >>> from headrace import servers
 >>> from headrace.lab import Lab
@@ -41,12 +41,11 @@ PACKAGES = {"mariadb": "mariadb-client-core", "mysql": "mysql-client-core"}
 
 @dataclass(frozen=True)
 class Server:
-    """A server of a lab, as it was when it was looked at.
+    """A server of a lab, as it was at the moment of the query.
 
     `state`: running, stopped (with `stop`), or dead (it should run and does not). `devices`: block
     devices of its volumes, data first, then log; empty when the lab is down. `folder`: its private
-    files. `notes`: what was left out of its option file. `problems`: what is wrong with it, in
-    words.
+    files. `notes`: options that were left out of its option file. `problems`: each a phrase.
     """
 
     name: str
@@ -78,7 +77,7 @@ class Server:
     lab: Lab = field(compare=False, repr=False, kw_only=True)
 
     def address(self, database: str | None = None, tcp: bool = False) -> Address:
-        """How to reach it, with the password: by its socket, or with `tcp` at its port over TLS.
+        """Returns its address with the password: its socket, or with `tcp` its port over TLS.
 
         Raises InputError without a port, CouldNotRun where this user may not read the password.
         """
@@ -88,17 +87,17 @@ class Server:
 
     @property
     def paths(self) -> ServerPaths:
-        """Where its files are."""
+        """The paths of its files."""
         return server_paths(self.folder.parent.parent, self.name)
 
     def as_dict(self) -> dict[str, object]:
-        """Everything but secrets, for JSON; `address` as text."""
-        found: dict[str, object] = {"address": Address(access.ACCOUNT, socket=str(self.socket)).label}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name != "lab":
-                found[one.name] = str(value) if isinstance(value, Path) else value
-        return found
+        """Returns all attributes but secrets, for JSON; `address` as text."""
+        values: dict[str, object] = {"address": Address(access.ACCOUNT, socket=str(self.socket)).label}
+        for attribute in fields(self):
+            value = getattr(self, attribute.name)
+            if attribute.name != "lab":
+                values[attribute.name] = str(value) if isinstance(value, Path) else value
+        return values
 
 
 def up(
@@ -123,21 +122,21 @@ def up(
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> Server:
-    """Makes a server and starts it, or starts one that is there again with its data.
+    """Creates a server and starts it, or starts an existing server again with its data.
 
-    For one that is there only `settings` (added to its own) and `unpaced` may be given.
+    For an existing server only `settings` (added to its own) and `unpaced` may be given.
 
     `storage`, `log_storage`: as `gp3:500:6000`; redo, binary log and write-ahead log go to the
     second. `engine`: innodb or myrocks. `config`: default (the server's own), tuned
     (`headrace.advice`), or an option file. `memory_gib`: 3/4 of it caches data, unless the advice
     decides. `unpaced`: its volumes have no limits until the next start, to load data. `encrypted`:
-    its volumes are. `seed_from`: a folder of `save_data`, or a snapshot (`snap-...`) of the data
-    volume of a server that had no log volume; its blocks are loaded when they are first used.
-    `log_seed_from`: with a snapshot, that of the log volume of the same moment.
-    `progress`: told a share (0 to 1) and what is done. `timeout_s`:
-    longest wait for the server to answer. `own_address`: not at 127.0.0.1 but with an address of
-    its own in a network namespace, whose link can be cut (`topology.network`); at port 3306, if no
-    other is named; `host`: that very address.
+    its volumes are encrypted. `seed_from`: a folder of `save_data`, or a snapshot (`snap-...`) of
+    the data volume of a server that had no log volume; its blocks are loaded when they are first
+    used. `log_seed_from`: with a snapshot, that of the log volume of the same moment. `progress`:
+    told a share (0 to 1) and what is done. `timeout_s`: longest wait for the server to answer.
+    `own_address`: not at 127.0.0.1 but with an address of its own in a network namespace, whose
+    link can be cut (`topology.network`); at port 3306, if no other is named; `host`: that very
+    address.
 
     Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left
     of a new server, and an old one is stopped.
@@ -159,15 +158,15 @@ def up(
         "encrypted": encrypted or None,
     }
     with records.locked(where), ends_as_interrupts():
-        known = records.load(where)
-        if known is not None and known.made:
-            _refuse_other(known, _specs(lab, known), new)
-            return _view(lab, where, _started(lab, where, known, settings, unpaced, progress, timeout_s))
+        record = records.load(where)
+        if record is not None and record.made:
+            _refuse_other(record, _specs(lab, record), new)
+            return _view(lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s))
         if storage is None:
             rule = "is not a server of this lab yet, and no storage was named for it"
             raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
         program = find_program(flavor or "mariadb", server_path)
-        wanted = Record(
+        new_record = Record(
             name=name,
             flavor=program.flavor,
             version_text=program.version_text,
@@ -184,15 +183,15 @@ def up(
         )
         if own_address or host is not None:
             host = host or free_host(where, records.hosts(data_dir_of(lab)))
-            wanted = wanted.with_(host=host, port=port or links.PORT)
-        request = creation.checked_request(program, wanted, _seed(seed_from), log_seed_from)
+            new_record = new_record.with_(host=host, port=port or links.PORT)
+        request = creation.checked_request(program, new_record, _seed(seed_from), log_seed_from)
         if where.state.exists():
             creation.destroy(lab, where, name)  # left by an `up` that was killed
         return _view(lab, where, creation.create(lab, where, request, progress, timeout_s))
 
 
 def _seed(seed_from: str | os.PathLike | None) -> Path | str | None:
-    """The id of a snapshot, or a folder."""
+    """Returns the id of a snapshot, or the path of a folder."""
     if seed_from is None:
         return None
     text = os.fspath(seed_from)
@@ -200,10 +199,10 @@ def _seed(seed_from: str | os.PathLike | None) -> Path | str | None:
 
 
 def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, log: object) -> None:
-    """Raises InputError where other storage is asked for than a server has. `has`: its data and log
+    """Raises InputError if other storage is asked for than a server has. `has`: its data and log
     storage as they are now."""
-    for option, volume, present, wanted in (("storage", "data", has[0], data), ("log-storage", "log", has[1], log)):
-        if wanted is None or (present is not None and is_same_storage(str(wanted), present)):
+    for option, volume, present, requested in (("storage", "data", has[0], data), ("log-storage", "log", has[1], log)):
+        if requested is None or (present is not None and is_same_storage(str(requested), present)):
             continue
         where = "without a log volume" if present is None else f"on {present}"
         hint = f"Use headrace volume modify {name}-{volume}."
@@ -212,13 +211,13 @@ def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, l
         raise InputError(name, f"exists {where}; --{option} cannot change it", GUIDE, hint)
 
 
-def is_same_storage(one: str, other: str) -> bool:
-    """Whether two notations name volumes of the same layout, size and limits: gp3:20 and
+def is_same_storage(spec: str, other: str) -> bool:
+    """True when two notations name volumes of the same layout, size and limits: gp3:20 and
     gp3:20:3000."""
-    if one == other:
+    if spec == other:
         return True
     try:
-        first, second = (Storage.parse(text) for text in (one, other))
+        first, second = (Storage.parse(text) for text in (spec, other))
         limits = [
             [{name: value for name, value in each.items() if name != "spec"} for each in storage.limits()]
             for storage in (first, second)
@@ -228,43 +227,43 @@ def is_same_storage(one: str, other: str) -> bool:
     return first.layout == second.layout and first.size_gib == second.size_gib and limits[0] == limits[1]
 
 
-def _refuse_other(known: Record, specs: tuple[str, str | None], new: dict[str, object]) -> None:
-    """A server keeps what it was made with. Raises InputError for anything else. `specs`: its data
-    and log storage as they are now."""
-    refuse_other_storage(known.name, specs, new["storage"], new["log_storage"])
+def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, object]) -> None:
+    """Raises InputError if an existing server would get other values than it was created with.
+    `specs`: its data and log storage as they are now."""
+    refuse_other_storage(record.name, specs, new["storage"], new["log_storage"])
     for what, value in new.items():
         if what in ("storage", "log_storage"):
             continue
-        has = getattr(known, what, None)
+        has = getattr(record, what, None)
         same = value == has or str(value) == str(has) or (what == "config" and str(Path(str(value)).absolute()) == has)
         if value is not None and not same:
             rule = f"is there already, with {what.replace('_', ' ')} {has if has is not None else '(none)'}"
             hint = "Start it without this, or make another with its own name."
-            raise InputError(f"{known.name}: {what.replace('_', '-')} {value}", rule, GUIDE, hint)
+            raise InputError(f"{record.name}: {what.replace('_', '-')} {value}", rule, GUIDE, hint)
 
 
-def _started(
+def _start_existing(
     lab: Lab,
     where: ServerPaths,
-    known: Record,
+    record: Record,
     settings: Mapping[str, str | None] | None,
     unpaced: bool,
     progress: Progress,
     timeout_s: float,
 ) -> Record:
-    wanted = {"settings": known.settings_with(checked_settings(settings)), "unpaced": unpaced}
-    other = known.with_(**wanted) != known
-    if wanted["settings"] != known.settings:
-        _check_settings(where, known.with_(**wanted))
-    if other and running.process_of(where, known) is not None:
-        known = running.stop(lab, where, known, kill=False, progress=progress)
-    started = running.start(lab, where, known.with_(**wanted), progress, timeout_s)
+    changes = {"settings": record.settings_with(checked_settings(settings)), "unpaced": unpaced}
+    other = record.with_(**changes) != record
+    if changes["settings"] != record.settings:
+        _check_settings(where, record.with_(**changes))
+    if other and running.process_of(where, record) is not None:
+        record = running.stop(lab, where, record, kill=False, progress=progress)
+    started = running.start(lab, where, record.with_(**changes), progress, timeout_s)
     records.save(where, started)
     return started
 
 
 def _check_settings(where: ServerPaths, record: Record) -> None:
-    """Asks the server itself, before they are in the record. Raises InputError."""
+    """Lets the server itself check new settings, before they are recorded. Raises InputError."""
     program, asked = running.program_of(record), where.config.with_name("asked.cnf")
     running.write_config(where, record, program, access.service_user(), asked)
     try:
@@ -280,7 +279,7 @@ def start(
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> Server:
-    """Starts it with `settings` added to its own; where they change, it is shut down first.
+    """Starts a server with `settings` added to its own; if they change, it is shut down first.
 
     `unpaced` and errors: as for `up`.
     """
@@ -288,7 +287,7 @@ def start(
 
 
 def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout_s: float = STOP_S) -> Server:
-    """Shuts it down, or kills it, and unmounts its filesystems; its volumes stay attached.
+    """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached.
 
     Raises InputError, CouldNotRun; not for a server that does not run.
     """
@@ -300,21 +299,22 @@ def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout
 
 
 def destroy(server: Server) -> None:
-    """Removes process, filesystems, volumes and data. Raises as Lab, CouldNotRun."""
+    """Removes process, filesystems, volumes and data of a server. Raises as Lab, CouldNotRun."""
     access.check_root()
     with records.locked(server.paths):
         creation.destroy(server.lab, server.paths, server.name)
 
 
 def find(lab: Lab, name: str = "db") -> Server:
-    """A server of the lab. The lab may be down where its directory is known. Raises InputError."""
+    """Returns a server of the lab. The lab may be down if its directory is given. Raises
+    InputError."""
     where = server_paths(data_dir_of(lab), name)
     return _view(lab, where, records.required(where))
 
 
 def with_room(server: Server) -> Server:
-    """The server with a problem for each volume that is full, also where it is down and its volumes
-    are not mounted: those are read, which takes some I/Os."""
+    """Returns the server with a problem for each full volume. Volumes that are not mounted, because
+    the server is down, are read, which takes some I/Os."""
     if server.state == "running" or server.problems:
         return server
     full = volumes.full(server.lab, server.paths, records.required(server.paths), unmounted=True)
@@ -323,7 +323,7 @@ def with_room(server: Server) -> Server:
 
 @dataclass(frozen=True)
 class MountedVolume:
-    """A volume of a server with its filesystem. `size_bytes`, `free_bytes`: of the filesystem."""
+    """A volume of a server with its filesystem, whose size and free space these are."""
 
     volume: str
     role: str
@@ -334,40 +334,40 @@ class MountedVolume:
 
 def mount(server: Server) -> list[MountedVolume]:
     """Mounts the volumes of a server that is down, so that its files can be reached: a full volume
-    is emptied that way. `stop` unmounts them again, and so does the next start. Those of a server
-    that runs are mounted already.
+    is emptied that way. `stop` unmounts them again, and so does the next start. The volumes of a
+    running server are mounted already.
 
     Raises InputError, CouldNotRun, LabRefused.
     """
     access.check_root()
     where = server.paths
     with records.locked(where), ends_as_interrupts():
-        known = records.required(where)
-        if running.process_of(where, known) is None:
+        record = records.required(where)
+        if running.process_of(where, record) is None:
             try:
-                volumes.bring_back(server.lab, where, known)
+                volumes.bring_back(server.lab, where, record)
             except BaseException:
                 with undisturbed():
                     volumes.quietly_unmount(where)
                 raise
-        found = []
-        for (volume, place), role in zip(volumes.mounts_of(where, known), ("data", "log"), strict=False):
+        mounted = []
+        for (volume, place), role in zip(volumes.mounts_of(where, record), ("data", "log"), strict=False):
             room = os.statvfs(place)
             label = server.lab.describe(volume).get("name") or volume
             sizes = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
-            found.append(MountedVolume(label, role, place, *sizes))
-    return found
+            mounted.append(MountedVolume(label, role, place, *sizes))
+    return mounted
 
 
 def servers(lab: Lab) -> list[Server]:
-    """All servers of the lab, by name. Raises CouldNotRun where this user may not read them."""
+    """Lists the servers of the lab, by name. Raises CouldNotRun if this user may not read them."""
     data_dir = data_dir_of(lab)
-    found = []
+    views = []
     for name in records.names(data_dir):
-        known = records.load(server_paths(data_dir, name))
-        if known is not None:
-            found.append(_view(lab, server_paths(data_dir, name), known))
-    return found
+        record = records.load(server_paths(data_dir, name))
+        if record is not None:
+            views.append(_view(lab, server_paths(data_dir, name), record))
+    return views
 
 
 def save_data(server: Server, folder: str | os.PathLike) -> Path:
@@ -378,35 +378,35 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
     access.check_root()
     where, folder = server.paths, Path(os.path.abspath(folder))
     with records.locked(where):
-        known = records.required(where)
-        if running.process_of(where, known) is not None or not known.clean:
+        record = records.required(where)
+        if running.process_of(where, record) is not None or not record.clean:
             rule = "was not shut down, so its data files may not be consistent"
-            hint = f"headrace mysql up {known.name}, then down, without --kill."
-            raise InputError(known.name, rule, GUIDE, hint)
-        about = {"flavor": known.flavor, "version": list(running.program_of(known).version), "engine": known.engine}
+            hint = f"headrace mysql up {record.name}, then down, without --kill."
+            raise InputError(record.name, rule, GUIDE, hint)
+        about = {"flavor": record.flavor, "version": list(running.program_of(record).version), "engine": record.engine}
         try:
             # Without the volumes' limits, which come back below.
-            for volume, place in volumes.mounts_of(where, known):
+            for volume, place in volumes.mounts_of(where, record):
                 volumes.release(place)
                 volumes.mount(volumes.attach_fresh(server.lab, volume, unpaced=True), place)
-            datadir.copy_out(where, folder, known.log_storage is not None, about)
+            datadir.copy_out(where, folder, record.log_storage is not None, about)
         finally:
             with undisturbed():
                 volumes.quietly_unmount(where)
-                for volume in known.volumes:
+                for volume in record.volumes:
                     volumes.attach_fresh(server.lab, volume)
     return folder
 
 
-def _view(lab: Lab, where: ServerPaths, known: Record) -> Server:
-    now = running.process_of(where, known)
-    (devices, problems), specs = _of_volumes(lab, where, known, now is not None), _specs(lab, known)
-    state = "running" if now else "dead" if known.wanted else "stopped"
+def _view(lab: Lab, where: ServerPaths, record: Record) -> Server:
+    now = running.process_of(where, record)
+    (devices, problems), specs = _of_volumes(lab, where, record, now is not None), _specs(lab, record)
+    state = "running" if now else "dead" if record.wanted else "stopped"
     if state == "dead":
-        problems.insert(0, f"the server ended by itself: {running.reason_of_death(where.log, known.log_begun)}")
-    if not known.made:
+        problems.insert(0, f"the server ended by itself: {running.reason_of_death(where.log, record.log_begun)}")
+    if not record.made:
         problems.insert(0, "was never finished: its `up` was killed. `up` makes it again, `destroy` removes it")
-    unpaced = ["its volumes have no limits; the next `up` gives them back"] if known.unpaced else []
+    unpaced = ["its volumes have no limits; the next `up` gives them back"] if record.unpaced else []
     seen = {
         "socket": where.socket,
         "pid": now.pid if now else None,
@@ -419,32 +419,34 @@ def _view(lab: Lab, where: ServerPaths, known: Record) -> Server:
         "folder": where.state,
         "log": where.log,
         "client_file": where.client,
-        "notes": (*known.notes, *unpaced),
+        "notes": (*record.notes, *unpaced),
         "problems": tuple(problems),
         "lab": lab,
     }
-    recorded = {one.name: getattr(known, one.name) for one in fields(Server) if one.name not in seen}
+    recorded = {
+        attribute.name: getattr(record, attribute.name) for attribute in fields(Server) if attribute.name not in seen
+    }
     return Server(**recorded, **seen)
 
 
-def _specs(lab: Lab, known: Record) -> tuple[str, str | None]:
-    """Data and log storage as the lab has them now, else as they were asked for.
+def _specs(lab: Lab, record: Record) -> tuple[str, str | None]:
+    """Returns data and log storage as the lab has them now, else as they were asked for.
 
     `headrace volume modify` changes them.
     """
-    asked = [known.storage, known.log_storage]
-    for index, volume in enumerate(known.volumes):
+    asked = [record.storage, record.log_storage]
+    for index, volume in enumerate(record.volumes):
         with contextlib.suppress(HeadraceError):
             asked[index] = lab.describe(volume)["spec"]
     return asked[0], asked[1]
 
 
-def _of_volumes(lab: Lab, where: ServerPaths, known: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
+def _of_volumes(lab: Lab, where: ServerPaths, record: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
     try:
-        problems = volumes.broken(lab, where, known, is_running)
+        problems = volumes.broken(lab, where, record, is_running)
         if not problems:
-            problems = volumes.full(lab, where, known)
-        return volumes.devices(lab, known), problems
+            problems = volumes.full(lab, where, record)
+        return volumes.devices(lab, record), problems
     except NoLab as gone:
         return (), [f"the lab is down: {gone.rule} ({gone.value})"]
     except HeadraceError as error:
@@ -455,7 +457,8 @@ def _of_volumes(lab: Lab, where: ServerPaths, known: Record, is_running: bool) -
 
 
 def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
-    """The command of its client, logged in by a password file that only root may read.
+    """Returns the command of its client, which logs in with a password file that only root may
+    read.
 
     Raises InputError for a server that does not run, CouldNotRun without a client.
     """
@@ -470,7 +473,7 @@ def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
 
 
 def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
-    """The last lines of its error log, and with `follow` all later ones, without end."""
+    """Yields the last lines of its error log, and with `follow` all later lines, without end."""
     try:
         with open(server.log, encoding="utf-8", errors="replace") as file:
             yield from (line.rstrip("\n") for line in deque(file, lines))

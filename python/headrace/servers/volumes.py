@@ -28,54 +28,54 @@ FULL_BYTES = 16 << 20
 def create(lab: Lab, record: Record, role: str, spec: str, snapshot: str | None = None) -> str:
     """Makes a tagged volume called NAME-ROLE, empty or from a snapshot; its id."""
     tags = {TAG: record.name, ROLE_TAG: role}
-    encrypted = record.encrypted or None  # None: as the lab's default for new volumes says
-    made = lab.create(spec, name=f"{record.name}-{role}", tags=tags, snapshot=snapshot, encrypted=encrypted)
-    return made["id"]
+    encrypted = record.encrypted or None  # None: the lab's default for new volumes
+    volume = lab.create(spec, name=f"{record.name}-{role}", tags=tags, snapshot=snapshot, encrypted=encrypted)
+    return volume["id"]
 
 
 def left_by(lab: Lab, name: str) -> list[str]:
-    """Ids of all volumes tagged as this server's."""
+    """Lists the ids of all volumes with this server's tag."""
     return [volume["id"] for volume in lab.volumes() if (volume.get("tags") or {}).get(TAG) == name]
 
 
 def drop_seeds(lab: Lab, name: str) -> None:
-    """Deletes the snapshots that were taken to make this server, if its making was cut short."""
+    """Deletes the snapshots that were taken to create this server, if its creation was cut
+    short."""
     after = None
     while True:
         page = lab.snapshots(after=after)["snapshots"]
-        for one in page:
-            if (one.get("tags") or {}).get(SEED_TAG) == name:
-                lab.delete_snapshot(one["id"])
+        for snapshot in page:
+            if (snapshot.get("tags") or {}).get(SEED_TAG) == name:
+                lab.delete_snapshot(snapshot["id"])
         if len(page) < 1_000:  # the most of one answer
             return
         after = page[-1]["id"]
 
 
 def mounts_of(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:
-    """Volume ids and where they are mounted, data first."""
+    """Returns volume ids and where the volumes are mounted, data first."""
     return list(zip(record.volumes, (where.data_mount, where.log_mount), strict=False))
 
 
 def devices(lab: Lab, record: Record) -> tuple[str, ...]:
-    """Block devices of its volumes as they are now, data first; what is not attached is left
-    out."""
-    found = []
+    """Returns the block devices of its attached volumes as they are now, data first."""
+    paths = []
     for volume in record.volumes:
         attachment = lab.describe(volume).get("attachment") or {}
         if attachment.get("state") == "attached" and attachment.get("device"):
-            found.append(attachment["device"])
-    return tuple(found)
+            paths.append(attachment["device"])
+    return tuple(paths)
 
 
 def attach_fresh(lab: Lab, volume: str, unpaced: bool = False) -> str:
-    """Attaches a volume, detaching it first where it is attached; its device."""
+    """Attaches a volume, after detaching it if it is attached, and returns its device."""
     if lab.describe(volume).get("attachment"):
         lab.detach(volume, force=True)
     return device_of(lab.attach(volume, unpaced=unpaced, probe=not unpaced))
 
 
 def device_of(described: LabVolume) -> str:
-    """The block device of an attached volume. Raises CouldNotRun for one that has none."""
+    """Returns the block device of an attached volume. Raises CouldNotRun if it has none."""
     device = (described.get("attachment") or {}).get("device")
     if not device:
         raise CouldNotRun(described["id"], "has no device", "", "Look at it: headrace volume show.")
@@ -83,7 +83,7 @@ def device_of(described: LabVolume) -> str:
 
 
 def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
-    """Why its device cannot be used as it is; None when it can."""
+    """Returns why a volume's device cannot be used as it is; None when it can."""
     described = lab.describe(volume)
     attachment = described.get("attachment")
     if described["state"] == "error":
@@ -101,7 +101,7 @@ def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
 
 
 def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
-    """Attaches and mounts every volume again. No server may be running on them."""
+    """Attaches and mounts every volume again. The server must not be running."""
     for volume, place in mounts_of(where, record):
         # A filesystem that met errors, or lost its device, gives nothing but errors until it is
         # mounted again.
@@ -113,13 +113,14 @@ def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
 
 
 def grow(where: ServerPaths, record: Record) -> None:
-    """Grows the filesystems to their volumes; `headrace volume modify` may have enlarged those."""
+    """Grows the filesystems to the sizes of their volumes, which `headrace volume modify` may
+    change."""
     for _, place in mounts_of(where, record):
         _run([required("xfs_growfs", "xfsprogs"), "-d", str(place)], f"growing the filesystem on {place}")
 
 
 def release(place: Path) -> None:
-    """Unmounts what is mounted there, even when it is broken."""
+    """Unmounts the filesystem at a place, even when it is broken."""
     unmount(place, lazily=True)
 
 
@@ -136,8 +137,8 @@ def remove(lab: Lab, volume: str) -> None:
 
 
 def broken(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[str]:
-    """In words, why a server cannot go on with its volumes as they are."""
-    found = []
+    """Lists, in words, why a server cannot use its volumes as they are."""
+    reasons = []
     for volume, place in mounts_of(where, record):
         label = volume
         try:
@@ -149,8 +150,8 @@ def broken(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[
         except LabRefused as refused:
             why = refused.rule
         if why is not None:
-            found.append(f"volume {label} {why}")
-    return found
+            reasons.append(f"volume {label} {why}")
+    return reasons
 
 
 def _not_mounted(device: str, place: Path) -> str | None:
@@ -167,38 +168,38 @@ def _not_mounted(device: str, place: Path) -> str | None:
 
 
 def full(lab: Lab, where: ServerPaths, record: Record, unmounted: bool = False) -> list[str]:
-    """In words, which volumes of a server have no room left. `unmounted`: those that are not
-    mounted are read too, which takes some I/Os of the volume."""
-    found = []
+    """Lists, in words, the full volumes of a server. `unmounted`: volumes that are not mounted are
+    read too, which takes some I/Os."""
+    reasons = []
     for volume, place in mounts_of(where, record):
         with contextlib.suppress(OSError, HeadraceError):
             if mounted_device(place) is not None:
-                left = free_bytes(place)
+                free = free_bytes(place)
             elif unmounted and not any(fault["kind"] == "pause" for fault in lab.faults(volume)):
-                left = free_bytes_of(device_of(lab.describe(volume)))
+                free = free_bytes_of(device_of(lab.describe(volume)))
             else:
                 continue
-            if left < FULL_BYTES:
+            if free < FULL_BYTES:
                 label = lab.describe(volume).get("name") or volume
-                found.append(f"volume {label} is full: {left >> 20} MiB left; {more_room(label, record.name)}")
-    return found
+                reasons.append(f"volume {label} is full: {free >> 20} MiB left; {more_room(label, record.name)}")
+    return reasons
 
 
 def no_room_below(lab: Lab) -> str:
-    """What to do about the disk on which a lab keeps its volumes, where that is full: they answer
-    with I/O errors then. "" where it has room, or cannot be looked at."""
+    """Returns a hint if the disk on which a lab keeps its volumes is full: they answer with I/O
+    errors then. "" if it has room, or cannot be looked at."""
     with contextlib.suppress(OSError, HeadraceError):
         folder = data_dir_of(lab)
-        if (left := free_bytes(folder)) < FULL_BYTES:
+        if (free := free_bytes(folder)) < FULL_BYTES:
             return (
-                f"The disk of the lab's folder {folder} is full ({left >> 20} MiB free), so its volumes answer with I/O "
+                f"The disk of the lab's folder {folder} is full ({free >> 20} MiB free), so its volumes answer with I/O "
                 "errors: free space there, then give the same command again."
             )
     return ""
 
 
 def more_room(label: str, server: str) -> str:
-    """What to do about a full volume of a server that is made, in words."""
+    """Returns a hint, in words, for a full volume of an existing server."""
     return (
         f"delete what is not needed (headrace mysql mount {server} shows where), or make it larger: "
         f"headrace volume modify {label} --size-gib N --wait, then headrace mysql up {server}"
@@ -206,7 +207,7 @@ def more_room(label: str, server: str) -> str:
 
 
 def quietly_unmount(where: ServerPaths) -> None:
-    """Unmounts what can be unmounted."""
+    """Unmounts the volumes of a server and ignores those that cannot be unmounted."""
     for place in (where.data_mount, where.log_mount):
         with contextlib.suppress(CouldNotRun):
             release(place)
@@ -217,8 +218,8 @@ NO_ROOM = re.compile(r"[Ee]rror (?:number )?28\b|Errcode: 28\b|errno: 28\b|No sp
 
 
 def no_room_hint(text: str, server: str = "") -> str:
-    """What to do about a volume that is full; "" where that is not what the text says. `server`:
-    one that is made, so that its data are to be kept."""
+    """Returns a hint if an error text says that a volume is full, else "". `server`: the name of an
+    existing server, whose data are to be kept."""
     if not NO_ROOM.search(text):
         return ""
     if not server:
@@ -244,9 +245,9 @@ def make_filesystem(device: str) -> None:
 
 
 def mount(device: str, place: Path) -> None:
-    """Mounts it without access times, which would be writes. xfs first replays the log.
+    """Mounts a device without access times, which would be writes. xfs first replays the log.
 
-    nouuid: a volume from a snapshot has the UUID of the one it was taken of, which may be mounted.
+    nouuid: a volume from a snapshot has the UUID of its origin, which may be mounted.
     """
     place.mkdir(parents=True, exist_ok=True)
     options = ["-t", KIND, "-o", "noatime,nouuid"]
@@ -254,7 +255,7 @@ def mount(device: str, place: Path) -> None:
 
 
 def mount_to_read(device: str, place: Path) -> None:
-    """Mounts a volume of somebody else's, whatever filesystem it has. A filesystem's log is
+    """Mounts a volume that Headrace did not format, with xfs or ext4. A filesystem's log is
     replayed (a crash left its last writes there), and no file is changed. Raises CouldNotRun."""
     words = [required("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device]
     kind = run_checked(Command(tuple(words), what=f"looking at {device}"), TIMEOUT_S).strip()
@@ -268,7 +269,7 @@ def mount_to_read(device: str, place: Path) -> None:
 
 
 def unmount(place: Path, lazily: bool = False) -> None:
-    """Unmounts everything that is mounted there. `lazily`: also what stays busy.
+    """Unmounts every filesystem at a place. `lazily`: also one that stays busy.
 
     A process that has ended may hold files a moment longer: the kernel closes those of io_uring
     after its end.
@@ -301,16 +302,16 @@ def _wait_gone(device: str) -> None:
 
 
 def mounted_device(place: Path) -> str | None:
-    """The device that is mounted there, the uppermost one.
+    """Returns the device that is mounted at a place, the uppermost if there are several.
 
     It is read from the kernel's list: asking the folder itself could wait for a broken device.
     """
-    found = [entry.source for entry in mounts(Machine()) if entry.place == str(place)]
-    return found[-1] if found else None
+    devices = [entry.source for entry in mounts(Machine()) if entry.place == str(place)]
+    return devices[-1] if devices else None
 
 
 def free_bytes(place: Path) -> int:
-    """Room for files there."""
+    """Returns the room for files at a place, bytes."""
     room = os.statvfs(place)
     return room.f_bavail * room.f_frsize
 
@@ -324,17 +325,17 @@ def free_bytes(place: Path) -> int:
 # that.
 HELD_BACK_SHARE, HELD_BACK_BLOCKS = 20, 8_192
 TREES_SHARE = 1 / 168 + 1 / (8 * 126)
-SUPERBLOCK_S = 20.0  # of reading it: some I/Os of a volume whose credits may be used up, a guess
+SUPERBLOCK_S = 20.0  # to read it: some I/Os of a volume whose credits may be used up, a guess
 
 
 def free_bytes_of(device: str) -> int:
-    """Room for files on a filesystem that is not mounted, by its superblock, as its last unmount
-    left it. Raises CouldNotRun."""
+    """Returns the room for files, bytes, on a filesystem that is not mounted, by its superblock as
+    of its last unmount. Raises CouldNotRun."""
     words = [required("xfs_db", "xfsprogs"), "-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device]
     answer = run_checked(Command(tuple(words), what=f"reading the superblock of {device}"), SUPERBLOCK_S)
     sizes = {name.strip(): int(value) for name, _, value in (line.partition("=") for line in answer.splitlines())}
-    held = min(sizes["dblocks"] // HELD_BACK_SHARE, HELD_BACK_BLOCKS) + int(sizes["dblocks"] * TREES_SHARE)
-    return max(0, sizes["fdblocks"] - held) * sizes["blocksize"]
+    reserved_blocks = min(sizes["dblocks"] // HELD_BACK_SHARE, HELD_BACK_BLOCKS) + int(sizes["dblocks"] * TREES_SHARE)
+    return max(0, sizes["fdblocks"] - reserved_blocks) * sizes["blocksize"]
 
 
 def _run(words: list[str], what: str, hint: str = "") -> None:

@@ -26,6 +26,7 @@ from headrace.workload.unexplained import Distances
 
 SOURCE = "headrace predict --help"
 MAX_SECONDS = 7 * 86_400  # a week of seconds; a guess at what anybody reads
+MOST_VCPUS = 2_048  # as in a run's description
 MOST_TPS = 1e9  # beyond every server: a guess
 # A second below this share of the median counts as a stall: a guess.
 STALL_SHARE = 0.1
@@ -99,6 +100,7 @@ def predict(
     *,
     log_storage: str | None = None,
     instance: str | None = None,
+    vcpus: int | None = None,
     cache_gib: float | None = None,
     threads: int | None = None,
     arrivals_tps: float | Sequence[float] | None = None,
@@ -115,8 +117,10 @@ def predict(
 ) -> Prediction:
     """Runs the database second by second on a storage in the catalog's notation.
 
-    `cache_gib` and `threads` default to the workload's, `instance` to none (then neither a
-    processor nor an instance limit is the bottleneck). `arrivals_tps`: an open load instead of
+    `cache_gib` and `threads` default to the workload's, `instance` to none (then no instance limit
+    is the bottleneck). `vcpus`: virtual CPUs the server may use; None: those of the instance, else
+    those of the runs where they had no instance either, else no processor is the bottleneck.
+    `arrivals_tps`: an open load instead of
     clients, one figure or one per second. `start`: "cold", "warm", or transactions since a cold
     start. `growth`: times the data. `seed`: seed of the one-second scatter; None gives means.
     `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`:
@@ -138,6 +142,7 @@ def predict(
         storage,
         log_storage=log_storage,
         instance=instance,
+        vcpus=processors_of(workload, instance, vcpus),
         as_of=as_of,
         cache_gib=cache,
         clients=clients,
@@ -157,7 +162,7 @@ def predict(
         cache_gib=cache,
         threads=clients,
         transactions=done if start == "cold" else None,
-        vcpus=None if host is None else host["vcpus"],
+        vcpus=run["vcpus"] or (None if host is None else host["vcpus"]),
     )
     warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
     summary["response_ms"] = response_ms
@@ -213,11 +218,20 @@ def _bursts_left(rows: pl.DataFrame) -> list[str]:
     return said
 
 
+def processors_of(workload: TransactionWorkload, instance: str | None, vcpus: int | None) -> int | None:
+    """Virtual CPUs of a run where they are not the instance's: those asked for, or of the machine
+    that the runs were on."""
+    if vcpus is not None or instance is not None or workload.instance is not None:
+        return vcpus
+    return workload.server.vcpus
+
+
 def run_settings(
     storage: str,
     *,
     log_storage: str | None,
     instance: str | None,
+    vcpus: int | None,
     as_of: str | None,
     cache_gib: float,
     clients: int,
@@ -232,6 +246,8 @@ def run_settings(
     """One run as the core takes it, and the facts of its instance. Raises InputError for what no
     run can be, a cache beyond the memory of the instance included."""
     _check(seconds, cache_gib, clients, growth, start_balance_percent, seed, draws)
+    if vcpus is not None:
+        check_whole("vcpus", vcpus, 1, MOST_VCPUS)
     _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
     host = host_of(instance, as_of)
     cache_fits(cache_gib, host)
@@ -239,6 +255,7 @@ def run_settings(
         "storage": storage,
         "log_storage": log_storage,
         "instance": instance,
+        "vcpus": vcpus,
         "as_of": as_of,
         "cache_bytes": cache_gib * GIB,
         "clients": None if arrivals_tps is not None else clients,

@@ -22,10 +22,14 @@ FIO_SOURCE = "fio HOWTO; docs/reference/cli.md, simulate"
 FIO_EXAMPLE = "For example fio:rw=randread,bs=16k,iodepth=16,numjobs=1."
 STANDARD_SOURCE = "docs/reference/workload-file.md, Standard benchmarks"
 STANDARD_EXAMPLE = (
-    "For example sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 or "
+    "For example sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16, "
+    "hammerdb-tprocc:warehouses=1000,cache_gib=25,threads=16 or "
     "sysbench:script=oltp_read_write,tables=20,table_size=10000000,cache_gib=24,threads=32."
 )
 TPCC_KEYS = ("warehouses", "engine", "cache_gib", "threads", "size_gib")
+TPROCC_KEYS = (
+    "warehouses", "cache_gib", "threads", "size_gib", "redo_gib", "flush_log_at_trx_commit", "sync_binlog", "log_bin", "doublewrite"
+)  # fmt: skip
 OLTP_KEYS = (
     "script", "tables", "table_size", "engine", "cache_gib", "threads", "distribution", "redo_gib",
     "flush_log_at_trx_commit", "sync_binlog", "log_bin", "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size"
@@ -58,13 +62,11 @@ def closed_load(text: str) -> ClosedWorkload:
 
 def standard_settings(text: str) -> dict:
     """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=10,cache_gib=2,...`,
-    or those of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises InputError."""
+    of `headrace.hammerdb_tprocc` in `hammerdb-tprocc:...`, or of `headrace.sysbench_oltp` in
+    `sysbench:script=...`. Raises InputError."""
     head, _, rest = text.partition(":")
-    keys, needed = (
-        (TPCC_KEYS, ("cache_gib", "threads", "warehouses"))
-        if head == "sysbench-tpcc"
-        else (OLTP_KEYS, ("cache_gib", "threads"))
-    )
+    keys = {"sysbench-tpcc": TPCC_KEYS, "hammerdb-tprocc": TPROCC_KEYS}.get(head, OLTP_KEYS)
+    needed = ("cache_gib", "threads", *(("warehouses",) if "warehouses" in keys else ()))
     given = {key: _typed(key, value) for key, value in _settings(rest, keys, STANDARD_SOURCE, STANDARD_EXAMPLE).items()}
     for key in needed:
         if key not in given:

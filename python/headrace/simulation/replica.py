@@ -22,7 +22,7 @@ from headrace.base.core import core_errors
 from headrace.base.releases import flavor_of_version, number_in, split_release
 from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
-from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of, run_settings
+from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of, processors_of, run_settings
 from headrace.workload.replica import applier_of, replica_spread
 from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
 
@@ -190,6 +190,7 @@ def predict_replica(
     *,
     log_storage: str | None = None,
     instance: str | None = None,
+    vcpus: int | None = None,
     cache_gib: float | None = None,
     threads: int | None = None,
     arrivals_tps: float | Sequence[float] | None = None,
@@ -225,6 +226,7 @@ def predict_replica(
         storage,
         log_storage=log_storage,
         instance=instance,
+        vcpus=processors_of(workload, instance, vcpus),
         as_of=day_of(as_of),
         cache_gib=cache,
         clients=workload.threads if threads is None else threads,

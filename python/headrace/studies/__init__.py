@@ -89,36 +89,36 @@ _ON_LAB = {
     "restored-volume": "restored_volume",
     "replication-2016": "replica_lag",
 }
-_LAB_ONLY = {found.name: found for found in map(study, ("encryption", "restored_volume"))}
+_LAB_ONLY = {lab_study.name: lab_study for lab_study in map(study, ("encryption", "restored_volume"))}
 
 
 def list_studies() -> tuple[Study, ...]:
-    """All studies of the model in the order they are shown."""
+    """Returns all studies of the model in the order they are shown."""
     return tuple(module.STUDY for module in _STUDIES.values())
 
 
 def every_study() -> tuple[Study, ...]:
-    """Those of `list_studies`, and those that run on the lab alone."""
+    """Returns the studies of `list_studies`, and those that run on the lab alone."""
     return (*list_studies(), *_LAB_ONLY.values())
 
 
 def runs_on(name: str) -> tuple[str, ...]:
-    """model, lab, or both. Raises InputError."""
+    """Returns where a study runs: model, lab, or both. Raises InputError."""
     get(name)
     return (*(("model",) if name in _STUDIES else ()), *(("lab",) if name in _ON_LAB else ()))
 
 
 def get(name: str) -> Study:
-    """The study of that name. Raises InputError naming the nearest when there is none."""
-    known = {study.name: study for study in every_study()}
-    if name not in known:
-        rule, hint = f"must be one of {', '.join(known)}", did_you_mean(name, known)
+    """Returns the study of that name. Raises InputError naming the nearest when there is none."""
+    studies = {study.name: study for study in every_study()}
+    if name not in studies:
+        rule, hint = f"must be one of {', '.join(studies)}", did_you_mean(name, studies)
         raise InputError(f"study {name}", rule, "headrace study list", hint)
-    return known[name]
+    return studies[name]
 
 
 def run_study(name: str, progress: Progress | None = None) -> StudyResult:
-    """Runs a study on the model: some seconds. The figures are the same every time.
+    """Runs a study on the model, which takes some seconds. The figures are the same every time.
 
     `progress` is called with the share done (0-1). Raises InputError.
     """

@@ -1,4 +1,4 @@
-"""What a study is made of: published figures, ours, the error, and what to draw.
+"""Defines what a study consists of: published figures, ours, the error, and what to draw.
 
 A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws
 them, `headrace.cli` prints them.
@@ -28,8 +28,7 @@ CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ri
 
 @dataclass(frozen=True)
 class Source:
-    """Where a published figure was read, and of which day it is (ISO; a month or year where no day
-    is known)."""
+    """The source of a published figure, and its day (ISO; a month or year if no day is known)."""
 
     citation: str
     date: str
@@ -49,8 +48,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Study:
-    """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its
-    published figures."""
+    """A published experiment: `name` as users type it, its `title` and `question`, and the
+    `sources` of its published figures."""
 
     name: str
     title: str
@@ -60,13 +59,13 @@ class Study:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One published figure and ours.
+    """A published figure and ours.
 
     `published` and `ours` are numbers in `unit`, or words where only words or a direction were
     published. `error_percent` is 100 x (ours / published - 1), None for words. `within`: inside
-    `tolerance_percent` (for words: the same answer); None where nothing was promised. `note` says
-    why they differ and what of it is guessed. On the lab `ours` is measured and `simulated` what
-    the model gives for the same; None elsewhere.
+    `tolerance_percent` (for words: the same answer); None if nothing was promised. `note` says why
+    they differ and which parts are guesses. On the lab `ours` is measured and `simulated` what the
+    model gives for the same; None elsewhere.
     """
 
     what: str
@@ -105,7 +104,7 @@ class ChartSeries:
 
 @dataclass(frozen=True)
 class ChartData:
-    """What to draw. Axis titles carry the unit.
+    """The data of a chart. Axis titles carry the unit.
 
     `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from
     the first one at the bottom up; x the value, y how often it is seen (height 1 at its most
@@ -126,8 +125,8 @@ class ChartData:
 
 @dataclass(frozen=True, repr=False)
 class StudyResult(Shown):
-    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model`
-    all else is the same every time. `on`: model or lab."""
+    """The result of a study. `seconds` is its duration on the wall clock; on the `model` all else
+    is the same every time. `on`: model or lab."""
 
     study: Study
     verdicts: tuple[Verdict, ...]
@@ -138,8 +137,8 @@ class StudyResult(Shown):
     on: str = "model"
 
     def in_short(self) -> str:
-        """Name and how many figures are within what was promised; see `Shown`."""
-        judged = [one.within for one in self.verdicts if one.within is not None]
+        """Returns the name, and how many figures are within their bounds; see `Shown`."""
+        judged = [verdict.within for verdict in self.verdicts if verdict.within is not None]
         return f"{self.study.name} on the {self.on}: {sum(judged)} of {len(judged)} figures within bounds"
 
 
@@ -149,35 +148,36 @@ def columns(text: str) -> tuple[str, ...]:
 
 
 def by_role(x: tuple, label: str = "{role}", **y: Iterable[float]) -> tuple[ChartSeries, ...]:
-    """A series for each role (published, simulated, measured) on the same x; `label` names them."""
+    """Returns a series for each role (published, simulated, measured) on the same x; `label` names
+    them."""
     return tuple(ChartSeries(label.format(role=role), cast(Role, role), x, tuple(values)) for role, values in y.items())
 
 
-def known(value: float | None) -> float:
-    """A figure of a simulation that must have it."""
+def require_figure(value: float | None) -> float:
+    """Returns a figure of a simulation that must have it."""
     assert value is not None, "the simulation has no such figure"
     return value
 
 
 def error_percent(ours: float, published: float) -> float:
-    """100 x (ours / published - 1)."""
+    """Returns 100 x (ours / published - 1)."""
     return 100.0 * (ours / published - 1.0)
 
 
 def compare(what: str, figure: Figure, ours: float, tolerance_percent: float | None = None, note: str = "") -> Verdict:
-    """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised
-    and `within` is None."""
+    """Returns a verdict on a published figure and ours in its unit. Without a tolerance nothing is
+    promised and `within` is None."""
     error = error_percent(ours, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
     return Verdict(what, figure.value, ours, figure.unit, error, within, tolerance_percent, figure.source, note)
 
 
 def agree(what: str, published: str, ours: str, source: Source, same: bool | None, note: str = "") -> Verdict:
-    """A verdict on two answers in words."""
+    """Returns a verdict on two answers in words."""
     return Verdict(what, published, ours, "", None, same, None, source, note)
 
 
-def held(
+def judge(
     what: str,
     published: float | str,
     ours: float,
@@ -187,21 +187,21 @@ def held(
     note: str = "",
     simulated: float | str | None = None,
 ) -> Verdict:
-    """A verdict on a figure whose bounds are not a percentage: `note` says which."""
+    """Returns a verdict on a figure whose bounds are not a percentage: `note` says which."""
     error = None if isinstance(published, str) else error_percent(ours, published)
     return Verdict(what, published, ours, unit, error, within, None, source, note, simulated)
 
 
 def published(name: str) -> list[dict[str, str]]:
-    """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and
-    `date`; empty cells are ""."""
+    """Returns the rows of `published/NAME.csv`: figures as printed by their source, each with
+    `source` and `date`; empty cells are ""."""
     text = files("headrace.studies").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
 def figures(name: str) -> dict[str, Figure]:
-    """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their
-    name."""
+    """Returns the numbers of `published/NAME.csv` (columns figure, value, unit, source, date, note)
+    by their name."""
     return {
         row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
         for row in published(name)
@@ -209,19 +209,19 @@ def figures(name: str) -> dict[str, Figure]:
 
 
 def study(name: str) -> Study:
-    """The study whose words stand in `texts/NAME.toml`."""
-    found = _texts(name)
-    sources = tuple(Source(citation, date) for citation, date in found["sources"])
-    return Study(found["name"], found["title"], found["question"], sources)
+    """Returns the study whose words stand in `texts/NAME.toml`."""
+    document = _texts(name)
+    sources = tuple(Source(citation, date) for citation, date in document["sources"])
+    return Study(document["name"], document["title"], document["question"], sources)
 
 
 def texts(name: str, **values: object) -> tuple[str, ...]:
-    """The notes of `texts/NAME.toml`, with the values in their places."""
+    """Returns the notes of `texts/NAME.toml`, with the values in their places."""
     return tuple(note.format(**values) for note in _texts(name)["notes"])
 
 
 def scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
-    """What a study on the lab scales, of the same file: what, published, here, why."""
+    """Returns what a study on the lab scales, from the same file: what, published, here, why."""
     return tuple(tuple(cell.format(**values) for cell in row) for row in _texts(name)["scale"])
 
 
@@ -240,7 +240,7 @@ class StepProgress:
         self.progress = progress
 
     def step(self) -> None:
-        """One more step is done."""
+        """Reports that another step is done."""
         self.done += 1
         if self.progress is not None:
             self.progress(min(self.done / self.total, 1.0))

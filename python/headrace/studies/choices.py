@@ -46,7 +46,7 @@ DAYS = (CAP_DAY, ARTICLE_DAY, TODAY)
 REGION = "us-east-1"
 EBS_TYPES = ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1")
 
-# What a question's words are taken to mean. The article gives no figures for them: these are ours.
+# Our figures for the words of the questions: the article gives none.
 # A volume fit for random I/O does 1,000 random 16 KiB requests a second; disks do 100-500 of any
 # size.
 RANDOM_IOPS = 1_000
@@ -65,7 +65,7 @@ SCAN = ClosedWorkload(name="scan", rw="read", bs_kib=1024, iodepth=8, numjobs=1)
 
 @dataclass(frozen=True)
 class TypeAnswer:
-    """Names of types (or an instance family), best first, and the figures they were chosen by."""
+    """Names of types (or an instance family), the best first, and the figures that chose them."""
 
     names: tuple[str, ...]
     because: str
@@ -75,8 +75,8 @@ class TypeAnswer:
 
 
 def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, day: str) -> str | None:
-    """Notation of a volume with at least these IOPS and MiB/s on a day, or None where the catalog
-    refuses it."""
+    """Returns the notation of a volume with at least these IOPS and MiB/s on a day, or None if the
+    catalog refuses it."""
     provisioned = volume_type in ("gp3", "io1", "io2")
     text = f"{volume_type}:{size_gib}"
     if provisioned:
@@ -102,13 +102,13 @@ def _eras(day: str) -> dict[str, core.Era]:
 
 
 def _is_disk(era: core.Era) -> bool:
-    """st1 and sc1: a random or small request costs a whole 1 MiB unit."""
+    """True for st1 and sc1: a random or small request costs a whole 1 MiB unit."""
     return era["random_charges_full_unit"]
 
 
 def max_volume_iops(volume_type: str, day: str) -> int:
-    """Most IOPS one volume of a type can have on a day, by asking for the largest and, where IOPS
-    are provisioned, for ever more."""
+    """Returns the most IOPS that one volume of a type can have on a day. It asks for the largest
+    volume and, if IOPS are provisioned, for more and more."""
     size = _eras(day)[volume_type]["size_gib"]["max"]["value"]
     if volume_type not in ("gp3", "io1", "io2"):
         with core_errors():
@@ -120,8 +120,8 @@ def max_volume_iops(volume_type: str, day: str) -> int:
     return low
 
 
-def _cheapest(specs: dict[str, str | None], day: str) -> TypeAnswer:
-    """Types by monthly cost, with the figures."""
+def _rank_by_cost(specs: dict[str, str | None], day: str) -> TypeAnswer:
+    """Returns the types by monthly cost, with the figures."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
     return TypeAnswer(
         tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
@@ -129,21 +129,22 @@ def _cheapest(specs: dict[str, str | None], day: str) -> TypeAnswer:
 
 
 def random_io(day: str) -> TypeAnswer:
-    """SSD types of the day that do enough random requests."""
-    found = {name: max_volume_iops(name, day) for name, era in _eras(day).items() if not _is_disk(era)}
-    fit = {name: iops for name, iops in found.items() if iops >= RANDOM_IOPS}
+    """Returns the SSD types of the day that do enough random requests."""
+    most_iops = {name: max_volume_iops(name, day) for name, era in _eras(day).items() if not _is_disk(era)}
+    fit = {name: iops for name, iops in most_iops.items() if iops >= RANDOM_IOPS}
     return TypeAnswer(tuple(fit), ", ".join(f"{name} up to {iops:,} IOPS a volume" for name, iops in fit.items()))
 
 
 def ssd_cheap(day: str) -> TypeAnswer:
-    """The cheapest SSD volume of 500 GiB with 1,500 IOPS."""
+    """Returns the cheapest SSD volume of 500 GiB with 1,500 IOPS."""
     ssd = [name for name, era in _eras(day).items() if not _is_disk(era)]
-    answer = _cheapest({name: _spec(name, SSD_SIZE_GIB, SSD_IOPS, None, day) for name in ssd}, day)
+    answer = _rank_by_cost({name: _spec(name, SSD_SIZE_GIB, SSD_IOPS, None, day) for name in ssd}, day)
     return TypeAnswer(answer.names[:1], answer.because)
 
 
-def _scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
-    """Volumes of 4 TiB whose simulated scan keeps up `mib_s` for `seconds`, cheapest first."""
+def _find_scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
+    """Returns the volumes of 4 TiB whose simulated scan reaches `mib_s` for `seconds`, the cheapest
+    first."""
     specs = {}
     for name in _eras(day):
         iops = int(4 * mib_s) if name in ("io1", "io2") else None  # 256 KiB units: four to a MiB
@@ -154,17 +155,17 @@ def _scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
         run = simulate(SCAN, spec, as_of=day, seconds=seconds, interval_s=300.0, form="interval")
         if run.summary["delivered_bytes"] / 2**20 / run.summary["seconds"] >= mib_s:
             specs[name] = spec
-    return _cheapest(specs, day)
+    return _rank_by_cost(specs, day)
 
 
 def large_sequential_ebs(day: str) -> TypeAnswer:
-    """The two cheapest EBS types that hold 4 TiB and scan it once at 200 MiB/s."""
-    answer = _scanners(day, SCAN_MIB_S, SCAN_SIZE_GIB * 1_024 / SCAN_MIB_S)
+    """Returns the two cheapest EBS types that hold 4 TiB and scan it once at 200 MiB/s."""
+    answer = _find_scanners(day, SCAN_MIB_S, SCAN_SIZE_GIB * 1_024 / SCAN_MIB_S)
     return TypeAnswer(answer.names[:2], answer.because)
 
 
 def dense_instance_family(day: str) -> tuple[str, str]:
-    """The instance family with the cheapest GB of local disks, and the figure.
+    """Returns the instance family with the cheapest GB of local disks, and the figure.
 
     Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of
     which the catalog cannot say until when they were sold.
@@ -183,33 +184,33 @@ def dense_instance_family(day: str) -> tuple[str, str]:
 
 
 def large_sequential(day: str) -> TypeAnswer:
-    """The same, and the instance family with the cheapest local disks."""
+    """Returns the same, and the instance family with the cheapest local disks."""
     ebs = large_sequential_ebs(day)
     family, why = dense_instance_family(day)
     return TypeAnswer((*ebs.names, family), f"{ebs.because}; {why}")
 
 
 def data_warehouse(day: str) -> TypeAnswer:
-    """The cheapest type that scans at 150 MiB/s all day."""
-    answer = _scanners(day, WAREHOUSE_MIB_S, DAY_S)
+    """Returns the cheapest type that scans at 150 MiB/s all day."""
+    answer = _find_scanners(day, WAREHOUSE_MIB_S, DAY_S)
     return TypeAnswer(answer.names[:1], answer.because)
 
 
 def between_10k_and_20k(day: str) -> TypeAnswer:
-    """The cheapest single volume of 1,000 GiB that covers the whole range."""
-    answer = _cheapest({name: _spec(name, RANGE_SIZE_GIB, RANGE_IOPS, None, day) for name in _eras(day)}, day)
+    """Returns the cheapest single volume of 1,000 GiB that covers the whole range."""
+    answer = _rank_by_cost({name: _spec(name, RANGE_SIZE_GIB, RANGE_IOPS, None, day) for name in _eras(day)}, day)
     return TypeAnswer(answer.names[:1], answer.because or "no single volume reaches it")
 
 
 def ebs_max_iops(day: str) -> int:
-    """Most EBS IOPS any instance of the day has, by the instance table."""
+    """Returns the most EBS IOPS of any instance of the day, by the instance table."""
     with core_errors():
         return max(instance["max_iops"] or 0 for instance in core.instances(day))
 
 
 def over_80k(day: str) -> TypeAnswer:
-    """A single volume if one reaches it, else a stripe on an instance that lets it through, else
-    local disks."""
+    """Returns a single volume if one reaches it, else a stripe on an instance that lets it through,
+    else local disks."""
     single = {name: top for name in _eras(day) if (top := max_volume_iops(name, day)) >= MANY_IOPS}
     most = ebs_max_iops(day)
     if single and most >= MANY_IOPS:
@@ -226,7 +227,7 @@ def over_80k(day: str) -> TypeAnswer:
 
 
 def _cheapest_local(day: str) -> str:
-    """The cheapest instance whose documented local write IOPS reach it."""
+    """Returns the cheapest instance whose documented local write IOPS reach it."""
     best = None
     with core_errors():
         for instance in core.instances(day):
@@ -244,19 +245,19 @@ def _cheapest_local(day: str) -> str:
 
 
 def _yearly_failures(era: core.Era) -> float:
-    """The upper end of the promised range, %."""
+    """Returns the upper end of the promised range, %."""
     promised = era.get("durability_afr_percent")
     assert promised is not None, era
     return promised["value"][1]
 
 
 def consistent(day: str) -> TypeAnswer:
-    """SSD types with the highest promised consistency; the cheapest first, among equals the more
-    durable."""
+    """Returns the SSD types with the highest promised consistency; the cheapest first, among equals
+    the more durable."""
     promised = {
-        name: known["value"]["of_time_percent"]
+        name: promise["value"]["of_time_percent"]
         for name, era in _eras(day).items()
-        if (known := era.get("consistency")) is not None
+        if (promise := era.get("consistency")) is not None
     }
     best = max(promised.values())
     durable = {name: _yearly_failures(era) for name, era in _eras(day).items() if name in promised}
@@ -273,9 +274,9 @@ def consistent(day: str) -> TypeAnswer:
 
 
 def hdd_cheap(day: str) -> TypeAnswer:
-    """The cheapest disk volume of 4 TiB."""
+    """Returns the cheapest disk volume of 4 TiB."""
     disks = [name for name, era in _eras(day).items() if _is_disk(era)]
-    answer = _cheapest({name: _spec(name, SCAN_SIZE_GIB, None, None, day) for name in disks}, day)
+    answer = _rank_by_cost({name: _spec(name, SCAN_SIZE_GIB, None, None, day) for name in disks}, day)
     return TypeAnswer(answer.names[:1], answer.because)
 
 

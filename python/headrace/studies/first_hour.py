@@ -45,20 +45,20 @@ PROPORTIONAL_PERCENT = 8.0
 
 
 def per_iops(run: Prediction, iops: int) -> tuple[float, ...]:
-    """tps per 1,000 IOPS of the volume, by minute."""
+    """Returns tps per 1,000 IOPS of the volume, by minute."""
     return tuple(1e3 * tps / iops for tps in per_minute(run.rows["tps"].to_list()))
 
 
 def done_millions(run: Prediction) -> tuple[float, ...]:
-    """I/Os done by the middle of each minute, millions."""
+    """Returns the I/Os done by the middle of each minute, millions."""
     minutes = per_minute(run.rows["iops"].to_list(), sum)
     ends = list(accumulate(minutes))
     return tuple((end - minute / 2.0) / 1e6 for end, minute in zip(ends, minutes, strict=True))
 
 
 def at(run: Prediction, iops: int, millions: float) -> float | None:
-    """tps per 1,000 IOPS when `millions` of I/Os had been done, on a line between minutes; None
-    outside the hour."""
+    """Returns tps per 1,000 IOPS when `millions` of I/Os had been done, interpolated between
+    minutes; None outside the hour."""
     done, rate = done_millions(run), per_iops(run, iops)
     for i in range(1, len(done)):
         if done[i - 1] <= millions <= done[i]:
@@ -67,13 +67,13 @@ def at(run: Prediction, iops: int, millions: float) -> float | None:
 
 
 def published_run(engine: str, iops: int) -> TpccRun:
-    """The hour of an engine on io1 with `iops`."""
+    """Returns the hour of an engine on io1 with `iops`."""
     return next(
         run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
     )
 
 
-def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
+def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     name = ENGINES[engine]
     few, many = published_run(engine, FEW), published_run(engine, MANY)
     hour = {run.storage: statistics.fmean(run.quarters) for run in (few, many)}
@@ -81,7 +81,7 @@ def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     by_clock = Figure((hour[few.storage] / FEW) / (hour[many.storage] / MANY), "x", SOURCE)
     by_ios = Figure((hour[few.storage] / FEW) / (many.quarters[0] / MANY), "x", SOURCE)
     mine = (ours[FEW] / FEW) / (cold[MANY].summary["quarters"][0] / MANY)
-    told = f"{by_clock.value:.2f} x by the clock, {by_ios.value:.2f} x after the same I/Os"
+    answer = f"{by_clock.value:.2f} x by the clock, {by_ios.value:.2f} x after the same I/Os"
     closer = abs(by_ios.value - 1.0) < abs(by_clock.value - 1.0) / 2.0
     each = f"the hour at {FEW:,} and the first quarter at {MANY:,} IOPS: 18 million each"
     clock, better = (
@@ -92,31 +92,31 @@ def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     return [
         compare(clock, by_clock, (ours[FEW] / FEW) / (ours[MANY] / MANY), QUARTER_PERCENT, better),
         compare(f"{name}: the same after the same I/Os", by_ios, mine, QUARTER_PERCENT, each),
-        agree(f"{name}, published runs: most of it is warming", "one curve", told, SOURCE, closer, half),
+        agree(f"{name}, published runs: most of it is warming", "one curve", answer, SOURCE, closer, half),
     ]
 
 
-def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTable]:
-    """tps per IOPS at the same number of I/Os, volume by volume."""
+def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTable]:
+    """Compares tps per IOPS at the same number of I/Os, volume by volume."""
     name, rows, apart = ENGINES[engine], [], []
     for millions in (1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0, 50.0, 70.0):
-        found = [at(cold[iops], iops, millions) for iops in IOPS]
-        known = [value for iops, value in zip(IOPS, found, strict=True) if value is not None and iops >= FEW]
-        if len(known) > 1:
-            apart.append(100.0 * (max(known) / min(known) - 1.0))
-        rows.append((name, millions, *(None if value is None else round(value, 1) for value in found)))
+        by_volume = [at(cold[iops], iops, millions) for iops in IOPS]
+        comparable = [value for iops, value in zip(IOPS, by_volume, strict=True) if value is not None and iops >= FEW]
+        if len(comparable) > 1:
+            apart.append(100.0 * (max(comparable) / min(comparable) - 1.0))
+        rows.append((name, millions, *(None if value is None else round(value, 1) for value in by_volume)))
     hour = [1e3 * cold[iops].summary["tps"] / iops for iops in IOPS if iops >= FEW]
     clock = 100.0 * (max(hour) / min(hour) - 1.0)
-    told = f"{statistics.median(apart):.1f} % apart at the same I/Os, {clock:.0f} % by the clock"
+    answer = f"{statistics.median(apart):.1f} % apart at the same I/Os, {clock:.0f} % by the clock"
     what = f"{name}, simulated: volumes from {FEW:,} IOPS up lie on one curve"
     how = "median over 1-70 million I/Os; second half hour by the clock"
-    verdict = agree(what, "one curve", told, SOURCE, statistics.median(apart) < clock / 2.0, how)
+    verdict = agree(what, "one curve", answer, SOURCE, statistics.median(apart) < clock / 2.0, how)
     names = ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS))
     title = f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start"
     return verdict, StudyTable(title, names, tuple(rows))
 
 
-def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[Verdict, list[tuple]]:
+def _judge_warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[Verdict, list[tuple]]:
     def shown(run: Prediction, iops: int) -> tuple[float, ...]:
         tps, reads = run.summary["tps"], run.rows["reads_per_tx"][-1]
         return round(tps), round(1e3 * tps / iops, 1), round(reads, 1)
@@ -124,15 +124,15 @@ def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction])
     rows = [(ENGINES[engine], iops, *shown(cold[iops], iops), *shown(warm[iops], iops)) for iops in IOPS]
     few, many = (1e3 * warm[iops].summary["tps"] / iops for iops in (FEW, MANY))
     apart = error_percent(few, many)
-    told = (
+    answer = (
         f"{apart:+.1f} % between {FEW:,} and {MANY:,} IOPS warm, "
         f"{error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
     )
     what, alike = f"{ENGINES[engine]}, simulated: warm volumes are proportional", abs(apart) <= PROPORTIONAL_PERCENT
-    return agree(what, "proportional", told, SOURCE, alike), rows
+    return agree(what, "proportional", answer, SOURCE, alike), rows
 
 
-def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
+def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
     by_clock = [
@@ -161,7 +161,7 @@ def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction
 
 
 def run(progress: Progress | None = None) -> StudyResult:
-    """Both engines on five volumes, cold and warm."""
+    """Runs both engines on five volumes, cold and warm."""
     started = time.monotonic()
     steps = StepProgress(2 * len(ENGINES), progress)
     verdicts, tables, charts, rows = [], [], [], []
@@ -170,12 +170,12 @@ def run(progress: Progress | None = None) -> StudyResult:
         for start in ("cold", "warm"):
             runs.append({iops: simulated(engine, f"io1:1024:{iops}", start=start) for iops in IOPS})
             steps.step()
-        one_curve, table = _curve(engine, runs[0])
-        proportional, of_warm = _warm(engine, *runs)
-        verdicts += [*_published(engine, runs[0]), one_curve, proportional]
+        common_curve, table = _judge_curve(engine, runs[0])
+        proportional, of_warm = _judge_warm(engine, *runs)
+        verdicts += [*_judge_published(engine, runs[0]), common_curve, proportional]
         tables.append(table)
         rows += of_warm
-        charts += _charts(engine, *runs)
+        charts += _draw_charts(engine, *runs)
     names = columns(
         "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
     )

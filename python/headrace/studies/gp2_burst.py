@@ -22,7 +22,7 @@ from headrace.studies.base import (
     columns,
     compare,
     figures,
-    known,
+    require_figure,
     study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
@@ -48,7 +48,7 @@ FIO_TOLERANCE_PERCENT = 1.0
 # Nominal Nitro caps are 0-0.8 % off in the runs of 2021; this Xen run is 2.0 % above nominal, so
 # nominal must miss by that and no more.
 NOMINAL_TOLERANCE_PERCENT = 2.5
-# What a reader of a five-minute chart calls "very close to 0 percent".
+# "Very close to 0 percent" for a reader of a five-minute chart, %.
 NEAR_ZERO_PERCENT = 10.0
 # Deep enough to stay at 3,000 IOPS with 0.4 ms reads (3,000 x 0.4 ms = 1.2 outstanding), shallow
 # enough not to matter.
@@ -56,16 +56,17 @@ BURST_LOAD = ClosedWorkload(name="16 KiB random reads, depth 32", rw="randread",
 
 
 def limits(size_gib: int, as_of: str = AS_OF) -> core.VolumeLimits:
-    """Catalog limits of a gp2 volume: `iops` (baseline), `io_burst` (or None)."""
+    """Returns the catalog's limits of a gp2 volume: `iops` (baseline), `io_burst` (or None)."""
     with core_errors():
         return core.storage_limits(f"gp2:{size_gib}", as_of)[0]
 
 
 def bucket(size_gib: int, as_of: str = AS_OF) -> core.IoBurst:
-    """The credit bucket of a gp2 volume that bursts: `capacity_ios`, and the `iops` of a burst."""
-    found = limits(size_gib, as_of)["io_burst"]
-    assert found is not None, size_gib
-    return found
+    """Returns the credit bucket of a gp2 volume that bursts: `capacity_ios`, and the `iops` of a
+    burst."""
+    io_burst = limits(size_gib, as_of)["io_burst"]
+    assert io_burst is not None, size_gib
+    return io_burst
 
 
 def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
@@ -77,7 +78,7 @@ def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
 
 
 def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options) -> Simulation:
-    """A full bucket under a load that takes all it can get."""
+    """Simulates a full bucket under a load that takes all it can get."""
     interval_s = 1.0
     return simulate(
         BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options
@@ -85,14 +86,15 @@ def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "in
 
 
 def refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
-    """An empty bucket and no load, until it must be full."""
+    """Simulates an empty bucket without load, until it must be full."""
     seconds = bucket(size_gib, as_of)["capacity_ios"] / limits(size_gib, as_of)["iops"] + 120.0
     idle = OpenWorkload(name="idle", kind="constant", points=make_points([0.0], [seconds], [0.0], [0.0], [0.0], [0.0]))
     return simulate(idle, f"gp2:{size_gib}", as_of=as_of, start_balance=0.0, interval_s=60.0, form="interval")
 
 
 def refilled_after_s(run: Simulation) -> float | None:
-    """When a rising balance reached 100 %, s: interpolated inside the last row, which ends full."""
+    """Returns when a rising balance reached 100 %, s: interpolated inside the last row, which ends
+    full."""
     balances = run.rows["balance_percent"].to_list()
     full = next((i for i, balance in enumerate(balances) if balance >= 100.0 - 1e-9), None)
     if full is None:
@@ -103,7 +105,7 @@ def refilled_after_s(run: Simulation) -> float | None:
 
 
 def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
-    """The article's fio run on a volume of this size, in the per-I/O form."""
+    """Simulates the article's fio run on a volume of this size, in the per-I/O form."""
     fio = figures("gp2_burst")
     threads = int(fio["fio_threads"].value)
     load = ClosedWorkload(name="fio", rw="randread", bs_kib=fio["fio_block_kib"].value, iodepth=1, numjobs=threads)
@@ -115,7 +117,7 @@ def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
 
 
 def device_gib() -> float:
-    """Size of the device of the fio run, GiB: derived, not published.
+    """Returns the size of the device of the fio run, GiB: derived, not published.
 
     A random map reads each block once and fio cuts the file size to the device, so each thread
     stops when it has read all of it; what all threads read is threads x device.
@@ -124,7 +126,7 @@ def device_gib() -> float:
     return fio["fio_read_mib"].value / fio["fio_threads"].value / 1024
 
 
-def _fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _run_fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     runs = {}
     for size, rate in FIO_RUNS:
         runs[size, rate] = drain_with_fio(size, rate)
@@ -132,18 +134,18 @@ def _fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     seconds = figures("gp2_burst")["fio_seconds"].value
     rows = []
     for (size, rate), run in runs.items():
-        ios, left = run.summary["delivered_ios"], run.rows["balance_percent"][-1]
-        rows.append((size, rate / 10, round(ios), round(ios / seconds, 1), round(left, 1)))
+        ios, balance = run.summary["delivered_ios"], run.rows["balance_percent"][-1]
+        rows.append((size, rate / 10, round(ios), round(ios / seconds, 1), round(balance, 1)))
     columns = ("GiB", "rate %", "I/Os", "IOPS", "balance left %")
-    return _fio_verdicts(runs, seconds), StudyTable("The fio run by volume size", columns, tuple(rows))
+    return _judge_fio(runs, seconds), StudyTable("The fio run by volume size", columns, tuple(rows))
 
 
-def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[Verdict]:
+def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[Verdict]:
     fio = figures("gp2_burst")
     ios = fio["fio_device_ios"]
     device_ms = Figure(fio["fio_read_ticks_ms"].value / ios.value, "ms", ios.source)
     xen, nitro = runs[8, XEN_RATE_PER_MILLE], runs[8, 1_000]
-    left = {size: runs[size, XEN_RATE_PER_MILLE].rows["balance_percent"][-1] for size in (8, 200)}
+    balance = {size: runs[size, XEN_RATE_PER_MILLE].rows["balance_percent"][-1] for size in (8, 200)}
     over = "2.0 % over the nominal 3,000 IOPS; the option for Xen is 2.5 %"
     by_iops = "published: disk ticks / I/Os; depth 10 at the cap, so this follows from the IOPS"
     by_floor = "only a volume at the 100 IOPS floor ends near zero: a larger one earns too much back during the run"
@@ -155,31 +157,35 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
         ),
         compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
         compare(
-            "mean read latency of the fio run", device_ms, known(xen.summary["mean_ms"]), FIO_TOLERANCE_PERCENT, by_iops
+            "mean read latency of the fio run",
+            device_ms,
+            require_figure(xen.summary["mean_ms"]),
+            FIO_TOLERANCE_PERCENT,
+            by_iops,
         ),
         agree(
             "burst balance at the end",
             "very close to 0 %",
-            f"{left[8]:.1f} % at 8 GiB, {left[200]:.1f} % at 200 GiB",
+            f"{balance[8]:.1f} % at 8 GiB, {balance[200]:.1f} % at 200 GiB",
             ios.source,
-            left[8] <= NEAR_ZERO_PERCENT,
+            balance[8] <= NEAR_ZERO_PERCENT,
             by_floor,
         ),
     ]
 
 
-def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
-    rows, found = [], {}
+def _simulate_durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+    rows, empty_at_s = [], {}
     for size in SIZES_GIB:
         expected, baseline = computed_burst_s(size), limits(size)["iops"]
         steps.step()
         if expected is None:
             rows.append((size, baseline, None, None, None, None, None))
             continue
-        found[size] = burst(size, expected + 60.0, saved_second=False).summary["credits_empty_at_s"]
+        empty_at_s[size] = burst(size, expected + 60.0, saved_second=False).summary["credits_empty_at_s"]
         with_saved = burst(size, expected + 60.0).summary["credits_empty_at_s"]
         computed_refill = bucket(size)["capacity_ios"] / baseline
-        cells = (expected, found[size], with_saved, computed_refill, refilled_after_s(refill(size)))
+        cells = (expected, empty_at_s[size], with_saved, computed_refill, refilled_after_s(refill(size)))
         rows.append((size, baseline, *(None if cell is None else round(cell, 1) for cell in cells)))
     per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
@@ -189,10 +195,10 @@ def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     table = StudyTable(
         "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows)
     )
-    return _duration_verdicts(found, per_io), table
+    return _judge_durations(empty_at_s, per_io), table
 
 
-def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verdict]:
+def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[Verdict]:
     theirs = figures("gp2_burst")
     of = bucket(8)
     tolerance = DURATION_TOLERANCE_PERCENT
@@ -212,13 +218,19 @@ def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verd
             tolerance,
             alone,
         ),
-        compare("burst of 500 GiB, per I/O", half_size, known(per_io.summary["credits_empty_at_s"]), tolerance, plain),
-        compare("burst of 500 GiB, per interval", half_size, found[500], tolerance, plain),
-        compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], found[33], tolerance, rounded),
+        compare(
+            "burst of 500 GiB, per I/O",
+            half_size,
+            require_figure(per_io.summary["credits_empty_at_s"]),
+            tolerance,
+            plain,
+        ),
+        compare("burst of 500 GiB, per interval", half_size, empty_at_s[500], tolerance, plain),
+        compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], empty_at_s[33], tolerance, rounded),
     ]
 
 
-def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
+def _draw_charts(steps: StepProgress) -> tuple[ChartData, ...]:
     series = []
     for size in CURVE_SIZES_GIB:
         run = burst(size, 2.0 * 3_600.0)
@@ -234,7 +246,7 @@ def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
     series.append(ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
     durations = tuple(computed_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
     simulated = tuple(
-        known(burst(size, expected + 60.0).summary["credits_empty_at_s"])
+        require_figure(burst(size, expected + 60.0).summary["credits_empty_at_s"])
         for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
@@ -256,9 +268,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the fio run on several sizes, then drains and refills buckets from 8 to 1000 GiB."""
     started = time.monotonic()
     steps = StepProgress(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
-    fio_verdicts, fio_table = _fio(steps)
-    verdicts, durations = _durations(steps)
-    charts = _curves(steps)
+    fio_verdicts, fio_table = _run_fio(steps)
+    verdicts, durations = _simulate_durations(steps)
+    charts = _draw_charts(steps)
     size = device_gib()
     notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
     return StudyResult(

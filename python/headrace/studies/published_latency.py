@@ -63,7 +63,7 @@ DRAWN = {
 
 @dataclass(frozen=True)
 class LatencyRun:
-    """One measured run and what is needed to repeat it. Latencies in us, where published."""
+    """A measured run and what is needed to repeat it. Latencies in us, if published."""
 
     family: str
     storage: str
@@ -83,13 +83,13 @@ class LatencyRun:
 
     @property
     def depth(self) -> int:
-        """Requests outstanding in all."""
+        """All requests outstanding."""
         return self.jobs * self.iodepth
 
     @property
     def iodepth_in_flight(self) -> int:
-        """Requests a job had at the device: on Nitro mean latency x IOPS (Little's law), at most
-        `iodepth`.
+        """The requests that a job had at the device: on Nitro mean latency x IOPS (Little's law),
+        at most `iodepth`.
 
         fio's completion latency begins when a request is submitted. While a job prepares one
         request the others are in flight: of 32 about 31 (12,334 us x 40,216 / s = 496 = 16 x 31),
@@ -104,13 +104,14 @@ class LatencyRun:
 
     @property
     def seconds(self) -> float:
-        """How long it is simulated: as long as measured, but at most `MAX_IOS` requests; never
-        under 10 s."""
+        """The simulated time, s: as long as measured, but at most `MAX_IOS` requests, and at least
+        10 s."""
         return max(min(self.runtime_s, MAX_IOS / self.iops), 10.0)
 
 
 def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
-    """Runs that can be compared, and the rows of those that cannot, with `skipped_because`."""
+    """Returns the runs that can be compared, and the rows of those that cannot, with
+    `skipped_because`."""
     rows = published("latency")
     clean = [_measured(row) for row in rows if not row["skipped_because"]]
     return clean, [row for row in rows if row["skipped_because"]]
@@ -138,7 +139,7 @@ def _measured(row: dict[str, str]) -> LatencyRun:
 
 
 def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
-    """The measured run on the model, in the per-I/O form."""
+    """Simulates the measured run, in the per-I/O form."""
     # ioping and diskplorer send requests at a rate of their own, far below what their depth allows,
     # or publish no mean: an open load.
     mean_us = run.latency_us.get("mean")
@@ -187,8 +188,8 @@ def _compare(run: LatencyRun) -> Compared:
 
 
 def cap_iops(run: LatencyRun) -> float:
-    """Requests of this size a second that volume and instance let through, by the catalog of the
-    day (the burst speed of those that burst)."""
+    """Returns the requests of this size a second that volume and instance let through, by the
+    catalog of the day (the burst speed of those that burst)."""
     with core_errors():
         members = core.storage_limits(run.storage, run.as_of, run.instance)
         instance = core.instance(run.instance, run.as_of) if run.instance else {}
@@ -209,24 +210,25 @@ def run(progress: Progress | None = None) -> StudyResult:
     clean, skipped = measured_runs()
     steps = StepProgress(len(clean), progress)
 
-    def one(measured: LatencyRun) -> Compared:
+    def compare_run(measured: LatencyRun) -> Compared:
         answer = _compare(measured)
         steps.step()
         return answer
 
-    # The core lets go of the interpreter while it runs, so two threads use two cores; the order of
-    # results does not depend on them.
+    # The core releases the interpreter's lock while it runs, so two threads use two cores; the
+    # order of results does not depend on them.
     with ThreadPoolExecutor(max_workers=2) as pool:
-        compared = list(pool.map(one, clean))
+        compared = list(pool.map(compare_run, clean))
     tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))
     notes = base.texts("published_latency", compared=len(clean), skipped=len(skipped))
-    return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
+    return StudyResult(STUDY, _judge_runs(compared), tables, _draw_charts(compared), notes, time.monotonic() - started)
 
 
 def _shares(
     compared: list[Compared], family: str | None, regime: str | None, quantile: str
 ) -> tuple[int, int, float, float]:
-    """(runs within tolerance, runs, median |error| %, mean error %) of a group."""
+    """Returns the runs within tolerance, the runs, the median |error| %, and the mean error % of a
+    group."""
     chosen = [
         c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)
     ]
@@ -289,10 +291,10 @@ def _table_of_skipped(skipped: list[dict[str, str]]) -> StudyTable:
     return StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
 
-def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
-    """p50 and p99 of the drawn runs as numbers, then the shares of every group in words."""
+def _judge_runs(compared: list[Compared]) -> tuple[Verdict, ...]:
+    """Judges p50 and p99 of the drawn runs as numbers, then the shares of every group in words."""
     verdicts = []
-    for title, c in _drawn(compared):
+    for title, c in _choose_drawn(compared):
         for name, tolerance in TOLERANCE_PERCENT.items():
             figure = Figure(c.run.latency_us[name] / 1e3, "ms", c.run.source)
             verdicts.append(compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
@@ -300,11 +302,11 @@ def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
         for name in TOLERANCE_PERCENT:
             chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and name in c.error]
             if chosen:
-                verdicts.append(_group_verdict(family, regime, name, chosen))
+                verdicts.append(_judge_group(family, regime, name, chosen))
     return tuple(verdicts)
 
 
-def _group_verdict(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> Verdict:
+def _judge_group(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> Verdict:
     tolerance = TOLERANCE_PERCENT[name]
     within, total, middle, mean = _shares(chosen, family, regime, name)
     years = sorted({c.run.source.date[:4] for c in chosen})
@@ -321,7 +323,7 @@ def _group_verdict(family: str | None, regime: str | None, name: str, chosen: li
     return Verdict(what, f"{total} runs", ours, "", None, within == total, tolerance, source, note)
 
 
-def _drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
+def _choose_drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
     by_title = {}
     for c in compared:
         title = DRAWN.get((c.run.storage, c.run.rw, c.run.depth))
@@ -330,9 +332,9 @@ def _drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
     return list(by_title.items())
 
 
-def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
+def _draw_charts(compared: list[Compared]) -> tuple[ChartData, ...]:
     charts = []
-    for title, c in _drawn(compared):
+    for title, c in _choose_drawn(compared):
         x = tuple(QUANTILES.values())
         theirs = ChartSeries(
             str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)
@@ -341,9 +343,9 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
         charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
     for name in TOLERANCE_PERCENT:
-        known = [c for c in compared if name in c.error]
-        at = tuple(c.run.latency_us["p50"] / 1e3 for c in known)
-        errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
+        comparable = [c for c in compared if name in c.error]
+        at = tuple(c.run.latency_us["p50"] / 1e3 for c in comparable)
+        errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in comparable)))
     charts.append(
         ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
     )

@@ -31,7 +31,7 @@ from headrace.studies.base import (
     agree,
     compare,
     figures,
-    known,
+    require_figure,
     study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
@@ -77,7 +77,7 @@ NO_SAVED_SECOND = {"saved_second": False}
 def at_depth(
     storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True
 ) -> Simulation:
-    """A closed load of one job in the per-I/O form, without the saved second."""
+    """Simulates a closed load of one job in the per-I/O form, without the saved second."""
     load = ClosedWorkload(name="fio", rw=rw, bs_kib=kib, iodepth=depth, numjobs=1)
     options = {**NO_SAVED_SECOND, "merge": merge}
     return simulate(load, storage, as_of=day, seconds=SECONDS, interval_s=SECONDS, form="events", options=options)
@@ -88,31 +88,31 @@ def _iops(run: Simulation) -> float:
 
 
 def member_limits(storage: str, day: str) -> core.VolumeLimits:
-    """Catalog limits of a single volume."""
+    """Returns the catalog's limits of a single volume."""
     with core_errors():
         return core.storage_limits(storage, day)[0]
 
 
 def own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
-    """Mean latency of a request that meets no queue, ms: 100 a second at even spacing, far from any
-    cap."""
+    """Returns the mean latency of a request that meets no queue, ms: 100 a second at even spacing,
+    far from any cap."""
     rate = {"randread": (100.0, 0.0), "randwrite": (0.0, 100.0)}[rw]
     points = make_points([0.0], [300.0], [rate[0]], [rate[1]], [kib], [kib])
     load = OpenWorkload(name="one at a time", kind="constant", points=points, arrivals="even")
-    return known(simulate(load, storage, as_of=day, interval_s=300.0, form="events").summary["mean_ms"])
+    return require_figure(simulate(load, storage, as_of=day, interval_s=300.0, form="events").summary["mean_ms"])
 
 
 def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
-    """Smallest depth that gets 99 % of the provisioned IOPS."""
-    wanted = ENOUGH * member_limits(storage, day)["iops"]
+    """Returns the smallest depth that gets 99 % of the provisioned IOPS."""
+    least_iops = ENOUGH * member_limits(storage, day)["iops"]
     # Little's law is a lower bound; variance of the latency may ask for one or two more.
-    depth = max(math.floor(wanted * own_latency_ms(storage, day, rw, kib) / 1e3), 1)
-    while _iops(at_depth(storage, day, depth, rw=rw, kib=kib)) < wanted:
+    depth = max(math.floor(least_iops * own_latency_ms(storage, day, rw, kib) / 1e3), 1)
+    while _iops(at_depth(storage, day, depth, rw=rw, kib=kib)) < least_iops:
         depth += 1
     return depth
 
 
-def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _measure_queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     rule = theirs["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
@@ -121,7 +121,7 @@ def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict
             own = own_ms[storage, rw] = own_latency_ms(storage, day, rw, kib)
             by_rule = round(iops / rule)
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
-            at_rule = (round(_iops(ruled)), round(known(ruled.summary["mean_ms"]), 2))
+            at_rule = (round(_iops(ruled)), round(require_figure(ruled.summary["mean_ms"]), 2))
             needed = depth_needed(storage, day, rw, kib)
             rows.append(
                 (storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule)
@@ -129,16 +129,16 @@ def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict
             steps.step()
     columns = ("storage", "day", "load", "KiB", "IOPS", "own mean ms", "queue per 200 IOPS")
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
-    verdicts = _queue_verdicts(theirs, own_ms["io1:500:2000", "randread"])
+    verdicts = _judge_queue(theirs, own_ms["io1:500:2000", "randread"])
     steps.step()
     return verdicts, StudyTable("Queue length needed and by the rule", columns, tuple(rows))
 
 
-def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
+def _judge_queue(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     rule = theirs["iops_per_queue_length"]
     example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
     implied = Figure(1e3 / rule.value, "ms", rule.source)
-    wait_ms = known(example.summary["mean_ms"])
+    wait_ms = require_figure(example.summary["mean_ms"])
     at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
     disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
     what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
@@ -151,8 +151,8 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     ]
 
 
-def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
-    """The whitepaper's MySQL load: does a gp2 and an io1 volume carry it alike?"""
+def _judge_mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
+    """Judges whether a gp2 and an io1 volume carry the whitepaper's MySQL load alike."""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
     load = OpenWorkload(
@@ -170,12 +170,12 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     asked = Figure(reads + writes, "IOPS", source)
     bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
-    one_each = (
+    note = (
         "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
     )
     less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
-        compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
+        compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, note),
         compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
         compare("bytes of that load", bytes_asked, mib_s, tolerance, "published: rates x sizes"),
         agree(
@@ -192,7 +192,7 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     ]
 
 
-def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
+def _judge_accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
     # Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
@@ -225,7 +225,7 @@ def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]
 
 
 def knee_kib(storage: str, day: str) -> float:
-    """Request size at which IOPS cap and byte cap meet, KiB."""
+    """Returns the request size at which IOPS cap and byte cap meet, KiB."""
     limits = member_limits(storage, day)
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
@@ -273,12 +273,12 @@ def _depth_chart(theirs: dict[str, Figure], steps: StepProgress) -> ChartData:
 
 
 def run(progress: Progress | None = None) -> StudyResult:
-    """Depths, accounting, the whitepaper's MySQL load and the knees."""
+    """Judges depths, accounting, the whitepaper's MySQL load and the knees."""
     started = time.monotonic()
     theirs = figures("queue_rule")
     steps = StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
-    queue, depths = _queue(theirs, steps)
-    verdicts = [*queue, *_mysql(theirs, steps), *_accounting(theirs, steps)]
+    queue, depths = _measure_queue(theirs, steps)
+    verdicts = [*queue, *_judge_mysql(theirs, steps), *_judge_accounting(theirs, steps)]
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
     notes = base.texts("queue_rule")

@@ -23,8 +23,8 @@ from headrace.studies.base import (
     StudyTable,
     Verdict,
     agree,
-    known,
     published,
+    require_figure,
     study,
 )
 from headrace.workload import ClosedWorkload
@@ -60,7 +60,7 @@ CLEARLY = 1.5  # a guess
 
 @dataclass(frozen=True)
 class Point:
-    """One run: requests a second and response times in ms."""
+    """A run: requests a second and response times in ms."""
 
     requests_per_s: float
     mean_ms: float
@@ -68,8 +68,8 @@ class Point:
 
 
 def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
-    """One sysbench fileio run on the model: 16 KiB requests, `threads` of them at a time, in the
-    per-I/O form.
+    """Simulates a sysbench fileio run: 16 KiB requests, `threads` of them at a time, in the per-I/O
+    form.
 
     sysbench's threads share one position in the sequential modes, so they are one job of that depth
     here. The second of saved tokens is switched off: a run of minutes does not see it.
@@ -91,11 +91,13 @@ def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
         form="events",
         options=options,
     ).summary
-    return Point(summary["delivered_ios"] / SECONDS, known(summary["mean_ms"]), known(summary["p95_ms"]))
+    return Point(
+        summary["delivered_ios"] / SECONDS, require_figure(summary["mean_ms"]), require_figure(summary["p95_ms"])
+    )
 
 
 def run(progress: Progress | None = None) -> StudyResult:
-    """All modes, arrays and thread counts, then every published direction."""
+    """Runs all modes, arrays and thread counts, then judges every published direction."""
     started = time.monotonic()
     steps = StepProgress(len(ARRAYS) * len(MODES) * len(THREADS), progress)
     points: dict[tuple[str, str, int], Point] = {}
@@ -104,7 +106,7 @@ def run(progress: Progress | None = None) -> StudyResult:
             for threads in THREADS:
                 points[array, mode, threads] = fileio(array, mode, threads)
                 steps.step()
-    verdicts = tuple(_direction(row, points) for row in published("raid_2009"))
+    verdicts = tuple(_judge_direction(row, points) for row in published("raid_2009"))
     rows = tuple(
         (ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2))
         for (a, m, t), p in points.items()
@@ -115,7 +117,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         STUDY,
         verdicts,
         (StudyTable("sysbench fileio, 16 KiB", columns, rows),),
-        _charts(points),
+        _draw_charts(points),
         notes,
         time.monotonic() - started,
     )
@@ -126,15 +128,15 @@ def _rate(name: str, mode: str, points: dict[tuple[str, str, int], Point]) -> fl
     return points[array, mode, int(threads or THREADS[-1])].requests_per_s
 
 
-def _direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -> Verdict:
-    """A claim holds when it does in every mode it names."""
+def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -> Verdict:
+    """Judges a claim: it holds when it does in every mode that it names."""
     modes = row["modes"].split()
     ratios = {mode: _rate(row["better"], mode, points) / _rate(row["worse"], mode, points) for mode in modes}
     least = {"clearly": CLEARLY, "worse": 1.0 + SAME, "not-better": 1.0 - SAME}[row["strength"]]
     holds = {mode: ratio >= least for mode, ratio in ratios.items()}
     ours = ", ".join(f"{mode} {ratio:.2f} x" for mode, ratio in ratios.items())
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
-    failing = [mode for mode, held in holds.items() if not held]
+    failing = [mode for mode, confirmed in holds.items() if not confirmed]
     if failing:
         note += f"; does not come out for {', '.join(failing)}: {WHY_NOT.get(row['claim'], 'not explained')}"
     return agree(
@@ -170,7 +172,7 @@ WHY_NOT = {
 }
 
 
-def _charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
+def _draw_charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
     charts = []
     for mode in MODES:
         rates = tuple(

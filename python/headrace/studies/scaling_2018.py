@@ -66,14 +66,15 @@ NO_BETTER = 0.02
 KNEE_TOLERANCE_PERCENT = 4.9
 # Share of variance a straight line must explain to be called linear.
 LINEAR = 0.98
-# From here on a gp2 volume has its 3,000 IOPS for good; smaller ones burst for a part of the hour.
+# From this size on a gp2 volume always has its 3,000 IOPS; smaller volumes burst for a part of the
+# hour.
 NO_CREDITS_GIB = 1_000
 DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000)}
 RIDGE_POINTS = 60  # a smooth line at the size of the chart
 
 
-def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
-    """Every volume of the article: by engine and volume type, then by GiB or IOPS."""
+def _predict_all(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
+    """Predicts every volume of the article: by engine and volume type, then by GiB or IOPS."""
     runs = {}
     for engine in ENGINES:
         for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
@@ -86,24 +87,25 @@ def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
 
 
 def storage(kind: str, point: int) -> str:
-    """gp2 of `point` GiB, or io1 of 1 TiB with `point` IOPS."""
+    """Returns gp2 of `point` GiB, or io1 of 1 TiB with `point` IOPS."""
     return f"gp2:{point}" if kind == "gp2" else f"io1:1024:{point}"
 
 
 def monthly_usd(spec: str) -> float:
-    """Storage alone, us-east-1, prices of the day of the runs."""
+    """Returns the cost of the storage alone in us-east-1, USD a month, at prices of the day of the
+    runs."""
     with core_errors():
         return sum(item["usd"] for item in core.monthly_cost(spec, REGION, DAY))
 
 
 def width(run: Prediction) -> float:
-    """How wide one-second tps lie: from the 5th to the 95th percentile of the second half."""
+    """Returns the span of one-second tps from the 5th to the 95th percentile of the second half."""
     return run.summary["tps_p95"] - run.summary["tps_p5"]
 
 
 def knee(runs: dict[int, Prediction]) -> float:
-    """Smallest size from which nothing larger is better by `NO_BETTER`: between sizes on a straight
-    line."""
+    """Returns the smallest size from which nothing larger is better by `NO_BETTER`, interpolated
+    between sizes."""
     sizes = list(runs)
     enough = runs[sizes[-1]].summary["tps"] / (1.0 + NO_BETTER)
     for below, above in zip(sizes, sizes[1:], strict=False):
@@ -114,8 +116,8 @@ def knee(runs: dict[int, Prediction]) -> float:
 
 
 def linearity(runs: dict[int, Prediction]) -> float:
-    """Share of the variance of tps that a straight line explains, over sizes that live on no
-    credits."""
+    """Returns the share of the variance of tps that a straight line explains, over sizes that do
+    not live on credits."""
     of = {size: run.summary["tps"] for size, run in runs.items() if size >= NO_CREDITS_GIB}
     return statistics.correlation(list(of), list(of.values())) ** 2
 
@@ -125,7 +127,7 @@ def _relative_width(engine: str) -> float:
     return (run.p95 - run.p5) / run.mean
 
 
-def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _judge_runs(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     verdicts, rows = [], []
     errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for run in measured():
@@ -138,18 +140,18 @@ def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
         if run.cache_known != "published":
             note += f"; cache {run.cache_known}"
         limit = None if run.calibrates else BARS[run.engine][1]
-        verdicts.append(compare(f"mean of the second half: {run.told}", figure, ours.summary["tps"], limit, note))
+        verdicts.append(compare(f"mean of the second half: {run.label}", figure, ours.summary["tps"], limit, note))
         rows.append(_row(run, ours))
         if not run.calibrates:
             errors[run.engine].append(abs(error_percent(ours.summary["tps"], run.mean)))
-    for engine, found in errors.items():
-        middle, limit = statistics.median(found), BARS[engine][0]
-        told = f"{middle:.1f} % of {len(found)} runs, worst {max(found):.1f} %"
+    for engine, values in errors.items():
+        middle, limit = statistics.median(values), BARS[engine][0]
+        answer = f"{middle:.1f} % of {len(values)} runs, worst {max(values):.1f} %"
         what, bar = (
             f"{ENGINES[engine]}, runs not calibrated on: median error",
             f"at most {limit:g} % (this project's bar)",
         )
-        verdicts.append(agree(what, bar, told, ARTICLE, middle <= limit))
+        verdicts.append(agree(what, bar, answer, ARTICLE, middle <= limit))
     names = columns(
         "run | use | mean | ours | error % | Q1 error % | Q2 error % | Q3 error % | Q4 error % | p5 | ours p5 | "
         "p50 | ours p50 | p95 | ours p95"
@@ -164,34 +166,34 @@ def _row(run: TpccRun, ours: Prediction) -> tuple:
     errors = (round(error_percent(mine, theirs), 1) for mine, theirs in pairs)
     quantiles = (run.p5, summary["tps_p5"], run.p50, summary["tps_p50"], run.p95, summary["tps_p95"])
     use = "calibration" if run.calibrates else "test"
-    return (run.told, use, round(run.mean), round(summary["tps"]), *errors, *map(round, quantiles))
+    return (run.label, use, round(run.mean), round(summary["tps"]), *errors, *map(round, quantiles))
 
 
-def _article(runs: dict) -> list[Verdict]:
+def _judge_article(runs: dict) -> list[Verdict]:
     theirs = figures("scaling_2018")
     inno, rocks = runs["innodb", "gp2"], runs["myrocks", "gp2"]
     stops = knee(inno)
     bound = max(inno[3_400].summary["caps"], key=inno[3_400].summary["caps"].get)
     straight, gain = linearity(rocks), rocks[3_400].summary["tps"] / rocks[2_600].summary["tps"] - 1.0
-    told = f"a line explains {in_percent(straight, 1)}; {in_percent(gain, 0, sign='+')} from 2,600 to 3,400 GB"
+    answer = f"a line explains {in_percent(straight, 1)}; {in_percent(gain, 0, sign='+')} from 2,600 to 3,400 GB"
     linear, smaller = straight >= LINEAR and gain > NO_BETTER, "from 1,000 GB on; smaller ones burst"
     why = f"within {in_percent(NO_BETTER)} of 3,400 GB; {bound} binds there"
     published_knee = theirs["innodb_gp2_knee_gib"]
     line = "MyRocks on gp2 grows along a straight line"
     verdicts = [
         compare("InnoDB no better from this gp2 size on", published_knee, stops, KNEE_TOLERANCE_PERCENT, why),
-        agree(line, "continues to scale linearly", told, ARTICLE, linear, smaller),
+        agree(line, "continues to scale linearly", answer, ARTICLE, linear, smaller),
     ]
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
         ours = {engine: runs[engine, kind][point] for engine in ENGINES}
         widths = {engine: width(run) for engine, run in ours.items()}
-        told = "; ".join(
+        answer = "; ".join(
             f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({in_percent(widths[engine] / run.summary['tps'])} of the mean)"
             for engine, run in ours.items()
         )
         wider, how = widths["myrocks"] > widths["innodb"], "5th to 95th percentile, as a density plot shows it"
-        verdicts.append(agree(f"MyRocks varies more on {spec}", "a lot of variance", told, ARTICLE, wider, how))
+        verdicts.append(agree(f"MyRocks varies more on {spec}", "a lot of variance", answer, ARTICLE, wider, how))
     least, most = runs["myrocks", "io1"][1_000].summary["tps"], runs["myrocks", "io1"][30_000].summary["tps"]
     growth = f"{most / least:.0f} times the tps with 30 times the IOPS"
     verdicts.append(agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
@@ -202,7 +204,7 @@ def _article(runs: dict) -> list[Verdict]:
     return verdicts
 
 
-def _scaling_table(runs: dict) -> StudyTable:
+def _tabulate_scaling(runs: dict) -> StudyTable:
     instance = core.instance_price(INSTANCE, REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
@@ -220,8 +222,8 @@ def _scaling_table(runs: dict) -> StudyTable:
     return StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
 
 
-def _sweep_charts(runs: dict) -> list[ChartData]:
-    known = measured()
+def _draw_sweeps(runs: dict) -> list[ChartData]:
+    published_runs = measured()
     charts = []
     for kind, x_title in (("gp2", "size of the gp2 volume (GiB)"), ("io1", "provisioned IOPS of the io1 volume")):
         series = []
@@ -231,7 +233,7 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
             series.append(ChartSeries(f"{name}, simulated", "simulated", tuple(sweep), tps))
             at = {
                 _point(run): run.mean
-                for run in known
+                for run in published_runs
                 if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads
             }
             if at:
@@ -246,8 +248,8 @@ def _point(run: TpccRun) -> int:
 
 
 def density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """How often each tps is seen, 1 at the most frequent: normal kernels of Silverman's width (0.9
-    of the standard deviation or the quartiles' / n^0.2)."""
+    """Returns how often each tps is seen, 1 at the most frequent: normal kernels of Silverman's
+    width (0.9 of the standard deviation or the quartiles' / n^0.2)."""
     ordered = sorted(values)
     n = len(ordered)
     quartiles = (ordered[(3 * n) // 4] - ordered[n // 4]) / 1.34
@@ -259,7 +261,7 @@ def density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(grid), tuple(value / most for value in seen)
 
 
-def _density_charts(runs: dict) -> list[ChartData]:
+def _draw_densities(runs: dict) -> list[ChartData]:
     charts = []
     for (engine, kind), sweep in runs.items():
         series = []
@@ -276,7 +278,7 @@ def _density_charts(runs: dict) -> list[ChartData]:
     return charts
 
 
-def _second_charts(runs: dict) -> list[ChartData]:
+def _draw_seconds(runs: dict) -> list[ChartData]:
     charts = []
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
@@ -291,7 +293,7 @@ def _second_charts(runs: dict) -> list[ChartData]:
     return charts
 
 
-def _cost_charts(runs: dict) -> list[ChartData]:
+def _draw_costs(runs: dict) -> list[ChartData]:
     by_tps, per_tps = [], []
     for (engine, kind), sweep in runs.items():
         name = f"{ENGINES[engine]} on {kind}"
@@ -311,9 +313,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the known runs, then both engines on every volume of the article."""
     started = time.monotonic()
     steps = StepProgress(2 * len(ENGINES) + len(measured()), progress)
-    verdicts, held_out = _held_out(steps)
-    runs = _sweep(steps)
-    charts = (*_sweep_charts(runs), *_density_charts(runs), *_second_charts(runs), *_cost_charts(runs))
+    verdicts, runs_table = _judge_runs(steps)
+    runs = _predict_all(steps)
+    charts = (*_draw_sweeps(runs), *_draw_densities(runs), *_draw_seconds(runs), *_draw_costs(runs))
     gp2 = next(run for run in measured() if run.storage == "gp2:2000")
     as_assumed = simulated("innodb", gp2.storage).summary["tps"]
     calibration = calibrated("innodb")
@@ -328,5 +330,10 @@ def run(progress: Progress | None = None) -> StudyResult:
         innodb_width=_relative_width("innodb"),
     )
     return StudyResult(
-        STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started
+        STUDY,
+        (*verdicts, *_judge_article(runs)),
+        (runs_table, _tabulate_scaling(runs)),
+        charts,
+        notes,
+        time.monotonic() - started,
     )

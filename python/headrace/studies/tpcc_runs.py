@@ -24,7 +24,7 @@ GIB_PER_GB = 1e9 / 1024.0**3  # the runs state GB
 
 @dataclass(frozen=True)
 class TpccRun:
-    """One published run: means and quantiles of its one-second tps. `cache_gb` is `cache_known`:
+    """A published run: means and quantiles of its one-second tps. `cache_gb` is `cache_known`:
     published, assumed, or inferred from the run."""
 
     name: str
@@ -42,18 +42,18 @@ class TpccRun:
 
     @property
     def calibrates(self) -> bool:
-        """Whether the carried database was made from this run."""
+        """True when the carried database was made from this run."""
         return self.name in CALIBRATED_ON
 
     @property
-    def told(self) -> str:
-        """What sets it apart, for tables."""
+    def label(self) -> str:
+        """The description that distinguishes the run in tables."""
         return f"{ENGINES[self.engine]}, {self.storage}, {self.cache_gb:g} GB, {self.threads} threads"
 
 
 def measured() -> tuple[TpccRun, ...]:
-    """The runs on c5.9xlarge. Those of other data sets and machines stand in the same table and are
-    left out here."""
+    """Returns the runs on c5.9xlarge. The same table has those of other data sets and machines,
+    which are left out."""
     runs = []
     for row in published("tpcc_runs"):
         if row["instance"] != INSTANCE:
@@ -80,7 +80,7 @@ def measured() -> tuple[TpccRun, ...]:
 
 @cache
 def calibrated(engine: str) -> TransactionWorkload:
-    """The database of `innodb` or `myrocks`, calibrated on its io1 run with 20,000 IOPS."""
+    """Returns the database of `innodb` or `myrocks`, calibrated on its io1 run with 20,000 IOPS."""
     with as_file(files("headrace.studies").joinpath("calibrated", f"{engine}-tpcc-2018.toml")) as path:
         workload = load(path)
     assert isinstance(workload, TransactionWorkload), engine
@@ -88,15 +88,15 @@ def calibrated(engine: str) -> TransactionWorkload:
 
 
 def run_again(run: TpccRun, draws: int = 0) -> Prediction:
-    """The published run on the model."""
+    """Predicts the published run."""
     return simulated(run.engine, run.storage, cache_gib=run.cache_gb * GIB_PER_GB, threads=run.threads, draws=draws)
 
 
 def simulated(
     engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed
 ) -> Prediction:
-    """An hour of the calibrated database on another storage; cache and clients as calibrated unless
-    given."""
+    """Predicts an hour of the calibrated database on another storage; cache and clients as
+    calibrated unless given."""
     return predict(
         calibrated(engine),
         storage,
@@ -113,5 +113,5 @@ def simulated(
 def per_minute(
     values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)
 ) -> tuple[float, ...]:
-    """One-second values as one figure a minute: means unless told otherwise."""
+    """Returns one-second values as one figure a minute: means unless `of` is given."""
     return tuple(of(values[i : i + 60]) for i in range(0, len(values) - 59, 60))

@@ -63,8 +63,8 @@ ALIKE = 0.02
 
 
 def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) -> core.Database:
-    """The paper's oltp.lua: `selects` point selects, one index update, one other update, one delete
-    and insert, all rows alike; the binlog off, as in 5.7."""
+    """Returns the paper's oltp.lua: `selects` point selects, one index update, one other update,
+    one delete and insert, all rows alike; the binlog off, as in 5.7."""
     off = {"simple_ranges": 0, "sum_ranges": 0, "order_ranges": 0, "distinct_ranges": 0, "point_selects": selects}
     options = {
         "script": "oltp_read_write",
@@ -78,15 +78,15 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
         "threads": CLIENTS,
     }
     with core_errors():
-        made = core.mysql_sysbench(options)["database"]
+        description = core.mysql_sysbench(options)["database"]
     # A window of the redo log passes in under four minutes of an hour: flushing is in its stride
     # throughout.
-    made["writes"]["flush_ramp_tx"] = 0.0
-    return made
+    description["writes"]["flush_ramp_tx"] = 0.0
+    return description
 
 
 def data_gib(tables: int) -> float:
-    """Size of `tables` of the paper's tables, GiB."""
+    """Returns the size of `tables` of the paper's tables, GiB."""
     with core_errors():
         return core.mysql_sysbench({"tables": tables, "table_size": 10_000_000})["size_gib"]
 
@@ -110,7 +110,7 @@ def _run(storage: str, pool_bytes: float, **load) -> dict:
 
 
 def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, Any]:
-    """tps, reads of a transaction and IOPS of the hour of table 4, from a cold start."""
+    """Returns tps, reads of a transaction and IOPS of the hour of table 4, from a cold start."""
     pool, redo = SERVERS[server]
     with core_errors():
         rows = core.mysql_runs(
@@ -122,30 +122,30 @@ def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, A
 
 
 def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, float]:
-    """What `tps` transactions a second ask of a storage, every I/O simulated on a warm pool:
-    rates a second, KiB of a write."""
+    """Returns what `tps` transactions a second ask of a storage, every I/O simulated on a warm
+    pool: rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
     with core_errors():
         rows = core.mysql_clients(
             database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS)
         )
-    told = rows["summary"]
-    reads = told["page_reads"] / SECONDS
-    writes = (told["pages_written"] + told["doublewrite_runs"] + told["log_syncs"]) / SECONDS
+    summary = rows["summary"]
+    reads = summary["page_reads"] / SECONDS
+    writes = (summary["pages_written"] + summary["doublewrite_runs"] + summary["log_syncs"]) / SECONDS
     kib = (statistics.fmean(rows["mib_s"]) * 1024 - 16 * reads) / writes
     return {
         "tps": statistics.fmean(rows["tps"]),
         "reads": reads,
         "writes": writes,
         "write_kib": kib,
-        "mean_ms": told["mean_ms"],
-        "log": told["log_syncs"] / SECONDS,
+        "mean_ms": summary["mean_ms"],
+        "log": summary["log_syncs"] / SECONDS,
     }
 
 
 def per_transaction(name: str) -> dict[str, float]:
-    """Statements of a transaction in table 4, and the clients its rate and mean response time make
-    (Little's law)."""
+    """Returns the statements of a transaction in table 4, and the clients that its rate and mean
+    response time imply (Little's law)."""
     theirs = {figure: value.value for figure, value in figures("whitepaper_2017").items()}
     of = theirs[f"{name}_transactions"]
     return {
@@ -156,35 +156,35 @@ def per_transaction(name: str) -> dict[str, float]:
     }
 
 
-def _tuned_or_default(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
+def _judge_servers(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
     theirs = figures("whitepaper_2017")
     selects = round(per_transaction("tuned")["selects"])
-    found = {}
+    hours = {}
     for tables in (1, 100):
         for storage in VOLUMES:
             for server in SERVERS:
-                found[tables, storage, server] = hour_of(server, storage, tables, selects)
+                hours[tables, storage, server] = hour_of(server, storage, tables, selects)
             steps.step()
     verdicts = []
     for storage in VOLUMES:
-        default, tuned = (found[1, storage, server]["tps"] for server in ("default", "tuned"))
+        default, tuned = (hours[1, storage, server]["tps"] for server in ("default", "tuned"))
         ratio, what = theirs["ratio"], f"tuned over default, {storage}"
         verdicts.append(compare(what, ratio, tuned / default, TOLERANCE_PERCENT, "one table used"))
     io1, nearer = VOLUMES[1], "the volume is not stated; this one is nearer than gp2:500"
     for server in SERVERS:
-        ours = found[1, io1, server]["tps"]
+        ours = hours[1, io1, server]["tps"]
         verdicts.append(compare(f"{server} server, {io1}", theirs[f"{server}_tps"], ours, TOLERANCE_PERCENT, nearer))
     rows = []
-    for place, run in found.items():
+    for place, run in hours.items():
         published = theirs[f"{place[2]}_tps"].value
         error = round(error_percent(run["tps"], published), 1)
         shown = (round(run["tps"]), error, round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"])
         rows.append((*place, published, *shown))
     names = columns("tables used | storage | server | published tps | ours | error % | reads/tx | IOPS | binds")
-    return verdicts, StudyTable("Table 4: an hour from a cold start", names, tuple(rows)), found
+    return verdicts, StudyTable("Table 4: an hour from a cold start", names, tuple(rows)), hours
 
 
-def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
+def _judge_storages(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
     theirs = figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
     selects = round(theirs["alike_selects"].value / tps)
@@ -194,20 +194,20 @@ def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTa
         steps.step()
     served = [run["tps"] for run in runs.values()]
     apart = max(served) / min(served) - 1.0
-    one, striped = runs["io1"], runs["three io1 in RAID 0"]
+    single, striped = runs["io1"], runs["three io1 in RAID 0"]
     most = ", ".join(f"{name} {run['tps']:,.0f}" for name, run in runs.items())
-    read, asked_of = f"{one['reads']:.0f} of {selects * tps:,.0f}", "25 of 36,000 a second"
-    few = one["reads"] < 0.01 * selects * tps
-    log = f"ours syncs the log {one['log']:,.0f} times a second; published sizes leave room for some 700"
+    read, asked_of = f"{single['reads']:.0f} of {selects * tps:,.0f}", "25 of 36,000 a second"
+    few = single["reads"] < 0.01 * selects * tps
+    log = f"ours syncs the log {single['log']:,.0f} times a second; published sizes leave room for some 700"
     mib_s = Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER)
-    ours_mib_s, chosen = one["writes"] * one["write_kib"] / 1024, "the redo log's size was chosen by this figure"
-    same, told = "no discernable difference", f"{in_percent(apart, 2)} apart: {most}"
+    ours_mib_s, chosen = single["writes"] * single["write_kib"] / 1024, "the redo log's size was chosen by this figure"
+    same, answer = "no discernable difference", f"{in_percent(apart, 2)} apart: {most}"
     free = "encryption costs nothing in the model"
     verdicts = [
-        agree("four storages under 6,000 tps", same, told, PAPER, apart < ALIKE, free),
+        agree("four storages under 6,000 tps", same, answer, PAPER, apart < ALIKE, free),
         agree("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
-        compare("writes on one volume", theirs["volume_writes"], one["writes"], None, log),
-        compare("KiB of a write", theirs["write_kib"], one["write_kib"], None, "smaller for the same reason"),
+        compare("writes on one volume", theirs["volume_writes"], single["writes"], None, log),
+        compare("KiB of a write", theirs["write_kib"], single["write_kib"], None, "smaller for the same reason"),
         compare("writes on each of three", theirs["striped_writes"], striped["writes"] / 3, None, "a third of all"),
         compare("MiB/s written", mib_s, ours_mib_s, None, chosen),
     ]
@@ -221,13 +221,13 @@ def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTa
     return verdicts, table, runs
 
 
-def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
-    """The redo log whose bytes come nearest to those published, and what others would give on
-    gp2."""
+def _choose_redo(steps: StepProgress) -> tuple[float, StudyTable]:
+    """Returns the redo log whose bytes come nearest to those published, and the table of what
+    others would give on gp2."""
     theirs = figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
     selects = round(theirs["alike_selects"].value / tps)
-    wanted = theirs["volume_writes"].value * theirs["write_kib"].value / 1024
+    published_mib_s = theirs["volume_writes"].value * theirs["write_kib"].value / 1024
     rows = []
     for redo in REDO_GIB:
         gp2 = asked("gp2:500", redo, tps, selects)
@@ -235,12 +235,12 @@ def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
         shown = (round(gp2["tps"]), round(gp2["writes"]), round(gp2["write_kib"], 1), round(mib_s, 1))
         rows.append((redo, *shown))
         steps.step()
-    nearest = min((row for row in rows if row[1] > (1 - ALIKE) * tps), key=lambda row: abs(row[4] - wanted))
+    nearest = min((row for row in rows if row[1] > (1 - ALIKE) * tps), key=lambda row: abs(row[4] - published_mib_s))
     names = columns("redo GiB | tps | writes/s | KiB a write | MiB/s written")
     return nearest[0], StudyTable("6,000 tps asked of gp2:500, by redo log", names, tuple(rows))
 
 
-def _counts() -> StudyTable:
+def _tabulate_counts() -> StudyTable:
     theirs = figures("whitepaper_2017")
     rows = []
     for name in SERVERS:
@@ -253,12 +253,12 @@ def _counts() -> StudyTable:
     return StudyTable("Statements of a transaction, from the printed totals", names, tuple(rows))
 
 
-def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
+def _draw_charts(hours: dict, alike: dict) -> tuple[ChartData, ...]:
     theirs = figures("whitepaper_2017")
     names = tuple(SERVERS)
     bars = [ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
-        ours = tuple(found[1, storage, name]["tps"] for name in names)
+        ours = tuple(hours[1, storage, name]["tps"] for name in names)
         bars.append(ChartSeries(f"simulated, {storage}", "simulated", names, ours))
     storages = tuple(STORAGES)
     each = (
@@ -272,13 +272,13 @@ def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
 
 
 def run(progress: Progress | None = None) -> StudyResult:
-    """Table 4 on both volumes and in both readings; then the load of the second experiment on four
-    storages."""
+    """Runs table 4 on both volumes and in both readings, then the load of the second experiment on
+    four storages."""
     started = time.monotonic()
     steps = StepProgress(2 * len(VOLUMES) + len(REDO_GIB) + len(STORAGES), progress)
-    verdicts, table, found = _tuned_or_default(steps)
-    redo_gib, by_redo = _redo(steps)
-    more, alike_table, alike = _alike(redo_gib, steps)
+    verdicts, table, hours = _judge_servers(steps)
+    redo_gib, by_redo = _choose_redo(steps)
+    more, alike_table, alike = _judge_storages(redo_gib, steps)
     theirs = figures("whitepaper_2017")
     free = database(
         round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
@@ -287,7 +287,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         "whitepaper_2017",
         hundred_gib=data_gib(100),
         one_gib=data_gib(1),
-        hundred_tps=found[100, VOLUMES[1], "tuned"]["tps"],
+        hundred_tps=hours[100, VOLUMES[1], "tuned"]["tps"],
         default_clients=per_transaction("default")["clients"],
         tuned_clients=per_transaction("tuned")["clients"],
         redo_gib=redo_gib,
@@ -296,8 +296,8 @@ def run(progress: Progress | None = None) -> StudyResult:
     return StudyResult(
         STUDY,
         (*verdicts, *more),
-        (table, _counts(), by_redo, alike_table),
-        _charts(found, alike),
+        (table, _tabulate_counts(), by_redo, alike_table),
+        _draw_charts(hours, alike),
         notes,
         time.monotonic() - started,
     )

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from headrace.base import core
 
 
 @dataclass(frozen=True)
@@ -26,20 +29,29 @@ class ModelParameter:
     least: float = 0.0
 
 
-def _of_clients(base_spread: float) -> tuple[ModelParameter, ...]:
-    """Parameters of the clients and processors, alike in both engines but for the spread of the
-    response time without I/O."""
-    sharpness = "how sharply one limit takes over from the next"
-    return (
-        ModelParameter("base_ms", ("clients", "base_ms"), base_spread, "response time without I/O"),
-        ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-        ModelParameter("sharpness", ("clients", "sharpness"), 0.2, sharpness, 64.0, 1.0),
-    )
-
-
 # One published machine stands behind each standard's processor time, and writes are guessed
 # (SPREADS of the core's sysbench standard).
 CPU_SPREAD = 0.35
+# Guess: the standard's serial share is one itself, known to a factor of e.
+SERIAL_SPREAD = 1.0
+# Network, sleep and wake-up: the client may be on the server's host or in another zone, which is
+# from nothing to a millisecond a statement. Chosen.
+BASE_SPREAD = 1.0
+# Alike in both engines.
+OF_CLIENTS = (
+    ModelParameter("base_ms", ("clients", "base_ms"), BASE_SPREAD, "response time without I/O and processor"),
+    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
+    ModelParameter(
+        "serial_share",
+        ("clients", "serial_share"),
+        SERIAL_SPREAD,
+        "share of the processor time that one transaction at a time can be in",
+        1.0,
+    ),
+    ModelParameter(
+        "sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit takes over from the next", 64.0, 1.0
+    ),
+)
 # Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of
 # 2018, or a guess of like size.
 INNODB = (
@@ -66,7 +78,7 @@ INNODB = (
     ModelParameter(
         "background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6
     ),
-    *_of_clients(base_spread=0.4),
+    *OF_CLIENTS,
 )
 MYROCKS = (
     ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
@@ -75,19 +87,29 @@ MYROCKS = (
     ModelParameter(
         "compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"
     ),
-    *_of_clients(base_spread=0.2),
+    *OF_CLIENTS,
 )
 
 
-def of_engine(engine: str) -> tuple[ModelParameter, ...]:
-    """The parameters of `innodb` or `myrocks`."""
-    return INNODB if engine == "innodb" else MYROCKS
+# Of a run on a local disk that the catalog has no figure of. Such disks lie between a SATA SSD
+# (some 500 MiB/s, the catalog's guess) and an NVMe SSD (some 3,000): a factor of three around the
+# middle.
+LOCAL_DISK = ModelParameter(
+    "local_disk", ("local_disk",), 1.1, "speed of the local disk over the catalog's guess", 1e3, 1e-3
+)
+
+
+def of_engine(engine: str, database: Mapping[str, Any] | None = None) -> tuple[ModelParameter, ...]:
+    """The parameters of `innodb` or `myrocks`; with those that only some databases have, where
+    a database is given."""
+    always = INNODB if engine == "innodb" else MYROCKS
+    return always if database is None or database.get("local_disk") is None else (*always, LOCAL_DISK)
 
 
 def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
     """A copy of a core database with parameters multiplied by exp(delta)."""
     changed = copy.deepcopy(database)
-    for parameter in of_engine(engine):
+    for parameter in of_engine(engine, database):
         delta = deltas.get(parameter.name, 0.0)
         if delta:
             _multiply(changed, parameter, math.exp(delta))
@@ -96,13 +118,15 @@ def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
 
 def value(database: dict, parameter: ModelParameter) -> float:
     """The parameter's value: touched pages for the popularity, bytes a transaction for compaction
-    (0 without one)."""
+    (0 without one); of the response time without I/O what is not processor time."""
     if parameter.path == ("popularity",):
         return sum(item["pages"] for item in database["popularity"])
     if parameter.path == ("compaction", "bytes"):
         if database["compaction"] is None:  # a script that only reads
             return 0.0
         return database["compaction"]["read_bytes_per_tx"] + database["compaction"]["write_bytes_per_tx"]
+    if parameter.name == "base_ms":
+        return max(0.0, database["clients"]["base_ms"] - core.core_ms(database["clients"]))
     place: Any = database
     for key in parameter.path:
         place = place[key]
@@ -119,8 +143,22 @@ def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
         for key in ("read_bytes_per_tx", "write_bytes_per_tx") if compaction else ():
             compaction[key] *= factor
         return
+    if parameter.name in ("base_ms", "cpu_ms"):
+        return _multiply_time(database["clients"], parameter.name, factor)
     *tables, last = parameter.path
     place: Any = database
     for key in tables:
         place = place[key]
     place[last] = max(min(place[last] * factor, parameter.limit), parameter.least)
+
+
+def _multiply_time(clients: dict, name: str, factor: float) -> None:
+    """The response time without I/O is processor time and what else it takes. A transaction with
+    more work has more of both, so that the processor time moves both, and the response time
+    without it that alone."""
+    if name == "cpu_ms":
+        clients["cpu_ms"] *= factor
+        clients["base_ms"] *= factor
+        return
+    rest = max(0.0, clients["base_ms"] - core.core_ms(clients))
+    clients["base_ms"] += (factor - 1.0) * rest

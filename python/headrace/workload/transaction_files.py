@@ -33,8 +33,17 @@ from headrace.workload.transactions import (
 ROUNDED = 1e-6
 MOST_IOPS = 1e9  # ours, beyond any server of today
 
-# What MyRocks has where something is written, and what files from before it was kept lack.
-MAY_LACK = ("compaction", "commits_per_tx")
+# What MyRocks has where something is written, and what files from before it was kept lack: what is
+# taken for it.
+MAY_LACK = {
+    "compaction": None,
+    "commits_per_tx": None,
+    "serial_share": 0.0,
+    "core_speed": None,
+    "redo_capacity_bytes": None,
+    "dirtying": None,
+    "local_disk": None,
+}
 
 _Number = Annotated[float, FINITE]
 _LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most", least=2, most=2)]
@@ -192,6 +201,8 @@ def _database(table: dict, engine: str) -> dict:
         rule = "MyRocks has compaction, InnoDB has not"
         raise InputError(f"database.compaction = {shown(table['compaction'])}", rule, DOC)
     like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
+    if engine == "innodb":
+        like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}
     return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
 
 
@@ -199,7 +210,7 @@ def _type_like(value: Any, name: str) -> Any:
     """The type of a value of the core: tables with the same keys, numbers as finite floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key))
+            (key, _type_like(item, key) | None, MAY_LACK[key]) if key in MAY_LACK else (key, _type_like(item, key))
             for key, item in value.items()
         ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
@@ -210,7 +221,7 @@ def _type_like(value: Any, name: str) -> Any:
 
 def _check_parameters(read: _DatabaseFile) -> None:
     """Each parameter of the engine at most once."""
-    known = tuple(parameter.name for parameter in of_engine(read.engine))
+    known = tuple(parameter.name for parameter in of_engine(read.engine, read.database))
     names = [parameter.name for parameter in read.parameters]
     for index, name in enumerate(names):
         check_choice("parameters.name", name, known)

@@ -177,7 +177,7 @@ class TransactionWorkload(Shown):
         chance = np.random.default_rng(seed)
         names = [parameter["name"] for parameter in self.parameters]
         spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
-        known = {parameter.name: parameter.spread for parameter in of_engine(self.engine)}
+        known = {parameter.name: parameter.spread for parameter in of_engine(self.engine, self.database)}
         limits = np.array([3.0 * known[name] for name in names])
         return [
             applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))

@@ -118,7 +118,7 @@ def build(lab: Lab, flavor: str, folder: Path, key: bytes | None = None, seconds
     try:
         with Load(server) as load:
             time.sleep(seconds)
-            base = copying.run(source, target, copying.Wanted(key=key))
+            base = copying.run(source, target, copying.BackupRequest(key=key))
             time.sleep(seconds)
             with connect(server.address()) as connection, connection.cursor() as cursor:
                 cursor.execute("FLUSH BINARY LOGS")

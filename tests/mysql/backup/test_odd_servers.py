@@ -66,7 +66,7 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     with connect(odd.address()) as connection, connection.cursor() as cursor:
         for number in range(200):
             cursor.execute("INSERT INTO d.t VALUES (%s, 'x')", (number,))
-    made = copying.run(source, target, copying.Wanted(method="snapshot"))
+    made = copying.run(source, target, copying.BackupRequest(method="snapshot"))
     assert len(made.snapshots) == 2
     done = restore.restore(lab, target, RestoreRequest(made.id, "odd-back", "gp3:2", unpaced=True))
     with gone_after(done.server):
@@ -88,7 +88,7 @@ def test_a_row_that_is_twice_as_large_in_a_dump(lab, odd, tmp_path):
     """12 MiB were taken in a packet of 16 MiB; in hexadecimal they are 24 MiB."""
     run(odd, "INSERT INTO d.t VALUES (1, REPEAT('\\0', 12 << 20))")
     target, source = open_target(tmp_path / "t"), source_of(odd.address(), odd.name, odd)
-    made = copying.run(source, target, copying.Wanted(method="logical"))
+    made = copying.run(source, target, copying.BackupRequest(method="logical"))
     assert made.position.gtid == run(odd, "SELECT @@gtid_binlog_pos")[0][0], "behind the tables of a dump"
     wanted = RestoreRequest(made.id, "odd-dump", "gp3:2", unpaced=True, settings={"max_allowed_packet": "16M"})
     done = restore.restore(lab, target, wanted)
@@ -113,7 +113,7 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
         rows = [f"INSERT INTO d.t VALUES ({number}, REPEAT('y', 1 << 20))" for number in range(LARGE_MIB)]
         run(odd, "BEGIN", *rows, "COMMIT", "INSERT INTO d.t VALUES (-1, 'behind')", "FLUSH BINARY LOGS")
         end = GtidSet.parse(run(odd, "SELECT @@gtid_binlog_pos")[0][0], "mariadb")
-        while thread.is_alive() and not streaming.known.contains(end):
+        while thread.is_alive() and not streaming.archived.contains(end):
             time.sleep(0.05)
         time.sleep(0.5)  # the file that has ended is put together
     finally:
@@ -137,7 +137,7 @@ def test_tables_without_transactions_are_not_dumped_without_locks(odd, tmp_path)
     try:
         source = source_of(odd.address(), odd.name, odd)
         with pytest.raises(InputError, match="has tables of MyISAM"):
-            copying.run(source, open_target(tmp_path / "t"), copying.Wanted(method="logical"))
+            copying.run(source, open_target(tmp_path / "t"), copying.BackupRequest(method="logical"))
         assert not (tmp_path / "t").exists()
     finally:
         run(odd, "DROP TABLE d.m")

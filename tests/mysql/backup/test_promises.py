@@ -137,10 +137,10 @@ def test_a_part_is_called_one_everywhere(lab, shop, tmp_path):
     target = open_target(tmp_path / "t")
     statements, only, _ = ACCOUNTS["a part"]
     with account(shop, ACCOUNTS["one database"][0]) as seen, pytest.raises(InputError, match="lacks SELECT"):
-        copying.run(seen, target, copying.Wanted(method="logical"))
+        copying.run(seen, target, copying.BackupRequest(method="logical"))
     assert not target.list("backups/")
     with account(shop, statements) as seen:
-        made = copying.run(seen, target, copying.Wanted(method="logical", only=only))
+        made = copying.run(seen, target, copying.BackupRequest(method="logical", only=only))
     assert made.databases == made.only == ("ack",) and made.tables == 1
     proof = proving.prove(lab, target, made.id, "gp3:4", unpaced=True)
     assert proof.ok and proof.part == "ack" and proof.tables == 1
@@ -152,7 +152,7 @@ def test_a_part_is_called_one_everywhere(lab, shop, tmp_path):
     (told,) = json.loads(shown.stdout)
     assert (told["part"], told["databases"], told["tables"]) == ("ack", "ack", 1) and shown.returncode == 0
     with pytest.raises(InputError, match="is for logical copies"):
-        copying.run(shop, target, copying.Wanted(method="physical", only=("ack",)))
+        copying.run(shop, target, copying.BackupRequest(method="physical", only=("ack",)))
 
 
 # What does not ask which server it is: once is enough.
@@ -166,7 +166,7 @@ def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
     """Of a copy of files and of a dump; what it has otherwise is named."""
     target = open_target(tmp_path / "t")
     for method in ("physical", "logical"):
-        made = copying.run(shop, target, copying.Wanted(method=method))
+        made = copying.run(shop, target, copying.BackupRequest(method=method))
         wanted = RestoreRequest(
             made.id, f"settled-{shop.flavor}", "gp3:4", unpaced=True, settings={"max_binlog_size": "8M"}
         )
@@ -186,9 +186,9 @@ def test_a_restore_that_fails_undoes_the_proof(lab, shop, tmp_path):
     """One byte of a proved copy: the file is named, the proof is none any more, and prune keeps the
     good copy beside it."""
     target, at = open_target(tmp_path / "t"), ("--in", str(tmp_path / "t"))
-    bad = copying.run(shop, target, copying.Wanted(pack="none"))
+    bad = copying.run(shop, target, copying.BackupRequest(pack="none"))
     assert proving.prove(lab, target, bad.id, "gp3:4", unpaced=True).ok
-    good = copying.run(shop, target, copying.Wanted(method="snapshot"))
+    good = copying.run(shop, target, copying.BackupRequest(method="snapshot"))
     path = tmp_path / "t" / manifest.folder_of(bad.id) / "data.00001"
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 3] ^= 1
@@ -236,7 +236,7 @@ def test_a_stream_to_a_full_target_says_so_once_and_ends_in_time(lab, shop, tmp_
 def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
     """Stored twelve times as often as by default: few files, all bytes, and a restore of all."""
     target = open_target(tmp_path / "t")
-    base = copying.run(shop, target, copying.Wanted())
+    base = copying.run(shop, target, copying.BackupRequest())
     streaming = Stream(shop, target, every_s=0.02)
     thread = threading.Thread(target=streaming.run)
     thread.start()
@@ -272,7 +272,7 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
 @ONE
 def test_a_server_that_the_backup_is_not_of_is_refused(lab, shop, server, tmp_path):
     target = open_target(tmp_path / "t")
-    made = copying.run(shop, target, copying.Wanted(method="logical"))
+    made = copying.run(shop, target, copying.BackupRequest(method="logical"))
     other = source_of(server.address(), server.name, server)
     run(server, "RESET MASTER")
     with pytest.raises(InputError, match="has not executed .* transactions that the backup of"):
@@ -322,10 +322,10 @@ def test_of_two_streams_of_one_server_one_goes_on(lab, shop, tmp_path):
 
 # Where Ctrl-C comes in each command, the command, and what it says then.
 INTERRUPTS = {
-    "run": ("copying._stream", ["run", "{shop}", "--to", "{target}"], "No backup was made, and what was copied is removed"),
+    "run": ("copying._write_stream", ["run", "{shop}", "--to", "{target}"], "No backup was made, and what was copied is removed"),
     "run behind its end": ("unfinished.unmark", ["run", "{shop}", "--to", "{target}"], "The backup .* is whole"),
     "run that sends": ("copying._send", ["run", "{shop}", "--to", "{target}", "--spool", "{spool}"], "give the same command again to send"),
-    "restore": ("restore._begun", ["restore", "latest", "--in", "{target}", "--as", "cut", "--storage", "gp3:4"], "nothing is left of the new server"),
+    "restore": ("restore._set_position", ["restore", "latest", "--in", "{target}", "--as", "cut", "--storage", "gp3:4"], "nothing is left of the new server"),
     "prove": ("proving.unreadable", ["prove", "latest", "--in", "{target}", "--storage", "gp3:4"], "The proof before it counts.*nothing is left"),
     "prune": ("unfinished.forget", ["prune", "--in", "{target}", "--keep", "1", "--yes"], r"1 of \d+ backups are deleted"),
 }  # fmt: skip
@@ -336,7 +336,7 @@ def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path)
     """Ctrl-C at a step of each command: its words, exit code 130, and what there is afterwards."""
     target = open_target(tmp_path / "t")
     for _ in range(3):
-        last = copying.run(shop, target, copying.Wanted(method="logical"))
+        last = copying.run(shop, target, copying.BackupRequest(method="logical"))
     proved = proving.prove(lab, target, last.id, "gp3:4", unpaced=True)
     places = {"shop": shop.name, "target": str(tmp_path / "t"), "spool": str(tmp_path / "spool")}
     for name, (step, words, says) in INTERRUPTS.items():
@@ -362,7 +362,7 @@ def test_a_restore_without_room_leaves_nothing(shop, tmp_path):
     restore with nothing left of it, and the same command works once there is room."""
     target = open_target(tmp_path / "t")
     method = "logical" if shop.flavor == "mysql" else "physical"
-    copying.run(shop, target, copying.Wanted(method=method))
+    copying.run(shop, target, copying.BackupRequest(method=method))
     words = ("backup", "restore", "latest", "--in", str(tmp_path / "t"), "--as", "new", "--storage", "gp3:2")
     with small_disk(tmp_path / "d", 1200) as place, contextlib.closing(ServerLabs()) as labs:
         lab = labs.up(labs.kept(place / "lab"), time_scale=1_000_000)

@@ -116,7 +116,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
     print("\n".join(sorted({one for one in said if one.startswith("note: ")})))
 
 
-@pytest.mark.parametrize(("way", "step"), [("snapshot", "_completed"), ("spooled", "_send")])
+@pytest.mark.parametrize(("way", "step"), [("snapshot", "_wait_completed"), ("spooled", "_send")])
 def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tmp_path, way, step):
     """Killed while its snapshots are stored, or its copy is sent: the next run ends with that
     backup, of the moment before rows that came later."""
@@ -196,18 +196,18 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
     volumes.mount(device, place)
     try:
         target = open_target(place / "b")
-        kept = copying.run(source, target, copying.Wanted(pack="none"))
+        kept = copying.run(source, target, copying.BackupRequest(pack="none"))
         assert target_volume(lab, target) == made["id"]
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         with pytest.raises(CouldNotRun, match="read-only"):
-            copying.run(source, target, copying.Wanted(pack="none"))
+            copying.run(source, target, copying.BackupRequest(pack="none"))
         subprocess.run(["mount", "-o", "remount,rw", str(place)], check=True)
         filler = place / "filler"
         room = os.statvfs(place)
         with open(filler, "wb") as file:
             os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - (8 << 20))
         with pytest.raises(CouldNotRun, match="too little room: .* left|is full"):
-            copying.run(source, target, copying.Wanted(pack="none"))
+            copying.run(source, target, copying.BackupRequest(pack="none"))
         filler.unlink()
         found, problems = manifest.backups(target)
         assert [one.id for one in found] == [kept.id] and not problems
@@ -217,18 +217,18 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
                 volumes.unmount(place, lazily=True)
 
         with pytest.raises(CouldNotRun, match="another filesystem"):
-            copying.run(source, target, copying.Wanted(pack="none", progress=vanish))
+            copying.run(source, target, copying.BackupRequest(pack="none", progress=vanish))
         volumes.mount(device, place)
         found, problems = manifest.backups(target)
         assert [one.id for one in found] == [kept.id] and len(problems) == 1, "its mark and half a file"
         with monkeypatch.context() as patch:
             patch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
-            assert copying.run(source, target, copying.Wanted(method="logical")).parts
+            assert copying.run(source, target, copying.BackupRequest(method="logical")).parts
         assert len(manifest.backups(target)[0]) == 2 and not manifest.backups(target)[1]
         assert not list(place.rglob("*.begun"))
         volumes.unmount(place)
         with pytest.raises(CouldNotRun, match="another filesystem"):
-            copying.run(source, target, copying.Wanted(pack="none"))
+            copying.run(source, target, copying.BackupRequest(pack="none"))
         assert list(place.iterdir()) == [], "nothing is written below the mount point of a volume that is gone"
     finally:
         with contextlib.suppress(HeadraceError):
@@ -248,7 +248,7 @@ def test_credits_stay_above_the_floor(lab, source, tmp_path):
         stuck = threading.Thread(
             target=lambda: (
                 contextlib.suppress(HeadraceError).__enter__()
-                or copying.run(source, open_target(tmp_path / "t"), copying.Wanted(pace=pacer))
+                or copying.run(source, open_target(tmp_path / "t"), copying.BackupRequest(pace=pacer))
             )
         )
         stuck.start()
@@ -351,7 +351,7 @@ def bucket(tmp_path, monkeypatch):
 def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_path, monkeypatch):
     text, plan = bucket
     target = open_target(text)
-    made = copying.run(source, target, copying.Wanted(key=bytes(32)))
+    made = copying.run(source, target, copying.BackupRequest(key=bytes(32)))
     assert not checking.check_backup(target, made.id, bytes(32)).problems
     with pytest.raises(InputError, match="never overwritten"):
         target.put_new(f"backups/{made.id}/manifest.json", b"x")
@@ -373,13 +373,13 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_p
         target.put_new("cut", b"x" * 1000)
     plan += ["503"] * 50
     with pytest.raises(CouldNotRun, match="does not take requests"):
-        copying.run(source, target, copying.Wanted())
+        copying.run(source, target, copying.BackupRequest())
     plan.clear()
     found, _ = manifest.backups(target, bytes(32))
     assert [one.id for one in found] == [made.id]
     # It goes away in the middle of sending; the copy is kept, and only what is missing is sent.
     said: list[str] = []
-    wanted = copying.Wanted(method="logical", spool=tmp_path / "spool", note=said.append)
+    wanted = copying.BackupRequest(method="logical", spool=tmp_path / "spool", note=said.append)
     plan += ["", "", *["503"] * 50]  # the mark, and one file
     monkeypatch.setattr(copying, "PART_BYTES", 10 << 10)
     with pytest.raises(CouldNotRun, match="does not take requests"):
@@ -390,4 +390,4 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_p
     assert not checking.check_backup(target, late.id).problems
     gone = open_target(f"s3://lab/x?endpoint=http://127.0.0.1:{free_port()}")
     with pytest.raises(CouldNotRun, match="cannot be reached"):
-        copying.run(source, gone, copying.Wanted(method="logical"))
+        copying.run(source, gone, copying.BackupRequest(method="logical"))

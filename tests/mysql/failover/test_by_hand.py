@@ -137,7 +137,7 @@ def test_a_full_source_is_emptied_and_rejoins_and_the_next_death_is_left_to_a_pe
             outcome = watch.outcome()
     finally:
         trio.load.stop()
-    assert outcome.kept and outcome.elected and outcome.outage_s is not None, outcome
+    assert outcome.lossless and outcome.elected and outcome.outage_s is not None, outcome
     full, trio.source = trio.source, outcome.elected
     emptied(trio, full)
     assert trio.equal() and not trio.load.missing(trio.server(trio.source))
@@ -151,10 +151,10 @@ def test_a_full_source_is_emptied_and_rejoins_and_the_next_death_is_left_to_a_pe
     said: list[str] = []
     with contextlib.closing(trio.cluster().executor(trio.clients, said.append)) as executor:
         shown = executor.dry_run(FailoverWish(died))
-        assert not shown.plan.refusal and shown.plan.kept, shown.plan
+        assert not shown.plan.refusal and shown.plan.lossless, shown.plan
         assert f"{died} is down" in shown.end_state()
         outcome = executor.run(FailoverWish(died))
-    assert outcome.kept and outcome.elected, (outcome, said)
+    assert outcome.lossless and outcome.elected, (outcome, said)
     assert any("a watch saw semi-sync at work" in text for text in said), said
     trio.source = outcome.elected
     enlarged(trio, died)

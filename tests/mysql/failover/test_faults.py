@@ -99,7 +99,7 @@ def rounds(trio: Trio, chance: random.Random) -> None:
             print(f"{struck:.2f} {fault.__name__}")
             fault(trio)
             outcome = watch.outcome()
-            assert outcome.elected and outcome.kept, outcome
+            assert outcome.elected and outcome.lossless, outcome
             new = trio.server(outcome.elected)
             trio.load.wait_for(new.port, struck)
             time.sleep(0.3)

@@ -65,7 +65,7 @@ def test_fenced_by_the_api(aws, tmp_path):
             pass
         struck = time.monotonic()
         outcome = executor.run(FailoverWish("a", proof=proof))
-        assert outcome.kept and outcome.elected
+        assert outcome.lossless and outcome.elected
     new = trio.server(outcome.elected)
     trio.load.wait_for(new.port, struck)
     trio.load.stop()
@@ -95,7 +95,7 @@ def test_the_tail_is_read_from_a_volume_of_ec2(aws, tmp_path, flavor):
         with pytest.raises(CouldNotRun, match="acknowledged commits may be missing"):
             executor.run(FailoverWish("a"))
         outcome = executor.run(FailoverWish("a", rescue=True))
-    assert outcome.rescued and outcome.kept and outcome.elected
+    assert outcome.rescued and outcome.lossless and outcome.elected
     new = trio.server(outcome.elected)
     assert not trio.load.missing(new), "an acknowledged commit was on the volume and is missing"
     assert not [one for one in mounted() if "headrace-rescue-" in one]

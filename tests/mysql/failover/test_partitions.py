@@ -66,7 +66,7 @@ def test_no_commit_is_acknowledged_on_the_old_side(labs, tmp_path, flavor):
                 cut = time.monotonic()
                 link.cut()
                 outcome = watch.outcome()
-                assert outcome.elected and outcome.kept, outcome
+                assert outcome.elected and outcome.lossless, outcome
                 new = trio.server(outcome.elected)
                 trio.load.wait_for(new.host, cut)
                 time.sleep(0.5)

@@ -129,7 +129,7 @@ def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, fla
                 # It can be elected as before: by what it applies, though nobody sends it anything.
                 assert state_of(hosts[replica.name]).channels[0].apply == "on", said
                 outcome = executor.run(wish)
-            assert (outcome.elected, outcome.rescued, outcome.kept) == (replica.name, 1, True), (outcome, said)
+            assert (outcome.elected, outcome.rescued, outcome.lossless) == (replica.name, 1, True), (outcome, said)
         assert sql(replica, "SELECT COUNT(*), SUM(LENGTH(b)) FROM part.t")[0] == (ROWS + 1, ROWS * ROW_BYTES + 6)
     finally:
         for one in (replica, source):

@@ -166,7 +166,7 @@ def rescue(trio: Trio, chance: random.Random, number: int) -> int:
     new = trio.server(outcome.elected or "")
     lost = trio.load.missing(new)
     assert not lost, f"round {number}: {len(lost)} of {len(trio.load.notes)} are missing after the rescue"
-    assert outcome.rescued and outcome.kept and outcome.lost is None
+    assert outcome.rescued and outcome.lossless and outcome.lost is None
     before, trio.source = trio.source, new.name
     mended(trio, before)
     answer = trio.rejoin(before)
@@ -181,7 +181,7 @@ def lose(trio: Trio, chance: random.Random, number: int) -> int:
     behind_and_dead(trio, chance)
     with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
         outcome = executor.run(FailoverWish(trio.source, accept_loss=True))
-    assert not outcome.kept and outcome.elected and outcome.lost
+    assert not outcome.lossless and outcome.elected and outcome.lost
     new, old = trio.server(outcome.elected), trio.source
     listed = Path(outcome.lost_file).read_text().split()
     assert len(listed) == len(set(listed)) == outcome.lost

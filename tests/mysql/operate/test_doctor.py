@@ -22,7 +22,7 @@ from headrace.operate.doctor.advising.gains import Counsel, gain_on, next_of, pr
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence import kept
+from headrace.operate.evidence import evidence_file
 
 COUNT = int(os.environ.get("SCENARIOS", "4"))
 # Of those, the first that is run (a run of all takes a quarter of an hour), and a folder that keeps
@@ -87,12 +87,12 @@ def test_seeded_troubles(beds, tmp_path):
             wrong.append(told)
         if scenario.blames_wrongly(found):
             blamed.append(told)
-        kept.save(evidence, tmp_path / "seen.jsonl.gz")
+        evidence_file.save(evidence, tmp_path / "seen.jsonl.gz")
         if RECORDINGS:
             shutil.copy(
                 tmp_path / "seen.jsonl.gz", Path(RECORDINGS) / f"{scenario.name.replace('/', ' ')} {seed}.jsonl.gz"
             )
-        again = diagnose(kept.load(tmp_path / "seen.jsonl.gz"), Counsel())
+        again = diagnose(evidence_file.load(tmp_path / "seen.jsonl.gz"), Counsel())
         assert (again.verdict, again.headline) == (found.verdict, found.headline), "a recording gives another answer"
     assert not blamed, "\n".join(blamed)
     assert len(wrong) <= WRONG_OF * COUNT, "\n".join(wrong)
@@ -181,7 +181,7 @@ def test_what_lifting_a_limit_brings(beds):
         told = f"{script} x {threads}, {today} -> {lifted}: predicted {predicted.transactions:+.0%}, measured {measured:+.0%}, {points:+.1f} points"
         print(told, flush=True)
         if RECORDINGS:
-            kept.save(evidence, Path(RECORDINGS) / f"gain {number} {measured:+.3f}.jsonl.gz")
+            evidence_file.save(evidence, Path(RECORDINGS) / f"gain {number} {measured:+.3f}.jsonl.gz")
         if abs(points) > POINTS:
             off.append(told)
     assert len(off) <= len(turns) / 10, "\n".join(off)

@@ -95,7 +95,7 @@ def test_mysql_on_two_volumes(lab, mysql):
         expected = writers.by(moments["locked"])
         time.sleep(0.3)
     assert not writers.errors
-    made = got.made
+    made = got.snapshot_set
     assert made.whole and len(made.snapshots) == 2 and made.steps == ("lock", "freeze")
     assert made.gtid.count(":") >= 1 and made.position.startswith("binlog.")
     try:
@@ -114,7 +114,7 @@ def test_loading_in_order_of_need(lab, striped):
     """Afterwards nearly nothing is left to load: what belongs to no file, such as the filesystem's
     own log."""
     got = take(lab_request(lab, "striped"))
-    again = restore.to_server(lab, got.made, "warm")
+    again = restore.to_server(lab, got.snapshot_set, "warm")
     try:
         before = lab.cold_blocks(again.data_volume, limit=1)["left"]
         assert warming.warm_server(again) > 0
@@ -128,7 +128,7 @@ def test_volumes_alone(lab, mysql):
     service = LabService(lab)
 
     def stored_set():
-        found = sets.chosen(sets.sets_of(service.stored()), got.made.id)
+        found = sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
         return found if found.stored else None
 
     now = wait_until(stored_set, "a set that is stored", 60)
@@ -146,12 +146,14 @@ def test_a_set_that_is_not_whole_is_refused(lab, mysql):
     service = LabService(lab)
 
     def now() -> sets.SnapshotSet:
-        return sets.chosen(sets.sets_of(service.stored()), got.made.id)
+        return sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
 
-    first, second = (one.id for one in got.made.snapshots)
+    first, second = (one.id for one in got.snapshot_set.snapshots)
     # Of another time: a later snapshot of the same volume with the tags of the set.
     time.sleep(0.01)
-    later = lab.create_snapshot(got.made.snapshots[1].volume, tags=dict(got.made.snapshots[1].tags))["id"]
+    later = lab.create_snapshot(got.snapshot_set.snapshots[1].volume, tags=dict(got.snapshot_set.snapshots[1].tags))[
+        "id"
+    ]
     lab.delete_snapshot(second)
     with pytest.raises(InputError, match="not of one moment"):
         restore.to_server(lab, now(), "refused")
@@ -168,7 +170,7 @@ def test_a_set_that_is_not_whole_is_refused(lab, mysql):
 def test_a_name_that_is_taken(lab, mysql):
     got = take(lab_request(lab, "two"))
     with pytest.raises(InputError, match="is a server of this lab already"):
-        restore.to_server(lab, got.made, "two")
+        restore.to_server(lab, got.snapshot_set, "two")
 
 
 def test_a_server_that_is_down(lab, mysql):
@@ -201,7 +203,7 @@ def test_a_long_select(lab, mysql):
     sql(mysql, "CREATE DATABASE d", "CREATE TABLE d.i (n INT)", "INSERT INTO d.i VALUES (1)")
     thread = long_select("d.i")
     taken = take(lab_request(lab, "two"))
-    assert taken.made.whole and not any("FLUSH TABLES" in note for note in taken.notes)
+    assert taken.snapshot_set.whole and not any("FLUSH TABLES" in note for note in taken.notes)
     thread.join()
     sql(mysql, "CREATE TABLE d.m (n INT) ENGINE=MyISAM", "INSERT INTO d.m VALUES (1)")
     thread = long_select("d.m")

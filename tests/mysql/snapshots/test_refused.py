@@ -92,7 +92,7 @@ def test_bind_mounts_are_frozen_once(mounted, tmp_path):
             freezer.freeze()
             with pytest.raises(OSError):
                 refreeze(mounted)  # it is frozen, at its other place as well
-            assert freezer.thaw().held
+            assert freezer.thaw().unbroken
         with Probe(mounted) as probe:
             probe.next_after(time.monotonic_ns(), PATIENCE_S)
     finally:
@@ -121,7 +121,7 @@ def test_thawed_by_another(mounted):
     with Freezer(filesystems_of([str(mounted)]), 10) as freezer:
         freezer.freeze()
         refreeze(mounted, FITHAW)
-        assert not freezer.thaw().held
+        assert not freezer.thaw().unbroken
 
 
 def test_read_only(mounted, tmp_path):
@@ -134,7 +134,7 @@ def test_read_only(mounted, tmp_path):
         assert not one.read_only
         with Freezer((one,), 10) as freezer:
             freezer.freeze()
-            assert freezer.thaw().held
+            assert freezer.thaw().unbroken
     finally:
         unbound(place)
     subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
@@ -143,7 +143,7 @@ def test_read_only(mounted, tmp_path):
     with Freezer((one,), 10) as freezer:
         freezer.freeze()
         ended = freezer.thaw()
-        assert ended.held and ended.milliseconds == 0
+        assert ended.unbroken and ended.milliseconds == 0
 
 
 def test_the_deadline_thaws(mounted):
@@ -151,7 +151,7 @@ def test_the_deadline_thaws(mounted):
     with Probe(mounted) as probe, Freezer(filesystems_of([str(mounted)]), 1.5) as freezer:
         freezer.freeze()
         probe.next_after(time.monotonic_ns() + 1_000_000, PATIENCE_S)
-        assert not freezer.thaw().held
+        assert not freezer.thaw().unbroken
 
 
 def test_a_volume_that_does_not_answer(lab, mounted):

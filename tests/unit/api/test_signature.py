@@ -126,7 +126,7 @@ def meant(incoming: Incoming) -> tuple:
     except BadSignature:
         return (id(incoming),)
     names = {name: incoming.headers.get(name) for name in claim.signed}
-    return incoming.method, signature._normal(incoming.path), incoming.query, incoming.body, names, claim
+    return incoming.method, signature._normalise_path(incoming.path), incoming.query, incoming.body, names, claim
 
 
 def test_tampered_requests_are_refused():

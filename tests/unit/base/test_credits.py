@@ -21,7 +21,7 @@ def run(rates: list[float], level: float = CAPACITY, capacity: float = CAPACITY,
     for second, rate in enumerate(rates, start=1):
         level = min(capacity, max(0.0, level + refill - rate))
         emptying.add(float(second), level)
-        said.append((emptying.left(), level))
+        said.append((emptying.estimate(), level))
     return said
 
 
@@ -88,27 +88,27 @@ def test_empty_full_and_filling():
     assert never(run([0.0] * 10, 1e6)[-1][0])
     left, level = run([3_000.0] * 30, 30_000.0)[-1]
     assert level == 0 and left.seconds == 0.0
-    assert Emptying(1e6, 100).left() is None
+    assert Emptying(1e6, 100).estimate() is None
 
 
 def test_a_balance_that_was_set_is_no_load():
     emptying = Emptying(CAPACITY, REFILL)
     for second in range(30):
         emptying.add(second, 5_000_000 - 1_000 * second)
-    assert emptying.left().seconds == pytest.approx((5_000_000 - 29_000) / 1_000)
+    assert emptying.estimate().seconds == pytest.approx((5_000_000 - 29_000) / 1_000)
     emptying.add(30, 1_000_000)
-    assert emptying.left() is None
+    assert emptying.estimate() is None
     emptying.add(31, 998_000)
-    assert emptying.left().seconds == pytest.approx(998_000 / 2_000)
+    assert emptying.estimate().seconds == pytest.approx(998_000 / 2_000)
     emptying.forget()
-    assert emptying.left() is None
+    assert emptying.estimate() is None
 
 
 def test_a_clock_that_stands_or_goes_back_changes_nothing():
     emptying = Emptying(CAPACITY, REFILL)
     for at, level in ((0, 5e6), (1, 4.999e6), (1, 4.5e6), (0.5, 4.4e6), (2, 4.998e6)):
         emptying.add(at, level)
-    assert emptying.left().seconds == pytest.approx(4_998)
+    assert emptying.estimate().seconds == pytest.approx(4_998)
 
 
 def test_minutes_of_cloudwatch():
@@ -116,7 +116,7 @@ def test_minutes_of_cloudwatch():
     emptying = Emptying(CAPACITY, REFILL)
     for minute in range(6):
         emptying.add(60.0 * minute, CAPACITY - 60.0 * 500 * minute)
-    left = emptying.left()
+    left = emptying.estimate()
     assert left.seconds == pytest.approx((CAPACITY - 300 * 500) / 500)
     assert left.soonest == pytest.approx(left.seconds) == left.latest
 
@@ -125,7 +125,7 @@ def test_counted_tokens_go_before_the_slope():
     emptying = Emptying(CAPACITY, REFILL)
     emptying.add(0, 1e6, 0)
     emptying.add(1, 1e6 - 50, 1_300)  # a percentage that is rounded
-    assert emptying.left().seconds == pytest.approx((1e6 - 50) / 1_000)
+    assert emptying.estimate().seconds == pytest.approx((1e6 - 50) / 1_000)
 
 
 def test_the_first_of_several():

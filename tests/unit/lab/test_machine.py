@@ -141,7 +141,7 @@ def test_loop_devices_of_a_container(tmp_path):
     assert doctor.loop_devices(machine(tmp_path, **files)).state == "missing"
     (tmp_path / "dev/loop0").write_text("")
     found = doctor.loop_devices(machine(tmp_path, **files))
-    assert (found.state, found.found) == ("ok", "1 of 2 in use, 1 free in /dev")
+    assert (found.state, found.finding) == ("ok", "1 of 2 in use, 1 free in /dev")
 
 
 def test_programs_that_are_missing_do_not_stop_a_lab(tmp_path):
@@ -187,7 +187,7 @@ def test_leftovers_are_ours_alone(tmp_path):
     )
     found = doctor.leftovers(here, place(alive))
     assert [check.state for check in found] == ["note"] * 3
-    assert [check.found.split(" is ")[0] for check in found] == [f"{dead}/mnt", "/dev/loop1", "/dev/loop5"]
+    assert [check.finding.split(" is ")[0] for check in found] == [f"{dead}/mnt", "/dev/loop1", "/dev/loop5"]
     assert doctor.daemon_of(here, alive) == 4711 and doctor.daemon_of(here, dead) is None
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from doctored import evidence
 
-from headrace.operate.evidence import kept
+from headrace.operate.evidence import evidence_file
 
 AT_LIMIT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read_iops": 190.0, "charged_iops": 300.0}
 
@@ -16,7 +16,7 @@ AT_LIMIT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read
 def recording(tmp_path):
     def made(*given, storage="io1:100:300", **more):
         path = tmp_path / "seen.jsonl"
-        kept.save(evidence(*given, storage=storage, **more), path)
+        evidence_file.save(evidence(*given, storage=storage, **more), path)
         return str(path)
 
     return made

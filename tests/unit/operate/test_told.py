@@ -12,7 +12,7 @@ from doctored import evidence
 from rich.cells import cell_len
 
 from headrace.cli.output import note
-from headrace.operate.evidence import kept
+from headrace.operate.evidence import evidence_file
 from headrace.operate.watching.moment import LiveVerdict, Moment, VolumeNow
 from headrace.operate.watching.screen import ScreenState, as_text, lines, whole
 
@@ -23,7 +23,7 @@ LONG = "the figures of a sentence that is longer than any terminal are broken be
 @pytest.fixture
 def seen(tmp_path):
     path = tmp_path / "seen.jsonl"
-    kept.save(evidence(AT_LIMIT, {"tps": 30.0, "pool_reads_per_s": 180.0}, storage="io1:100:300"), path)
+    evidence_file.save(evidence(AT_LIMIT, {"tps": 30.0, "pool_reads_per_s": 180.0}, storage="io1:100:300"), path)
     return str(path)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from doctored import evidence, iostat
 
-from headrace.operate.evidence import kept
+from headrace.operate.evidence import evidence_file
 from headrace.workload import demo_day, save
 
 HOT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read_iops": 190.0, "charged_iops": 300.0}
@@ -54,7 +54,7 @@ def test_without_a_name_one_that_is_at_a_limit_is_not_acquitted(call, tmp_path):
 def test_a_device_that_is_not_there(call, tmp_path, command):
     """Of a recording, and of a recording of the doctor's: refused, and those that are there named."""
     seen = tmp_path / "seen.jsonl"
-    kept.save(evidence(HOT, {"tps": 30.0}, storage="io1:100:300"), seen)
+    evidence_file.save(evidence(HOT, {"tps": 30.0}, storage="io1:100:300"), seen)
     code, out, err = call(command[0], two_devices(tmp_path / "two.txt"), *command[1:], "--device", "sdz")
     assert code == 2 and not out and "'sdz'" in err and "nvme1n1" in err and "nvme2n1" in err
     code, out, err = call(command[0], str(seen), *command[1:], "--device", "sdz")
@@ -71,7 +71,7 @@ def test_a_volume_of_several_that_were_kept(tmp_path, call):
     volumes = (one, member, other)
     facts = replace(both.facts, volumes=tuple(each.facts for each in volumes))
     path = tmp_path / "seen.jsonl"
-    kept.save(replace(both, facts=facts, volumes=volumes), path)
+    evidence_file.save(replace(both, facts=facts, volumes=volumes), path)
     for name in ("calm", "/dev/nvme9n1", "vol-9"):
         assert call("doctor", str(path), "--device", name)[0] == 0, name
     assert call("doctor", str(path), "--device", one.facts.name)[0] == 1
@@ -80,7 +80,7 @@ def test_a_volume_of_several_that_were_kept(tmp_path, call):
 @pytest.fixture
 def seen(tmp_path):
     path = tmp_path / "seen.jsonl"
-    kept.save(evidence(HOT, {"tps": 30.0, "pool_reads_per_s": 180.0}, storage="io1:100:300"), path)
+    evidence_file.save(evidence(HOT, {"tps": 30.0, "pool_reads_per_s": 180.0}, storage="io1:100:300"), path)
     return str(path)
 
 

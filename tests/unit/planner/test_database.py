@@ -508,9 +508,9 @@ def test_explain_s_arithmetic_adds_up():
     best = found.winner
     per, tps = best.per_transaction, best.metrics["tps"]
     assert f"{tps:,.0f} tps x {per['ios']:.3g} = {tps * per['ios']:,.0f} IOPS" in text
-    cpu = shop().database["clients"]["cpu_ms"]
-    assert f"= {tps * cpu / 1000:.3g} of {best.vcpus} virtual CPUs" in text
-    assert tps * cpu / 1000 <= best.vcpus
+    most = core.processors_tps(shop().database["clients"], core.instance(best.instance, DAY))
+    assert f"{tps:,.0f} tps of the {most:,.0f} that {best.vcpus} virtual CPUs could do" in text
+    assert tps <= most
     sold = [line for line in text.splitlines() if "data volumes sell" in line][0]
     limits = core.storage_limits(best.storage, DAY, best.instance)
     assert f"sell {sum(limit['iops'] for limit in limits):,} IOPS" in sold

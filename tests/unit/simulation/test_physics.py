@@ -12,6 +12,7 @@ from headrace.base import core
 from headrace.calibration.prior import prior
 from headrace.calibration.runs import BenchmarkLoad
 from headrace.errors import InputError
+from headrace.observe.run_storage import Caps
 from headrace.observe.settings import check_settings
 from headrace.workload import OpenWorkload
 from headrace.workload.points import make_points
@@ -175,7 +176,10 @@ def test_databases_from_before_commits_were_kept_tell_them_by_their_syncs(log, c
 def test_settings_that_decide_nothing_leave_a_database_alone():
     for database in TPCC.values():
         assert core.database_under(database, {}) == database
-        assert core.database_under(database, {"redo_bytes": 1e9}) == database  # the run's redo is not known
+        # The run's redo is not known: what is flushed stays, and this one is kept as the run's.
+        under = core.database_under(database, {"redo_bytes": 1e9})
+        kept = 1e9 if database["engine"] == "innodb" else None
+        assert under == database | {"log": database["log"] | {"redo_capacity_bytes": kept}}
     pages = {"doublewrite": False, "io_capacity": 2**64 - 1, "io_capacity_max": 2**64 - 1}
     assert core.database_under(TPCC["myrocks"], pages) == TPCC["myrocks"]
     writes = core.database_under(TPCC["innodb"], pages)["writes"]
@@ -209,21 +213,6 @@ def test_what_a_page_written_back_costs():
     assert core.page_write_cost(65_536) == (1.25, 128 * 1024)
 
 
-@given(tps=st.floats(0.1, 1e5), vcpus=st.integers(1, 192), cpu_ms=st.floats(0.01, 100), sharpness=st.floats(1, 16))
-def test_processors_leave_what_the_law_says(tps, vcpus, cpu_ms, sharpness):
-    clients = TPCC["innodb"]["clients"] | {"cpu_ms": cpu_ms, "sharpness": sharpness}
-    most = vcpus * 1e3 / cpu_ms
-    # In logarithms, as the powers leave the range of a float.
-    log_ratio = sharpness * math.log(tps / most)
-    log_sum = log_ratio + math.log1p(math.exp(-log_ratio)) if log_ratio > 0 else math.log1p(math.exp(log_ratio))
-    # A power of 16 multiplies the relative error of its base by 16; some 1e-14.
-    assert core.processor_share(tps, vcpus, clients) == pytest.approx(math.exp(-log_sum / sharpness), rel=1e-12)
-
-
-def test_no_processor_time_binds_nothing():
-    assert core.processor_share(1e6, 1, TPCC["innodb"]["clients"] | {"cpu_ms": 0.0}) == 1.0
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"flush_log_at_trx_commit": 4}, {"sync_binlog": -1}, {"io_capacity": -1.0}, {"redo_bytes": math.nan}, {"foo": 1}],
@@ -246,7 +235,7 @@ def test_what_a_run_description_takes_for_flush_log_at_trx_commit_the_simulator_
         check_settings({"flush_log_at_trx_commit": 3}, "myrocks")
 
 
-@pytest.mark.parametrize("name", ["sysbench-tpcc", "sysbench-oltp", "own"])
+@pytest.mark.parametrize("name", ["sysbench-tpcc", "sysbench-oltp", "hammerdb-tprocc", "own"])
 @pytest.mark.parametrize(
     ("flavor", "version", "settings", "syncs"),
     [
@@ -272,5 +261,19 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
         else BenchmarkLoad(name, data_gib=1.0)
     )
     run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0,
-                          status=None, transactions=1.0, as_of=date(2020, 1, 1))  # fmt: skip
+                          status=None, transactions=1.0, as_of=date(2020, 1, 1), caps=Caps(3000, 3000, 125, 125, 100))  # fmt: skip
     assert prior(run)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)
+
+
+def test_processors_are_cores_of_a_speed():
+    # 4.8 ms of a thread that shares a 3.4 GHz core of Skylake: 0.65 of it on a core by itself.
+    clients = TPCC["innodb"]["clients"]
+    assert clients["core_speed"] == 3.4 and core.core_ms(clients) == pytest.approx(0.65 * 4.8)
+    # Two threads of a core of 3.1 GHz; two cores of 2.5 GHz and 0.9 of the work per clock.
+    for name, wanted in (("m5.large", 2e3 / 4.8 * 3.1 / 3.4), ("m6g.large", 2e3 / (0.65 * 4.8) * 2.25 / 3.4)):
+        assert core.processors_tps(clients, core.instance(name, "2024-06-01")) == pytest.approx(wanted)
+    # What is not processor time is the same on any.
+    slow = core.clients_at_speed(clients, 1.7)
+    assert slow["cpu_ms"] == pytest.approx(9.6)
+    assert slow["base_ms"] - core.core_ms(slow) == pytest.approx(clients["base_ms"] - core.core_ms(clients))
+    assert core.clients_at_speed(clients, None) == clients

@@ -24,7 +24,8 @@ from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import Run
 from headrace.calibration.score import compare_run, leave_out
 from headrace.errors import HeadraceError, InputError
-from headrace.simulation.database import COLUMNS, predict, summarise
+from headrace.simulation.database import COLUMNS, predict, processors_of, summarise
+from headrace.workload.server import SourceServer
 from headrace.workload.transactions import Covered, TransactionWorkload
 from headrace.workload.unexplained import spreads
 
@@ -289,6 +290,30 @@ def test_open_loads_are_served_or_wait():
     burst = smooth(shop(), "io1:300:2000", arrivals_tps=[2_000.0] * 10 + [0.0] * 290)
     assert burst.rows["tps"].sum() == pytest.approx(20_000, rel=1e-9) and burst.rows["backlog"][-1] == 0
     assert burst.rows["tps"][20:100].mean() == pytest.approx(over.rows["tps"][20:100].mean(), rel=0.01)
+
+
+def test_virtual_cpus_bind_as_an_instances_do():
+    shop = headrace.sysbench_oltp(script="oltp_read_only", tables=1, table_size=100_000, cache_gib=4, threads=64)
+    tps = {
+        vcpus: predict(shop, "gp3:500", vcpus=vcpus, start="warm", seconds=5, seed=None, draws=0).summary["tps"]
+        for vcpus in (None, 1, 2, 8, 16)
+    }
+    clients = shop.database["clients"]
+    # 64 clients that wait for 1 to 8 processors fill them: all but 1 in 64 / 8 of what may wait.
+    for vcpus in (1, 2, 8):
+        assert tps[vcpus] == pytest.approx(vcpus * 1e3 / clients["cpu_ms"], rel=0.05)
+    assert tps[8] < tps[16] < tps[None]
+    m5 = predict(shop, "gp3:500", instance="m5.2xlarge", start="warm", seconds=5, seed=None, draws=0).summary["tps"]
+    assert m5 == pytest.approx(tps[8], rel=1e-9)  # whose cores the standard's figures are of
+    with pytest.raises(InputError, match="vcpus"):
+        predict(shop, "gp3:500", vcpus=0, seconds=5)
+
+
+def test_processors_are_those_of_the_runs():
+    shop = replace(headrace.sysbench_tpcc(warehouses=10, cache_gib=1, threads=4), server=SourceServer(vcpus=16))
+    assert processors_of(shop, None, None) == 16 and processors_of(shop, None, 4) == 4
+    assert processors_of(shop, "m5.large", None) is None
+    assert processors_of(replace(shop, instance="m5.large"), None, None) is None
 
 
 def test_log_storage_takes_the_log_off_the_data_volume():

@@ -1,5 +1,5 @@
 //! Latency of a run in which requests waited in clumps near a cap: each walk has its own
-//! percentiles, and the run's are their means.
+//! percentiles, and the run's are their means. The highest of them are those of an unlucky run.
 
 use crate::demand::mixture::Waits;
 use crate::demand::near_cap::WALKS;
@@ -61,8 +61,9 @@ impl Clumps {
         mean
     }
 
-    /// Figures of the worst windows; `others` are those of what did not wait in clumps.
-    pub fn worst(&self, busy: &BusySlots, slots: &Slots, own_mean_ms: f64, others: &Worst, percentiles: &dyn Fn(&Waits) -> [f64; 4]) -> Worst {
+    /// Figures of the worst windows, in the mean and of the unluckiest walk, each for itself;
+    /// `others` are those of what did not wait in clumps.
+    pub fn worst(&self, busy: &BusySlots, slots: &Slots, own_mean_ms: f64, others: &Worst, percentiles: &dyn Fn(&Waits) -> [f64; 4]) -> (Worst, Worst) {
         // Places of the looks of each slot.
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         for (place, look) in self.looks.iter().enumerate() {
@@ -119,11 +120,18 @@ impl Clumps {
         }
         each.sort_by(|a, b| a.percentiles_ms[P99].total_cmp(&b.percentiles_ms[P99]));
         let mean = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).sum::<f64>() / WALKS as f64;
-        Worst {
+        let most = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).fold(0.0, f64::max);
+        let shown = Worst {
             mean_ms: mean(&|worst| worst.mean_ms),
             percentiles_ms: [0, 1, 2, 3].map(|place: usize| mean(&|worst| worst.percentiles_ms[place])),
             // That of a walk in the middle, or of the next that waited.
             at_s: each[WALKS / 2..].iter().find_map(|worst| worst.at_s),
-        }
+        };
+        let unlucky = Worst {
+            mean_ms: most(&|worst| worst.mean_ms),
+            percentiles_ms: [0, 1, 2, 3].map(|place: usize| most(&|worst| worst.percentiles_ms[place])),
+            at_s: each[WALKS - 1].at_s,
+        };
+        (shown, unlucky)
     }
 }

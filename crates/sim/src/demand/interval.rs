@@ -12,7 +12,7 @@ use crate::demand::measure::{Measured, MeasuredLoad};
 use crate::demand::mixture::{OwnLatency, Waits};
 use crate::demand::windows::{pieces, BusySlots, Worst};
 use crate::error::SimError;
-use crate::report::{Run, RunRow, Summary, MIB};
+use crate::report::{Run, RunRow, Summary, UnluckyRun, MIB};
 use crate::setup::Setup;
 use headrace_model::first_touch::{CHUNK_BYTES, DEFAULT_FETCH_BYTES_S, FETCH_MEAN_NS};
 use headrace_model::Cap;
@@ -289,7 +289,9 @@ impl<'a> Driver<'a> {
             let waits = busy.clumps.together(waits);
             (waits.mean_ms(), of(&waits))
         } else {
-            worst = busy.clumps.worst(&busy.slots, self.measured.slots(), self.own.mean_ms(), &worst, &of);
+            let (mean, unlucky) = busy.clumps.worst(&busy.slots, self.measured.slots(), self.own.mean_ms(), &worst, &of);
+            summary.unlucky = Some(UnluckyRun::new(unlucky.mean_ms, unlucky.percentiles_ms));
+            worst = mean;
             busy.clumps.whole(waits, &of)
         };
         summary.mean_ms = self.own.mean_ms() + mean_ms;

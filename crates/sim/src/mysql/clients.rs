@@ -2,7 +2,7 @@
 //! queue, in nanoseconds.
 //!
 //! ```text
-//!  client: own time -> processor -> page reads, one after the other -> commit -> next transaction
+//!  client: own time -> processor -> serial resource -> page reads, one after the other -> commit -> next transaction
 //!                                     |                                  |
 //!                     dirty pages that make room                one sync under way per log;
 //!                                     v                         commits that come meanwhile share the next
@@ -12,6 +12,8 @@
 //!
 //! Nothing is tuned here: caps, latency and waiting are the volume model's. These choices are ours:
 //!
+//! * Two virtual CPUs of a core are not told apart: a transaction's work is as much slower as the
+//!   share of the others that is at work when it begins.
 //! * Own time and processor time of a transaction share one lognormal factor of mean 1, as wide as
 //!   the database's p95 over mean: a long transaction is long in both. Reads are a Poisson number
 //!   around the cache curve.

@@ -62,6 +62,25 @@ pub struct Log {
     /// autocommit. Not known (files before it was kept): see [`Log::commits`].
     #[serde(default)]
     pub commits_per_tx: Option<f64>,
+    /// Redo log in all that the figures of this database were measured or worked out with, bytes;
+    /// none: not known.
+    #[serde(default)]
+    pub redo_capacity_bytes: Option<f64>,
+}
+
+/// How pages become dirty and clean again, where a benchmark's tables tell it by class. Without it
+/// the dirty shares of [`PageWrites`] are what they say; with it they are factors on what follows
+/// from here, and 1 by themselves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dirtying {
+    /// Share of touches that change the page, by class of the popularity.
+    pub changed: Vec<f64>,
+    /// Transactions within which a changed page is written, since its redo is about to be
+    /// overwritten.
+    pub window_tx: f64,
+    /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes.
+    pub flush_per_tx: f64,
 }
 
 /// MyRocks' compaction: each time that level 0 is full, it is merged down.
@@ -126,13 +145,27 @@ impl CompactionClock {
 pub struct Clients {
     /// Response time of a transaction with no I/O to wait for, ms: processor, network, locks.
     pub base_ms: f64,
-    /// Processor time of a transaction, ms of one virtual CPU.
+    /// Processor time of a transaction, ms of one virtual CPU that shares its core with another
+    /// at work; a core by itself needs less (`interval::SECOND_THREAD`).
     pub cpu_ms: f64,
-    /// How sharply throughput turns from one limit to the next: X = (sum of X_i^-p)^(-1/p).
+    /// How sharply throughput turns from the storage's caps to what clients and processors allow:
+    /// X = (sum of X_i^-p)^(-1/p).
     pub sharpness: f64,
     /// 95th percentile of response times over their mean.
     pub p95_over_mean: f64,
+    /// Share of a transaction's processor time that only one transaction at a time can be in:
+    /// latches. The contention of the universal scaling law. Files before it was kept: none.
+    #[serde(default)]
+    pub serial_share: f64,
+    /// Speed of a core for which the times above hold: GHz x work per clock, Skylake's 1. Not
+    /// known: they hold on any.
+    #[serde(default)]
+    pub core_speed: Option<f64>,
 }
+
+/// [`Clients::serial_share`] of the standard benchmarks. Guess: on 40 cores a fifth of the time
+/// somebody is in it, so that it is felt there and not on a few cores, as MySQL 8 is said to scale.
+pub(crate) const SERIAL_SHARE: f64 = 0.005;
 
 /// One-second tps around their mean: variance = fano x mean + (cv x mean)^2.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -183,6 +216,9 @@ pub struct Database {
     pub read_ahead_share: f64,
     /// Page writes.
     pub writes: PageWrites,
+    /// How pages become dirty, where it is known by class.
+    #[serde(default)]
+    pub dirtying: Option<Dirtying>,
     /// Redo, WAL, binary log.
     pub log: Log,
     /// MyRocks' compaction.
@@ -193,6 +229,10 @@ pub struct Database {
     pub noise: Noise,
     /// Left unexplained.
     pub shape: IoShape,
+    /// How many times faster the local disk of the run was than the catalog takes one to be of
+    /// which it has no figure; none: the run was on other storage, or the disk is in the catalog.
+    #[serde(default)]
+    pub local_disk: Option<f64>,
 }
 
 /// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite
@@ -261,6 +301,18 @@ impl Database {
         grown
     }
 
+    /// The same with dirty shares that are what a settled cache of `cache_bytes` evicts, whatever
+    /// the pages: for those who change which pages are touched.
+    pub fn with_fixed_dirtying(&self, cache_bytes: f64) -> Database {
+        let mut fixed = self.clone();
+        if let Some(dirtying) = fixed.dirtying.take() {
+            let share = self.popularity.evicted_dirty(&dirtying.changed, self.cache_pages(cache_bytes)).unwrap_or(0.0);
+            fixed.writes.first_dirty *= share;
+            fixed.writes.later_dirty *= share;
+        }
+        fixed
+    }
+
     /// I/Os and bytes of one page written back.
     pub fn page_write(&self) -> (f64, f64) {
         page_write(self.cached_bytes, self.writes.doublewrite)
@@ -291,9 +343,13 @@ impl Database {
             ("binlog bytes of a transaction", self.log.binlog_bytes_per_tx, 0.0, 1e9),
             ("syncs of a commit", self.log.syncs_per_commit, 0.0, 16.0),
             ("commits of a transaction", self.log.commits(), 0.0, 1e4),
+            ("speed of the local disk over the catalog's guess", self.local_disk.unwrap_or(1.0), 1e-3, 1e3),
+            ("redo log (bytes)", self.log.redo_capacity_bytes.unwrap_or(1e9), 1.0, 1e15),
             ("response time without I/O (ms)", self.clients.base_ms, 0.0, 1e7),
             ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),
             ("sharpness", self.clients.sharpness, 1.0, 64.0),
+            ("serial share of the processor time", self.clients.serial_share, 0.0, 1.0),
+            ("speed of a core", self.clients.core_speed.unwrap_or(1.0), 0.01, 1_000.0),
             ("95th percentile over mean", self.clients.p95_over_mean, 1.0, 100.0),
             ("Fano factor", self.noise.fano, 0.0, 1e6),
             ("coefficient of variation", self.noise.cv, 0.0, 10.0),
@@ -315,7 +371,19 @@ impl Database {
                 last = at;
             }
         }
+        if let Some(dirtying) = &self.dirtying {
+            dirtying.check(self.popularity.classes.len())?;
+        }
         self.compaction.as_ref().map_or(Ok(()), Compaction::check)
+    }
+}
+
+impl Dirtying {
+    fn check(&self, classes: usize) -> Result<(), SimError> {
+        SimError::check_range("shares of touches that change a page (one a class)", self.changed.len() as f64, classes as f64, classes as f64)?;
+        self.changed.iter().try_for_each(|share| SimError::check_range("share of touches that change a page", *share, 0.0, 1.0))?;
+        SimError::check_range("transactions until a changed page is written", self.window_tx, 1e-3, 1e12)?;
+        SimError::check_range("pages flushed per transaction without a correction", self.flush_per_tx, 0.0, 1e5)
     }
 }
 

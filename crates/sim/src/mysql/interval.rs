@@ -4,15 +4,19 @@
 //!   transactions done -> cache curve -> I/Os and bytes of one transaction
 //!        ^                                  |
 //!        |                                  v
-//!   tps of the second <- weakest limit of (buckets, clients / response time, processors)
+//!   tps of the second <- weaker limit of (buckets, clients / response time)
 //! ```
 //!
-//! Closed loads wait in their clients; open ones leave a backlog.
+//! The response time has the waits for processors and for each other in it (`contention`). Closed
+//! loads wait in their clients; open ones leave a backlog.
 
 mod backend;
+mod contention;
 
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
+pub(crate) use contention::Contention;
+pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
 
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
@@ -76,6 +80,8 @@ pub struct Scenario<'a> {
     pub log: Option<&'a Setup>,
     /// Limits of the instance.
     pub instance: Option<&'a InstanceLimits>,
+    /// Virtual CPUs the server may use; none: those of the instance.
+    pub vcpus: Option<u32>,
     /// What asks.
     pub load: TransactionLoad,
     /// State of the cache.
@@ -107,6 +113,11 @@ impl Scenario<'_> {
     pub(crate) fn start_tx(&self) -> f64 {
         self.start.tx(self.warm_up)
     }
+
+    /// Processors of the server.
+    pub(crate) fn processors(&self) -> Option<Processors> {
+        Processors::of(self.instance, self.vcpus)
+    }
 }
 
 /// One step of a run.
@@ -135,6 +146,8 @@ pub struct Second {
     pub dirty_share: f64,
     /// Page reads of a transaction.
     pub reads_per_tx: f64,
+    /// Pages written back per transaction: evicted dirty, flushed, and in the background.
+    pub written_per_tx: f64,
     /// Transactions that wait to be begun (open loads).
     pub backlog: f64,
     /// Compaction moves bytes.
@@ -148,8 +161,8 @@ pub struct Course<'a> {
     pub database: &'a Database,
     /// Its cache, followed from a cold start.
     pub warm_up: &'a WarmUp,
-    /// Virtual processors; none: they never bind.
-    pub vcpus: Option<u32>,
+    /// Processors; none: they never bind.
+    pub processors: Option<Processors>,
     /// What asks.
     pub load: &'a TransactionLoad,
     /// State of the cache.
@@ -170,7 +183,7 @@ impl<'a> Course<'a> {
         Course {
             database: scenario.database,
             warm_up: scenario.warm_up,
-            vcpus: scenario.instance.map(|limits| limits.vcpus),
+            processors: scenario.processors(),
             load: &scenario.load,
             start: scenario.start,
             seconds: scenario.seconds,
@@ -328,6 +341,12 @@ impl Backend for Devices {
 
 struct ScenarioState<B> {
     devices: B,
+    /// At the speed of the processors.
+    clients: Clients,
+    contention: Contention,
+    /// Of the step before: response time alone, s, what it let clients do, and threads at work. A
+    /// warm cache does not change from step to step.
+    closed: (f64, f64, f64),
     tx: f64,
     start_tx: f64,
     hint: usize,
@@ -347,8 +366,13 @@ struct ScenarioState<B> {
 impl<B: Backend> ScenarioState<B> {
     fn new(scenario: &Course<'_>, devices: B) -> ScenarioState<B> {
         let tx = scenario.start.tx(scenario.warm_up);
+        let processors = scenario.processors.as_ref();
+        let clients = scenario.database.clients.at_speed(processors.and_then(|processors| processors.core_speed));
         ScenarioState {
             devices,
+            clients,
+            contention: Contention::new(&clients, processors),
+            closed: (0.0, 0.0, 0.0),
             tx,
             start_tx: tx,
             hint: 0,
@@ -385,9 +409,7 @@ impl<B: Backend> ScenarioState<B> {
             always = self.devices.of_second(database, 0.0, compacted);
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
-        let cpu = scenario.vcpus.filter(|vcpus| *vcpus > 0 && database.clients.cpu_ms > 0.0);
-        let cpu = cpu.map_or(f64::INFINITY, |vcpus| f64::from(vcpus) * 1e3 / database.clients.cpu_ms);
-        let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), cpu, unloaded_s);
+        let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), unloaded_s);
         let spent = data.times_plus(tps, &always);
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.charge(&spent, &logged, t_s, seconds);
@@ -406,6 +428,7 @@ impl<B: Backend> ScenarioState<B> {
             cached_share: at.cached_share,
             dirty_share: at.dirty_share,
             reads_per_tx: at.reads * at.shape * reads_by,
+            written_per_tx: written + background / tps.max(1e-9),
             backlog: self.backlog,
             compacting: compacted.0 + compacted.1 > 0.0,
         }
@@ -413,20 +436,26 @@ impl<B: Backend> ScenarioState<B> {
 
     /// Transactions a second that storage, processors and the load itself let through, their
     /// response time in s, and what binds.
-    fn served(&mut self, scenario: &Course<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, unloaded_s: f64) -> (f64, f64, Binding) {
-        let (database, seconds) = (scenario.database, scenario.step_s);
-        let sharpness = database.clients.sharpness;
+    fn served(&mut self, scenario: &Course<'_>, step: usize, (storage, bound): (f64, Binding), unloaded_s: f64) -> (f64, f64, Binding) {
+        let (database, seconds, sharpness) = (scenario.database, scenario.step_s, self.clients.sharpness);
+        let (processors, serial) = (self.contention.processors_rate(), self.contention.serial_rate());
+        let server = processors.min(serial);
+        let of_server = if processors <= serial { Binding::Cpu } else { Binding::Contention };
         match scenario.load {
             TransactionLoad::Clients(clients) => {
                 let clients = f64::from(*clients);
+                if self.closed.0 != unloaded_s {
+                    let mut busy = self.closed.2;
+                    self.closed = (unloaded_s, self.contention.closed_rate(clients, unloaded_s, &mut busy), busy);
+                }
+                let mean = weakest_limit(&[storage, self.closed.1], sharpness);
                 let clients_alone = clients / unloaded_s;
-                let mean = weakest_limit(&[storage, clients_alone, cpu], sharpness);
-                let tightest = if storage <= clients_alone && storage <= cpu {
+                let tightest = if storage <= clients_alone && storage <= server {
                     bound
-                } else if clients_alone <= cpu {
+                } else if clients_alone <= server {
                     Binding::Clients
                 } else {
-                    Binding::Cpu
+                    of_server
                 };
                 let tps = self.scatter(database, mean, seconds);
                 // A second without an answer must not give an infinite response time.
@@ -434,17 +463,18 @@ impl<B: Backend> ScenarioState<B> {
             }
             TransactionLoad::Arrivals(rates) => {
                 let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
-                let possible = weakest_limit(&[storage, cpu], sharpness);
+                let possible = weakest_limit(&[storage, server], sharpness);
                 let mean = asked.min(possible);
                 self.backlog = (asked - mean) * seconds;
-                let busy = (mean / possible).min(0.999);
-                let response_s = unloaded_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
+                let busy = (mean / storage).min(0.999);
+                let waiting_s = unloaded_s + self.contention.open_wait_s(mean);
+                let response_s = waiting_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
                 let binding = if asked < possible {
                     Binding::Demand
-                } else if storage <= cpu {
+                } else if storage <= server {
                     bound
                 } else {
-                    Binding::Cpu
+                    of_server
                 };
                 (self.scatter(database, mean, seconds), response_s, binding)
             }
@@ -456,7 +486,7 @@ impl<B: Backend> ScenarioState<B> {
     fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
         let reads_ms = at.reads * at.shape * reads_by * self.devices.read_ms();
         let commit_ms = database.log.syncs_per_commit * self.devices.log_write_ms() + database.log.commits() * self.devices.commit_ms();
-        (database.clients.base_ms + reads_ms + commit_ms) / 1e3
+        (self.clients.base_ms + reads_ms + commit_ms) / 1e3
     }
 
     /// Log writes of one commit: those that come while one is under way share the next. At a cap a
@@ -495,15 +525,6 @@ fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64
     let moved = (read * share, written * share);
     clock.left = [read - moved.0, written - moved.1];
     (factor, (moved.0 / seconds, moved.1 / seconds))
-}
-
-/// Share of `tps` that `vcpus` virtual processors leave of it, by the law that joins all limits; 1
-/// where a transaction takes no processor time.
-pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
-    if tps <= 0.0 || clients.cpu_ms <= 0.0 {
-        return 1.0;
-    }
-    weakest_limit(&[tps, vcpus * 1e3 / clients.cpu_ms], clients.sharpness) / tps
 }
 
 /// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where

@@ -11,6 +11,7 @@
 //! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
 //! | `standard` | sysbench-tpcc with no run measured |
 //! | `sysbench` | the OLTP scripts of sysbench with no run measured |
+//! | `tprocc` | HammerDB's TPROC-C with no run measured |
 //! | `interval` | second by second: the tightest of caps, clients and processors decides |
 //! | `services` | the same on RDS and Aurora: standby, log-only storage, readers, billed I/O |
 //! | `search` | many storages and instances at once: the planner's inner loop |
@@ -29,9 +30,10 @@ pub mod services;
 pub mod settings;
 pub mod standard;
 pub mod sysbench;
+pub mod tprocc;
 pub mod warmup;
 
-pub use database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine};
+pub use database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
 pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use popularity::{PageClass, Popularity};
 pub use warmup::WarmUp;

@@ -323,7 +323,7 @@ impl Trial<'_> {
         }
         let data = data.ok_or_else(|| SimError::refused("storage", "none", "must be named but for Aurora", "For example gp3:500."))?;
         let (log, instance) = (resolved.log.as_ref(), host.map(|host| &host.class.limits));
-        run(&Scenario { database, warm_up, data, log, instance, load, start, seconds, step_s, seed: None, follow: None }, each)
+        run(&Scenario { database, warm_up, data, log, instance, vcpus: None, load, start, seconds, step_s, seed: None, follow: None }, each)
     }
 }
 

@@ -130,8 +130,8 @@ pub struct ServerSettings {
     pub io_capacity: Option<f64>,
     /// innodb_io_capacity_max, most pages a second flushed.
     pub io_capacity_max: Option<f64>,
-    /// Redo log in all, bytes; of effect where `measured_redo_bytes`, that of the run the database
-    /// is from, is known.
+    /// Redo log in all, bytes. It changes how much is flushed where the one the database was
+    /// measured with is known (`Log::redo_capacity_bytes`, or `measured_redo_bytes` instead of it).
     pub redo_bytes: Option<f64>,
     /// See `redo_bytes`.
     pub measured_redo_bytes: Option<f64>,
@@ -161,7 +161,14 @@ impl ServerSettings {
             writes.doublewrite = self.doublewrite.unwrap_or(writes.doublewrite);
             writes.background_per_s = self.io_capacity.map_or(writes.background_per_s, |pages| pages.min(MOST_PAGES_PER_S));
             writes.flush_limit_per_s = self.io_capacity_max.map_or(writes.flush_limit_per_s, |pages| pages.min(NO_LIMIT_PER_S));
-            writes.flush_per_tx *= self.redo_bytes.zip(self.measured_redo_bytes).map_or(1.0, |(now, measured)| flushing_ratio(database, now, measured));
+            let measured = self.measured_redo_bytes.or(database.log.redo_capacity_bytes);
+            writes.flush_per_tx *= self.redo_bytes.zip(measured).map_or(1.0, |(now, measured)| flushing_ratio(database, now, measured));
+            if let (Some(dirtying), Some((now, measured))) = (&mut made.dirtying, self.redo_bytes.zip(measured)) {
+                // The window is as long as the log; what it writes follows in the cache.
+                writes.flush_per_tx = database.writes.flush_per_tx;
+                dirtying.window_tx = (dirtying.window_tx * now / measured).min(1e12);
+            }
+            made.log.redo_capacity_bytes = self.redo_bytes.or(measured);
         }
         if let (Some(compaction), Some(limit)) = (&mut made.compaction, self.compaction_write_bytes_s) {
             let (read, written) = (compaction.read_bytes_per_tx, compaction.write_bytes_per_tx);
@@ -233,7 +240,8 @@ pub fn behind_cache(database: &Database, from_bytes: f64, to_bytes: f64, changed
         made.usable_share =
             (MOST_USABLE - (MOST_USABLE - made.usable_share) * from_bytes / to_bytes).max(LEAST_PAGES * made.cached_bytes / to_bytes).min(MOST_USABLE);
     }
-    if let Some(changed) = changed.filter(|changed| changed.len() == made.popularity.classes.len()) {
+    // With dirtying known the cache itself says what leaves it dirty.
+    if let Some(changed) = changed.filter(|changed| made.dirtying.is_none() && changed.len() == made.popularity.classes.len()) {
         let share = |of: &Database, bytes: f64| of.popularity.evicted_dirty(changed, of.cache_pages(bytes));
         if let (Some(here), Some(there)) = (share(database, from_bytes).filter(|share| *share > 0.0), share(&made, to_bytes).filter(|share| *share > 0.0)) {
             made.writes.first_dirty = (made.writes.first_dirty * there / here).min(MOST_DIRTY);

@@ -3,7 +3,7 @@
 //!
 //! Popularity: `data/mysql/popularity.csv`. Everything else is a constant here, with its source.
 
-use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine, UNLIMITED};
+use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE, UNLIMITED};
 use super::popularity::{PageClass, Popularity};
 use super::settings::syncs_per_commit;
 use crate::error::SimError;
@@ -18,6 +18,8 @@ pub const BACKGROUND: f64 = 250.0;
 /// Compressed 16 KiB blocks as read, bytes: 471 GB in InnoDB are 100 GB in MyRocks (LZ4); 3,600
 /// IOPS moved 24 MiB/s on m5 in 2018, that is 6.9 KiB each.
 const MYROCKS_READ_BYTES: f64 = 7_066.0;
+/// Speed of the cores of the c5 runs: 3.4 GHz of Skylake.
+const CORE_SPEED: f64 = 3.4;
 /// InnoDB page, bytes (innodb_page_size).
 const PAGE_BYTES: f64 = 16_384.0;
 
@@ -49,7 +51,13 @@ pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError
 /// come from: redo synced at every commit, the binary log almost never (`sync_binlog = 10000`,
 /// their README). Of a server with other settings: [`super::settings::ServerSettings`].
 fn log_of(redo_bytes_per_tx: f64) -> Log {
-    Log { redo_bytes_per_tx, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: syncs_per_commit(1, true, 0), commits_per_tx: Some(1.0) }
+    Log {
+        redo_bytes_per_tx,
+        binlog_bytes_per_tx: 3_000.0,
+        syncs_per_commit: syncs_per_commit(1, true, 0),
+        commits_per_tx: Some(1.0),
+        redo_capacity_bytes: None,
+    }
 }
 
 fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
@@ -83,13 +91,15 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         },
         // 12 KiB a transaction on m5, the flushing of pages left out: redo and the row images of
         // the binlog. How they share them is a guess.
+        dirtying: None,
         log: log_of(9_000.0),
         compaction: None,
         // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against
         // 72 clients at 10,000 and 20,000 IOPS leave room for.
-        clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0 },
+        clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
+        local_disk: None,
     })
 }
 
@@ -105,6 +115,7 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         read_ahead_share: 0.0,
         writes: PageWrites::none(),
         // 256 MiB memtables hold 81,500 transactions: 3.3 kB each. Binlog as for InnoDB.
+        dirtying: None,
         log: log_of(3_300.0),
         // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5
         // runs, 13 KiB written a transaction, the log left out.
@@ -118,8 +129,9 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         }),
         // Base: 32 clients at 30,000 IOPS, where nothing else binds. Processor: 57 % of 8 vCPUs at
         // 790 tps on m5.
-        clients: Clients { base_ms: 8.7, cpu_ms: 5.8, sharpness: 5.0, p95_over_mean: 2.0 },
+        clients: Clients { base_ms: 8.7, cpu_ms: 5.8, sharpness: 5.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
+        local_disk: None,
     })
 }

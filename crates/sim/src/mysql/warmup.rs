@@ -6,7 +6,7 @@
 //! well.
 
 use super::cache::Cache;
-use super::database::Database;
+use super::database::{Database, Dirtying};
 
 /// A step moves at most this share of the cache, and of the transactions so far (chosen).
 const STEP_OF_CACHE: f64 = 0.02;
@@ -68,6 +68,9 @@ impl WarmUp {
             .held_back(held_tx)
             // Pages that are never touched are never read, so never evicted.
             .weighted(|touches| if touches > 0.0 { libm::pow(touches / mean_touches, -slope) } else { 1.0 });
+        if let Some(dirtying) = &database.dirtying {
+            cache = cache.dirtied(&dirtying.changed, dirtying.window_tx);
+        }
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
         let smallest = STEP_OF_CACHE * 0.01 * cache.capacity().min(database.popularity.pages());
@@ -83,7 +86,13 @@ impl WarmUp {
             }
             evicted += moved.evicted_first + moved.evicted_later;
             let turned = evicted / cache.capacity();
-            curve.points.push(point(database, &cache, tx + 0.5 * step, turned, [moved.reads, moved.weighted_first, moved.weighted_later].map(|x| x / step)));
+            curve.points.push(point(
+                database,
+                &cache,
+                tx + 0.5 * step,
+                turned,
+                [moved.reads, moved.weighted_first, moved.weighted_later, moved.flushed].map(|x| x / step),
+            ));
             tx += step;
             if turned >= settled.0 + 1.0 {
                 let reads = moved.reads / step;
@@ -111,7 +120,9 @@ impl WarmUp {
             last.tx += (next - turned) * capacity / evicted_per_tx;
             turned = next;
             (last.turned, last.shape) = (turned, interpolated(&database.shape.full, turned));
-            last.flushed = flushed(database, last.tx);
+            if database.dirtying.is_none() {
+                last.flushed = flushed(database, last.tx);
+            }
             self.points.push(last);
         }
     }
@@ -158,17 +169,20 @@ impl WarmUp {
     }
 }
 
-fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first, later]: [f64; 3]) -> At {
+fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first, later, window]: [f64; 4]) -> At {
     let writes = &database.writes;
     let first_share = cache.first_share();
+    let by_shares = first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty;
+    // What the window writes, times how far the parameter is off what it stands for.
+    let by_window = |dirtying: &Dirtying| window * writes.flush_per_tx / dirtying.flush_per_tx.max(1e-12);
     At {
         tx,
         reads,
         evicted_dirty: (first * writes.first_dirty + later * writes.later_dirty).min(reads),
-        flushed: flushed(database, tx),
+        flushed: database.dirtying.as_ref().map_or_else(|| flushed(database, tx), by_window),
         turned,
         cached_share: (cache.held() / cache.capacity()).min(1.0),
-        dirty_share: (first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty).clamp(0.0, 1.0),
+        dirty_share: cache.dirty_share().unwrap_or(by_shares).clamp(0.0, 1.0),
         shape: if cache.is_full() { interpolated(&database.shape.full, turned) } else { interpolated(&database.shape.filling, tx) },
         full: f64::from(u8::from(cache.is_full())),
     }

@@ -79,6 +79,7 @@ impl Bench {
             data: &source_data,
             log: None,
             instance: None,
+            vcpus: None,
             load: TransactionLoad::Clients(16),
             start: Start::Warm,
             seconds: self.tps.len() as u32,

@@ -1,4 +1,4 @@
-"""Whether a caller may do what a request asks for."""
+"""Decides whether a caller may do what a request asks for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def authorise(served: Served, request: ApiRequest, pair: KeyPair) -> None:
 
 
 def _common(request: ApiRequest, pair: KeyPair) -> Mapping[str, Any]:
-    """Condition keys that every request has (IAM guide, "AWS global condition context keys")."""
+    """Returns the condition keys that every request has (IAM guide, "AWS global condition context
+    keys")."""
     now = datetime.now(UTC)
     return {
         "aws:username": pair.user,
@@ -48,18 +49,17 @@ def _common(request: ApiRequest, pair: KeyPair) -> Mapping[str, Any]:
 
 
 def refusal(request: ApiRequest, permission: Permission, verdict: IamVerdict) -> AwsError:
-    """What a caller without permission is answered: by EC2 UnauthorizedOperation, elsewhere
-    AccessDenied.
-    """
+    """Returns the error for a caller without permission: EC2's UnauthorizedOperation, elsewhere
+    AccessDenied."""
     why = (
         "with an explicit deny in an identity-based policy"
         if verdict is IamVerdict.DENIED
         else f"because no identity-based policy allows the {permission.action} action"
     )
-    said = f"User: {request.caller.arn} is not authorized to perform: {permission.action}"
-    said += f" on resource: {permission.resource} {why}"
+    sentence = f"User: {request.caller.arn} is not authorized to perform: {permission.action}"
+    sentence += f" on resource: {permission.resource} {why}"
     if request.service == "ec2":
-        return AwsError("UnauthorizedOperation", f"You are not authorized to perform this operation. {said}", 403)
+        return AwsError("UnauthorizedOperation", f"You are not authorized to perform this operation. {sentence}", 403)
     if request.service in ("kms", "ebs"):
-        return AwsError("AccessDeniedException", said, 400 if request.service == "kms" else 403)
-    return AwsError("AccessDenied", said, 403)
+        return AwsError("AccessDeniedException", sentence, 400 if request.service == "kms" else 403)
+    return AwsError("AccessDenied", sentence, 403)

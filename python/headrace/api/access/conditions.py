@@ -1,6 +1,5 @@
-"""The operators of a policy's Condition, by AWS's rules (IAM guide, "IAM JSON policy elements:
-Condition operators").
-"""
+"""Implements the operators of a policy's Condition by AWS's rules (IAM guide, "IAM JSON policy
+elements: Condition operators")."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ FOR_ALL, FOR_ANY = "ForAllValues", "ForAnyValue"
 
 Holds = Callable[[str, str], bool]
 
-# What a variable stands for is literal, also where it has wildcards: they are written as characters
+# The value of a variable is literal, even if it has wildcards: they are written as characters
 # that no text has (halves of surrogate pairs) until the pattern is read.
 _LITERAL = {"*": "\udc2a", "?": "\udc3f", ":": "\udc3a"}
 _MARKED = str.maketrans(_LITERAL)
@@ -28,81 +27,82 @@ _PLAIN = str.maketrans({mark: character for character, mark in _LITERAL.items()}
 
 
 def literal(text: str) -> str:
-    """A text in which no character is special in a pattern."""
+    """Returns a text in which no character is special in a pattern."""
     return text.translate(_MARKED)
 
 
 @lru_cache(maxsize=PATTERNS)
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
     def part(between: str) -> str:
-        return ".".join(re.escape(one.translate(_PLAIN)) for one in between.split("?"))
+        return ".".join(re.escape(piece.translate(_PLAIN)) for piece in between.split("?"))
 
     return compiled([part(between) for between in text.split("*")], ignore_case)
 
 
 def like(pattern: str, value: str, ignore_case: bool = False) -> bool:
-    """Whether a value matches a pattern with `*` and `?`."""
+    """True when a value matches a pattern with `*` and `?`."""
     return _pattern(pattern, ignore_case).fullmatch(value) is not None
 
 
 def arn_like(pattern: str, value: str) -> bool:
-    """Whether an ARN matches: each of its six parts, wildcards staying within theirs."""
-    wanted, given = pattern.split(":", 5), value.split(":", 5)
-    return len(wanted) == len(given) == 6 and all(like(*pair) for pair in zip(wanted, given, strict=True))
+    """True when an ARN matches: each of its six parts, with wildcards that stay within their
+    part."""
+    expected, given = pattern.split(":", 5), value.split(":", 5)
+    return len(expected) == len(given) == 6 and all(like(*pair) for pair in zip(expected, given, strict=True))
 
 
 def _number(text: str) -> float | None:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if found == found else None
+    return number if number == number else None
 
 
 def _date(text: str) -> float | None:
     if re.fullmatch(r"-?\d{1,12}(\.\d{1,9})?", text, re.ASCII):
         return float(text)
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _compared(read: Callable[[str], float | None], compare: Callable[[float, float], bool]) -> Holds:
-    def holds(wanted: str, given: str) -> bool:
-        left, right = read(given), read(wanted)
-        return left is not None and right is not None and compare(left, right)
+def _compare_by(read: Callable[[str], float | None], compare: Callable[[float, float], bool]) -> Holds:
+    def holds(expected: str, given: str) -> bool:
+        given_value, expected_value = read(given), read(expected)
+        return given_value is not None and expected_value is not None and compare(given_value, expected_value)
 
     return holds
 
 
-def _within(wanted: str, given: str) -> bool:
+def _within(network: str, given: str) -> bool:
     try:
-        return ipaddress.ip_address(given) in ipaddress.ip_network(wanted, strict=False)
+        return ipaddress.ip_address(given) in ipaddress.ip_network(network, strict=False)
     except ValueError:
         return False
 
 
 def _orders(name: str, read: Callable[[str], float | None]) -> dict[str, Holds]:
     return {
-        f"{name}Equals": _compared(read, lambda a, b: a == b),
-        f"{name}LessThan": _compared(read, lambda a, b: a < b),
-        f"{name}LessThanEquals": _compared(read, lambda a, b: a <= b),
-        f"{name}GreaterThan": _compared(read, lambda a, b: a > b),
-        f"{name}GreaterThanEquals": _compared(read, lambda a, b: a >= b),
+        f"{name}Equals": _compare_by(read, lambda a, b: a == b),
+        f"{name}LessThan": _compare_by(read, lambda a, b: a < b),
+        f"{name}LessThanEquals": _compare_by(read, lambda a, b: a <= b),
+        f"{name}GreaterThan": _compare_by(read, lambda a, b: a > b),
+        f"{name}GreaterThanEquals": _compare_by(read, lambda a, b: a >= b),
     }
 
 
-# operator -> whether a value that is given meets a value of the policy: holds(wanted, given).
+# operator -> whether a value that is given meets a value of the policy: holds(expected, given).
 POSITIVE: dict[str, Holds] = {
-    "StringEquals": lambda wanted, given: wanted == given,
-    "StringEqualsIgnoreCase": lambda wanted, given: wanted.casefold() == given.casefold(),
+    "StringEquals": lambda expected, given: expected == given,
+    "StringEqualsIgnoreCase": lambda expected, given: expected.casefold() == given.casefold(),
     "StringLike": like,
     **_orders("Numeric", _number),
     **_orders("Date", _date),
-    "Bool": lambda wanted, given: wanted.lower() == given.lower(),
-    "BinaryEquals": lambda wanted, given: wanted == given,
+    "Bool": lambda expected, given: expected.lower() == given.lower(),
+    "BinaryEquals": lambda expected, given: expected == given,
     "IpAddress": _within,
     "ArnEquals": arn_like,
     "ArnLike": arn_like,
@@ -119,9 +119,9 @@ NEGATIVE = {
     "ArnNotLike": "ArnLike",
 }
 NULL = "Null"
-# Those whose values are patterns.
+# Operators whose values are patterns.
 PATTERNED = ("StringLike", "ArnEquals", "ArnLike")
-# What its values must be readable as: prefix of the operator -> reader.
+# Readers of values that must have a form: prefix of the operator -> reader.
 READABLE: dict[str, Callable[[str], Any]] = {"Numeric": _number, "Date": _date}
 
 
@@ -136,9 +136,8 @@ class Condition:
     if_exists: bool = False
 
     def met(self, context: Mapping[str, Any], variables: Callable[[str], str | None]) -> bool:
-        """Whether it holds. Names of the context are lower case; `variables` puts in what a policy
-        variable stands for, None where it stands for nothing.
-        """
+        """True when the condition holds. Names of the context are lower case; `variables` replaces
+        the variables of a policy, and returns None if a variable has no value."""
         given = context.get(self.key.lower())
         if self.operator == NULL:
             return any((given is None) == (value.lower() == "true") for value in self.values)
@@ -151,16 +150,16 @@ class Condition:
         if operator not in PATTERNED:
             values = tuple(value.translate(_PLAIN) for value in values)
 
-        def one(value: str) -> bool:
-            return negative != any(holds(wanted, value) for wanted in values)
+        def value_meets(value: str) -> bool:
+            return negative != any(holds(expected, value) for expected in values)
 
         if self.over:
             many: Sequence[str] = () if given is None else [given] if isinstance(given, str) else given
-            return all(map(one, many)) if self.over == FOR_ALL else any(map(one, many))
+            return all(map(value_meets, many)) if self.over == FOR_ALL else any(map(value_meets, many))
         if given is None:
             return negative
         if isinstance(given, str):
-            return one(given)
+            return value_meets(given)
         # A key with several values and no ForAllValues or ForAnyValue: one of them is enough for a
         # match, and a negated operator wants that none does.
-        return all(map(one, given)) if negative else any(map(one, given))
+        return all(map(value_meets, given)) if negative else any(map(value_meets, given))

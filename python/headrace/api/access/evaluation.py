@@ -1,6 +1,5 @@
-"""What policies allow, by AWS's rules (IAM guide, "Policy evaluation logic"): an explicit deny
-wins, then an allow, and what nothing allows is denied.
-"""
+"""Evaluates policies by AWS's rules (IAM guide, "Policy evaluation logic"): an explicit deny wins,
+then an allow, and an action that nothing allows is denied."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 class IamVerdict(Enum):
-    """What policies say of an action on a resource."""
+    """The verdict of policies on an action on a resource."""
 
     ALLOWED = "allowed"
     DENIED = "denied by a statement"
@@ -24,21 +23,22 @@ class IamVerdict(Enum):
 
 
 def lowered(context: Mapping[str, Any]) -> dict[str, Any]:
-    """A context by lower-case names: names of condition keys do not tell upper from lower case."""
+    """Returns a context by lower-case names: names of condition keys are not case-sensitive."""
     return {name.lower(): value for name, value in context.items()}
 
 
 def _variables(context: Mapping[str, Any], allowed: bool) -> Callable[[str], str | None]:
-    """Puts in what variables stand for; None where one stands for nothing."""
+    """Returns a function that replaces variables in a text; it returns None if a variable has no
+    value."""
 
     def fill(text: str) -> str | None:
         if not allowed or "${" not in text:
             return text
         missing = False
 
-        def put(found: re.Match[str]) -> str:
+        def put(match: re.Match[str]) -> str:
             nonlocal missing
-            name, comma, default = found[1].partition(",")
+            name, comma, default = match[1].partition(",")
             # These stand for themselves (IAM guide, "Policy variables").
             if name in ("*", "?", "$"):
                 return literal(name)
@@ -60,14 +60,14 @@ def _about(statement: Statement, action: str, resource: str, fill: Callable[[str
     named = any(like(pattern, action, ignore_case=True) for pattern in statement.actions)
     if named == statement.not_actions:
         return False
-    filled = [one for one in map(fill, statement.resources) if one is not None]
+    filled = [pattern for pattern in map(fill, statement.resources) if pattern is not None]
     met = any(pattern == "*" or arn_like(pattern, resource) for pattern in filled)
     # A request about nothing in particular has the resource "*", which only "*" covers.
     return met != statement.not_resources
 
 
 def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Mapping[str, Any]) -> IamVerdict:
-    """What the policies say. `context` as `lowered` makes it."""
+    """Returns the verdict of the policies. `context` as `lowered` makes it."""
     allowed = False
     for policy in policies:
         fill = _variables(context, policy.variables)

@@ -53,7 +53,7 @@ class KeyPair:
 
 
 def folder_of(data_dir: Path) -> Path:
-    """Where a lab keeps its keys."""
+    """Returns the folder in which a lab keeps its keys."""
     return data_dir / FOLDER
 
 
@@ -63,7 +63,7 @@ def _private_folder(folder: Path) -> None:
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
+    """Writes a file as a whole, so that others can never read it, not even for a moment."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -79,7 +79,8 @@ def _write_private(path: Path, data: bytes) -> None:
 
 
 def raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
-    """The text of keys.toml ("" where there is none) and of every policy that it may name."""
+    """Returns the text of keys.toml ("" if there is no file) and of every policy that it may
+    name."""
     folder = folder_of(data_dir)
     try:
         text = (folder / KEYS).read_text()
@@ -93,7 +94,7 @@ def raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
 
 
 def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[str, KeyPair]:
-    """Key pairs by access key id. Raises InputError, which names the file and the line."""
+    """Returns key pairs by access key id. Raises InputError, which names the file and the line."""
     try:
         parsed = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -106,17 +107,17 @@ def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[s
         ) from None
     lines = [number for number, line in enumerate(text.splitlines(), 1) if line.strip() == "[[key]]"]
     entries = parsed.get("key", [])
-    found: dict[str, KeyPair] = {}
+    pairs: dict[str, KeyPair] = {}
     for unknown in set(parsed) - {"key"}:
         raise InputError(f"{name}: {unknown[:40]}", "is not a part of this file; it has [[key]] tables", SOURCE, "")
     for entry, line in zip(entries, lines + [0] * len(entries), strict=False):
         pair = _pair(entry, f"{name}:{line}:1", policies)
-        if pair.access_key in found:
+        if pair.access_key in pairs:
             raise InputError(
                 f"{name}:{line}:1", "the access key id is there twice", SOURCE, "Remove one of the tables."
             )
-        found[pair.access_key] = pair
-    return found
+        pairs[pair.access_key] = pair
+    return pairs
 
 
 def _pair(entry: Any, place: str, policies: Mapping[str, str]) -> KeyPair:
@@ -134,52 +135,52 @@ def _pair(entry: Any, place: str, policies: Mapping[str, str]) -> KeyPair:
     if (named is None) != (entry["user"] == ROOT_USER):
         raise InputError(place, "every user but root has policies", SOURCE, hint)
     documents = []
-    for one in named or ():
-        if not isinstance(one, str) or one not in policies:
-            raise InputError(place, f"the policy {str(one)[:60]!r} is not in {FOLDER}/{POLICIES}", SOURCE, hint)
-        documents.append(read_policy(policies[one], f"{POLICIES}/{one}"))
+    for file_name in named or ():
+        if not isinstance(file_name, str) or file_name not in policies:
+            raise InputError(place, f"the policy {str(file_name)[:60]!r} is not in {FOLDER}/{POLICIES}", SOURCE, hint)
+        documents.append(read_policy(policies[file_name], f"{POLICIES}/{file_name}"))
     return KeyPair(
         entry["access_key_id"], entry["secret_access_key"], entry["user"], None if named is None else tuple(documents)
     )
 
 
 def stamp(data_dir: Path) -> list[int]:
-    """Changes when a file of the keys does: each is replaced as a whole."""
-    folder, found = folder_of(data_dir), []
+    """Returns numbers that change when a file of the keys does: each is replaced as a whole."""
+    folder, marks = folder_of(data_dir), []
     for path in (folder / KEYS, folder / POLICIES):
         try:
             facts = path.stat()
-            found += [facts.st_mtime_ns, facts.st_ino]
+            marks += [facts.st_mtime_ns, facts.st_ino]
         except OSError:
-            found += [0, 0]
-    return found
+            marks += [0, 0]
+    return marks
 
 
 def read_pairs(data_dir: Path) -> dict[str, KeyPair]:
-    """The key pairs of a lab. Raises InputError, CouldNotRun."""
+    """Returns the key pairs of a lab. Raises InputError, CouldNotRun."""
     text, policies = raw_text(data_dir)
     return pairs_of(text, policies, str(folder_of(data_dir) / KEYS))
 
 
 def as_message(data_dir: Path) -> bytes:
-    """What the worker is handed, checked. Raises InputError, CouldNotRun."""
+    """Returns the checked message for the worker. Raises InputError, CouldNotRun."""
     text, policies = raw_text(data_dir)
     pairs_of(text, policies, str(folder_of(data_dir) / KEYS))
     return json.dumps([text, policies]).encode()
 
 
 def of_message(message: bytes) -> dict[str, KeyPair]:
-    """What `as_message` wrote."""
+    """Reads the message of `as_message`."""
     text, policies = json.loads(message)
     return pairs_of(text, policies)
 
 
-def _fresh(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
+def _make_pair(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
     name = KEY_PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(KEY_RANDOM))
     return KeyPair(name, secrets.token_urlsafe(SECRET_BYTES), user, policies)
 
 
-def _saved(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
+def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
     text, _ = raw_text(data_dir)
     entries = tomllib.loads(text).get("key", []) if text else []
     entry: dict[str, Any] = {
@@ -190,21 +191,20 @@ def _saved(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
     if names is not None:
         entry["policies"] = list(names)
     head = "# Key pairs of the lab's AWS endpoint (headrace lab init, headrace lab user). Keep it secret.\n\n"
-    body = "\n".join("[[key]]\n" + tomli_w.dumps(one) for one in [*entries, entry])
+    body = "\n".join("[[key]]\n" + tomli_w.dumps(table) for table in [*entries, entry])
     _write_private(folder_of(data_dir) / KEYS, (head + body).encode())
 
 
 def root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
-    """The key pair of the lab's root user, made where there is none; whether it was made. Raises
-    InputError, CouldNotRun.
-    """
+    """Returns the key pair of the lab's root user, and whether it was made now. Raises InputError,
+    CouldNotRun."""
     _prepare(data_dir)
     for pair in read_pairs(data_dir).values():
         if pair.user == ROOT_USER:
             return pair, False
-    made = _fresh(ROOT_USER, None)
-    _saved(data_dir, made, None)
-    return made, True
+    new_pair = _make_pair(ROOT_USER, None)
+    _save_pair(data_dir, new_pair, None)
+    return new_pair, True
 
 
 def _prepare(data_dir: Path) -> None:
@@ -218,16 +218,17 @@ def _prepare(data_dir: Path) -> None:
 
 
 def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
-    """A user with a key pair of its own and these policies. Raises InputError, CouldNotRun."""
-    known = read_pairs(data_dir)
+    """Makes a user with a key pair of its own and these policies. Raises InputError,
+    CouldNotRun."""
+    pairs = read_pairs(data_dir)
     if not _USER.fullmatch(user) or user == ROOT_USER:
         rule = "a user's name is 1 to 64 letters, digits and +=,.@_-, and not root"
         raise InputError(user[:80], rule, "IAM guide, IAM and AWS STS quotas", "For example alice.")
-    if any(pair.user == user for pair in known.values()):
+    if any(pair.user == user for pair in pairs.values()):
         raise InputError(
             user, "this lab has a user of this name", "", f"Remove it first: headrace lab user remove {user}"
         )
-    if len(known) >= MAX_USERS:
+    if len(pairs) >= MAX_USERS:
         raise InputError(user, f"a lab has at most {MAX_USERS} users", "", "Remove one: headrace lab user remove NAME")
     if not 1 <= len(documents) <= MAX_POLICIES:
         rule = f"a user has 1 to {MAX_POLICIES} policies"
@@ -240,13 +241,13 @@ def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
     names = [f"{user}-{number}.json" for number in range(1, len(texts) + 1)]
     for name, text in zip(names, texts, strict=True):
         _write_private(folder_of(data_dir) / POLICIES / name, text.encode())
-    made = _fresh(user, policies)
-    _saved(data_dir, made, names)
-    return made
+    new_pair = _make_pair(user, policies)
+    _save_pair(data_dir, new_pair, names)
+    return new_pair
 
 
 def policy_text(path: Path) -> str:
-    """The text of a policy file. Raises InputError."""
+    """Returns the text of a policy file. Raises InputError."""
     try:
         with open(path, "rb") as file:
             # Far beyond the limit of a policy, which is in characters.

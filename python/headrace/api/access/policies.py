@@ -1,4 +1,4 @@
-"""IAM policy documents: read, and what is wrong with them named with line and column."""
+"""Reads IAM policy documents, and names their faults with line and column."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Policy:
 
 
 def read_policy(text: str, name: str) -> Policy:
-    """A policy document. Raises InputError, which names `name`, the line and the column."""
+    """Reads a policy document. Raises InputError, which names `name`, the line and the column."""
     try:
         if len(text) > MAX_CHARACTERS:
             raise Misplaced(1, 1, f"a policy has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}")
@@ -58,17 +58,17 @@ def _wrong(node: Node, rule: str) -> Misplaced:
     return Misplaced(node.line, node.column, rule)
 
 
-def _object(node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
+def _object(node: Node, what: str, names: tuple[str, ...]) -> dict[str, Node]:
     if not node.is_object:
         raise _wrong(node, f"{what} is an object")
-    found: dict[str, Node] = {}
+    members: dict[str, Node] = {}
     for key, value in node.value:
-        if known and key.value not in known:
-            raise _wrong(key, f"{what} has no {str(key.value)[:40]!r}; it has {', '.join(known)}")
-        if key.value in found:
+        if names and key.value not in names:
+            raise _wrong(key, f"{what} has no {str(key.value)[:40]!r}; it has {', '.join(names)}")
+        if key.value in members:
             raise _wrong(key, f"{key.value[:40]!r} is there twice")
-        found[key.value] = value
-    return found
+        members[key.value] = value
+    return members
 
 
 def _policy(node: Node, name: str) -> Policy:
@@ -85,7 +85,7 @@ def _policy(node: Node, name: str) -> Policy:
     if not isinstance(nodes, list) or not nodes:
         raise _wrong(given, "Statement is an object or a list of objects")
     variables = version is not None and version.value == VERSIONS[0]
-    return Policy(name, tuple(_statement(one) for one in nodes), variables)
+    return Policy(name, tuple(_statement(statement_node) for statement_node in nodes), variables)
 
 
 _STATEMENT = ("Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition")
@@ -102,8 +102,8 @@ def _statement(node: Node) -> Statement:
     actions, not_actions = _one_of(node, parts, "Action", _ACTION, "SERVICE:ACTION like ec2:CreateVolume, or *")
     resources, not_resources = _one_of(node, parts, "Resource", _ARN, "an ARN like arn:aws:ec2:*:*:volume/*, or *")
     block = parts.get("Condition")
-    found = tuple(_conditions(block)) if block is not None else ()
-    return Statement(effect.value == "Allow", actions, not_actions, resources, not_resources, found)
+    parsed_conditions = tuple(_conditions(block)) if block is not None else ()
+    return Statement(effect.value == "Allow", actions, not_actions, resources, not_resources, parsed_conditions)
 
 
 def _one_of(
@@ -120,10 +120,10 @@ def _texts(node: Node, name: str, form: re.Pattern[str], rule: str) -> Iterator[
     nodes = node.value if isinstance(node.value, list) else [node]
     if not nodes:
         raise _wrong(node, f"{name} has at least one value")
-    for one in nodes:
-        if not isinstance(one.value, str) or not form.fullmatch(one.value):
-            raise _wrong(one, f"{name} is {rule}")
-        yield one.value
+    for value_node in nodes:
+        if not isinstance(value_node.value, str) or not form.fullmatch(value_node.value):
+            raise _wrong(value_node, f"{name} is {rule}")
+        yield value_node.value
 
 
 def _conditions(block: Node) -> Iterator[Condition]:
@@ -131,15 +131,15 @@ def _conditions(block: Node) -> Iterator[Condition]:
         text = operator_node.value
         over, colon, rest = text.partition(":")
         operator = (rest if colon else text).removesuffix("IfExists")
-        known = operator in conditions.POSITIVE or operator in conditions.NEGATIVE or operator == conditions.NULL
-        if not known or (colon and over not in (conditions.FOR_ALL, conditions.FOR_ANY)):
+        is_operator = operator in conditions.POSITIVE or operator in conditions.NEGATIVE or operator == conditions.NULL
+        if not is_operator or (colon and over not in (conditions.FOR_ALL, conditions.FOR_ANY)):
             raise _wrong(operator_node, f"{text[:60]!r} is not an operator of conditions, like StringEquals")
         if operator == conditions.NULL and (colon or text.endswith("IfExists")):
             raise _wrong(operator_node, "Null has neither ForAllValues, ForAnyValue nor IfExists")
         for key, values in _pairs(keys, text):
             if not _KEY.fullmatch(key.value):
                 raise _wrong(key, f"{key.value[:60]!r} is not a condition key, like aws:RequestTag/owner")
-            texts = tuple(_value(one, operator) for one in _listed(values))
+            texts = tuple(_value(value_node, operator) for value_node in _listed(values))
             yield Condition(operator, key.value, texts, over if colon else "", text.endswith("IfExists"))
 
 

@@ -1,4 +1,4 @@
-"""JSON with the line and column of everything in it, so that what is wrong can be pointed at."""
+"""Parses JSON with the line and column of every value, so that errors can point at it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 @dataclass(frozen=True, slots=True)
 class Node:
     """A value of a JSON document and where it begins. An object is a tuple of pairs of key and
-    value, so that a key that is there twice is seen.
+    value, so that a repeated key is seen.
     """
 
     value: Any
@@ -27,12 +27,12 @@ class Node:
 
     @property
     def is_object(self) -> bool:
-        """Whether it is an object."""
+        """True when the value is an object."""
         return isinstance(self.value, tuple)
 
 
 class Misplaced(Exception):
-    """What is wrong with a document, and where."""
+    """A fault of a document, with its place."""
 
     def __init__(self, line: int, column: int, rule: str) -> None:
         super().__init__(rule)
@@ -56,10 +56,10 @@ class _Scanner:
     def string(self) -> str:
         begun = self.at
         try:
-            found, self.at = scanstring(self.text, begun + 1, True)
+            string, self.at = scanstring(self.text, begun + 1, True)
         except JSONDecodeError as error:
             raise self.wrong(f"this is not a JSON text: {error.msg}", error.pos) from None
-        return found
+        return string
 
     def node(self, depth: int = 0) -> Node:
         first, begun = self.skip(), self.at
@@ -89,22 +89,22 @@ class _Scanner:
         return int(text) if text.lstrip("-").isdigit() else float(text)
 
     def items(self, depth: int) -> list[Node]:
-        found: list[Node] = []
+        nodes: list[Node] = []
         self.at += 1
         if self.skip() == "]":
             self.at += 1
-            return found
+            return nodes
         while True:
-            found.append(self.node(depth + 1))
+            nodes.append(self.node(depth + 1))
             if self.follows("]"):
-                return found
+                return nodes
 
     def pairs(self, depth: int) -> list[tuple[Node, Node]]:
-        found: list[tuple[Node, Node]] = []
+        members: list[tuple[Node, Node]] = []
         self.at += 1
         if self.skip() == "}":
             self.at += 1
-            return found
+            return members
         while True:
             if self.skip() != '"':
                 raise self.wrong('a name in double quotes is expected here, like "Effect"')
@@ -112,22 +112,22 @@ class _Scanner:
             if self.skip() != ":":
                 raise self.wrong("a colon is expected here")
             self.at += 1
-            found.append((key, self.node(depth + 1)))
+            members.append((key, self.node(depth + 1)))
             if self.follows("}"):
-                return found
+                return members
 
     def follows(self, end: str) -> bool:
-        found = self.skip()
-        if found not in (",", end) or not found:
+        sign = self.skip()
+        if sign not in (",", end) or not sign:
             raise self.wrong(f"a comma or {end} is expected here")
         self.at += 1
-        return found == end
+        return sign == end
 
 
 def parse(text: str) -> Node:
-    """The one value of a JSON document. Raises Misplaced."""
+    """Returns the single value of a JSON document. Raises Misplaced."""
     scanner = _Scanner(text)
-    found = scanner.node()
+    root = scanner.node()
     if scanner.skip():
         raise scanner.wrong("the document ends before this")
-    return found
+    return root

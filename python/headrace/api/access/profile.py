@@ -1,6 +1,5 @@
-"""The profile `headrace` of the AWS tools: ~/.aws/config and ~/.aws/credentials, everything else in
-which stays as it is.
-"""
+"""Writes the profile `headrace` of the AWS tools in ~/.aws/config and ~/.aws/credentials; the rest
+of these files stays as it is."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ MAX_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Home:
-    """Where a user's profile lies, and whose the files are to be."""
+    """The place of a user's profile, and the owner of its files."""
 
     config: Path
     credentials: Path
@@ -31,7 +30,7 @@ class Home:
 
 
 def home() -> Home:
-    """Of the user who called, also through sudo."""
+    """Returns the place of the profile of the user who called, also through sudo."""
     uid, gid, folder = os.geteuid(), os.getegid(), Path(os.path.expanduser("~"))
     caller = os.environ.get("SUDO_UID", "")
     if uid == 0 and re.fullmatch(r"[1-9]\d{0,8}", caller, re.ASCII):
@@ -43,7 +42,7 @@ def home() -> Home:
 
 
 def sections(access_key: str, secret: str, region: str, url: str) -> dict[str, tuple[str, dict[str, str]]]:
-    """What the profile has: (section, its settings) for `config` and `credentials`."""
+    """Returns the section and its settings for each of `config` and `credentials`."""
     return {
         "config": (f"profile {NAME}", {"region": region, "endpoint_url": url}),
         "credentials": (NAME, {"aws_access_key_id": access_key, "aws_secret_access_key": secret}),
@@ -51,7 +50,7 @@ def sections(access_key: str, secret: str, region: str, url: str) -> dict[str, t
 
 
 def lines(section: str, settings: Mapping[str, str]) -> list[str]:
-    """A section as it is written."""
+    """Returns the lines of a section."""
     return [f"[{section}]", *(f"{key} = {value}" for key, value in settings.items())]
 
 
@@ -72,9 +71,8 @@ def _read(path: Path) -> str:
 
 
 def merged(text: str, section: str, settings: Mapping[str, str], name: str, force: bool) -> str:
-    """The text of a file with this section in it: nothing else of it changes. Raises InputError for
-    a file that is not one, and for a section that says something else unless `force`.
-    """
+    """Returns the text of a file with this section in it: nothing else changes. Raises InputError
+    for a file that is not an AWS profile, and for a section with other settings unless `force`."""
     rows = text.splitlines()
     start = end = None
     for number, row in enumerate(rows):
@@ -106,12 +104,12 @@ def merged(text: str, section: str, settings: Mapping[str, str], name: str, forc
         gap = [""] if rows and rows[-1].strip() else []
         return "\n".join([*rows, *gap, *lines(section, settings)]) + "\n"
     end = len(rows) if end is None else end
-    found = {
+    current = {
         key.strip(): value.strip()
         for key, equals, value in (row.partition("=") for row in rows[start + 1 : end])
         if equals and key.lstrip()[:1] not in ("#", ";")
     }
-    if found == dict(settings):
+    if current == dict(settings):
         return text
     if not force:
         rule = f"there is another profile of this name: [{section}] differs from this lab's"
@@ -122,7 +120,7 @@ def merged(text: str, section: str, settings: Mapping[str, str], name: str, forc
 
 
 def _seen(rows: list[str], number: int) -> bool:
-    """Whether a section begins before this row."""
+    """True when a section begins before this row."""
     return any(_SECTION.fullmatch(row) for row in rows[:number])
 
 
@@ -144,7 +142,8 @@ def write(where: Home, parts: Mapping[str, tuple[str, dict[str, str]]], force: b
 
 @contextlib.contextmanager
 def _acting_as(where: Home) -> Iterator[None]:
-    """As the user whose files they are: links in a user's folder must not lead root elsewhere."""
+    """Acts as the owner of the files within the block: links in a user's folder must not lead root
+    elsewhere."""
     uid, gid = os.geteuid(), os.getegid()
     try:
         os.setegid(where.gid)
@@ -156,8 +155,8 @@ def _acting_as(where: Home) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Whole or not at all; a file keeps its mode, a new one is the user's alone."""
-    # A link to a file elsewhere, as people who keep their settings in a repository have it.
+    """Replaces a file as a whole. It keeps its mode; a new file is readable by the user alone."""
+    # The file may be a link to another place, such as a repository of settings.
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{target.name}.headrace-{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""Signature Version 4: who sent a request, and that nobody changed it.
+"""Checks Signature Version 4: who sent a request, and that nobody changed it.
 
 The rules are those of "AWS Signature Version 4 for API requests" in the IAM guide. Path, query and
 body are taken as they came over the wire.
@@ -36,7 +36,7 @@ _HEADER = re.compile(
 _SCOPE = re.compile(r"([\w-]{1,128})/(\d{8})/([a-z0-9-]{1,40})/([a-z0-9-]{1,40})/aws4_request", re.ASCII)
 _DATE = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
-# What each kind of service calls a refused signature:
+# Codes of each kind of service for a refused signature:
 # (no signature, unknown key, wrong signature, out of date, malformed).
 _EC2 = ("MissingAuthenticationToken", "AuthFailure", "SignatureDoesNotMatch", "RequestExpired", "AuthFailure")
 _QUERY = (
@@ -58,7 +58,7 @@ _MESSAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a request says of its signature, before any of it is believed."""
+    """The signature that a request claims, before any of it is verified."""
 
     access_key: str
     day: str
@@ -77,7 +77,7 @@ class Claim:
 
 
 class BadSignature(Exception):
-    """A request that is not believed. `which`: one of MISSING to MALFORMED."""
+    """A request whose signature is refused. `which`: one of MISSING to MALFORMED."""
 
     def __init__(self, which: int, message: str = "") -> None:
         super().__init__(message)
@@ -85,14 +85,14 @@ class BadSignature(Exception):
         self.message = message or _MESSAGES[which]
 
     def as_aws(self, service: str) -> AwsError:
-        """As this service says it."""
+        """Returns the error of this service."""
         code = CODES[service][self.which]
         status = 401 if code == "AuthFailure" else 400 if service in ("kms", "ebs") or code == "RequestExpired" else 403
         return AwsError(code, self.message, status)
 
 
 def claim_of(incoming: Incoming) -> Claim:
-    """What the request says of its signature. Raises BadSignature."""
+    """Returns the claim of a request. Raises BadSignature."""
     given = incoming.headers.get("authorization")
     if given is not None:
         # Several headers of this name are joined by a comma and do not match.
@@ -104,32 +104,34 @@ def claim_of(incoming: Incoming) -> Claim:
             raise BadSignature(UNKNOWN, "The lab has no temporary credentials: do not send a session token.")
         return _claim(match[1], match[2], match[3], date, None)
     if "X-Amz-Signature=" in incoming.query:
-        return _presigned(incoming.query)
+        return _read_presigned(incoming.query)
     raise BadSignature(MISSING)
 
 
-def _presigned(query: str) -> Claim:
-    found: dict[str, str] = {}
+def _read_presigned(query: str) -> Claim:
+    parameters: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
         if name.startswith("X-Amz-"):
-            if name in found:
+            if name in parameters:
                 raise BadSignature(MALFORMED, f"{name[:40]} is there twice.")
-            found[name] = unquote(value)
-    if "X-Amz-Security-Token" in found:
+            parameters[name] = unquote(value)
+    if "X-Amz-Security-Token" in parameters:
         raise BadSignature(UNKNOWN, "The lab has no temporary credentials: do not send a session token.")
-    expires = found.get("X-Amz-Expires", "")
-    if found.get("X-Amz-Algorithm") != ALGORITHM or not re.fullmatch(r"\d{1,6}", expires, re.ASCII):
+    expires = parameters.get("X-Amz-Expires", "")
+    if parameters.get("X-Amz-Algorithm") != ALGORITHM or not re.fullmatch(r"\d{1,6}", expires, re.ASCII):
         raise BadSignature(
             MALFORMED, f"A presigned request has X-Amz-Algorithm={ALGORITHM} and X-Amz-Expires in seconds."
         )
     if not 1 <= int(expires) <= LONGEST_S:
         raise BadSignature(MALFORMED, f"X-Amz-Expires is 1 to {LONGEST_S} seconds.")
-    signature = found.get("X-Amz-Signature", "")
+    signature = parameters.get("X-Amz-Signature", "")
     if not re.fullmatch(r"[0-9a-f]{64}", signature, re.ASCII):
         raise BadSignature(WRONG)
-    names = found.get("X-Amz-SignedHeaders", "")
-    return _claim(found.get("X-Amz-Credential", ""), names, signature, found.get("X-Amz-Date", ""), int(expires))
+    names = parameters.get("X-Amz-SignedHeaders", "")
+    return _claim(
+        parameters.get("X-Amz-Credential", ""), names, signature, parameters.get("X-Amz-Date", ""), int(expires)
+    )
 
 
 def _claim(credential: str, names: str, signature: str, date: str, expires_s: int | None) -> Claim:
@@ -150,7 +152,7 @@ def verify(
     """Raises BadSignature unless the claim holds. `unsigned_body`: this operation may leave the
     body out of its signature.
     """
-    _timely(claim, now)
+    _check_time(claim, now)
     for name in incoming.headers:
         if (name.startswith("x-amz-") or name == "host") and name not in claim.signed:
             raise BadSignature(WRONG, f"The header {name[:60]} must be signed.")
@@ -159,20 +161,20 @@ def verify(
     for name in claim.signed:
         if name not in incoming.headers:
             raise BadSignature(WRONG, f"The signed header {name[:60]} is not there.")
-    wanted = _body_hash(claim, incoming, unsigned_body)
+    body_hash = _body_hash(claim, incoming, unsigned_body)
     secret = secret_of(claim.access_key)
-    key = _derived(secret or "", claim.day, claim.region, claim.service)
-    text = f"{ALGORITHM}\n{claim.date}\n{claim.scope}\n{_sha256(canonical(claim, incoming, wanted).encode())}"
-    made = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    # Compared also for a key that is not there, so that time does not tell which keys exist.
-    same = hmac.compare_digest(made, claim.signature)
+    key = _derive_key(secret or "", claim.day, claim.region, claim.service)
+    text = f"{ALGORITHM}\n{claim.date}\n{claim.scope}\n{_sha256(canonical(claim, incoming, body_hash).encode())}"
+    expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    # Compared even if the key does not exist, so that the time does not reveal which keys exist.
+    same = hmac.compare_digest(expected, claim.signature)
     if secret is None:
         raise BadSignature(UNKNOWN)
     if not same:
         raise BadSignature(WRONG)
 
 
-def _timely(claim: Claim, now: datetime) -> None:
+def _check_time(claim: Claim, now: datetime) -> None:
     try:
         # Not strptime: it is slow, and imports a module when it is first used.
         text = claim.date
@@ -202,36 +204,39 @@ def _stamp(now: datetime) -> str:
 
 
 def _body_hash(claim: Claim, incoming: Incoming, unsigned_body: bool) -> str:
-    said = incoming.headers.get("x-amz-content-sha256")
-    if said == UNSIGNED and unsigned_body:
+    declared = incoming.headers.get("x-amz-content-sha256")
+    if declared == UNSIGNED and unsigned_body:
         return UNSIGNED
-    found = _sha256(incoming.body)
-    if said is not None and not hmac.compare_digest(said.encode("utf-8", "replace"), found.encode()):
+    actual = _sha256(incoming.body)
+    if declared is not None and not hmac.compare_digest(declared.encode("utf-8", "replace"), actual.encode()):
         raise BadSignature(WRONG, "x-amz-content-sha256 is not the SHA-256 of the body.")
-    return found
+    return actual
 
 
 def canonical(claim: Claim, incoming: Incoming, body_hash: str) -> str:
-    """The canonical request. The path is normalised and encoded once more, the query sorted."""
+    """Returns the canonical request. The path is normalised and encoded once more, the query
+    sorted."""
     pairs = [pair.partition("=") for pair in incoming.query.split("&") if pair]
-    kept = sorted((name, value) for name, _, value in pairs if name != "X-Amz-Signature" or claim.expires_s is None)
-    query = "&".join(f"{name}={value}" for name, value in kept)
+    signed_pairs = sorted(
+        (name, value) for name, _, value in pairs if name != "X-Amz-Signature" or claim.expires_s is None
+    )
+    query = "&".join(f"{name}={value}" for name, value in signed_pairs)
     headers = "".join(f"{name}:{' '.join(incoming.headers[name].split())}\n" for name in claim.signed)
-    path = quote(_normal(incoming.path), safe="/~")
+    path = quote(_normalise_path(incoming.path), safe="/~")
     return f"{incoming.method}\n{path}\n{query}\n{headers}\n{';'.join(claim.signed)}\n{body_hash}"
 
 
-def _normal(path: str) -> str:
+def _normalise_path(path: str) -> str:
     if "//" not in path and "/." not in path:
         return path
-    kept: list[str] = []
+    segments: list[str] = []
     for part in path.split("/"):
         if part == "..":
-            if kept:
-                kept.pop()
+            if segments:
+                segments.pop()
         elif part and part != ".":
-            kept.append(part)
-    return "/" + "/".join(kept) + ("/" if path.endswith("/") and kept else "")
+            segments.append(part)
+    return "/" + "/".join(segments) + ("/" if path.endswith("/") and segments else "")
 
 
 def _sha256(data: bytes) -> str:
@@ -239,7 +244,7 @@ def _sha256(data: bytes) -> str:
 
 
 @lru_cache(maxsize=DERIVED_KEYS)
-def _derived(secret: str, day: str, region: str, service: str) -> bytes:
+def _derive_key(secret: str, day: str, region: str, service: str) -> bytes:
     key = f"AWS4{secret}".encode()
     for part in (day, region, service, "aws4_request"):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()

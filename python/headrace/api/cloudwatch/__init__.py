@@ -1,1 +1,2 @@
-"""CloudWatch: every decision and all arithmetic are the daemon's; here, names are changed."""
+"""Serves CloudWatch: every decision and all arithmetic are the daemon's; this package changes
+names."""

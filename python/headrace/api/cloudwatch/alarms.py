@@ -1,4 +1,4 @@
-"""Alarms: made, shown, set, switched, their history and tags."""
+"""Serves alarms: makes, lists, sets and switches them, with their history and tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ METRIC_ALARM = "MetricAlarm"
 
 
 def _without_metric_alarms(request: ApiRequest) -> bool:
-    """Whether only types of alarms are asked for that the lab does not have."""
+    """True when a request asks only for types of alarms that the lab does not have."""
     types = request.params.get("AlarmTypes")
     return bool(types) and METRIC_ALARM not in types
 
@@ -48,11 +48,11 @@ def put_metric_alarm(request: ApiRequest) -> dict[str, Any]:
     refused={"ChildrenOfAlarmName": _NO_COMPOSITES, "ParentsOfAlarmName": _NO_COMPOSITES},
 )
 def describe_alarms(request: ApiRequest) -> dict[str, Any]:
-    """Alarms by name."""
+    """Lists alarms by name."""
     params = request.params
     if _without_metric_alarms(request):
         return {"MetricAlarms": [], "CompositeAlarms": []}
-    found = request.lab.call(
+    answer = request.lab.call(
         "cloudwatch.describe_alarms",
         names=params.get("AlarmNames"),
         prefix=params.get("AlarmNamePrefix"),
@@ -61,8 +61,8 @@ def describe_alarms(request: ApiRequest) -> dict[str, Any]:
         most=params.get("MaxRecords"),
         next_token=params.get("NextToken"),
     )
-    alarms = [alarm_of(alarm) for alarm in found["alarms"]]
-    return with_next({"MetricAlarms": alarms, "CompositeAlarms": []}, found["next_token"])
+    alarms = [alarm_of(alarm) for alarm in answer["alarms"]]
+    return with_next({"MetricAlarms": alarms, "CompositeAlarms": []}, answer["next_token"])
 
 
 @serves(
@@ -71,9 +71,9 @@ def describe_alarms(request: ApiRequest) -> dict[str, Any]:
     handled="MetricName Namespace Statistic ExtendedStatistic Dimensions Period Unit",
 )
 def describe_alarms_for_metric(request: ApiRequest) -> dict[str, Any]:
-    """Alarms on one metric alone."""
-    found = request.lab.call("cloudwatch.describe_alarms", metric=dict(request.params))
-    return {"MetricAlarms": [alarm_of(alarm) for alarm in found["alarms"]]}
+    """Lists the alarms on one metric alone."""
+    answer = request.lab.call("cloudwatch.describe_alarms", metric=dict(request.params))
+    return {"MetricAlarms": [alarm_of(alarm) for alarm in answer["alarms"]]}
 
 
 @serves("cloudwatch", "DeleteAlarms", handled="AlarmNames")
@@ -118,11 +118,11 @@ def disable_alarm_actions(request: ApiRequest) -> dict[str, Any]:
     refused={"AlarmContributorId": "alarms of the lab have one series each"},
 )
 def describe_alarm_history(request: ApiRequest) -> dict[str, Any]:
-    """What happened to alarms."""
+    """Lists the events of alarms."""
     params = request.params
     if _without_metric_alarms(request):
         return {"AlarmHistoryItems": []}
-    found = request.lab.call(
+    answer = request.lab.call(
         "cloudwatch.alarm_history",
         name=params.get("AlarmName"),
         kind=params.get("HistoryItemType"),
@@ -141,16 +141,16 @@ def describe_alarm_history(request: ApiRequest) -> dict[str, Any]:
             "HistorySummary": item["summary"],
             "HistoryData": item["data"],
         }
-        for item in found["items"]
+        for item in answer["items"]
     ]
-    return with_next({"AlarmHistoryItems": items}, found["next_token"])
+    return with_next({"AlarmHistoryItems": items}, answer["next_token"])
 
 
 @serves("cloudwatch", "ListTagsForResource", handled="ResourceARN")
 def list_tags_for_resource(request: ApiRequest) -> dict[str, Any]:
-    """Tags of an alarm."""
-    found = request.lab.call("cloudwatch.alarm_tags", arn=request.params["ResourceARN"])
-    return {"Tags": [{"Key": key, "Value": value} for key, value in found["tags"].items()]}
+    """Lists the tags of an alarm."""
+    answer = request.lab.call("cloudwatch.alarm_tags", arn=request.params["ResourceARN"])
+    return {"Tags": [{"Key": key, "Value": value} for key, value in answer["tags"].items()]}
 
 
 @serves("cloudwatch", "TagResource", handled="ResourceARN Tags")

@@ -1,4 +1,4 @@
-"""Metrics: values put, names listed, statistics and expressions."""
+"""Serves metrics: takes values, lists names, computes statistics and expressions."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def put_metric_data(request: ApiRequest) -> dict[str, Any]:
     refused={"IncludeLinkedAccounts": _ONE_ACCOUNT, "OwningAccount": _ONE_ACCOUNT},
 )
 def list_metrics(request: ApiRequest) -> dict[str, Any]:
-    """Metrics that have points."""
+    """Lists metrics that have points."""
     params = request.params
-    found = request.lab.call(
+    answer = request.lab.call(
         "cloudwatch.list_metrics",
         namespace=params.get("Namespace"),
         name=params.get("MetricName"),
@@ -44,7 +44,7 @@ def list_metrics(request: ApiRequest) -> dict[str, Any]:
         recently_active=params.get("RecentlyActive") == "PT3H",
         next_token=params.get("NextToken"),
     )
-    return with_next({"Metrics": [metric_of(name) for name in found["metrics"]]}, found["next_token"])
+    return with_next({"Metrics": [metric_of(name) for name in answer["metrics"]]}, answer["next_token"])
 
 
 @serves(
@@ -53,9 +53,9 @@ def list_metrics(request: ApiRequest) -> dict[str, Any]:
     handled="Namespace MetricName Dimensions StartTime EndTime Period Statistics ExtendedStatistics Unit",
 )
 def get_metric_statistics(request: ApiRequest) -> dict[str, Any]:
-    """Statistics of one metric."""
+    """Returns statistics of one metric."""
     params = request.params
-    found = request.lab.call(
+    answer = request.lab.call(
         "cloudwatch.get_metric_statistics",
         namespace=params["Namespace"],
         name=params["MetricName"],
@@ -71,9 +71,9 @@ def get_metric_statistics(request: ApiRequest) -> dict[str, Any]:
     points = [
         {"Timestamp": moment(point["t_s"]), "Unit": point["unit"]}
         | ({"ExtendedStatistics": point["values"]} if extended else point["values"])
-        for point in found["datapoints"]
+        for point in answer["datapoints"]
     ]
-    return {"Label": found["label"], "Datapoints": points}
+    return {"Label": answer["label"], "Datapoints": points}
 
 
 @serves(
@@ -83,9 +83,9 @@ def get_metric_statistics(request: ApiRequest) -> dict[str, Any]:
     refused={"LabelOptions": "labels of the lab have no times in them"},
 )
 def get_metric_data(request: ApiRequest) -> dict[str, Any]:
-    """Points of metrics and of expressions over them."""
+    """Returns points of metrics and of expressions over them."""
     params = request.params
-    found = request.lab.call(
+    answer = request.lab.call(
         "cloudwatch.get_metric_data",
         queries=params["MetricDataQueries"],
         start_s=seconds(params["StartTime"]),
@@ -102,6 +102,6 @@ def get_metric_data(request: ApiRequest) -> dict[str, Any]:
             "Values": result["values"],
             "StatusCode": result["status"],
         }
-        for result in found["results"]
+        for result in answer["results"]
     ]
-    return with_next({"MetricDataResults": results, "Messages": []}, found["next_token"])
+    return with_next({"MetricDataResults": results, "Messages": []}, answer["next_token"])

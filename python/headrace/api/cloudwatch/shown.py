@@ -1,4 +1,4 @@
-"""Values of CloudWatch's API as the lab's calls have them, and back."""
+"""Converts values between CloudWatch's API and the lab's calls."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Any
 
 
 def seconds(moment: datetime | None) -> float | None:
-    """A time in Unix seconds, as the lab's calls take it."""
+    """Returns a time in Unix seconds, for the lab's calls."""
     return None if moment is None else moment.timestamp()
 
 
 def moment(unix_s: float) -> datetime:
-    """A time of the lab's answers."""
+    """Returns a time of the lab's answers as a datetime."""
     return datetime.fromtimestamp(unix_s, UTC)
 
 
 def tags_of(listed: list[Mapping[str, str]] | None) -> dict[str, str]:
-    """Tags by key."""
+    """Returns tags by key."""
     return {tag["Key"]: tag["Value"] for tag in listed or []}
 
 
 def metric_of(name: Mapping[str, Any]) -> dict[str, Any]:
-    """A metric's name as the API shows it."""
+    """Returns a metric's name as the API shows it."""
     dimensions = [{"Name": key, "Value": value} for key, value in name["dimensions"].items()]
     return {"Namespace": name["namespace"], "MetricName": name["name"], "Dimensions": dimensions}
 
 
-def alarm_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    """An alarm as DescribeAlarms shows it: the members of PutMetricAlarm, and where it stands."""
-    alarm = dict(found["alarm"])
+def alarm_of(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an alarm as DescribeAlarms shows it: the members of PutMetricAlarm, and its state."""
+    alarm = dict(description["alarm"])
     if "MetricName" in alarm:
         alarm.setdefault("Dimensions", [])
     alarm |= {
-        "AlarmArn": found["arn"],
-        "AlarmConfigurationUpdatedTimestamp": moment(found["configured_s"]),
-        "StateValue": found["state"],
-        "StateReason": found["reason"],
-        "StateUpdatedTimestamp": moment(found["state_s"]),
-        "StateTransitionedTimestamp": moment(found["transitioned_s"]),
+        "AlarmArn": description["arn"],
+        "AlarmConfigurationUpdatedTimestamp": moment(description["configured_s"]),
+        "StateValue": description["state"],
+        "StateReason": description["reason"],
+        "StateUpdatedTimestamp": moment(description["state_s"]),
+        "StateTransitionedTimestamp": moment(description["transitioned_s"]),
     }
-    if found["reason_data"] is not None:
-        alarm["StateReasonData"] = found["reason_data"]
+    if description["reason_data"] is not None:
+        alarm["StateReasonData"] = description["reason_data"]
     return alarm
 
 
 def with_next(answer: dict[str, Any], token: str | None) -> dict[str, Any]:
-    """An answer with the token of the next page, if there is more."""
+    """Returns an answer with the token of the next page, if there is another page."""
     return answer | ({"NextToken": token} if token else {})

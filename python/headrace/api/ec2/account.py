@@ -1,4 +1,4 @@
-"""What a lab has none of and is asked for all the same, and what holds for its whole account."""
+"""Serves calls about things that a lab does not have, and about its whole account."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _NO_IMAGES = "the lab has no images"
     },
 )
 def describe_images(request: ApiRequest) -> dict[str, Any]:
-    """No image: the lab's instance is this machine, and no snapshot belongs to an AMI."""
+    """Lists no image: the lab's instance is this machine, and no snapshot belongs to an AMI."""
     ids = list(dict.fromkeys(request.params.get("ImageIds") or ()))
-    for one in ids:
-        if not re.fullmatch(r"ami-[0-9a-f]{8}([0-9a-f]{9})?", one, re.ASCII):
-            raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{one[:100]}" (expecting "ami-...")')
+    for image_id in ids:
+        if not re.fullmatch(r"ami-[0-9a-f]{8}([0-9a-f]{9})?", image_id, re.ASCII):
+            raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id[:100]}" (expecting "ami-...")')
     if ids:
         plural, verb = ("s", "do") if len(ids) > 1 else ("", "does")
         raise AwsError("InvalidAMIID.NotFound", f"The image id{plural} '[{', '.join(ids)}]' {verb} not exist")
     size = paging.size(request.params, *IMAGES_PAGE)
-    none: list[dict[str, Any]] = filtered(request, [], {}, lambda one: one["Tags"])
+    none: list[dict[str, Any]] = filtered(request, [], {}, lambda image: image["Tags"])
     images, token = paging.page(
-        request.operation, none, lambda one: one["ImageId"], size, request.params.get("NextToken")
+        request.operation, none, lambda image: image["ImageId"], size, request.params.get("NextToken")
     )
     return {"Images": images, "NextToken": token}
 
@@ -57,18 +57,18 @@ _ATTRIBUTES = {
 
 @serves("ec2", "DescribeAccountAttributes", handled="DryRun AttributeNames")
 def describe_account_attributes(request: ApiRequest) -> dict[str, Any]:
-    """What the lab's account may have."""
+    """Lists the limits of the lab's account."""
     # The model has two names that can be asked for.
-    wanted = request.params.get("AttributeNames") or list(_ATTRIBUTES)
+    names = request.params.get("AttributeNames") or list(_ATTRIBUTES)
     return {
         "AccountAttributes": [
-            {"AttributeName": one, "AttributeValues": [{"AttributeValue": _ATTRIBUTES[one]}]}
-            for one in dict.fromkeys(wanted)
+            {"AttributeName": name, "AttributeValues": [{"AttributeValue": _ATTRIBUTES[name]}]}
+            for name in dict.fromkeys(names)
         ]
     }
 
 
 @serves("ec2", "GetSnapshotBlockPublicAccessState", handled="DryRun")
 def get_snapshot_block_public_access_state(request: ApiRequest) -> dict[str, Any]:
-    """Answer that public sharing is blocked: the lab refuses to make a snapshot public."""
+    """Answers that public sharing is blocked: the lab refuses to make a snapshot public."""
     return {"State": "block-all-sharing", "ManagedBy": "account"}

@@ -1,4 +1,4 @@
-"""Status and attributes of volumes."""
+"""Serves the status and the attributes of volumes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PAGE = (5, 1000)
 CHECKED = ("io1", "io2", "gp3")
 
 _FILTERS = {
-    "attachment-status.instance-id": lambda row: [one["InstanceId"] for one in row["AttachmentStatuses"]],
-    "attachment-status.io-performance": lambda row: [one["IoPerformance"] for one in row["AttachmentStatuses"]],
+    "attachment-status.instance-id": lambda row: [entry["InstanceId"] for entry in row["AttachmentStatuses"]],
+    "attachment-status.io-performance": lambda row: [entry["IoPerformance"] for entry in row["AttachmentStatuses"]],
     "availability-zone": lambda row: row["AvailabilityZone"],
-    "volume-status.details-name": lambda row: [one["Name"] for one in row["VolumeStatus"]["Details"]],
-    "volume-status.details-status": lambda row: [one["Status"] for one in row["VolumeStatus"]["Details"]],
+    "volume-status.details-name": lambda row: [entry["Name"] for entry in row["VolumeStatus"]["Details"]],
+    "volume-status.details-status": lambda row: [entry["Status"] for entry in row["VolumeStatus"]["Details"]],
     "volume-status.status": lambda row: row["VolumeStatus"]["Status"],
 }
 
 
 def _performance(volume: Mapping[str, Any]) -> str:
-    """As EBS names it: members that are slow, or are not there, make a volume so."""
+    """Returns EBS's name for the performance: a volume with slow or missing members has theirs."""
     if volume["type"] not in CHECKED:
         return "not-applicable"
     if volume["attachment"] is None:
@@ -37,7 +37,7 @@ def _performance(volume: Mapping[str, Any]) -> str:
 
 
 def status_of(volume: Mapping[str, Any]) -> dict[str, Any]:
-    """The status of a volume."""
+    """Returns the status of a volume."""
     broken = volume["state"] == "error" or any(member["state"] == "failed" for member in volume["members"])
     performance = _performance(volume)
     init: Mapping[str, Any] = volume.get("initialization") or {}
@@ -78,29 +78,29 @@ def status_of(volume: Mapping[str, Any]) -> dict[str, Any]:
     without_effect={"IncludeManagedResources": MANAGED},
 )
 def describe_volume_status(request: ApiRequest) -> dict[str, Any]:
-    """Whether volumes work, and how far they are initialized."""
+    """Tells whether volumes work, and how far they are initialized."""
     ids, size = request.params.get("VolumeIds"), paging.size(request.params, *PAGE)
     if ids and (size is not None or request.params.get("NextToken")):
         raise AwsError(
             "InvalidParameterCombination", "The parameter volumeSet cannot be used with the parameter maxResults"
         )
-    wanted = [volume_id(one, "volumes") for one in dict.fromkeys(ids)] if ids else None
+    checked_ids = [volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
     after = limit = None
     if size is not None and not request.params.get("Filters"):
         # No more than the page, and one to see whether another follows.
         token, limit = request.params.get("NextToken"), size + 1
         after = paging.key_of(request.operation, token) if token else None
-    volumes = sorted(request.lab.volumes(wanted, after=after, limit=limit), key=lambda volume: volume["id"])
-    kept = filtered(request, map(status_of, volumes), _FILTERS)
+    volumes = sorted(request.lab.volumes(checked_ids, after=after, limit=limit), key=lambda volume: volume["id"])
+    matching = filtered(request, map(status_of, volumes), _FILTERS)
     shown, token = paging.page(
-        request.operation, kept, lambda row: row["VolumeId"], size, request.params.get("NextToken")
+        request.operation, matching, lambda row: row["VolumeId"], size, request.params.get("NextToken")
     )
     return {"VolumeStatuses": shown, "NextToken": token}
 
 
 @serves("ec2", "DescribeVolumeAttribute", handled="Attribute VolumeId DryRun", needs=volume_named)
 def describe_volume_attribute(request: ApiRequest) -> dict[str, Any]:
-    """One attribute of a volume."""
+    """Returns one attribute of a volume."""
     volume = request.lab.describe(volume_id(request.params["VolumeId"]))
     if request.params["Attribute"] == "autoEnableIO":
         return {"VolumeId": volume["id"], "AutoEnableIO": {"Value": volume["auto_enable_io"]}}
@@ -110,10 +110,10 @@ def describe_volume_attribute(request: ApiRequest) -> dict[str, Any]:
 @serves("ec2", "ModifyVolumeAttribute", handled="AutoEnableIO VolumeId DryRun", needs=volume_named)
 def modify_volume_attribute(request: ApiRequest) -> dict[str, Any]:
     """Sets AutoEnableIO."""
-    wanted = (request.params.get("AutoEnableIO") or {}).get("Value")
-    if wanted is None:
+    enabled = (request.params.get("AutoEnableIO") or {}).get("Value")
+    if enabled is None:
         raise AwsError("MissingParameter", "The request must contain the parameter AutoEnableIO.Value")
-    request.change("volume.attributes", volume=volume_id(request.params["VolumeId"]), auto_enable_io=wanted)
+    request.change("volume.attributes", volume=volume_id(request.params["VolumeId"]), auto_enable_io=enabled)
     return {}
 
 

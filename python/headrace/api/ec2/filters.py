@@ -1,6 +1,5 @@
-"""EC2's Filters: each has a name and values, of which one has to match. `*` and `?` are
-wildcards.
-"""
+"""Applies EC2's Filters: each has a name and values, one of which has to match. `*` and `?` are
+wildcards."""
 
 from __future__ import annotations
 
@@ -22,13 +21,14 @@ MAX_VALUES = 200
 PATTERNS = 1024
 
 Item = TypeVar("Item")
-# What a filter looks at: the values that an item has for it.
+# Returns the values of an item that a filter is compared with.
 Values = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=PATTERNS)
 def _pattern(text: str) -> re.Pattern[str]:
-    """`*` is any text, `?` any character, and a backslash takes their meaning away."""
+    """Returns the compiled pattern: `*` is any text, `?` any character, and a backslash makes them
+    literal."""
     between = [""]
     for part in re.findall(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", text):
         if part[0] == "*":
@@ -47,18 +47,18 @@ def _matches(texts: Sequence[str]) -> Callable[[str], bool]:
 
 
 def text_of(value: Any) -> str:
-    """A value as filters write it."""
+    """Returns a value as text, as filters write it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return iso(value) if isinstance(value, datetime) else str(value)
 
 
-def _texts(found: Any) -> Iterable[str]:
-    if found is None:
+def _texts(value: Any) -> Iterable[str]:
+    if value is None:
         return ()
-    if isinstance(found, list | tuple | set):
-        return (text_of(one) for one in found if one is not None)
-    return (text_of(found),)
+    if isinstance(value, list | tuple | set):
+        return (text_of(element) for element in value if element is not None)
+    return (text_of(value),)
 
 
 def filtered(
@@ -67,26 +67,26 @@ def filtered(
     looks_at: Mapping[str, Values],
     tags: Callable[[Item], Mapping[str, str]] | None = None,
 ) -> list[Item]:
-    """The items that all filters of the request match.
+    """Returns the items that all filters of the request match.
 
-    A filter that EC2 has and `looks_at` has not is about something that the lab has not: no item
-    matches it. Raises AwsError for one that EC2 has not either.
+    Known EC2 filters that the lab does not model match nothing. Raises AwsError for a filter that
+    EC2 does not have.
     """
-    kept = list(items)
+    matching = list(items)
     given = request.params.get("Filters") or []
-    if sum(len(one.get("Values") or ()) for one in given) > MAX_VALUES:
+    if sum(len(condition.get("Values") or ()) for condition in given) > MAX_VALUES:
         raise AwsError("FilterLimitExceeded", f"The maximum number of filter values is {MAX_VALUES} for a request.")
-    known = service("ec2").operations[request.operation].filters
-    for one in given:
-        values_of = _values_of(one, known, looks_at, tags)
-        matches = _matches(one["Values"])
-        kept = [item for item in kept if any(map(matches, values_of(item)))]
-    return kept
+    filter_names = service("ec2").operations[request.operation].filters
+    for condition in given:
+        values_of = _values_of(condition, filter_names, looks_at, tags)
+        matches = _matches(condition["Values"])
+        matching = [item for item in matching if any(map(matches, values_of(item)))]
+    return matching
 
 
 def _values_of(
     given: Mapping[str, Any],
-    known: frozenset[str],
+    filter_names: frozenset[str],
     looks_at: Mapping[str, Values],
     tags: Callable[[Any], Mapping[str, str]] | None,
 ) -> Callable[[Any], Iterable[str]]:
@@ -103,6 +103,6 @@ def _values_of(
     if name in looks_at:
         look = looks_at[name]
         return lambda item: _texts(look(item))
-    if name in known:
+    if name in filter_names:
         return lambda _: ()
     raise AwsError("InvalidParameterValue", f"The filter '{name[:100]}' is invalid")

@@ -1,4 +1,4 @@
-"""What the catalog knows of instance types, as EC2 shows it."""
+"""Shows the catalog's facts of instance types in EC2's form."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ PAGE = (5, 100)
 
 
 def _ebs(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """EC2 counts MB/s in millions of bytes, and Mbps in millions of bits."""
-    found: dict[str, Any] = {
+    """Returns EBS's limits of a type: EC2 counts MB/s in millions of bytes, and Mbps in millions of
+    bits."""
+    info: dict[str, Any] = {
         "EbsOptimizedSupport": "default",
         "EncryptionSupport": "supported",
         "NvmeSupport": "required" if facts["nitro"] else "unsupported",
@@ -26,7 +27,7 @@ def _ebs(facts: Mapping[str, Any]) -> dict[str, Any]:
         "AttachmentLimitType": "shared" if facts["attachments_shared"] else "dedicated",
     }
     if facts["baseline_bytes_s"] and facts["max_bytes_s"]:
-        found["EbsOptimizedInfo"] = {
+        info["EbsOptimizedInfo"] = {
             "BaselineBandwidthInMbps": facts["baseline_bytes_s"] * 8 // 10**6,
             "BaselineThroughputInMBps": facts["baseline_bytes_s"] / 10**6,
             "BaselineIops": facts["baseline_iops"],
@@ -34,7 +35,7 @@ def _ebs(facts: Mapping[str, Any]) -> dict[str, Any]:
             "MaximumThroughputInMBps": facts["max_bytes_s"] / 10**6,
             "MaximumIops": facts["max_iops"],
         }
-    return found
+    return info
 
 
 def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,21 +58,32 @@ def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _types(as_of: str) -> dict[str, dict[str, Any]]:
-    """All types of a day, by name."""
+    """Returns all types of a day, by name."""
     return {facts["instance_type"]: _shown(facts) for facts in core.instances(as_of)}
 
 
 @cache
 def widest_type(as_of: str) -> str:
-    """The x86 instance type of the Nitro System with the highest EBS limits of a day: IOPS, then
-    bytes a second, then the first by name. Bare metal is left out. A day before the Nitro System
-    gives a type of any kind.
+    """Returns the x86 instance type of the Nitro System with the highest EBS limits of a day: IOPS,
+    then bytes a second, then the first by name. Bare metal is left out. A day before the Nitro
+    System gives a type of any kind.
     """
     every = core.instances(as_of)
-    usual = [one for one in every if one["nitro"] and one["arch"] == "x86_64" and ".metal" not in one["instance_type"]]
-    known = [one for one in usual if one["baseline_iops"] and one["baseline_bytes_s"]] or every
+    usual = [
+        candidate
+        for candidate in every
+        if candidate["nitro"] and candidate["arch"] == "x86_64" and ".metal" not in candidate["instance_type"]
+    ]
+    limited = [
+        candidate for candidate in usual if candidate["baseline_iops"] and candidate["baseline_bytes_s"]
+    ] or every
     return min(
-        known, key=lambda one: (-(one["baseline_iops"] or 0), -(one["baseline_bytes_s"] or 0), one["instance_type"])
+        limited,
+        key=lambda candidate: (
+            -(candidate["baseline_iops"] or 0),
+            -(candidate["baseline_bytes_s"] or 0),
+            candidate["instance_type"],
+        ),
     )["instance_type"]
 
 
@@ -109,21 +121,21 @@ _FILTERS = {
     refused={"IncludeUnsupportedInRegion": "the catalog does not tell regions apart"},
 )
 def describe_instance_types(request: ApiRequest) -> dict[str, Any]:
-    """Instance types on the day whose limits the lab has."""
+    """Lists instance types of the day whose limits the lab has."""
     names, size = request.params.get("InstanceTypes"), paging.size(request.params, *PAGE)
     if names and size is not None:
         raise AwsError(
             "InvalidParameterCombination", "The parameter instanceTypes cannot be used with the parameter maxResults"
         )
-    known = _types(request.lab.status()["as_of"])
-    unknown = [name for name in names or () if name not in known]
+    types = _types(request.lab.status()["as_of"])
+    unknown = [name for name in names or () if name not in types]
     if unknown:
         raise AwsError(
             "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)[:500]}]"
         )
-    rows = [known[name] for name in sorted(set(names) if names else known)]
-    kept = filtered(request, rows, _FILTERS)
+    rows = [types[name] for name in sorted(set(names) if names else types)]
+    matching = filtered(request, rows, _FILTERS)
     shown, token = paging.page(
-        request.operation, kept, lambda row: row["InstanceType"], size or PAGE[1], request.params.get("NextToken")
+        request.operation, matching, lambda row: row["InstanceType"], size or PAGE[1], request.params.get("NextToken")
     )
     return {"InstanceTypes": shown, "NextToken": token}

@@ -1,4 +1,4 @@
-"""This machine as an instance, and where it is: zones and regions."""
+"""Serves this machine as an instance, and its zone and region."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ ROOT_DEVICE = "/dev/xvda"
 
 
 @cache
-def _booted() -> datetime:
-    """When this machine was started."""
-    found = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
-    return datetime.fromtimestamp(int(found[1]) if found else 0, UTC)
+def _read_boot_time() -> datetime:
+    """Returns when this machine was started."""
+    match = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
+    return datetime.fromtimestamp(int(match[1]) if match else 0, UTC)
 
 
-def _mappings(request: ApiRequest) -> list[dict[str, Any]]:
-    """The attached volumes, by their device names."""
-    found = []
-    for volume in request.known.volumes.now(request.lab).rows.values():
+def _list_mappings(request: ApiRequest) -> list[dict[str, Any]]:
+    """Returns the attached volumes, by their device names."""
+    mappings = []
+    for volume in request.cache.volumes.now(request.lab).rows.values():
         attachment = volume["attachment"]
         if attachment is not None:
-            found.append(
+            mappings.append(
                 {
                     "DeviceName": device_name(attachment),
                     "Ebs": {
@@ -48,19 +48,19 @@ def _mappings(request: ApiRequest) -> list[dict[str, Any]]:
                     },
                 }
             )
-    return sorted(found, key=lambda one: one["DeviceName"])
+    return sorted(mappings, key=lambda mapping: mapping["DeviceName"])
 
 
 def instance(request: ApiRequest) -> dict[str, Any]:
-    """The lab's one instance."""
+    """Returns the lab's one instance."""
     status: Mapping[str, Any] = request.lab.status()
     return {
         "InstanceId": status["instance_id"],
-        # Every instance has a type, and clients rely on it. A lab that imposes no instance's
-        # limits shows the one whose limits bind least.
+        # Every instance has a type, and clients rely on it. A lab without an instance's limits
+        # shows the type whose limits bind least.
         "InstanceType": status["instance_type"] or widest_type(status["as_of"]),
         "State": RUNNING,
-        "LaunchTime": _booted(),
+        "LaunchTime": _read_boot_time(),
         "Placement": {
             "AvailabilityZone": status["zone"],
             "AvailabilityZoneId": status["zone_id"],
@@ -70,48 +70,52 @@ def instance(request: ApiRequest) -> dict[str, Any]:
         "RootDeviceType": "ebs",
         "VirtualizationType": "hvm",
         "EbsOptimized": True,
-        "BlockDeviceMappings": _mappings(request),
+        "BlockDeviceMappings": _list_mappings(request),
         "PrivateIpAddress": "127.0.0.1",
         "Tags": tag_list(status.get("instance_tags") or {}),
     }
 
 
 _FILTERS = {
-    "availability-zone": lambda one: one["Placement"]["AvailabilityZone"],
-    "availability-zone-id": lambda one: one["Placement"]["AvailabilityZoneId"],
-    "block-device-mapping.attach-time": lambda one: [row["Ebs"]["AttachTime"] for row in one["BlockDeviceMappings"]],
-    "block-device-mapping.delete-on-termination": lambda one: [
-        row["Ebs"]["DeleteOnTermination"] for row in one["BlockDeviceMappings"]
+    "availability-zone": lambda machine: machine["Placement"]["AvailabilityZone"],
+    "availability-zone-id": lambda machine: machine["Placement"]["AvailabilityZoneId"],
+    "block-device-mapping.attach-time": lambda machine: [
+        row["Ebs"]["AttachTime"] for row in machine["BlockDeviceMappings"]
     ],
-    "block-device-mapping.device-name": lambda one: [row["DeviceName"] for row in one["BlockDeviceMappings"]],
-    "block-device-mapping.status": lambda one: [row["Ebs"]["Status"] for row in one["BlockDeviceMappings"]],
-    "block-device-mapping.volume-id": lambda one: [row["Ebs"]["VolumeId"] for row in one["BlockDeviceMappings"]],
-    "ebs-optimized": lambda one: one["EbsOptimized"],
-    "instance-id": lambda one: one["InstanceId"],
-    "instance-state-code": lambda one: one["State"]["Code"],
-    "instance-state-name": lambda one: one["State"]["Name"],
-    "instance-type": lambda one: one["InstanceType"],
-    "launch-time": lambda one: one["LaunchTime"],
-    "private-ip-address": lambda one: one["PrivateIpAddress"],
-    "root-device-name": lambda one: one["RootDeviceName"],
-    "root-device-type": lambda one: one["RootDeviceType"],
-    "tenancy": lambda one: one["Placement"]["Tenancy"],
-    "virtualization-type": lambda one: one["VirtualizationType"],
+    "block-device-mapping.delete-on-termination": lambda machine: [
+        row["Ebs"]["DeleteOnTermination"] for row in machine["BlockDeviceMappings"]
+    ],
+    "block-device-mapping.device-name": lambda machine: [row["DeviceName"] for row in machine["BlockDeviceMappings"]],
+    "block-device-mapping.status": lambda machine: [row["Ebs"]["Status"] for row in machine["BlockDeviceMappings"]],
+    "block-device-mapping.volume-id": lambda machine: [
+        row["Ebs"]["VolumeId"] for row in machine["BlockDeviceMappings"]
+    ],
+    "ebs-optimized": lambda machine: machine["EbsOptimized"],
+    "instance-id": lambda machine: machine["InstanceId"],
+    "instance-state-code": lambda machine: machine["State"]["Code"],
+    "instance-state-name": lambda machine: machine["State"]["Name"],
+    "instance-type": lambda machine: machine["InstanceType"],
+    "launch-time": lambda machine: machine["LaunchTime"],
+    "private-ip-address": lambda machine: machine["PrivateIpAddress"],
+    "root-device-name": lambda machine: machine["RootDeviceName"],
+    "root-device-type": lambda machine: machine["RootDeviceType"],
+    "tenancy": lambda machine: machine["Placement"]["Tenancy"],
+    "virtualization-type": lambda machine: machine["VirtualizationType"],
 }
 
 
-def known(request: ApiRequest, ids: list[str] | None) -> list[dict[str, Any]]:
-    """The instances of these ids, or all. Raises AwsError for one that is not there."""
-    found = instance(request)
-    for one in ids or ():
-        if not re.fullmatch(r"i-[0-9a-f]{8}([0-9a-f]{9})?", one, re.ASCII):
-            raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{one[:100]}"')
-    missing = [one for one in ids or () if one != found["InstanceId"]]
+def find_instances(request: ApiRequest, ids: list[str] | None) -> list[dict[str, Any]]:
+    """Returns the instances of these ids, or all. Raises AwsError for an id that does not exist."""
+    own = instance(request)
+    for instance_id in ids or ():
+        if not re.fullmatch(r"i-[0-9a-f]{8}([0-9a-f]{9})?", instance_id, re.ASCII):
+            raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id[:100]}"')
+    missing = [instance_id for instance_id in ids or () if instance_id != own["InstanceId"]]
     if missing:
         plural = "s" if len(missing) > 1 else ""
         verb = "do" if plural else "does"
         raise AwsError("InvalidInstanceID.NotFound", f"The instance ID{plural} '{', '.join(missing)}' {verb} not exist")
-    return [found]
+    return [own]
 
 
 def _refuse_paged_ids(request: ApiRequest) -> int | None:
@@ -130,35 +134,37 @@ def _refuse_paged_ids(request: ApiRequest) -> int | None:
     without_effect={"IncludeManagedResources": MANAGED},
 )
 def describe_instances(request: ApiRequest) -> dict[str, Any]:
-    """This machine, where ids and filters mean it."""
+    """Describes this machine, if ids and filters include it."""
     size = _refuse_paged_ids(request)
-    rows = known(request, request.params.get("InstanceIds"))
-    kept = filtered(request, rows, _FILTERS, lambda one: {tag["Key"]: tag["Value"] for tag in one["Tags"] or ()})
+    rows = find_instances(request, request.params.get("InstanceIds"))
+    matching = filtered(
+        request, rows, _FILTERS, lambda machine: {tag["Key"]: tag["Value"] for tag in machine["Tags"] or ()}
+    )
     shown, token = paging.page(
-        request.operation, kept, lambda one: one["InstanceId"], size, request.params.get("NextToken")
+        request.operation, matching, lambda machine: machine["InstanceId"], size, request.params.get("NextToken")
     )
     reservations = [
         {
-            "ReservationId": one["InstanceId"].replace("i-", "r-"),
+            "ReservationId": machine["InstanceId"].replace("i-", "r-"),
             "OwnerId": request.account,
             "Groups": [],
-            "Instances": [one],
+            "Instances": [machine],
         }
-        for one in shown
+        for machine in shown
     ]
     return {"Reservations": reservations, "NextToken": token}
 
 
 _STATUS_FILTERS = {
-    "availability-zone": lambda one: one["AvailabilityZone"],
-    "availability-zone-id": lambda one: one["AvailabilityZoneId"],
-    "instance-state-code": lambda one: one["InstanceState"]["Code"],
-    "instance-state-name": lambda one: one["InstanceState"]["Name"],
-    "instance-status.status": lambda one: one["InstanceStatus"]["Status"],
-    "instance-status.reachability": lambda one: "passed",
-    "system-status.status": lambda one: one["SystemStatus"]["Status"],
-    "system-status.reachability": lambda one: "passed",
-    "attached-ebs-status.status": lambda one: one["AttachedEbsStatus"]["Status"],
+    "availability-zone": lambda machine: machine["AvailabilityZone"],
+    "availability-zone-id": lambda machine: machine["AvailabilityZoneId"],
+    "instance-state-code": lambda machine: machine["InstanceState"]["Code"],
+    "instance-state-name": lambda machine: machine["InstanceState"]["Name"],
+    "instance-status.status": lambda machine: machine["InstanceStatus"]["Status"],
+    "instance-status.reachability": lambda machine: "passed",
+    "system-status.status": lambda machine: machine["SystemStatus"]["Status"],
+    "system-status.reachability": lambda machine: "passed",
+    "attached-ebs-status.status": lambda machine: machine["AttachedEbsStatus"]["Status"],
 }
 
 
@@ -169,55 +175,55 @@ _STATUS_FILTERS = {
     without_effect={"IncludeManagedResources": MANAGED, "IncludeAllInstances": "the one instance is always running"},
 )
 def describe_instance_status(request: ApiRequest) -> dict[str, Any]:
-    """That this machine runs, and whether its volumes can be reached."""
+    """Tells that this machine runs, and whether its volumes can be reached."""
     size = _refuse_paged_ids(request)
-    volumes = request.known.volumes.now(request.lab).rows.values()
+    volumes = request.cache.volumes.now(request.lab).rows.values()
     broken = any(volume["state"] == "error" for volume in volumes if volume["attachment"])
     good = {"Status": "ok", "Details": [{"Name": "reachability", "Status": "passed"}]}
     bad = {"Status": "impaired", "Details": [{"Name": "reachability", "Status": "failed"}]}
     rows = [
         {
-            "InstanceId": one["InstanceId"],
-            "AvailabilityZone": one["Placement"]["AvailabilityZone"],
-            "AvailabilityZoneId": one["Placement"]["AvailabilityZoneId"],
+            "InstanceId": machine["InstanceId"],
+            "AvailabilityZone": machine["Placement"]["AvailabilityZone"],
+            "AvailabilityZoneId": machine["Placement"]["AvailabilityZoneId"],
             "InstanceState": RUNNING,
             "InstanceStatus": good,
             "SystemStatus": good,
             "AttachedEbsStatus": bad if broken else good,
             "Events": [],
         }
-        for one in known(request, request.params.get("InstanceIds"))
+        for machine in find_instances(request, request.params.get("InstanceIds"))
     ]
-    kept = filtered(request, rows, _STATUS_FILTERS)
+    matching = filtered(request, rows, _STATUS_FILTERS)
     shown, token = paging.page(
-        request.operation, kept, lambda one: one["InstanceId"], size, request.params.get("NextToken")
+        request.operation, matching, lambda row: row["InstanceId"], size, request.params.get("NextToken")
     )
     return {"InstanceStatuses": shown, "NextToken": token}
 
 
 # Attributes that the lab's instance has: (member of the answer, its value).
 _ATTRIBUTES = {
-    "instanceType": lambda one: ("InstanceType", {"Value": one["InstanceType"]}),
-    "rootDeviceName": lambda one: ("RootDeviceName", {"Value": one["RootDeviceName"]}),
-    "blockDeviceMapping": lambda one: ("BlockDeviceMappings", one["BlockDeviceMappings"]),
-    "ebsOptimized": lambda one: ("EbsOptimized", {"Value": True}),
-    "disableApiTermination": lambda one: ("DisableApiTermination", {"Value": True}),
-    "instanceInitiatedShutdownBehavior": lambda one: ("InstanceInitiatedShutdownBehavior", {"Value": "stop"}),
-    "productCodes": lambda one: ("ProductCodes", []),
+    "instanceType": lambda machine: ("InstanceType", {"Value": machine["InstanceType"]}),
+    "rootDeviceName": lambda machine: ("RootDeviceName", {"Value": machine["RootDeviceName"]}),
+    "blockDeviceMapping": lambda machine: ("BlockDeviceMappings", machine["BlockDeviceMappings"]),
+    "ebsOptimized": lambda machine: ("EbsOptimized", {"Value": True}),
+    "disableApiTermination": lambda machine: ("DisableApiTermination", {"Value": True}),
+    "instanceInitiatedShutdownBehavior": lambda machine: ("InstanceInitiatedShutdownBehavior", {"Value": "stop"}),
+    "productCodes": lambda machine: ("ProductCodes", []),
 }
 
 
 @serves("ec2", "DescribeInstanceAttribute", handled="DryRun InstanceId Attribute")
 def describe_instance_attribute(request: ApiRequest) -> dict[str, Any]:
-    """One attribute of this machine as an instance."""
-    (one,) = known(request, [request.params["InstanceId"]])
-    wanted = request.params["Attribute"]
-    if wanted not in _ATTRIBUTES:
+    """Returns one attribute of this machine as an instance."""
+    (machine,) = find_instances(request, [request.params["InstanceId"]])
+    attribute = request.params["Attribute"]
+    if attribute not in _ATTRIBUTES:
         raise AwsError(
-            "UnsupportedOperation", f"The attribute {wanted} is not supported: this lab's instance has none."
+            "UnsupportedOperation", f"The attribute {attribute} is not supported: this lab's instance has none."
         )
-    name, value = _ATTRIBUTES[wanted](one)
-    return {"InstanceId": one["InstanceId"], name: value}
+    name, value = _ATTRIBUTES[attribute](machine)
+    return {"InstanceId": machine["InstanceId"], name: value}
 
 
 _ZONE_FILTERS = {
@@ -238,7 +244,7 @@ _ZONE_FILTERS = {
     without_effect={"AllAvailabilityZones": "the lab has one zone"},
 )
 def describe_availability_zones(request: ApiRequest) -> dict[str, Any]:
-    """The lab's one zone."""
+    """Describes the lab's one zone."""
     status: Mapping[str, Any] = request.lab.status()
     zone = {
         "ZoneName": status["zone"],
@@ -252,9 +258,9 @@ def describe_availability_zones(request: ApiRequest) -> dict[str, Any]:
         "Messages": [],
     }
     for parameter, member in (("ZoneNames", "ZoneName"), ("ZoneIds", "ZoneId")):
-        for one in request.params.get(parameter) or ():
-            if one != zone[member]:
-                raise AwsError("InvalidParameterValue", f"Invalid availability zone: [{one[:100]}]")
+        for name in request.params.get(parameter) or ():
+            if name != zone[member]:
+                raise AwsError("InvalidParameterValue", f"Invalid availability zone: [{name[:100]}]")
     return {"AvailabilityZones": filtered(request, [zone], _ZONE_FILTERS)}
 
 
@@ -272,13 +278,13 @@ _REGION_FILTERS = {
     without_effect={"AllRegions": "the lab has one region"},
 )
 def describe_regions(request: ApiRequest) -> dict[str, Any]:
-    """The lab's one region."""
+    """Describes the lab's one region."""
     region = {
         "RegionName": request.region,
         "Endpoint": f"ec2.{request.region}.amazonaws.com",
         "OptInStatus": "opt-in-not-required",
     }
-    for one in request.params.get("RegionNames") or ():
-        if one != request.region:
-            raise AwsError("InvalidParameterValue", f"Invalid region name: {one[:100]}")
+    for name in request.params.get("RegionNames") or ():
+        if name != request.region:
+            raise AwsError("InvalidParameterValue", f"Invalid region name: {name[:100]}")
     return {"Regions": filtered(request, [region], _REGION_FILTERS)}

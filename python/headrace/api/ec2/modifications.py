@@ -1,4 +1,4 @@
-"""ModifyVolume, and what became of it."""
+"""Serves ModifyVolume, and the state of modifications."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from headrace.api.handling import ApiRequest, serves
 PAGE = (1, 500)
 
 _FILTERS = {
-    "modification-state": lambda found: found["ModificationState"],
-    "original-iops": lambda found: found["OriginalIops"],
-    "original-size": lambda found: found["OriginalSize"],
-    "original-volume-type": lambda found: found["OriginalVolumeType"],
-    "originalMultiAttachEnabled": lambda found: found["OriginalMultiAttachEnabled"],
-    "start-time": lambda found: found["StartTime"],
-    "target-iops": lambda found: found["TargetIops"],
-    "target-size": lambda found: found["TargetSize"],
-    "target-volume-type": lambda found: found["TargetVolumeType"],
-    "targetMultiAttachEnabled": lambda found: found["TargetMultiAttachEnabled"],
-    "volume-id": lambda found: found["VolumeId"],
+    "modification-state": lambda row: row["ModificationState"],
+    "original-iops": lambda row: row["OriginalIops"],
+    "original-size": lambda row: row["OriginalSize"],
+    "original-volume-type": lambda row: row["OriginalVolumeType"],
+    "originalMultiAttachEnabled": lambda row: row["OriginalMultiAttachEnabled"],
+    "start-time": lambda row: row["StartTime"],
+    "target-iops": lambda row: row["TargetIops"],
+    "target-size": lambda row: row["TargetSize"],
+    "target-volume-type": lambda row: row["TargetVolumeType"],
+    "targetMultiAttachEnabled": lambda row: row["TargetMultiAttachEnabled"],
+    "volume-id": lambda row: row["VolumeId"],
 }
 
 
@@ -59,24 +59,28 @@ def modify_volume(request: ApiRequest) -> dict[str, Any]:
     without_effect={"IncludeManagedResources": MANAGED},
 )
 def describe_volumes_modifications(request: ApiRequest) -> dict[str, Any]:
-    """The last modification of each volume."""
+    """Describes the last modification of each volume."""
     ids, size = request.params.get("VolumeIds"), paging.size(request.params, *PAGE)
-    wanted = {volume_id(one, "volumes") for one in ids} if ids else None
-    if wanted:
-        # Volumes that are not there are said first.
-        request.lab.volumes(sorted(wanted))
+    checked_ids = {volume_id(text, "volumes") for text in ids} if ids else None
+    if checked_ids:
+        # Volumes that do not exist are refused first.
+        request.lab.volumes(sorted(checked_ids))
     latest: dict[str, Mapping[str, Any]] = {}
-    for one in request.lab.modifications():
-        before = latest.get(one["volume"])
-        if before is None or before["start"] <= one["start"]:
-            latest[one["volume"]] = one
-    if wanted and (never := sorted(wanted - set(latest))):
+    for modification in request.lab.modifications():
+        before = latest.get(modification["volume"])
+        if before is None or before["start"] <= modification["start"]:
+            latest[modification["volume"]] = modification
+    if checked_ids and (never := sorted(checked_ids - set(latest))):
         raise AwsError(
             "InvalidVolumeModification.NotFound", f"Modification for volume '{', '.join(never)}' does not exist."
         )
-    rows = [modification_of(one) for name, one in sorted(latest.items()) if wanted is None or name in wanted]
-    kept = filtered(request, rows, _FILTERS)
+    rows = [
+        modification_of(modification)
+        for name, modification in sorted(latest.items())
+        if checked_ids is None or name in checked_ids
+    ]
+    matching = filtered(request, rows, _FILTERS)
     shown, token = paging.page(
-        request.operation, kept, lambda row: row["VolumeId"], size, request.params.get("NextToken")
+        request.operation, matching, lambda row: row["VolumeId"], size, request.params.get("NextToken")
     )
     return {"VolumesModifications": shown, "NextToken": token}

@@ -1,6 +1,5 @@
-"""What policies are asked for requests about volumes: actions, resources and condition keys
-(Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2").
-"""
+"""Lists the permissions of requests about volumes: actions, resources and condition keys (Service
+Authorization Reference, "Actions, resources, and condition keys for Amazon EC2")."""
 
 from __future__ import annotations
 
@@ -15,32 +14,32 @@ KINDS = {"vol": "volume", "snap": "snapshot", "i": "instance", "key": "key"}
 
 
 def request_tags(tags: Mapping[str, str]) -> dict[str, Any]:
-    """Condition keys of tags that a request sets."""
+    """Returns the condition keys of tags that a request sets."""
     if not tags:
         return {}
     return {"aws:TagKeys": list(tags)} | {f"aws:RequestTag/{key}": value for key, value in tags.items()}
 
 
 def resource_tags(tags: Mapping[str, str]) -> dict[str, Any]:
-    """Condition keys of tags that a resource has."""
-    found: dict[str, Any] = {}
+    """Returns the condition keys of tags that a resource has."""
+    keys: dict[str, Any] = {}
     for key, value in tags.items():
-        found[f"aws:ResourceTag/{key}"] = found[f"ec2:ResourceTag/{key}"] = value
-    return found
+        keys[f"aws:ResourceTag/{key}"] = keys[f"ec2:ResourceTag/{key}"] = value
+    return keys
 
 
 def truth(value: object) -> str:
-    """`true` or `false`."""
+    """Returns `true` or `false`."""
     return "true" if value else "false"
 
 
 def present(**values: Any) -> dict[str, str]:
-    """Condition keys of EC2 by their names, for those that have a value."""
+    """Returns the condition keys of EC2 by their names, for those that have a value."""
     return {f"ec2:{key}": str(value) for key, value in values.items() if value is not None}
 
 
 def volume_context(volume: Mapping[str, Any]) -> dict[str, Any]:
-    """What conditions may ask of a volume that is there."""
+    """Returns the values that conditions may ask of an existing volume."""
     return {
         **present(
             VolumeType=volume["type"],
@@ -57,7 +56,7 @@ def volume_context(volume: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_volume(request: ApiRequest, volume: str, action: str, **more: Any) -> Permission:
-    """A permission for a volume. One that is not there has no tags."""
+    """Returns a permission for a volume. A volume that does not exist has no tags."""
     try:
         context = volume_context(request.lab.describe(volume))
     except HeadraceError:
@@ -66,12 +65,12 @@ def of_volume(request: ApiRequest, volume: str, action: str, **more: Any) -> Per
 
 
 def volume_named(request: ApiRequest) -> Iterator[Permission]:
-    """The permission for the one volume that a request names."""
+    """Yields the permission for the one volume that a request names."""
     yield of_volume(request, request.params["VolumeId"], f"ec2:{request.operation}")
 
 
 def volume_and_instance(request: ApiRequest) -> Iterator[Permission]:
-    """The permissions for attaching and detaching: the volume and the instance."""
+    """Yields the permissions for attaching and detaching: the volume and the instance."""
     yield from volume_named(request)
     status = request.lab.status()
     instance = request.params.get("InstanceId") or status["instance_id"]
@@ -80,7 +79,7 @@ def volume_and_instance(request: ApiRequest) -> Iterator[Permission]:
 
 
 def tagging(request: ApiRequest, resource: str, tags: Mapping[str, str]) -> Iterator[Permission]:
-    """The permission for tags that are set as something is made: `ec2:CreateTags` with
+    """Yields the permission for tags that are set as something is made: `ec2:CreateTags` with
     `ec2:CreateAction`.
     """
     if tags:

@@ -1,4 +1,4 @@
-"""What the daemon says of volumes and modifications, as EC2 shows it."""
+"""Converts the daemon's facts of volumes and modifications into EC2's form."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from headrace.api.cache import Facts
 from headrace.api.errors import AwsError
-from headrace.api.kept import Facts
 from headrace.api.protocol.xml import Rendered
 
 MANAGED = "the lab has no resources that other services of AWS manage"
 # Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
 WITH_IOPS = ("gp2", "gp3", "io1", "io2")
 WITH_THROUGHPUT = ("gp3",)
-# Times that are kept parsed. A guess: those of some thousand volumes.
+# Number of cached parsed times. A guess: those of some thousand volumes.
 TIMES = 16_384
 _VOLUME = re.compile(r"vol-.*", re.DOTALL)
 
 
 @lru_cache(maxsize=TIMES)
 def moment(text: str | None) -> datetime | None:
-    """A time of the daemon. EC2 shows seconds: `.000Z`."""
+    """Returns a time of the daemon as a datetime. EC2 shows seconds: `.000Z`."""
     return None if text is None else datetime.fromisoformat(text).replace(microsecond=0)
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]] | None:
-    """Tags as EC2 lists them: it says nothing of tags where there are none."""
+    """Returns the list of tags in EC2's form, or None without tags: EC2 then leaves it out."""
     return [{"Key": key, "Value": value} for key, value in tags.items()] or None
 
 
 def device_name(attachment: Mapping[str, Any]) -> str:
-    """`/dev/sdf`: the attach name as EC2 has it."""
+    """Returns the attach name in EC2's form: `/dev/sdf`."""
     name = attachment["name"]
     return name if name.startswith("/dev/") else f"/dev/{name}"
 
 
 def attachment_of(volume: Mapping[str, Any], attachment: Mapping[str, Any]) -> dict[str, Any]:
-    """An attachment."""
+    """Returns an attachment in EC2's form."""
     return {
         "VolumeId": volume["id"],
         "InstanceId": attachment["instance"],
@@ -51,7 +51,8 @@ def attachment_of(volume: Mapping[str, Any], attachment: Mapping[str, Any]) -> d
 
 
 def shown_once(row: Mapping[str, Any], show: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    """A row as EC2 shows it. One that is kept is made and written once, and has one `show` only."""
+    """Returns a row in EC2's form. A cached row is converted and written once, and always with the
+    same `show`."""
     if not isinstance(row, Facts):
         return show(row)
     try:
@@ -62,7 +63,7 @@ def shown_once(row: Mapping[str, Any], show: Callable[[Mapping[str, Any]], dict[
 
 
 def volume_of(volume: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume. What a lab does not know of volumes yet is left out."""
+    """Returns a volume in EC2's form. Facts that the lab does not have yet are left out."""
     kind, attachment = volume["type"], volume["attachment"]
     key = volume.get("kms_key")
     return {
@@ -88,8 +89,8 @@ def volume_of(volume: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def modification_of(modification: Mapping[str, Any]) -> dict[str, Any]:
-    """A modification."""
-    found: dict[str, Any] = {
+    """Returns a modification in EC2's form."""
+    description: dict[str, Any] = {
         "VolumeId": modification["volume"],
         "ModificationState": modification["state"],
         "StatusMessage": modification["reason"],
@@ -99,18 +100,19 @@ def modification_of(modification: Mapping[str, Any]) -> dict[str, Any]:
     }
     for name, shape in (("Target", modification["target"]), ("Original", modification["original"])):
         kind = shape["type"]
-        found |= {
+        description |= {
             f"{name}Size": shape["size_gib"],
             f"{name}VolumeType": kind,
             f"{name}Iops": shape["iops"] if kind in WITH_IOPS else None,
             f"{name}Throughput": shape["throughput_mib_s"] if kind in WITH_THROUGHPUT else None,
             f"{name}MultiAttachEnabled": False,
         }
-    return found
+    return description
 
 
 def volume_id(text: str, parameter: str = "volumeId") -> str:
-    """A volume's id. The lab also knows volumes by their names, EC2 does not: raises AwsError."""
+    """Checks and returns a volume's id. The lab also takes volumes' names, EC2 does not: raises
+    AwsError."""
     if not _VOLUME.fullmatch(text):
         raise AwsError(
             "InvalidParameterValue", f"Value ({text[:100]}) for parameter {parameter} is invalid. Expected: 'vol-...'."
@@ -119,5 +121,5 @@ def volume_id(text: str, parameter: str = "volumeId") -> str:
 
 
 def since(status: Mapping[str, Any]) -> datetime:
-    """When the lab was started, by its own clock."""
+    """Returns when the lab was started, by its own clock."""
     return datetime.fromisoformat(status["lab_time"]).astimezone(UTC) - timedelta(seconds=status["uptime_s"])

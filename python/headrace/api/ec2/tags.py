@@ -1,4 +1,4 @@
-"""Tags of any resource, and the TagSpecifications of calls that make one."""
+"""Serves tags of any resource, and reads the TagSpecifications of calls that make a resource."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ PAGE = (5, 1000)
 
 
 def tags_of(specifications: Sequence[Mapping[str, Any]] | None, kind: str) -> dict[str, str]:
-    """The tags that a request gives to what it makes. Raises AwsError."""
-    found: dict[str, str] = {}
-    for one in specifications or ():
-        named = one.get("ResourceType")
+    """Returns the tags that a request gives to a new resource. Raises AwsError."""
+    tags: dict[str, str] = {}
+    for specification in specifications or ():
+        named = specification.get("ResourceType")
         if named != kind:
             raise AwsError(
                 "InvalidParameterValue", f"'{named}' is not a valid taggable resource type for this operation."
             )
-        # As EC2 was seen to refuse it (tests of moto 5.2).
-        if not one.get("Tags"):
+        # EC2 was seen to refuse it so (tests of moto 5.2).
+        if not specification.get("Tags"):
             raise AwsError("InvalidParameterValue", "Tag specification must have at least one tag")
-        found |= _pairs(one.get("Tags"), found)
-    return found
+        tags |= _pairs(specification.get("Tags"), tags)
+    return tags
 
 
 def _pairs(tags: Sequence[Mapping[str, str]] | None, before: Mapping[str, str] | None = None) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for tag in tags or ():
         key = tag.get("Key")
         if not key:
             raise AwsError("InvalidParameterValue", "Tag keys cannot be empty")
-        if key in found or key in (before or {}):
+        if key in pairs or key in (before or {}):
             raise AwsError("InvalidParameterValue", f"Duplicate tag key '{key[:200]}' specified.")
-        found[key] = tag.get("Value", "")
-    return found
+        pairs[key] = tag.get("Value", "")
+    return pairs
 
 
 def _resources(request: ApiRequest) -> list[str]:
@@ -52,17 +52,17 @@ def _resources(request: ApiRequest) -> list[str]:
         raise AwsError("MissingParameter", "The request must contain the parameter resourceIdSet")
     if len(ids) > MAX_RESOURCES:
         raise AwsError("InvalidParameterValue", f"A request has at most {MAX_RESOURCES} resources.")
-    for one in ids:
-        if one.partition("-")[0] not in KINDS or "-" not in one:
-            raise AwsError("InvalidID", f"The ID '{one[:100]}' is not valid")
+    for resource_id in ids:
+        if resource_id.partition("-")[0] not in KINDS or "-" not in resource_id:
+            raise AwsError("InvalidID", f"The ID '{resource_id[:100]}' is not valid")
     return list(dict.fromkeys(ids))
 
 
 def everything(request: ApiRequest) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """Every resource that has tags: (id, kind, tags)."""
-    for volume in request.known.volumes.now(request.lab).rows.values():
+    """Yields every resource that has tags: id, kind, and tags."""
+    for volume in request.cache.volumes.now(request.lab).rows.values():
         yield volume["id"], "volume", volume["tags"]
-    for snapshot in request.known.snapshots.now(request.lab).rows.values():
+    for snapshot in request.cache.snapshots.now(request.lab).rows.values():
         if snapshot["bin"] is None:
             yield snapshot["id"], "snapshot", snapshot["tags"]
     status: Mapping[str, Any] = request.lab.status()
@@ -71,15 +71,15 @@ def everything(request: ApiRequest) -> Iterator[tuple[str, str, Mapping[str, str
 
 def _permissions(request: ApiRequest) -> Iterator[Permission]:
     given = request.params.get("Tags") or ()
-    wanted = request_tags({tag["Key"]: tag.get("Value", "") for tag in given if tag.get("Key")})
+    set_tags = request_tags({tag["Key"]: tag.get("Value", "") for tag in given if tag.get("Key")})
     try:
         has = {name: tags for name, _, tags in everything(request)}
     except HeadraceError:
         has = {}
-    for one in request.params["Resources"]:
-        kind = KINDS.get(one.partition("-")[0], "*")
-        context = {**wanted, **resource_tags(has.get(one, {}))}
-        yield Permission(f"ec2:{request.operation}", request.arn(kind, one), context)
+    for resource_id in request.params["Resources"]:
+        kind = KINDS.get(resource_id.partition("-")[0], "*")
+        context = {**set_tags, **resource_tags(has.get(resource_id, {}))}
+        yield Permission(f"ec2:{request.operation}", request.arn(kind, resource_id), context)
 
 
 @serves("ec2", "CreateTags", handled="Resources Tags DryRun", needs=_permissions)
@@ -113,7 +113,7 @@ def delete_tags(request: ApiRequest) -> dict[str, Any]:
 
 @serves("ec2", "DescribeTags", handled="Filters MaxResults NextToken DryRun")
 def describe_tags(request: ApiRequest) -> dict[str, Any]:
-    """Every tag of every resource."""
+    """Lists every tag of every resource."""
     rows = [
         {"ResourceId": name, "ResourceType": kind, "Key": key, "Value": value}
         for name, kind, tags in everything(request)
@@ -125,10 +125,10 @@ def describe_tags(request: ApiRequest) -> dict[str, Any]:
         "resource-id": lambda row: row["ResourceId"],
         "resource-type": lambda row: row["ResourceType"],
     }
-    kept = filtered(request, rows, looks_at, lambda row: {row["Key"]: row["Value"]})
-    kept.sort(key=_order)
+    matching = filtered(request, rows, looks_at, lambda row: {row["Key"]: row["Value"]})
+    matching.sort(key=_order)
     shown, token = paging.page(
-        "DescribeTags", kept, _order, paging.size(request.params, *PAGE), request.params.get("NextToken")
+        "DescribeTags", matching, _order, paging.size(request.params, *PAGE), request.params.get("NextToken")
     )
     return {"Tags": shown, "NextToken": token}
 

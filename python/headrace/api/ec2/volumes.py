@@ -1,4 +1,4 @@
-"""Volumes: create, delete, attach, detach, describe."""
+"""Creates, deletes, attaches, detaches and describes volumes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PAGE = (5, 1000)
 OUTPOST = "the lab has no Outposts"
 
 _FILTERS = {
-    "attachment.attach-time": lambda volume: _attached(volume, lambda found: moment(found["attached_at"])),
-    "attachment.delete-on-termination": lambda volume: _attached(volume, lambda found: found["delete_on_termination"]),
+    "attachment.attach-time": lambda volume: _attached(volume, lambda attachment: moment(attachment["attached_at"])),
+    "attachment.delete-on-termination": lambda volume: _attached(volume, lambda attachment: attachment["delete_on_termination"]),
     "attachment.device": lambda volume: _attached(volume, device_name),
-    "attachment.instance-id": lambda volume: _attached(volume, lambda found: found["instance"]),
-    "attachment.status": lambda volume: _attached(volume, lambda found: found["state"]),
+    "attachment.instance-id": lambda volume: _attached(volume, lambda attachment: attachment["instance"]),
+    "attachment.status": lambda volume: _attached(volume, lambda attachment: attachment["state"]),
     "availability-zone": lambda volume: volume["zone"],
     "availability-zone-id": lambda volume: volume["zone_id"],
     "create-time": lambda volume: moment(volume["created_at"]),
@@ -51,35 +51,35 @@ _FILTERS = {
 
 
 def _attached(volume: Mapping[str, Any], look: Any) -> Any:
-    found = volume["attachment"]
-    return None if found is None else look(found)
+    attachment = volume["attachment"]
+    return None if attachment is None else look(attachment)
 
 
-def _named(request: ApiRequest, wanted: Sequence[str] | None) -> Sequence[Mapping[str, Any]]:
-    """These volumes, or all."""
-    if wanted is None:
-        return list(request.known.volumes.now(request.lab).rows.values())
-    found = request.known.volumes.named(request.lab, wanted)
-    return request.lab.volumes(list(wanted)) if found is None else found
+def _named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Mapping[str, Any]]:
+    """Returns these volumes, or all."""
+    if ids is None:
+        return list(request.cache.volumes.now(request.lab).rows.values())
+    rows = request.cache.volumes.named(request.lab, ids)
+    return request.lab.volumes(list(ids)) if rows is None else rows
 
 
 def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[Any], str | None]:
-    """The volumes that VolumeIds, Filters, MaxResults and NextToken of a request mean, by id, and
-    the token of the next page. Raises AwsError.
+    """Returns the volumes that VolumeIds, Filters, MaxResults and NextToken of a request mean, by
+    id, and the token of the next page. Raises AwsError.
     """
     ids, size = request.params.get("VolumeIds"), paging.size(request.params, *sized)
     if ids and (size is not None or request.params.get("NextToken")):
         raise AwsError(
             "InvalidParameterCombination", "The parameter volumeSet cannot be used with the parameter maxResults"
         )
-    wanted = [volume_id(one, "volumes") for one in dict.fromkeys(ids)] if ids else None
-    if wanted is None and not request.params.get("Filters"):
-        every = request.known.volumes.now(request.lab)
+    checked_ids = [volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
+    if checked_ids is None and not request.params.get("Filters"):
+        every = request.cache.volumes.now(request.lab)
         return paging.page_of_table(request.operation, every, size, request.params.get("NextToken"))
-    volumes = _named(request, wanted)
-    kept = filtered(request, volumes, _FILTERS, lambda volume: volume["tags"])
-    kept.sort(key=lambda volume: volume["id"])
-    return paging.page(request.operation, kept, lambda volume: volume["id"], size, request.params.get("NextToken"))
+    volumes = _named(request, checked_ids)
+    matching = filtered(request, volumes, _FILTERS, lambda volume: volume["tags"])
+    matching.sort(key=lambda volume: volume["id"])
+    return paging.page(request.operation, matching, lambda volume: volume["id"], size, request.params.get("NextToken"))
 
 
 @serves(
@@ -89,7 +89,7 @@ def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[A
     without_effect={"IncludeManagedResources": MANAGED},
 )
 def describe_volumes(request: ApiRequest) -> dict[str, Any]:
-    """All volumes, those named, or those that filters match."""
+    """Describes all volumes, those named, or those that filters match."""
     volumes, token = selected(request)
     return {"Volumes": [shown_once(volume, volume_of) for volume in volumes], "NextToken": token}
 
@@ -120,7 +120,8 @@ def _creating(request: ApiRequest) -> Iterator[Permission]:
 
 
 def _parent(request: ApiRequest) -> Mapping[str, Any]:
-    """The snapshot that a new volume is made from; nothing where it is not there."""
+    """Returns the snapshot that a new volume is made from; an empty mapping if it does not
+    exist."""
     if not request.params.get("SnapshotId"):
         return {}
     try:
@@ -130,12 +131,12 @@ def _parent(request: ApiRequest) -> Mapping[str, Any]:
 
 
 def _encrypts(request: ApiRequest) -> bool:
-    """Whether the lab encrypts new volumes that do not ask for it."""
+    """True when the lab encrypts new volumes that do not ask for it."""
     return request.lab.call("encryption.defaults")["by_default"]
 
 
 def creation(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What a request says of a new volume, for the daemon."""
+    """Returns the arguments of a new volume for the daemon."""
     return {
         "volume_type": params.get("VolumeType"),
         "size_gib": params.get("Size"),
@@ -157,13 +158,13 @@ def creation(params: Mapping[str, Any]) -> dict[str, Any]:
     needs=_creating,
 )
 def create_volume(request: ApiRequest) -> dict[str, Any]:
-    """Makes a volume, empty or of a snapshot."""
+    """Makes a volume, empty or from a snapshot."""
     params = request.params
     if not params.get("AvailabilityZone") and not params.get("AvailabilityZoneId"):
         raise AwsError(
             "MissingParameter", "The request must contain the parameter AvailabilityZone or AvailabilityZoneId"
         )
-    made = request.change(
+    volume = request.change(
         "volume.create",
         **creation(params),
         zone=params.get("AvailabilityZone"),
@@ -171,7 +172,7 @@ def create_volume(request: ApiRequest) -> dict[str, Any]:
         snapshot=params.get("SnapshotId"),
         initialization_rate_mib_s=params.get("VolumeInitializationRate"),
     )
-    return volume_of(made)
+    return volume_of(volume)
 
 
 def _copying(request: ApiRequest) -> Iterator[Permission]:
@@ -241,12 +242,12 @@ def attach_volume(request: ApiRequest) -> dict[str, Any]:
 def detach_volume(request: ApiRequest) -> dict[str, Any]:
     """Takes the device away; `busy` while it is mounted."""
     params = request.params
-    wanted = volume_id(params["VolumeId"])
-    before = request.lab.describe(wanted)["attachment"]
+    name = volume_id(params["VolumeId"])
+    before = request.lab.describe(name)["attachment"]
     volume = request.change(
         "volume.detach",
         LONG_CALL_S,
-        volume=wanted,
+        volume=name,
         force=params.get("Force"),
         instance=params.get("InstanceId"),
         name=params.get("Device"),

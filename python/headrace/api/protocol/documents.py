@@ -1,4 +1,5 @@
-"""Requests and answers that are one document: awsJson, the bodies of rest-json, and CBOR."""
+"""Reads and writes requests and answers that are one document: awsJson, the bodies of rest-json,
+and CBOR."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ _TAGS = {0: _no_objects} | dict.fromkeys(_OBJECT_TAGS, _no_objects)
 
 
 def json_of(body: bytes) -> dict[str, Any]:
-    """The object of a JSON body; nothing is an empty one. Raises AwsError."""
+    """Returns the object of a JSON body; nothing is an empty one. Raises AwsError."""
     return _object(body, msgspec.json.decode)
 
 
 def cbor_of(body: bytes) -> dict[str, Any]:
-    """The map of a CBOR body; nothing is an empty one. Raises AwsError."""
+    """Returns the map of a CBOR body; nothing is an empty one. Raises AwsError."""
     return _object(body, _decoded)
 
 
@@ -53,12 +54,12 @@ def _object(body: bytes, decode: Callable[[bytes], Any]) -> dict[str, Any]:
     if not body:
         return {}
     try:
-        found = decode(body)
+        document = decode(body)
     except (ValueError, TypeError, RecursionError, OverflowError, cbor2.CBORError, msgspec.DecodeError):
         raise AwsError("SerializationException", "The body of the request is not a document of this protocol") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise AwsError("SerializationException", "The body of the request is not an object")
-    return found
+    return document
 
 
 @cache
@@ -80,19 +81,19 @@ def _structure(shape: ModelShape, service: str, binary: bool) -> Read:
     def read(node: Any, place: Where) -> dict[str, Any]:
         if not isinstance(node, dict):
             raise place.malformed(node, "an object")
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for key, below in node.items():
             member = by_name.get(key) if isinstance(key, str) else None
             if member is None:
                 raise (place / key).unknown()
             if below is not None:
-                found[member.name] = reader(member.shape, service, binary)(below, place / key)
+                members[member.name] = reader(member.shape, service, binary)(below, place / key)
         for name in shape.required:
-            if name not in found and not shape.members[name].location:
+            if name not in members and not shape.members[name].location:
                 raise (place / shape.members[name].wire_name).missing()
-        if union and len(found) != 1:
-            raise place.malformed(", ".join(found), "exactly one of its members")
-        return found
+        if union and len(members) != 1:
+            raise place.malformed(", ".join(members), "exactly one of its members")
+        return members
 
     return read
 
@@ -103,11 +104,11 @@ def _list(shape: ModelShape, service: str, binary: bool) -> Read:
     def read(node: Any, place: Where) -> list[Any]:
         if not isinstance(node, list):
             raise place.malformed(node, "a list")
-        one = reader(shape.item.shape, service, binary)
-        found = [one(below, place / index) for index, below in enumerate(node, 1)]
+        read_item = reader(shape.item.shape, service, binary)
+        items = [read_item(below, place / index) for index, below in enumerate(node, 1)]
         if check is not None:
-            check(found, place)
-        return found
+            check(items, place)
+        return items
 
     return read
 
@@ -119,10 +120,10 @@ def _map(shape: ModelShape, service: str, binary: bool) -> Read:
         if not isinstance(node, dict):
             raise place.malformed(node, "an object")
         key_of, value_of = reader(shape.key.shape, service, binary), reader(shape.value.shape, service, binary)
-        found = {key_of(key, place / "key"): value_of(value, place / key) for key, value in node.items()}
+        pairs = {key_of(key, place / "key"): value_of(value, place / key) for key, value in node.items()}
         if check is not None:
-            check(found, place)
-        return found
+            check(pairs, place)
+        return pairs
 
     return read
 
@@ -143,12 +144,12 @@ def _number(node: Any, place: Where) -> float:
     if isinstance(node, bool) or not isinstance(node, int | float):
         raise place.malformed(node, "a number")
     try:
-        found = float(node)
+        number = float(node)
     except OverflowError:
         raise place.malformed("a large number", "a finite number") from None
-    if found != found or found in (float("inf"), float("-inf")):
+    if number != number or number in (float("inf"), float("-inf")):
         raise place.malformed(node, "a finite number")
-    return found
+    return number
 
 
 def _blob_of_json(node: Any, place: Where) -> bytes:
@@ -191,7 +192,7 @@ def _scalar(shape: ModelShape, service: str, binary: bool) -> Read:
 
 
 def written(shape: ModelShape, value: Any, binary: bool) -> Any:
-    """A value of this shape as JSON or CBOR has it, by the wire's names."""
+    """Returns a value of this shape in the form of JSON or CBOR, with the names of the wire."""
     kind = shape.kind
     if kind == "structure":
         members = shape.members
@@ -213,16 +214,16 @@ def written(shape: ModelShape, value: Any, binary: bool) -> Any:
 
 
 def _seconds(moment: datetime) -> float | int:
-    """Seconds since 1970, to the millisecond."""
-    found = round(moment.timestamp(), 3)
-    return int(found) if found == int(found) else found
+    """Returns the seconds since 1970, to the millisecond."""
+    rounded = round(moment.timestamp(), 3)
+    return int(rounded) if rounded == int(rounded) else rounded
 
 
 def json_bytes(shape: ModelShape, value: dict[str, Any]) -> bytes:
-    """A JSON answer."""
+    """Returns a JSON answer."""
     return msgspec.json.encode(written(shape, value, False))
 
 
 def cbor_bytes(shape: ModelShape, value: dict[str, Any]) -> bytes:
-    """A CBOR answer; times are tag 1."""
+    """Returns a CBOR answer; times are tag 1."""
     return cbor2.dumps(written(shape, value, True), datetime_as_timestamp=True)

@@ -1,4 +1,4 @@
-"""Requests of the protocols ec2 and query: `Filter.1.Name=size&Filter.1.Value.1=500`."""
+"""Reads requests of the protocols ec2 and query: `Filter.1.Name=size&Filter.1.Value.1=500`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Read = Callable[[Any, Where], Any]
 
 
 def tree_of(text: bytes) -> Tree:
-    """The parameters of a form, nested by the dots of their names. Raises AwsError."""
+    """Returns the parameters of a form, nested by the dots of their names. Raises AwsError."""
     if not text:
         return {}
     try:
@@ -52,12 +52,12 @@ def tree_of(text: bytes) -> Tree:
 
 
 def capitalised(name: str) -> str:
-    """`volumeId` as ec2 names it in requests."""
+    """Returns the name of `volumeId` in ec2's requests: `VolumeId`."""
     return name[:1].upper() + name[1:]
 
 
 def request_name(member: ShapeMember, ec2: bool) -> str:
-    """What a member is called in a request."""
+    """Returns the name of a member in a request."""
     facts = member.facts
     if ec2:
         return facts.get("queryName") or capitalised(facts.get("locationName", "")) or member.name
@@ -86,24 +86,24 @@ def _structure(shape: ModelShape, service: str) -> Read:
         if not isinstance(node, dict):
             # `TagSpecification.1=` names nothing in it.
             raise place.malformed(node, "a structure")
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for key, below in node.items():
             member = by_name.get(key)
             if member is None:
                 raise (place / key).unknown()
-            found[member.name] = reader(member.shape, service)(below, place / key)
+            members[member.name] = reader(member.shape, service)(below, place / key)
         for name, called in required:
-            if name not in found:
+            if name not in members:
                 raise (place / called).missing()
-        if union and len(found) != 1:
-            raise place.malformed(", ".join(found), "exactly one of its members")
-        return found
+        if union and len(members) != 1:
+            raise place.malformed(", ".join(members), "exactly one of its members")
+        return members
 
     return read
 
 
 def _indexed(node: Any, place: Where) -> list[tuple[str, Any]]:
-    """The elements of a list in the order of their numbers."""
+    """Returns the elements of a list in the order of their numbers."""
     if node == "":
         return []
     if not isinstance(node, dict):
@@ -111,10 +111,10 @@ def _indexed(node: Any, place: Where) -> list[tuple[str, Any]]:
     for key in node:
         if not (key.isascii() and key.isdigit() and len(key) <= MAX_INDEX_DIGITS):
             raise (place / key).unknown()
-    found = sorted(node.items(), key=lambda pair: int(pair[0]))
+    elements = sorted(node.items(), key=lambda pair: int(pair[0]))
     if len({int(key) for key in node}) < len(node):
         raise place.malformed("", "a list whose numbers differ")
-    return found
+    return elements
 
 
 def _list(shape: ModelShape, service: str) -> Read:
@@ -128,11 +128,11 @@ def _list(shape: ModelShape, service: str) -> Read:
                 if key != inner:
                     raise (place / key).unknown()
             node, place = node[inner], place / inner
-        one = reader(item.shape, service)
-        found = [one(below, place / key) for key, below in _indexed(node, place)]
+        read_item = reader(item.shape, service)
+        items = [read_item(below, place / key) for key, below in _indexed(node, place)]
         if check is not None:
-            check(found, place)
-        return found
+            check(items, place)
+        return items
 
     return read
 
@@ -147,14 +147,14 @@ def _map(shape: ModelShape, service: str) -> Read:
                 if key != inner:
                     raise (place / key).unknown()
             node, place = node[inner], place / inner
-        found: dict[str, Any] = {}
+        pairs: dict[str, Any] = {}
         for index, pair in _indexed(node, place):
             here = place / index
             if not isinstance(pair, dict) or set(pair) != {key_name, value_name}:
                 raise here.malformed(pair, f"an entry with {key_name} and {value_name}")
             key = reader(shape.key.shape, service)(pair[key_name], here / key_name)
-            found[key] = reader(shape.value.shape, service)(pair[value_name], here / value_name)
-        return found
+            pairs[key] = reader(shape.value.shape, service)(pair[value_name], here / value_name)
+        return pairs
 
     return read
 

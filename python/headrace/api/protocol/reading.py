@@ -1,4 +1,4 @@
-"""What a request may say: how a value breaks its shape, and what each service answers then."""
+"""Checks the values of a request against their shapes, and words the errors of each service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN_VALUES = 100
 RANGES = {"integer": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
 # EC2's values whose enumeration the model does not check: the lab has an error of its own.
 NOT_ENUMERATED = {"VolumeType", "InstanceType"}
-# Each kind of service calls what is wrong by names of its own:
+# Each kind of service has codes of its own for faults:
 # (a parameter that it does not have, one that is missing, one of a wrong type, one out of bounds).
 CODES = {
     "ec2": ("UnknownParameter", "MissingParameter", "InvalidParameterValue", "InvalidParameterValue"),
@@ -32,7 +32,7 @@ CODES = {
 
 
 class Where:
-    """Where in the parameters a value lies, and of which service they are."""
+    """The place of a value in the parameters, and the service."""
 
     __slots__ = ("_parent", "_step", "service")
 
@@ -53,22 +53,22 @@ class Where:
         return ".".join(reversed(steps))
 
     def unknown(self) -> AwsError:
-        """It is not a parameter of this operation."""
+        """Returns the error for a parameter that this operation does not have."""
         return AwsError(CODES[self.service][0], f"The parameter {str(self)[:SHOWN]} is not recognized")
 
     def missing(self) -> AwsError:
-        """It is required and not there."""
+        """Returns the error for a required parameter that is missing."""
         return AwsError(CODES[self.service][1], f"The request must contain the parameter {self}")
 
     def malformed(self, value: object, what: str) -> AwsError:
-        """It cannot be read as what it has to be."""
+        """Returns the error for a value that cannot be read as its type."""
         shown = value if isinstance(value, str | int | float) else type(value).__name__
         return AwsError(
             CODES[self.service][2], f"Invalid value '{str(shown)[:SHOWN]}' for {str(self)[:SHOWN]}. It must be {what}"
         )
 
     def out_of_bounds(self, value: object, rule: str) -> AwsError:
-        """It can be read, and the model does not allow it."""
+        """Returns the error for a value that the model does not allow."""
         code = CODES[self.service][3]
         if self.service == "ec2":
             return AwsError(code, f"Value ({str(value)[:SHOWN]}) for parameter {self} is invalid. {rule}")
@@ -89,12 +89,12 @@ def check_of(shape: ModelShape, service: str) -> Check | None:
         allowed = None
     if low is None and high is None and pattern is None and allowed is None:
         return None
-    known = frozenset(allowed) if allowed is not None else None
+    allowed_values = frozenset(allowed) if allowed is not None else None
     matcher = re.compile(pattern).fullmatch if pattern is not None else None
     number = shape.kind in ("integer", "long", "float", "double")
 
     def check(value: Any, place: Where) -> None:
-        if known is not None and value not in known:
+        if allowed_values is not None and value not in allowed_values:
             listed = ", ".join((allowed or ())[:SHOWN_VALUES])
             raise place.out_of_bounds(value, f"Member must satisfy enum value set: [{listed}]")
         size = value if number else len(value)
@@ -114,7 +114,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]
 
 
 def text(value: str, place: Where) -> str:
-    """A text that every answer can carry."""
+    """Returns a text that every answer can carry. Raises AwsError."""
     if _UNPRINTABLE.search(value):
         raise place.malformed(value.encode("unicode_escape").decode("ascii"), "text without control characters")
     return value
@@ -125,7 +125,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[e
 
 
 def whole(value: object, kind: str, place: Where) -> int:
-    """A whole number within its kind's range."""
+    """Returns a whole number within its kind's range."""
     low, high = RANGES[kind]
     if type(value) is not int or not low <= value <= high:
         raise place.malformed(value, f"a whole number from {low} to {high}")
@@ -133,7 +133,7 @@ def whole(value: object, kind: str, place: Where) -> int:
 
 
 def whole_of_text(value: str, kind: str, place: Where) -> int:
-    """A whole number as query parameters write it."""
+    """Returns a whole number as query parameters write it."""
     if not _WHOLE.fullmatch(value):
         low, high = RANGES[kind]
         raise place.malformed(value, f"a whole number from {low} to {high}")
@@ -141,14 +141,14 @@ def whole_of_text(value: str, kind: str, place: Where) -> int:
 
 
 def number_of_text(value: str, place: Where) -> float:
-    """A number as query parameters write it. Infinite and NaN are not allowed."""
-    if not _NUMBER.fullmatch(value) or (found := float(value)) in (float("inf"), float("-inf")):
+    """Returns a number as query parameters write it. Infinite and NaN are not allowed."""
+    if not _NUMBER.fullmatch(value) or (number := float(value)) in (float("inf"), float("-inf")):
         raise place.malformed(value, "a finite number")
-    return found
+    return number
 
 
 def truth_of_text(value: str, place: Where) -> bool:
-    """`true` or `false`, as EC2 takes them."""
+    """Returns the truth of `true` or `false`, in the spellings that EC2 takes."""
     lowered = value.lower()
     if lowered not in ("true", "false"):
         raise place.malformed(value, "true or false")
@@ -156,7 +156,7 @@ def truth_of_text(value: str, place: Where) -> bool:
 
 
 def moment(value: object, place: Where) -> datetime:
-    """A time: ISO 8601, HTTP's date, or seconds since 1970, as text or number."""
+    """Returns a time: ISO 8601, HTTP's date, or seconds since 1970, as text or number."""
     try:
         if isinstance(value, datetime):
             return value.astimezone(UTC)
@@ -173,6 +173,6 @@ def moment(value: object, place: Where) -> datetime:
 
 def _moment_of_text(value: str) -> datetime:
     if value[:1].isdigit():
-        found = datetime.fromisoformat(value)
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        parsed = datetime.fromisoformat(value)
+        return parsed.astimezone(UTC) if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     return parsedate_to_datetime(value).astimezone(UTC)

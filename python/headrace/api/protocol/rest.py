@@ -1,6 +1,5 @@
-"""rest-json: which operation a method and a path mean, and members in the path, the query, headers
-and the body.
-"""
+"""Reads rest-json: finds the operation of a method and a path, and reads members from path, query,
+headers and body."""
 
 from __future__ import annotations
 
@@ -29,17 +28,17 @@ class Route:
 
 @cache
 def routes(service: ServiceModel) -> tuple[Route, ...]:
-    """The served operations of a rest-json service."""
-    found = []
+    """Returns the served operations of a rest-json service."""
+    all_routes = []
     for operation in service.operations.values():
         parts = re.split(r"\{(\w+)\}", operation.path)
         text = "".join(f"(?P<{part}>[^/]+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
-        found.append(Route(operation, re.compile(text)))
-    return tuple(found)
+        all_routes.append(Route(operation, re.compile(text)))
+    return tuple(all_routes)
 
 
 def route(service: ServiceModel, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
-    """The operation, and what stands in the path for its labels."""
+    """Returns the operation, and the values of the path's labels."""
     for candidate in routes(service):
         if candidate.operation.method == method and (match := candidate.pattern.fullmatch(path)):
             return candidate.operation, match.groupdict()
@@ -54,10 +53,10 @@ def read(
     headers: dict[str, str],
     body: bytes,
 ) -> dict[str, Any]:
-    """The parameters of a request. Raises AwsError."""
+    """Returns the parameters of a request. Raises AwsError."""
     shape, root = operation.input, Where(service.name)
     arguments = _arguments(query_text)
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for member in shape.members.values():
         given = None
         if member.location == "uri":
@@ -67,25 +66,25 @@ def read(
         elif member.location == "header":
             given = headers.get(member.wire_name.lower())
         if given is not None:
-            found[member.name] = query.reader(member.shape, service.name)(given, root / member.wire_name)
+            parameters[member.name] = query.reader(member.shape, service.name)(given, root / member.wire_name)
     for name in arguments:
         raise (root / name).unknown()
     payload = shape.facts.get("payload")
     if payload:
-        found[payload] = body
+        parameters[payload] = body
     elif any(not member.location for member in shape.members.values()):
-        found |= documents.reader(_body_part(shape), service.name, False)(documents.json_of(body), root)
+        parameters |= documents.reader(_body_part(shape), service.name, False)(documents.json_of(body), root)
     elif body:
         raise AwsError("ValidationException", f"{operation.name} has no body")
     for name in shape.required:
-        if name not in found:
+        if name not in parameters:
             raise (root / shape.members[name].wire_name).missing()
-    return found
+    return parameters
 
 
 @cache
 def _body_part(shape: ModelShape) -> ModelShape:
-    """The structure of the members that stand in the body."""
+    """Returns the structure of the members in the body."""
     facts = dict(shape.facts)
     facts["members"] = {name: facts["members"][name] for name, member in shape.members.items() if not member.location}
     facts["required"] = [name for name in shape.required if name in facts["members"]]
@@ -97,7 +96,7 @@ def _arguments(text: str) -> dict[str, str]:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except (UnicodeDecodeError, ValueError):
         raise AwsError("ValidationException", "The query string is malformed") from None
-    # What a presigned request says of its signature is not a parameter.
+    # The signature's fields of a presigned request are not parameters.
     pairs = [pair for pair in pairs if not pair[0].startswith("X-Amz-")]
     if len({name for name, _ in pairs}) < len(pairs):
         raise AwsError("ValidationException", "A parameter is there twice")

@@ -1,4 +1,4 @@
-"""A service's operations and shapes, from its pruned model."""
+"""Gives a service's operations and shapes from its pruned model."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ class ShapeMember:
 
     @property
     def location(self) -> str:
-        """`uri`, `querystring`, `header`, or "" for the body."""
+        """The place of the member: `uri`, `querystring`, `header`, or "" for the body."""
         return self.facts.get("location", "")
 
     @property
     def wire_name(self) -> str:
-        """What it is called outside of ec2's requests."""
+        """The name of the member outside of ec2's requests."""
         return self.facts.get("locationName", self.name)
 
 
 class ModelShape:
-    """A shape of the model. What it is made of is looked up when it is first asked for: shapes may
-    contain themselves.
-    """
+    """A shape of the model. Its parts are looked up when they are first needed: shapes may contain
+    themselves."""
 
     def __init__(self, service: ServiceModel, name: str, facts: Mapping[str, Any]) -> None:
         self._service = service
@@ -51,7 +50,7 @@ class ModelShape:
 
     @cached_property
     def members(self) -> dict[str, ShapeMember]:
-        """Of a structure."""
+        """The members of a structure."""
         given = self.facts.get("members", {})
         return {name: ShapeMember(name, self._service.shape(facts["shape"]), facts) for name, facts in given.items()}
 
@@ -61,7 +60,7 @@ class ModelShape:
 
     @cached_property
     def item(self) -> ShapeMember:
-        """What a list holds."""
+        """The member of a list."""
         return self._part("member")
 
     @cached_property
@@ -89,7 +88,7 @@ class Operation:
     status: int
     # The signature does not cover the body (Signature Version 4, UNSIGNED-PAYLOAD).
     unsigned_body: bool
-    # Names that its parameter Filters takes, but for those of tags.
+    # Names that its parameter Filters takes, except those of tags.
     filters: frozenset[str]
     # Names of the errors that the model has for it.
     errors: tuple[str, ...]
@@ -120,7 +119,7 @@ class ServiceModel:
                     self.errors[code] = self.shape(shape_name)
 
     def shape(self, name: str) -> ModelShape:
-        """A shape by its name."""
+        """Returns a shape by its name."""
         if name not in self._shapes:
             self._shapes[name] = ModelShape(self, name, self._given[name])
         return self._shapes[name]
@@ -148,7 +147,7 @@ class ServiceModel:
 
 @cache
 def service(name: str) -> ServiceModel:
-    """A served service by botocore's name for it."""
+    """Returns a served service by botocore's name for it."""
     return ServiceModel(name, msgspec.json.decode((MODELS / f"{name}.json").read_bytes()))
 
 

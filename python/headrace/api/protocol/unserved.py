@@ -1,5 +1,5 @@
-"""Answers to requests for services of AWS that a lab does not have, in the protocols of those
-services: their clients read what is said."""
+"""Answers requests for AWS services that a lab does not have, in the protocols of those services,
+so that their clients can read the answer."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from headrace.api.protocol.wire import FORM, Answer, Incoming
 STATUS = 400
 CODE = "UnsupportedOperation"
 # Services whose protocol is rest-xml, by the names in signatures (models of botocore 1.44). The
-# others that are not told by a header or a form speak rest-json.
+# others that a header or a form does not identify use rest-json.
 REST_XML = frozenset({"s3", "s3express", "s3-object-lambda", "s3-outposts", "route53", "cloudfront"})
 XML = [("Content-Type", "text/xml;charset=UTF-8")]
-# What CloudWatch is called in signatures.
+# Names of services in signatures, and their usual names.
 ALSO_CALLED = {"monitoring": "monitoring (CloudWatch)", "ebs": "ebs (EBS direct)"}
 
 
 def is_served(signing_name: str) -> bool:
-    """Whether a lab has the service that a signature names."""
+    """True when a lab has the service that a signature names."""
     return any(service(name).signing_name == signing_name for name in SERVICES)
 
 
 def sentence(signing_name: str) -> str:
-    """What is said to a client of another service."""
+    """Returns the message for a client of another service."""
     names = [service(name).signing_name for name in SERVICES]
     served = [ALSO_CALLED.get(name, name) for name in names]
     return (
@@ -39,9 +39,8 @@ def sentence(signing_name: str) -> str:
 
 
 def refusal(incoming: Incoming, signing_name: str, request_id: str) -> Answer:
-    """Refuse a request for a service that the lab does not serve. The signature is not checked:
-    nothing is done, and the answer has no secret.
-    """
+    """Refuses a request for a service that the lab does not serve. The signature is not checked:
+    nothing is done, and the answer has no secret."""
     words = sentence(signing_name)
     kind = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
     json = msgspec.json.encode({"__type": CODE, "message": words, "Message": words})

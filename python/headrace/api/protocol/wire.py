@@ -1,4 +1,5 @@
-"""Which service, operation and protocol a request is in; answers and errors in that protocol."""
+"""Finds the service, operation and protocol of a request, and writes answers and errors in that
+protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from headrace.api.protocol.shapes import SERVICES, Operation, ServiceModel, refu
 
 FORM = "application/x-www-form-urlencoded"
 CBOR_PATH = re.compile(r"/service/([A-Za-z0-9]+)/operation/([A-Za-z0-9]+)")
-# What a request says of its signature in its query (Signature Version 4, presigned).
+# Begins the signature's fields in the query of a presigned request (Signature Version 4).
 SIGNATURE_PREFIX = "X-Amz-"
 # Names of services in signatures that are kept. A guess: clients sign for five.
 SIGNING_NAMES = 64
@@ -37,7 +38,7 @@ class Incoming:
     body: bytes
 
     def head(self) -> Incoming:
-        """The request without its body."""
+        """Returns the request without its body."""
         return Incoming(self.method, self.path, self.query, self.headers, b"")
 
 
@@ -51,7 +52,7 @@ class Answer:
 
 
 class Format(ABC):
-    """A request in a protocol: what it asks for, and how it is answered."""
+    """A request in a protocol: its operation, and the form of its answer."""
 
     protocol: str
 
@@ -65,16 +66,15 @@ class Format(ABC):
         return "UnknownOperationException"
 
     def operation(self) -> Operation:
-        """The operation that is asked for. Raises AwsError."""
-        found = self.service.operations.get(self.action)
-        if found is None:
+        """Returns the operation of the request. Raises AwsError."""
+        served = self.service.operations.get(self.action)
+        if served is None:
             raise self._not_served()
-        return found
+        return served
 
     def _not_served(self) -> AwsError:
-        """A call that AWS has and the lab has not is UnsupportedOperation. Never a status of 5xx:
-        clients would try again.
-        """
+        """Returns UnsupportedOperation for a call that AWS has and the lab does not. Its status is
+        never 5xx: clients would try again."""
         if self.action in self.service.others:
             why = refused_operations().get((self.service.name, self.action), "the lab does not serve it")
             code = "UnsupportedOperationException" if self.service.name == "kms" else "UnsupportedOperation"
@@ -85,20 +85,20 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, operation: Operation) -> dict[str, Any]:
-        """Its parameters by the model's names. Raises AwsError."""
+        """Returns the parameters by the model's names. Raises AwsError."""
 
     @abstractmethod
     def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
-        """A success."""
+        """Returns the answer to a success."""
 
     def error(self, error: AwsError, request_id: str) -> Answer:
-        """A refusal."""
+        """Returns the answer to a refusal."""
         shape = self.service.errors.get(error.code)
         given = {} if shape is None else shape.facts.get("error", {})
         status = error.status or STATUS.get(error.code) or given.get("httpStatusCode", 400)
         name = error.code if shape is None else shape.name
-        said = [key for key in (shape.members if shape else {}) if key.lower() == "message"]
-        body = {"__type": name, (said[0] if said else "message"): error.message}
+        message_keys = [key for key in (shape.members if shape else {}) if key.lower() == "message"]
+        body = {"__type": name, (message_keys[0] if message_keys else "message"): error.message}
         if shape is not None:
             extra = {key: value for key, value in error.members.items() if key in shape.members}
             body |= documents.written(shape, extra, isinstance(self, CborFormat))
@@ -110,7 +110,7 @@ class Format(ABC):
     ) -> Answer: ...
 
     def _query_error(self, query_code: str, status: int) -> list[tuple[str, str]]:
-        """The header by which newer clients find the code that query answers have."""
+        """Returns the header by which newer clients find the code that query answers have."""
         if not self.service.query_compatible:
             return []
         return [("x-amzn-query-error", f"{query_code};{'Sender' if status < 500 else 'Receiver'}")]
@@ -133,7 +133,7 @@ class QueryFormat(Format):
         return "InvalidAction"
 
     def operation(self) -> Operation:
-        """The operation, of the one version of the service that is known."""
+        """Returns the operation, of the service's one version."""
         if self._version != self.service.version:
             raise AwsError(
                 "NoSuchVersion",
@@ -143,11 +143,11 @@ class QueryFormat(Format):
         return super().operation()
 
     def read(self, operation: Operation) -> dict[str, Any]:
-        """Its parameters."""
+        """Returns the parameters of the form."""
         return query.reader(operation.input, self.service.name)(self._tree, Where(self.service.name))
 
     def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
-        """XML."""
+        """Returns the answer as XML."""
         body = xml.answer(self.service, operation, result, request_id)
         return Answer(200, body, [("Content-Type", "text/xml;charset=UTF-8")])
 
@@ -168,12 +168,12 @@ class JsonFormat(Format):
         self._body, self._type = body, content_type
 
     def read(self, operation: Operation) -> dict[str, Any]:
-        """Its parameters."""
+        """Returns the parameters of the JSON body."""
         read = documents.reader(operation.input, self.service.name, False)
         return read(documents.json_of(self._body), Where(self.service.name))
 
     def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
-        """JSON."""
+        """Returns the answer as JSON."""
         return Answer(200, documents.json_bytes(operation.output, result), [("Content-Type", self._type)])
 
     def _refusal(
@@ -193,12 +193,12 @@ class CborFormat(Format):
         self._body = body
 
     def read(self, operation: Operation) -> dict[str, Any]:
-        """Its parameters."""
+        """Returns the parameters of the CBOR body."""
         read = documents.reader(operation.input, self.service.name, True)
         return read(documents.cbor_of(self._body), Where(self.service.name))
 
     def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
-        """CBOR."""
+        """Returns the answer as CBOR."""
         return Answer(200, documents.cbor_bytes(operation.output, result), self._headers())
 
     def _headers(self) -> list[tuple[str, str]]:
@@ -217,18 +217,18 @@ class RestFormat(Format):
     protocol = "rest-json"
 
     def __init__(self, of: ServiceModel, incoming: Incoming) -> None:
-        found = rest.route(of, incoming.method, incoming.path)
-        super().__init__(of, found[0].name if found else f"{incoming.method} {incoming.path}")
-        self._labels = found[1] if found else {}
+        match = rest.route(of, incoming.method, incoming.path)
+        super().__init__(of, match[0].name if match else f"{incoming.method} {incoming.path}")
+        self._labels = match[1] if match else {}
         self._incoming = incoming
 
     def read(self, operation: Operation) -> dict[str, Any]:
-        """Its parameters."""
+        """Returns the parameters of path, query, headers and body."""
         came = self._incoming
         return rest.read(self.service, operation, self._labels, came.query, came.headers, came.body)
 
     def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
-        """JSON, or the bytes themselves, with members in headers."""
+        """Returns the answer as JSON or as the bytes themselves, with members in headers."""
         headers, body = rest.answer(operation, result)
         return Answer(operation.status, body, headers)
 
@@ -240,19 +240,23 @@ class RestFormat(Format):
 
 
 def identify(incoming: Incoming, signing_name: str) -> Format:
-    """The protocol, service and operation of a request. `signing_name`: the service that its
-    signature names, "" for none. Raises AwsError where it is in none of the protocols.
-    """
+    """Returns the protocol, service and operation of a request. `signing_name`: the service that
+    its signature names, "" for none. Raises AwsError if it is in none of the protocols."""
     content_type = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
     target = incoming.headers.get("x-amz-target", "")
     if content_type.startswith("application/x-amz-json-1."):
         prefix, _, action = target.partition(".")
-        of = next((one for one in _all() if one.target_prefix and one.target_prefix == prefix), None)
+        of = next(
+            (candidate for candidate in _all() if candidate.target_prefix and candidate.target_prefix == prefix), None
+        )
         return JsonFormat(
             of or service(_named(signing_name) or "kms"), action if of else target, incoming.body, content_type
         )
     if match := CBOR_PATH.fullmatch(incoming.path):
-        of = next((one for one in _all() if one.target_prefix == match[1] and one.query_compatible), None)
+        of = next(
+            (candidate for candidate in _all() if candidate.target_prefix == match[1] and candidate.query_compatible),
+            None,
+        )
         if of is None or incoming.headers.get("smithy-protocol") != "rpc-v2-cbor":
             return CborFormat(service("cloudwatch"), f"{match[1]}.{match[2]}", b"")
         return CborFormat(of, match[2], incoming.body)
@@ -274,12 +278,12 @@ def _form(incoming: Incoming, named: str | None, content_type: str) -> Format:
         del tree[name]
     if named is None:
         version = tree.get("Version")
-        named = next((one.name for one in _all() if one.version == version), "ec2")
+        named = next((candidate.name for candidate in _all() if candidate.version == version), "ec2")
     return QueryFormat(service(named), tree)
 
 
 class _Unreadable(QueryFormat):
-    """A form that is not one: refused once the signature is known to be good."""
+    """A malformed form: it is refused once the signature is verified."""
 
     def __init__(self, of: ServiceModel, error: AwsError) -> None:
         super().__init__(of, {})
@@ -296,4 +300,4 @@ def _all() -> tuple[ServiceModel, ...]:
 
 @lru_cache(maxsize=SIGNING_NAMES)
 def _named(signing_name: str) -> str | None:
-    return next((one.name for one in _all() if one.signing_name == signing_name), None)
+    return next((candidate.name for candidate in _all() if candidate.signing_name == signing_name), None)

@@ -1,4 +1,4 @@
-"""Answers of the protocols ec2 and query."""
+"""Writes answers of the protocols ec2 and query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 # Texts and times that are kept as they are written: the same zones, types and owners come in every
 # answer. A guess: those of some thousand volumes.
 REMEMBERED = 8192
-# Times that are kept written: those of some thousand volumes and snapshots. A guess.
+# Number of cached times in text: those of some thousand volumes and snapshots. A guess.
 TIMES = 16_384
 Put = Callable[[str], None]
 Write = Callable[[Any, Put], None]
@@ -26,16 +26,17 @@ _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 
 @lru_cache(maxsize=REMEMBERED)
 def escaped(text: str) -> str:
-    """Text between tags. What XML 1.0 cannot carry is shown as U+FFFD."""
+    """Returns a text for a place between tags. Characters that XML 1.0 does not have become
+    U+FFFD."""
     if _SPECIAL.search(text) is None:
         return text
-    return _SPECIAL.sub(lambda found: _ESCAPED.get(found[0], "\ufffd"), text)
+    return _SPECIAL.sub(lambda match: _ESCAPED.get(match[0], "\ufffd"), text)
 
 
 @lru_cache(maxsize=REMEMBERED)
 @lru_cache(maxsize=TIMES)
 def iso(moment: datetime) -> str:
-    """A time as EC2 and CloudWatch write it: UTC with milliseconds."""
+    """Returns a time in the form of EC2 and CloudWatch: UTC with milliseconds."""
     moment = moment.astimezone(UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
@@ -71,7 +72,7 @@ class Rendered(dict[str, Any]):
 
 
 class _Structure:
-    """Writes the members that are there; how each is written is found out once."""
+    """Writes the members that have values; how each is written is determined once."""
 
     def __init__(self, shape: ModelShape, ec2: bool) -> None:
         self._shape, self._ec2 = shape, ec2
@@ -83,13 +84,13 @@ class _Structure:
         scalar = SCALARS.get(shape.kind)
         write = None if scalar is not None else writer(shape, self._ec2)
         if shape.kind in ("list", "map") and shape.facts.get("flattened"):
-            # Its elements carry the member's name themselves.
+            # The list's elements carry the member's name themselves.
             write = _flattened(shape, tag, self._ec2)
-            found = ("", "", None, write)
+            entry = ("", "", None, write)
         else:
-            found = (f"<{tag}>", f"</{tag}>", scalar, write)
-        self._table[name] = found
-        return found
+            entry = (f"<{tag}>", f"</{tag}>", scalar, write)
+        self._table[name] = entry
+        return entry
 
     def __call__(self, value: dict[str, Any], put: Put) -> None:
         table = self._table
@@ -115,13 +116,13 @@ def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
             for value in values:
                 put(f"{start}{scalar(value)}{end}")
             return
-        one = writer(item, ec2)
+        write_item = writer(item, ec2)
         for value in values:
             if type(value) is Rendered:
                 put(rendered(value))
                 continue
             put(start)
-            one(value, put)
+            write_item(value, put)
             put(end)
 
     def rendered(value: Rendered) -> str:
@@ -166,7 +167,7 @@ def writer(shape: ModelShape, ec2: bool) -> Write:
 
 
 def answer(service: ServiceModel, operation: Operation, result: dict[str, Any], request_id: str) -> bytes:
-    """A success in ec2 or query."""
+    """Returns the answer to a success in ec2 or query."""
     parts: list[str] = [DECLARATION]
     put, name, ec2 = parts.append, operation.name, service.name == "ec2"
     namespace = service.namespace if not ec2 else f"{service.namespace}/"
@@ -183,7 +184,7 @@ def answer(service: ServiceModel, operation: Operation, result: dict[str, Any], 
 
 
 def error(service: ServiceModel, code: str, message: str, sender: bool, request_id: str) -> bytes:
-    """A refusal in ec2 or query."""
+    """Returns the answer to a refusal in ec2 or query."""
     code, message = escaped(code), escaped(message)
     if service.name == "ec2":
         text = (

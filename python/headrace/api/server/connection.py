@@ -1,4 +1,4 @@
-"""HTTP/1.1 on the loopback within bounds: a thread for each connection.
+"""Serves HTTP/1.1 on the loopback within bounds: a thread for each connection.
 
 Bounds: 128 connections; 16 KiB and 100 fields for the head of a request (431); 1 MiB for its body
 (413); 10 seconds for the whole of it (408), and as long for the answer. A request whose Host is not
@@ -43,19 +43,19 @@ METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 
 class Refused(Exception):
-    """A request that is not answered by any service."""
+    """A request that no service answers."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
         super().__init__(why)
         self.status = status
 
     def answer(self) -> Answer:
-        """One line of words."""
+        """Returns an answer of one line of words."""
         return Answer(self.status, f"{self}\n".encode(), [("Content-Type", "text/plain; charset=utf-8")])
 
 
 def is_here(host: str) -> bool:
-    """Whether a Host names this machine."""
+    """True when a Host names this machine."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         return host.lower() in HOSTS
@@ -83,7 +83,7 @@ class _Reader:
         self._size = 0
 
     def feed(self, data: bytes) -> None:
-        """More bytes of the connection. Raises Refused."""
+        """Takes more bytes of the connection. Raises Refused."""
         if not self.in_body:
             self._head_bytes += len(data)
         try:
@@ -162,7 +162,7 @@ class _Reader:
 
 
 def refusal(incoming: Incoming) -> Refused | None:
-    """Why a request is answered by no service, if so."""
+    """Returns why no service answers a request, or None."""
     host = incoming.headers.get("host", "")
     if not is_here(host):
         return Refused(HTTPStatus.MISDIRECTED_REQUEST, f"the Host is one of {', '.join(HOSTS)}")
@@ -202,18 +202,18 @@ class Connection:
                 return
 
     def _request(self) -> bool:
-        """Reads until a request is whole, and answers; whether the connection goes on."""
+        """Reads until a request is whole, and answers it; True when the connection goes on."""
         reader, after = self._reader, None
         deadline = 0.0
         while not reader.ready:
             if not reader.begun and not self._waited():
                 return False
             deadline = deadline or time.monotonic() + TIMEOUT_S
-            left = deadline - time.monotonic()
+            remaining_s = deadline - time.monotonic()
             try:
-                if left <= 0:
+                if remaining_s <= 0:
                     raise TimeoutError
-                self._client.settimeout(left)
+                self._client.settimeout(remaining_s)
                 data = self._client.recv(CHUNK_BYTES)
             except TimeoutError:
                 raise Refused(HTTPStatus.REQUEST_TIMEOUT, f"a request comes within {TIMEOUT_S:g} s") from None
@@ -222,7 +222,7 @@ class Connection:
             try:
                 reader.feed(data)
             except Refused as refused:
-                # What came before it is answered first.
+                # Requests before the bad one are answered first.
                 after = refused
                 if not reader.ready:
                     raise
@@ -242,7 +242,7 @@ class Connection:
         return True
 
     def _waited(self) -> bool:
-        """Whether the client sends something before it was silent for too long."""
+        """True when the client sends something before it was silent for too long."""
         begun = time.monotonic()
         while True:
             idle = time.monotonic() - begun
@@ -264,8 +264,8 @@ class Connection:
     def _drain(self) -> None:
         self._client.shutdown(socket.SHUT_WR)
         deadline, drained = time.monotonic() + DRAIN_S, 0
-        while drained < MAX_DRAINED_BYTES and (left := deadline - time.monotonic()) > 0:
-            self._client.settimeout(left)
+        while drained < MAX_DRAINED_BYTES and (remaining_s := deadline - time.monotonic()) > 0:
+            self._client.settimeout(remaining_s)
             part = self._client.recv(CHUNK_BYTES)
             if not part:
                 return

@@ -1,4 +1,4 @@
-"""The way of a request from HTTP to its handler and back."""
+"""Leads a request from HTTP to its handler and back."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from headrace.api.access.authorisation import authorise
 from headrace.api.access.keys import ACCOUNT, KeyPair
 from headrace.api.access.signature import WRONG, BadSignature, Claim, claim_of, verify
+from headrace.api.cache import LabCache
 from headrace.api.errors import AwsError, dry_run, from_lab
 from headrace.api.handling import ApiRequest, Caller, load
-from headrace.api.kept import Known
 from headrace.api.protocol import unserved
 from headrace.api.protocol.shapes import Operation
 from headrace.api.protocol.wire import Answer, Format, Incoming, identify
@@ -29,19 +29,19 @@ MAX_UNPACKED_BYTES = 1 << 20
 STS_GLOBAL = "us-east-1"
 
 
-def _unpacked(body: bytes, encoding: str) -> bytes:
-    """A body without its Content-Encoding. Raises AwsError."""
+def _unpack(body: bytes, encoding: str) -> bytes:
+    """Decodes a body by its Content-Encoding. Raises AwsError."""
     if encoding == "gzip":
         unpacking = zlib.decompressobj(wbits=31)
         try:
-            found = unpacking.decompress(body, MAX_UNPACKED_BYTES + 1)
+            unpacked = unpacking.decompress(body, MAX_UNPACKED_BYTES + 1)
         except zlib.error:
             raise AwsError("SerializationException", "The body is not what Content-Encoding says: gzip") from None
-        if len(found) > MAX_UNPACKED_BYTES:
+        if len(unpacked) > MAX_UNPACKED_BYTES:
             raise AwsError("RequestEntityTooLarge", f"A body has at most {MAX_UNPACKED_BYTES:,} bytes", 413)
         if not unpacking.eof or unpacking.unused_data:
             raise AwsError("SerializationException", "The body is not what Content-Encoding says: gzip")
-        return found
+        return unpacked
     raise AwsError("SerializationException", f"Content-Encoding {encoding[:40]} is not supported; gzip is")
 
 
@@ -60,10 +60,10 @@ class Endpoint:
         self._region = region
         self._now = now
         self._served = load()
-        self._known = Known()
+        self._cache = LabCache()
 
     def __call__(self, incoming: Incoming) -> Answer:
-        """The answer to a request of HTTP. Never raises."""
+        """Returns the answer to a request of HTTP. Never raises."""
         request_id = str(uuid.uuid4())
         spoken: Format | None = None
         try:
@@ -75,20 +75,21 @@ class Endpoint:
                 answer = unserved.refusal(incoming, claim.service, request_id)
                 answer.headers.append(("x-amzn-RequestId", request_id))
                 return answer
-            # The signature first: a body is read for callers who are known.
+            # The signature first: a body is read for callers whose key exists.
             spoken = identify(incoming.head(), claim.service)
             keys = self.keys
             self._verify(claim, incoming, spoken, keys)
             encoding = incoming.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
-                incoming = replace(incoming, body=_unpacked(incoming.body, encoding))
+                incoming = replace(incoming, body=_unpack(incoming.body, encoding))
             spoken = identify(incoming, claim.service)
             operation = spoken.operation()
             answer = self._handled(spoken, operation, keys[claim.access_key], request_id)
         except AwsError as error:
             answer = spoken.error(error, request_id) if spoken else _plain(error)
         except Exception:
-            # A defect of this program: said in the log, and told from what the caller did.
+            # A defect of this program: the log has it, and the answer differs from a caller's
+            # mistake.
             print(f"api: request {request_id}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
             error = AwsError(
                 "InternalError", f"The lab's endpoint has a defect; its log says more at {request_id}.", 500
@@ -122,7 +123,7 @@ class Endpoint:
         served.refuse(params)
         caller = Caller(pair.access_key, ACCOUNT, pair.user)
         with self._labs.lab() as lab:
-            request = ApiRequest(service, operation.name, params, lab, caller, self._region, request_id, self._known)
+            request = ApiRequest(service, operation.name, params, lab, caller, self._region, request_id, self._cache)
             try:
                 authorise(served, request, pair)
                 result = served.handler(request)

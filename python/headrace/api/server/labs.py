@@ -1,6 +1,5 @@
-"""Connections to the daemon for a process that may not open them itself: the supervisor does, and
-hands over the descriptor.
-"""
+"""Gives connections to the daemon to a process that may not open them itself: the supervisor opens
+them and hands over the descriptors."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ class HandedWire(Wire):
 
     def _connect(self, deadline: float) -> socket.socket:
         if self._socket is None:
-            self._socket, self._left = self._open(max(0.0, deadline - time.monotonic())), b""
+            self._socket, self._unread = self._open(max(0.0, deadline - time.monotonic())), b""
         return self._socket
 
 
@@ -57,7 +56,7 @@ class LabPool:
 
     @contextlib.contextmanager
     def lab(self) -> Iterator[Lab]:
-        """A connection for a request. Raises AwsError where all stay taken."""
+        """Lends a connection for a request. Raises AwsError if all stay in use."""
         if not self._places.acquire(timeout=WAIT_S):
             raise AwsError("ServiceUnavailable", f"All {MAX_LABS} connections to the lab are in use.", 503)
         try:
@@ -82,7 +81,7 @@ class Broker:
         self._answers: queue.SimpleQueue[socket.socket | str] = queue.SimpleQueue()
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """A new connection to the daemon. Raises NoLab."""
+        """Returns a new connection to the daemon. Raises NoLab."""
         with self._lock:
             while not self._answers.empty():
                 late = self._answers.get()
@@ -90,13 +89,13 @@ class Broker:
                     late.close()
             try:
                 self._channel.sendall(b"?")
-                found = self._answers.get(timeout=max(timeout_s, 0.001))
+                answer = self._answers.get(timeout=max(timeout_s, 0.001))
             except (OSError, queue.Empty):
-                found = "the endpoint's supervisor does not answer"
-        if isinstance(found, str):
-            raise NoLab("headraced", found, "", "Start the lab: headrace lab up")
-        return found
+                answer = "the endpoint's supervisor does not answer"
+        if isinstance(answer, str):
+            raise NoLab("headraced", answer, "", "Start the lab: headrace lab up")
+        return answer
 
-    def answered(self, found: socket.socket | str) -> None:
-        """What the supervisor answered: a connection, or why there is none."""
-        self._answers.put(found)
+    def answered(self, answer: socket.socket | str) -> None:
+        """Takes the supervisor's answer: a connection, or the reason why there is none."""
+        self._answers.put(answer)

@@ -1,4 +1,4 @@
-"""What `headrace lab` needs to know of the endpoint: where it is, and whether it answers."""
+"""Tells `headrace lab` where the endpoint is, and whether it answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def endpoint_file(data_dir: Path) -> Path:
 
 @dataclass(frozen=True)
 class EndpointAddress:
-    """Where an endpoint is. `answers`: whether something listens there."""
+    """The address of an endpoint. `answers`: whether something listens there."""
 
     url: str
     region: str
@@ -34,10 +34,10 @@ class EndpointAddress:
 
 
 def find(data_dir: Path) -> EndpointAddress | None:
-    """The endpoint of the lab in this directory; None: it has none."""
+    """Returns the address of the endpoint of the lab in this directory; None if it has none."""
     try:
-        said = json.loads(endpoint_file(data_dir).read_text())
-        url, region, pid = str(said["url"]), str(said["region"]), int(said["pid"])
+        document = json.loads(endpoint_file(data_dir).read_text())
+        url, region, pid = str(document["url"]), str(document["region"]), int(document["pid"])
         port = int(url.rpartition(":")[2])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -63,14 +63,13 @@ def _listens(port: int) -> bool:
 
 
 def wait_for_keys(data_dir: Path) -> None:
-    """Returns when the endpoint knows the key pairs as they are now, or there is none that runs: a
-    key that was just made works with the next command, and one that was removed does not.
-    """
+    """Waits until the endpoint has the current key pairs, or until none runs: a new key works with
+    the next command, and a removed key does not."""
     deadline = time.monotonic() + KEYS_S
     while time.monotonic() < deadline:
         try:
-            said = json.loads(endpoint_file(data_dir).read_text())
-            if said["keys"] == keys.stamp(data_dir) or not _alive(int(said["pid"])):
+            document = json.loads(endpoint_file(data_dir).read_text())
+            if document["keys"] == keys.stamp(data_dir) or not _alive(int(document["pid"])):
                 return
         except (OSError, ValueError, KeyError, TypeError):
             return

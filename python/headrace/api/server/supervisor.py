@@ -48,7 +48,7 @@ class Supervisor:
         self._seen = keys.stamp(self._folder)
 
     def run(self) -> None:
-        """Until the daemon ends."""
+        """Runs until the daemon ends."""
         wait = RESTART_S[0]
         with self._announced():
             while True:
@@ -64,7 +64,8 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _announced(self):
-        """The file by which `headrace lab status` finds the endpoint."""
+        """Writes the file by which `headrace lab status` finds the endpoint, and removes it at the
+        end."""
         self._announce()
         try:
             yield
@@ -74,9 +75,9 @@ class Supervisor:
     def _announce(self) -> None:
         path = endpoint_file(self._folder)
         port = self._listener.getsockname()[1]
-        said = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._seen}
+        document = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._seen}
         draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(said) + "\n")
+        draft.write_text(json.dumps(document) + "\n")
         os.chmod(draft, 0o644)
         os.replace(draft, path)
 
@@ -120,16 +121,16 @@ class Supervisor:
             self._hand_keys(channel)
 
     def _hand_connection(self, channel: socket.socket) -> None:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with made:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with connection:
             try:
-                made.settimeout(CONNECT_S)
-                made.connect(str(self._place.socket))
-                made.settimeout(None)
+                connection.settimeout(CONNECT_S)
+                connection.connect(str(self._place.socket))
+                connection.settimeout(None)
             except OSError as error:
                 channel.send(worker.FAILED + f"no lab answers: {error.strerror or error}".encode()[:200])
                 return
-            socket.send_fds(channel, [worker.CONNECTION], [made.fileno()])
+            socket.send_fds(channel, [worker.CONNECTION], [connection.fileno()])
 
     def _hand_keys(self, channel: socket.socket) -> None:
         stamp = keys.stamp(self._folder)

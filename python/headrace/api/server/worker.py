@@ -1,4 +1,4 @@
-"""The worker: HTTP on the loopback, without rights."""
+"""Runs the worker: HTTP on the loopback, without rights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headrace.lab.place import Place
 # Messages of the supervisor: a letter and text; a descriptor comes with K and F.
 KEYS, CONNECTION, FAILED = b"K", b"F", b"E"
 MAX_MESSAGE_BYTES = 4096
-# What keys may have in all: 100 users with 10 policies of 6,144 characters each, and some.
+# Most bytes of all keys: 100 users with 10 policies of 6,144 characters each, and some room.
 MAX_KEYS_BYTES = 16 << 20
 # New objects after which Python looks for circles among them. A guess: some hundred requests.
 GC_OBJECTS = 20_000
@@ -48,10 +48,10 @@ def run(listener: socket.socket, channel: socket.socket, place: Place, region: s
     drop_rights()
     broker = Broker(channel)
     endpoint = Endpoint(LabPool(lambda: HandedLab(place, broker.connect)), of_message(keys), region)
-    # What was loaded stays: it need not be looked through again and again.
+    # Loaded modules stay: the collector need not look through them again and again.
     gc.collect()
     gc.freeze()
-    # What a request makes has no circles: looking for them at every 700th object is for nothing.
+    # Objects of a request have no circles: looking for them at every 700th object is useless.
     gc.set_threshold(GC_OBJECTS, *gc.get_threshold()[1:])
     threading.Thread(target=HttpServer(listener, endpoint).serve_forever, daemon=True).start()
     listen_to(channel, broker, endpoint)
@@ -80,7 +80,7 @@ def _keys(descriptor: int) -> Mapping[str, KeyPair]:
 
 
 def received(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """A message and the descriptors that came with it; b"" at the end."""
+    """Receives a message and the descriptors that came with it; b"" at the end."""
     numbers = array.array("i")
     try:
         message, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE_BYTES, socket.CMSG_SPACE(numbers.itemsize))

@@ -150,7 +150,7 @@ class Benchmark(ABC):
 
     def why(self, raw: str, ended: Ended) -> str:
         """Says why the tool ended with an error, in its own words."""
-        return f"ended with exit code {ended.code}: {ended.said}"
+        return f"ended with exit code {ended.code}: {ended.message}"
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
         """Returns the time line in which samples fill what the tool did not report."""

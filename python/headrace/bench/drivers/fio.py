@@ -131,7 +131,7 @@ class FioJob(Benchmark):
         limit_s = PREPARE_MORE_S + self._bytes / MIB / PREPARE_MIB_S
         ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
-            reason = "no time left" if ended.late else ended.said
+            reason = "no time left" if ended.late else ended.message
             raise CouldNotRun(
                 f"fio in {target.files}", f"could not write the file: {reason}", SOURCE, "Is the disk full?"
             )

@@ -173,7 +173,7 @@ def outcome(raw: str, load: RunLoad) -> ToolOutcome:
 
 def why(raw: str, ended: Ended) -> str:
     """Returns the first error that sysbench called fatal, else the last lines of its output."""
-    return _fatal(raw) or f"ended with exit code {ended.code}: {ended.said}"
+    return _fatal(raw) or f"ended with exit code {ended.code}: {ended.message}"
 
 
 def _fatal(raw: str) -> str:

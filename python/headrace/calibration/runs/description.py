@@ -69,6 +69,7 @@ class _Columns(DocumentTable):
     qps: _ColumnName | None = None
     lat_p95_ms: _ColumnName | None = None
     busy_share: _ColumnName | None = None
+    pages_flushed_ps: _ColumnName | None = None
 
 
 class FilesTable(DocumentTable):
@@ -96,7 +97,7 @@ class FilesTable(DocumentTable):
 class _Benchmark(DocumentTable):
     """[benchmark] as it is written, but for the parameters of a distribution."""
 
-    name: Literal["sysbench-tpcc", "sysbench-oltp", "own"]
+    name: Literal["sysbench-tpcc", "sysbench-oltp", "hammerdb-tprocc", "own"]
     tables: Annotated[int, between(1, 1_000_000)] | None = None
     scale: Annotated[int, between(1, 10**12)] | None = None
     data_gib: _Gib | None = None
@@ -178,6 +179,9 @@ def check_description(document: dict, folder: Path) -> Description:
     settings = check_settings(read.settings, engine)
     _against_instance(instance, host, cache_gib, settings)
     benchmark = _benchmark(read.benchmark)
+    if benchmark.name == "hammerdb-tprocc" and engine != "innodb":
+        hint = 'Say name = "own" with data_gib.'
+        raise InputError(f"engine = {engine!r} with hammerdb-tprocc", "its standard is of InnoDB alone", DOC, hint)
     if benchmark.data_gib is not None and benchmark.data_gib > caps.usable_gib:
         rule = f"does not fit on storage {storage} with {caps.usable_gib:g} GiB"
         hint = "data_gib is what the data take on disk, in GiB; data_gb takes decimal GB."
@@ -241,7 +245,7 @@ def _benchmark(table: dict) -> BenchmarkLoad:
         known += ["script", "distribution", *ranges]
     known_keys(table, known, f"[benchmark] of {read.name}", DOC, "benchmark")
     if read.name != "own":
-        needed_keys(table, ("tables", "scale"), DOC, "benchmark")
+        needed_keys(table, ("scale",) if read.name == "hammerdb-tprocc" else ("tables", "scale"), DOC, "benchmark")
     return BenchmarkLoad(
         name=read.name,
         tables=read.tables,

@@ -175,10 +175,11 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
             "qps": pl.Series(rows.qps, dtype=pl.Float64),
             "p95_ms": pl.Series(rows.p95_ms, dtype=pl.Float64),
             "busy_share": pl.Series(rows.busy_share or [math.nan] * count, dtype=pl.Float64),
+            "pages_written_per_s": pl.Series(rows.pages_written_per_s or [math.nan] * count, dtype=pl.Float64),
             "suspect": pl.Series(ending, dtype=pl.Boolean),
         }
     )
-    return series.with_columns(pl.col("qps", "p95_ms", "busy_share").fill_nan(None))
+    return series.with_columns(pl.col("qps", "p95_ms", "busy_share", "pages_written_per_s").fill_nan(None))
 
 
 def _disks(

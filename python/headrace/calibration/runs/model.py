@@ -28,6 +28,7 @@ SERIES_COLUMNS = {
     "read_mib_s": pl.Float64,
     "write_mib_s": pl.Float64,
     "busy_share": pl.Float64,  # of all virtual CPUs at work
+    "pages_written_per_s": pl.Float64,  # by the server, as a CSV of the benchmark's rows has it
     "suspect": pl.Boolean,  # an outlier, or a row in which clients had already left
     "stall": pl.Boolean,
 }
@@ -37,7 +38,8 @@ SERIES_COLUMNS = {
 class BenchmarkLoad:
     """What the clients did.
 
-    `scale`: warehouses per table set (sysbench-tpcc) or rows per table (sysbench-oltp).
+    `scale`: warehouses (hammerdb-tprocc; of each table set: sysbench-tpcc) or rows per table
+    (sysbench-oltp).
 
     `data_gib`: data on disk before the run, GiB, None when not known. `script`, `distribution` and
     `parameters` (of the distribution, named as sysbench's options) are those of sysbench-oltp, else
@@ -124,6 +126,15 @@ class Run(RunFacts):
             return None
         with core_errors():
             return core.instance(self.instance, self.as_of.isoformat())["vcpus"] or None
+
+    @property
+    def threads_per_core(self) -> int:
+        """Virtual CPUs of a core, as its instance has them; 2 where that is not known, as on most
+        servers."""
+        if self.instance is None:
+            return 2
+        with core_errors():
+            return core.instance(self.instance, self.as_of.isoformat())["threads_per_core"] or 2
 
     @property
     def busy_share(self) -> float | None:

@@ -93,11 +93,14 @@ def take(
             return
         taken = taking.take(request)
         if wait:
-            with progress(f"storing {taken.made.id}") as tick:
-                stored_set(request.service, taken.made.id, tick)
+            with progress(f"storing {taken.snapshot_set.id}") as tick:
+                stored_set(request.service, taken.snapshot_set.id, tick)
     for note in taken.notes:
         say(f"note: {note}")
-    rows = taken.made.as_dict() | {"locked_ms": round(taken.locked_ms, 1), "frozen_ms": round(taken.frozen_ms, 1)}
+    rows = taken.snapshot_set.as_dict() | {
+        "locked_ms": round(taken.locked_ms, 1),
+        "frozen_ms": round(taken.frozen_ms, 1),
+    }
     print_answer(rows, output, [rows], (*COLUMNS, "locked_ms"), lambda: (pairs(_facts(rows)),))
 
 

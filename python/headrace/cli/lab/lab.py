@@ -193,13 +193,11 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
 @app.command()
 def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     """Look at what this machine lacks for a lab; exit code 1 when something needed is missing."""
-    from dataclasses import asdict
-
     from headrace.lab.doctor import examine, lacks
 
     checks = examine(place.data_dir, place.socket)
-    rows = [(check.state, check.what, check.found, check.do) for check in checks]
-    documents = [asdict(check) for check in checks]
+    rows = [(check.state, check.what, check.finding, check.do) for check in checks]
+    documents = [{"what": check.what, "state": check.state, "found": check.finding, "do": check.do} for check in checks]
     missing = [check.what for check in checks if check.state == "missing"]
     verdict = f"A lab cannot run here yet: {', '.join(missing)}." if missing else "A lab can run here."
     parts = (table(("", "what", "found", "do"), rows), "", verdict)

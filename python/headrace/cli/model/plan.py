@@ -17,6 +17,7 @@ from headrace.cli.options import (
     OutputOption,
     RegionOption,
     ReportOption,
+    SetOption,
     StartBalanceOption,
     WorkloadArgument,
     complete_instance,
@@ -166,6 +167,7 @@ def plan(
     against: Annotated[
         str | None, option("WORKLOAD", "Database: another database under the same goals: InnoDB against MyRocks.")
     ] = None,
+    server: SetOption = None,
     families: Annotated[bool, flag("--families", "Say why every family lost, those far off too.")] = False,
     explain: Annotated[bool, flag("--explain", "Show the arithmetic.")] = False,
     output: OutputOption = "table",
@@ -177,6 +179,7 @@ def plan(
     check_chart_path(report, (".html",))
     refuse_readers_alone(options)
     if replica.replica_lag_s is not None:
+        refuse_set(server)
         if options.on.strip().lower() != "ec2":
             rule = "is not planned together with --replica-lag-s: replicas are planned on EC2"
             hint = "RDS replicas apply the binary log as those on EC2 do: leave --on out, and take the same class and storage."
@@ -189,12 +192,34 @@ def plan(
     load, other = (
         (read_workload(workload), None) if against is None else (read_database(workload), read_database(against))
     )
+    load, other = (on_server(each, server) for each in (load, other))
     made = make_plan(load, other, options.settings())
     if report is not None:
         write_report(report, made, load, options.start_balance)
     show_plan(made, output, explain=explain, families=families)
     if not any(each.recommended for each in plans_of(made)):
         raise typer.Exit(1)
+
+
+def refuse_set(server: list[str] | None) -> None:
+    """Raises InputError: settings of a source, where a replica is planned."""
+    if server:
+        hint = "Write the settings of the replica with its own options, or leave it out."
+        raise InputError(f"--set {server[0]}", "is not for plans of a replica", "headrace plan --help", hint)
+
+
+def on_server(load: Any, server: list[str] | None) -> Any:
+    """The database on a server with these settings. Raises InputError for a demand in I/Os."""
+    from headrace.workload import TransactionWorkload
+    from headrace.workload.server_settings import with_settings
+
+    if not server or load is None:
+        return load
+    if not isinstance(load, TransactionWorkload):
+        hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
+        rule = "is for databases; this workload is a demand in I/Os"
+        raise InputError(f"--set {server[0]}", rule, "headrace plan --help", hint)
+    return with_settings(load, server)
 
 
 def refuse_readers_alone(options: PlanOptions) -> None:

@@ -18,6 +18,7 @@ from headrace.cli.options import (
     OutputOption,
     PageOrChartOption,
     SeedOption,
+    SetOption,
     StartBalanceOption,
     StorageOption,
     choice,
@@ -36,6 +37,7 @@ Examples:
   headrace predict shop.toml --storage gp3:500:6000
   headrace predict shop.toml --storage io1:1024:5000 --cache-gib 27 --threads 32 --start warm --output csv
   headrace predict sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 --storage gp2:1200 --report run.html
+  headrace predict shop.toml --storage gp3:500 --set innodb_io_capacity=2000 --set sync_binlog=0
   headrace predict shop.toml --storage gp3:500 --on ec2,rds,aurora --instance r6g.2xlarge      services side by side
   headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500:3000 --workers 4 --report lag.html
   headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500 --replica-version mariadb-10.11 --semi-sync 0.5
@@ -54,6 +56,10 @@ class RunSettings:
 
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None
     instance: InstanceOption = None
+    vcpus: Annotated[
+        int | None,
+        option("N", "Virtual CPUs the server may use. Default: the instance's; without one, those of the runs."),
+    ] = None
     as_of: AsOfOption = None
     cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
     threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None
@@ -79,15 +85,17 @@ def predict(
     settings: RunSettings,
     services: ServiceSettings,
     replica: ReplicaOptions,
+    server: SetOption = None,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
     """Run a database (from `headrace calibrate`, or a standard benchmark) on a storage:
     transactions a second."""
     from headrace.base.storage import Storage
+    from headrace.workload.server_settings import with_settings
 
     check_chart_path(report)
-    load = read_database(workload)
+    load = with_settings(read_database(workload), server or [])
     if settings.arrivals_tps is not None and settings.threads is not None:
         rule = "is for clients that wait; with --arrivals-tps none does"
         raise InputError("--threads", rule, "headrace predict --help", "Leave it out.")

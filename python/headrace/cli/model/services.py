@@ -65,6 +65,8 @@ def print_services(
         if getattr(settings, name) is not None:
             flag = f"--{name.removesuffix('_percent').replace('_', '-')}"
             raise InputError(flag, "means nothing with --on: services lay out their storage", HELP, "Leave it out.")
+    if settings.vcpus is not None:
+        raise InputError("--vcpus", "means nothing with --on: a class has its own", HELP, "Leave it out.")
     if settings.form != "interval":
         raise InputError("--form events", "is not there with --on", HELP, "Leave it out.")
     given: dict[str, Any] = {

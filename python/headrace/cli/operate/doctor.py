@@ -96,8 +96,7 @@ def doctor(
     from headrace.operate.doctor.advising.gains import Counsel
     from headrace.operate.doctor.diagnosis import diagnose
     from headrace.operate.doctor.recorded import diagnose_recording
-    from headrace.operate.evidence import evidence_of
-    from headrace.operate.evidence import kept as recordings
+    from headrace.operate.evidence import evidence_file, evidence_of
     from headrace.report.output import check_chart_path
 
     if target is None:
@@ -112,7 +111,7 @@ def doctor(
         raise InputError(
             "--trusted-advisor and --report", "the checks are printed only", "headrace doctor --help", hint
         )
-    recordings.check_name(record)
+    evidence_file.check_name(record)
     check_region(region)
     options = replace(
         recorded.apply_to(told_storage(storage, instance)),
@@ -125,7 +124,7 @@ def doctor(
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
         evidence, demand = evidence_of(target, replace(options, progress=tick), seconds, tick)
-    is_written = record is None or _try_write(record, lambda: recordings.save(evidence, record))
+    is_written = record is None or _try_write(record, lambda: evidence_file.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:

@@ -87,16 +87,16 @@ def import_metrics(
     from headrace.base.files import check_output
     from headrace.base.units import DAY_S
     from headrace.operate.fleet.importing import import_points
-    from headrace.operate.fleet.recordings import RecordingsTold, parse_devices
+    from headrace.operate.fleet.recordings import RecordingHints, parse_devices
 
     if period is not None:
         check_number("--period", period, 60, DAY_S, "s")
     check_output("--to", to, [Path(file) for file in files], endings=ENDINGS, force=force)
     recorded.check_any(files)
     span, volumes_of = recorded.span(), parse_devices(device or [])
-    recordings = RecordingsTold(recorded.interval, recorded.clock_start, span, volumes_of)
+    recordings = RecordingHints(recorded.interval, recorded.clock_start, span, volumes_of)
     with progress("importing") as tick:
-        volumes, rows, notes = import_points(files, to, period_s=period, told=recordings, progress=tick)
+        volumes, rows, notes = import_points(files, to, period_s=period, hints=recordings, progress=tick)
     say(f"{rows:,} points of {volumes:,} volumes written to {to}")
     for note in notes:
         say(f"note: {note}")

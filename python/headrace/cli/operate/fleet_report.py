@@ -133,7 +133,7 @@ def fleet_prices(
     paid = read_cost_report(prices.cost, regions, accounts)
     own_prices = FleetPrices(as_of, prices.discount_percent, prices.price_file, paid)
     rate_words = [
-        table.told for table in own_prices.tables((regions[volume.id], volume.account) for volume in inventory.volumes)
+        table.words for table in own_prices.tables((regions[volume.id], volume.account) for volume in inventory.volumes)
     ]
     notes = [f"Prices in {text}." for text in rate_words[:MOST_TOLD]]
     if len(rate_words) > MOST_TOLD:

@@ -153,7 +153,7 @@ def read_recording(
     options = recorded.apply_to(SourceOptions(devices=(device,) if device else (), progress=tick))
     if not own:
         return demand_of(text, options)
-    for name, value in {"--device": device, **options.of_times}.items():
+    for name, value in {"--device": device, **options.times_given}.items():
         if value is not None:
             rule = f"is for recordings, and {text} is a workload: one demand with times of its own"
             raise InputError(f"{name} {value}", rule, "headrace forecast --help", "Leave it out.")
@@ -179,7 +179,7 @@ def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], o
         growth = ()
     notes: list[str] = []
     scores = ledger.scores(
-        ledger.known_as(load), storage, ledger.kept(path, notes), load, history, growth, used, **where
+        ledger.known_as(load), storage, ledger.load(path, notes), load, history, growth, used, **where
     )
     for note in notes:
         say(f"note: {note}")

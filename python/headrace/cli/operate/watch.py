@@ -171,7 +171,7 @@ def _figures(moment: Moment) -> dict[str, float | None]:
         figures |= {f"{volume.label} iops": volume.iops, f"{volume.label} mib_s": volume.mib_s}
         figures |= {f"{volume.label} over {limit}": share for limit, share in volume.exceeded.items()}
         figures[f"{volume.label} balance"] = volume.balance
-        figures[f"{volume.label} empty_s"] = None if volume.left is None else volume.left.seconds
+        figures[f"{volume.label} empty_s"] = None if volume.time_to_empty is None else volume.time_to_empty.seconds
     if moment.server is not None:
         figures |= {"tps": moment.server.tps, "client io wait": moment.server.io_wait}
     return figures

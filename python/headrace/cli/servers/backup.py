@@ -263,7 +263,7 @@ def run(
             notes.append(text)
             tick.say(f"note: {text}")
 
-        request = copying.Wanted(
+        request = copying.BackupRequest(
             method=method,
             pack=pack,
             key=key,

@@ -236,7 +236,7 @@ def watch(
             executor.close()
     for outcome in outcomes:
         say(
-            f"{outcome.elected} is the source now; {'no acknowledged commit is missing' if outcome.kept else 'see the journal for what may be missing'}"
+            f"{outcome.elected} is the source now; {'no acknowledged commit is missing' if outcome.lossless else 'see the journal for what may be missing'}"
         )
         if outcome.gives_up:
             say(f"given up: {outcome.gives_up}")
@@ -435,7 +435,7 @@ def _change(
     print_answer(answer, output, [answer], tuple(answer), lambda: (_pairs(answer),))
     if outcome.gives_up:
         say(f"given up: {outcome.gives_up}")
-    if not outcome.kept or outcome.left_out or outcome.gives_up or outcome.clients:
+    if not outcome.lossless or outcome.left_out or outcome.gives_up or outcome.clients:
         raise typer.Exit(1)
 
 
@@ -456,9 +456,9 @@ def _show_plan(foreseen: DryRun, output: Any) -> None:
     plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
     rows = [step.as_dict() for step in plan.steps]
     _show_steps(rows, PLAN_COLUMNS, plan.as_dict(), end, output)
-    if plan.elected and not plan.refusal and not plan.kept:
+    if plan.elected and not plan.refusal and not plan.lossless:
         say("acknowledged commits may be missing:")
-    for text in () if plan.kept else plan.uncertain:
+    for text in () if plan.lossless else plan.uncertain:
         say(f"  - {text}")
     for name, reason in sorted(plan.left_out.items()):
         say(f"{name} would be left out: it {reason}")

@@ -1,4 +1,4 @@
-"""What is read from the device of a volume.
+"""Reads from the device of a volume.
 
 initializing  every block that is not loaded from its snapshot yet
 """

@@ -22,8 +22,8 @@ MAX_THREADS = 256
 
 
 def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None] = lambda share: None) -> int:
-    """Reads what is cold through the volume's device; how many blocks that were. `tick` hears of
-    the share that is done. Raises InputError, OSError; an interrupt ends it within a read.
+    """Reads the cold blocks through the volume's device and returns their number. `tick` gets the
+    share that is done. Raises InputError, OSError; an interrupt ends it within a read.
     """
     if not 1 <= threads <= MAX_THREADS:
         raise InputError(f"--threads {threads}", f"must be 1 to {MAX_THREADS}")
@@ -52,11 +52,11 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
     try:
         with ThreadPoolExecutor(threads) as pool:
             try:
-                for batch in _cold(lab, volume):
+                for batch in _list_cold_blocks(lab, volume):
                     for _ in pool.map(read, batch):
                         pass
             except BaseException:
-                # What waits is left out; each thread ends after its read.
+                # Waiting reads are cancelled; each thread ends after its read.
                 stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -65,9 +65,9 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
     return done
 
 
-def _cold(lab: Lab, volume: str) -> Iterator[list[int]]:
+def _list_cold_blocks(lab: Lab, volume: str) -> Iterator[list[int]]:
     start: int | None = 0
     while start is not None:
-        found = lab.cold_blocks(volume, start=start, limit=BATCH)
-        yield found["blocks"]
-        start = found["next"]
+        page = lab.cold_blocks(volume, start=start, limit=BATCH)
+        yield page["blocks"]
+        start = page["next"]

@@ -35,18 +35,18 @@ __all__ = [
     "parse_recording",
 ]
 
-NOTHING_TOLD = ImportOptions()
+DEFAULT_OPTIONS = ImportOptions()
 SERVICES = ("prometheus:", "aws:")  # what keeps recordings, before its address or name
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a recording is read, besides what it says itself. `format`: one of FORMATS.
-    `read_kib`, `write_kib`: sizes assumed of one I/O where the tool counts none (vmstat only).
-    `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used. Of a service
-    (`prometheus:...`, `aws:...`): the `span` that it is asked for (None: 14 days), `step_s`
-    between points and the `device`, where only one is wanted; `progress` is told the share that
-    is there."""
+    """Options with which a recording is read, besides what it says itself. `format`: one of
+    FORMATS. `read_kib`, `write_kib`: sizes assumed of one I/O where the tool counts none (vmstat
+    only). `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used. Of a service
+    (`prometheus:...`, `aws:...`): the `span` that it is asked for (None: 14 days), `step_s` between
+    points and the `device`, where only one is wanted; `progress` is told the share that is
+    there."""
 
     format: str = "auto"
     read_kib: float | None = None
@@ -68,23 +68,24 @@ class LoadedRecording:
     recording: Recording
     readings: Readings
 
-    def workload(self, options: ImportOptions = NOTHING_TOLD) -> OpenWorkload:
-        """The demand of one device. Raises InputError."""
+    def workload(self, options: ImportOptions = DEFAULT_OPTIONS) -> OpenWorkload:
+        """Returns the demand of one device. Raises InputError."""
         return build(*self.apart(), options)
 
-    def each(self, most: int, options: ImportOptions = NOTHING_TOLD) -> dict[str, OpenWorkload | None]:
-        """The demand of each device by its name, those with the most I/Os first; None behind the
-        first `most`, and where a device alone makes none."""
-        found: dict[str, OpenWorkload | None] = {}
+    def each(self, most: int, options: ImportOptions = DEFAULT_OPTIONS) -> dict[str, OpenWorkload | None]:
+        """Returns the demand of each device by its name, those with the most I/Os first; None
+        behind the first `most`, and where a device alone makes no demand."""
+        demands: dict[str, OpenWorkload | None] = {}
         for index, device in enumerate(ranked(self.readings)):
             try:
-                found[device] = self.workload(replace(options, device=device)) if index < most else None
+                demands[device] = self.workload(replace(options, device=device)) if index < most else None
             except InputError:
-                found[device] = None
-        return found
+                demands[device] = None
+        return demands
 
     def apart(self) -> tuple[Recording, Readings]:
-        """Copies: building notes what it saw, and may leave out the last report."""
+        """Returns copies of recording and readings: building a workload adds notes, and may drop
+        the last report."""
         recording, readings = copy(self.recording), copy(self.readings)
         recording.notes, readings.reports = [*recording.notes], [*readings.reports]
         return recording, readings
@@ -103,7 +104,7 @@ def import_file(
     write_kib: float | None = None,
     any_unit: bool = False,
 ) -> OpenWorkload:
-    """The demand of one device in a recording.
+    """Returns the demand of one device in a recording.
 
     `format`: one of FORMATS. `device`: its name in the file, or several joined by + (the members of
     an array); without it the device that clearly does most is taken. `interval_s`: seconds between
@@ -120,20 +121,20 @@ def import_file(
     options = ReadOptions(
         format, read_kib, write_kib, any_unit, step_s=interval_s if of_service else None, device=device
     )
-    told = ImportOptions(
+    chosen = ImportOptions(
         device=device, interval_s=None if of_service else interval_s, start=start, gaps=gaps, name=name
     )
-    return load_recording(path, options).workload(told)
+    return load_recording(path, options).workload(chosen)
 
 
 def is_service(target: str | os.PathLike) -> bool:
-    """Whether a recording is asked of a service, and not a file: `prometheus:...`, `aws:...`."""
+    """True when a recording is asked of a service, and not a file: `prometheus:...`, `aws:...`."""
     return isinstance(target, str) and target.startswith(SERVICES)
 
 
 def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY) -> LoadedRecording:
-    """The recording and what its tool reports in it. `path`: a file, "-" for standard input, or a
-    service that keeps recordings: `prometheus:URL`, `aws:vol-...`, `aws:db-NAME`. Raises as
+    """Reads a recording and what its tool reports in it. `path`: a file, "-" for standard input, or
+    a service that keeps recordings: `prometheus:URL`, `aws:vol-...`, `aws:db-NAME`. Raises as
     `import_file`."""
     check_choice("format", options.format, FORMATS)
     if not is_service(path):
@@ -155,7 +156,7 @@ def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY)
 
 
 def parse_recording(recording: Recording, options: ReadOptions = READ_PLAINLY) -> LoadedRecording:
-    """What its tool reports in a recording that is open. Raises InputError."""
+    """Reads what the tool of an opened recording reports. Raises InputError."""
     read_kib, write_kib, format = options.read_kib, options.write_kib, options.format
     kind, looks_like = detect(recording.text)
     if kind is None:

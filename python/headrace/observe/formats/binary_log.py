@@ -64,41 +64,49 @@ class BinaryLogSample:
 
     @property
     def events(self) -> float:
-        """Mean of a transaction."""
-        return sum(one.events for one in self.transactions) / len(self.transactions)
+        """Mean events of a transaction."""
+        return sum(transaction.events for transaction in self.transactions) / len(self.transactions)
 
     @property
     def bytes(self) -> float:
-        """Mean of a transaction."""
-        return sum(one.bytes for one in self.transactions) / len(self.transactions)
+        """Mean bytes of a transaction."""
+        return sum(transaction.bytes for transaction in self.transactions) / len(self.transactions)
 
     @property
     def group(self) -> float | None:
         """Transactions of one group commit of the source; None where the log does not tell."""
         if self.flavor != "mariadb":
             return None
-        alone = sum(one.group is None for one in self.transactions)
-        groups = len({one.group for one in self.transactions if one.group is not None})
+        alone = sum(transaction.group is None for transaction in self.transactions)
+        groups = len({transaction.group for transaction in self.transactions if transaction.group is not None})
         return len(self.transactions) / (alone + groups)
 
     def parallelism(self, workers: int) -> float:
-        """How many of `workers` can be busy on average by what the log allows, if all transactions
-        take as long and commits take no time: 1 to `workers`.
+        """Returns how many of `workers` can be busy on average by what the log allows, if all
+        transactions take as long and commits take no time: 1 to `workers`.
 
         MySQL: a transaction begins when all up to its last_committed have ended; it is given out in
         order. MariaDB (conservative): one begins when those of earlier groups have ended.
         """
-        after = [one.begins_after for one in self.transactions] if self.flavor == "mysql" else self._groups_before()
-        numbers = [one.number for one in self.transactions] if self.flavor == "mysql" else range(1, len(after) + 1)
+        after = (
+            [transaction.begins_after for transaction in self.transactions]
+            if self.flavor == "mysql"
+            else self._groups_before()
+        )
+        numbers = (
+            [transaction.number for transaction in self.transactions]
+            if self.flavor == "mysql"
+            else range(1, len(after) + 1)
+        )
         return _busy(list(zip(numbers, after, strict=True)), workers)
 
     def _groups_before(self) -> list[int]:
-        found, last, begun = [], None, 0
-        for index, one in enumerate(self.transactions):
-            if one.group is None or one.group != last:
-                begun, last = index, one.group
-            found.append(begun)
-        return found
+        groups, last, begun = [], None, 0
+        for index, transaction in enumerate(self.transactions):
+            if transaction.group is None or transaction.group != last:
+                begun, last = index, transaction.group
+            groups.append(begun)
+        return groups
 
 
 def _busy(clock: list[tuple[int | None, int | None]], workers: int) -> float:
@@ -121,7 +129,8 @@ def _busy(clock: list[tuple[int | None, int | None]], workers: int) -> float:
 
 
 def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLogSample:
-    """The first `most` whole transactions of a file. What is cut at its end is left out.
+    """Reads the first `most` whole transactions of a file. A transaction that is cut off at its end
+    is left out.
 
     Raises InputError for a file that is not a binary log, is encrypted or has no transactions with
     GTIDs, CouldNotRun for what cannot be read.
@@ -132,23 +141,23 @@ def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLo
             if file.read(4) != MAGIC:
                 rule = "is not a binary log: it does not begin with fe 62 69 6e"
                 raise InputError(str(path), rule, DOC, "A server's binlog.000001, not the output of mysqlbinlog.")
-            flavor, found = _transactions(file, path, most)
+            flavor, transactions = _transactions(file, path, most)
     except FileNotFoundError:
         raise InputError(str(path), "is not there", DOC, "See SHOW BINARY LOGS and @@log_bin_basename.") from None
     except OSError as error:
         raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", "", "Is it yours to read?") from None
-    if not found:
+    if not transactions:
         rule = "has no transaction with a GTID event (MariaDB, or MySQL 5.7 and later)"
         raise InputError(str(path), rule, DOC, "Take a file that is full, from the source.")
-    return BinaryLogSample(flavor, tuple(found))
+    return BinaryLogSample(flavor, tuple(transactions))
 
 
 def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["mariadb", "mysql"], list[LoggedTransaction]]:
-    found: list[LoggedTransaction] = []
+    transactions: list[LoggedTransaction] = []
     flavor: Literal["mariadb", "mysql"] = "mysql"
     open_: dict | None = None
     whole = os.fstat(file.fileno()).st_size
-    while len(found) < most:
+    while len(transactions) < most:
         head = file.read(HEADER.size)
         if len(head) < HEADER.size:
             break
@@ -158,16 +167,16 @@ def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["maria
             raise InputError(str(path), rule, DOC, "Is the file damaged?")
         if kind == MARIADB_ENCRYPTION:
             raise InputError(str(path), "is encrypted", DOC, "Take a sample with encrypt_binlog off, or without it.")
-        wanted = min(size - HEADER.size, GTID_BYTES) if kind in STARTS else 0
-        body, rest = file.read(wanted), size - HEADER.size - wanted
-        if len(body) < wanted or file.tell() + rest > whole:
+        body_bytes = min(size - HEADER.size, GTID_BYTES) if kind in STARTS else 0
+        body, rest = file.read(body_bytes), size - HEADER.size - body_bytes
+        if len(body) < body_bytes or file.tell() + rest > whole:
             break
         file.seek(rest, 1)
         if kind in CONTROL:
             continue
         if kind in STARTS:
             if open_ is not None:
-                found.append(LoggedTransaction(**open_))
+                transactions.append(LoggedTransaction(**open_))
             if kind == MARIADB_GTID:
                 flavor = "mariadb"
             open_ = {"events": 1, "bytes": size} | _clock(kind, body)
@@ -175,18 +184,18 @@ def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["maria
             open_["events"] += 1
             open_["bytes"] += size
             if kind == XID:
-                found.append(LoggedTransaction(**open_))
+                transactions.append(LoggedTransaction(**open_))
                 open_ = None
-    return flavor, found
+    return flavor, transactions
 
 
 def _clock(kind: int, body: bytes) -> dict:
-    """What a GTID event says of the order."""
+    """Returns the order in the server's logical clock that a GTID event names."""
     if kind == MARIADB_GTID:
         return _mariadb(body)
     if kind == MYSQL_TAGGED:
-        told = tagged(body)
-        return {"begins_after": told.last_committed, "number": told.sequence}
+        gtid = tagged(body)
+        return {"begins_after": gtid.last_committed, "number": gtid.sequence}
     if len(body) < MYSQL_BODY.size:
         return {}
     _, _, _, clock, after, number = MYSQL_BODY.unpack_from(body)

@@ -26,8 +26,8 @@ from headrace.observe.recording import Recording, cut_note, read_lines
 
 @dataclass(frozen=True)
 class Service:
-    """Whose metrics: the four that are needed (reads, writes, bytes read, bytes written), and those
-    taken besides them."""
+    """A service and its metrics: the four that are needed (reads, writes, bytes read, bytes
+    written), and those taken besides them."""
 
     name: str
     needed: tuple[str, str, str, str]
@@ -66,7 +66,7 @@ BESIDE = {
 # 1 where the volume was asked for more than its limit; a fleet's points have them.
 CHECKS = {"VolumeIOPSExceededCheck": "Maximum", "VolumeThroughputExceededCheck": "Maximum"}
 STATISTICS = {metric: service.statistic for service in SERVICES for metric in service.needed} | BESIDE | CHECKS
-# Of other things than the volume of the data, though their names hold one of the above: billed I/Os
+# Metrics of other things, though their names hold one of the above: billed I/Os
 # of Aurora, local disks, log volumes.
 OTHERS = ("volumereadiops", "volumewriteiops", "localstorage", "logvolume")
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{8}(?:[0-9a-f]{9})?")
@@ -83,7 +83,7 @@ Metrics = dict[tuple[str, str], dict[float, tuple]]
 
 
 def parse(recording: Recording) -> Readings:
-    """Reports of a CloudWatch export. Raises InputError."""
+    """Returns the reports of a CloudWatch export. Raises InputError."""
     series, periods = read_metrics(recording)
     if not recording.text.lstrip().startswith(("{", "[")) and not recording.text.endswith("\n"):
         return _join_cut(recording, series, periods)
@@ -91,23 +91,23 @@ def parse(recording: Recording) -> Readings:
 
 
 def readings_of(recording: Recording, points: dict[tuple[str, str], dict[float, float]], period_s: float) -> Readings:
-    """The same of points that are known already: by volume ("" of an RDS instance) and metric,
-    value by the beginning of its period, seconds since 1970. Raises InputError."""
+    """Returns the readings of points by volume ("" for an RDS instance) and metric, value by the
+    beginning of its period, seconds since 1970. Raises InputError."""
     stamps: dict[float, Stamp] = {}
     series: Metrics = {}
     for key, values in points.items():
-        found = series.setdefault(key, {})
+        by_time = series.setdefault(key, {})
         for at, value in values.items():
             stamp = stamps.get(at)
             if stamp is None:
                 stamp = stamps[at] = Stamp(at, EPOCH + timedelta(seconds=at), "UTC")
             place = f"{key[1]} at {stamp.local} UTC"
-            found[at] = (place, stamp, recording.number(place, key[1], value))
+            by_time[at] = (place, stamp, recording.number(place, key[1], value))
     return _join(recording, series, [], period_s)
 
 
 def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:
-    """The metrics of an export by volume and name, and the periods that it tells. Raises
+    """Returns the metrics of an export by volume and name, and the periods that it states. Raises
     InputError."""
     series: Metrics = {}
     periods: list[float] = []
@@ -119,17 +119,17 @@ def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:
 
 
 def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
-    """A CSV without a last line end: where its last figure is impossible it was cut off, and its
-    line is left out."""
+    """Joins a CSV without a last line end: where its last figure is impossible, that line was cut
+    off and is left out."""
     try:
         return _join(recording, series, periods)
     except InputError as error:
         last = len(recording.lines)
-        kept = {
+        whole_lines = {
             key: {time: point for time, point in points.items() if point[0] != last} for key, points in series.items()
         }
         try:
-            readings = _join(recording, kept, periods)
+            readings = _join(recording, whole_lines, periods)
         except InputError:
             raise error from None
         recording.notes.append(cut_note(error))
@@ -137,18 +137,18 @@ def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Re
 
 
 def metric_in(text: str) -> str | None:
-    """Which metric a label, id or column heading names; None for another or none."""
+    """Returns the metric that a label, id or column heading names; None for another or none."""
     plain = re.sub(r"[^a-z]", "", text.lower())
     if any(other in plain for other in OTHERS):
         return None
-    found = [
+    metrics = [
         metric for metric in STATISTICS if metric.lower() in plain or plain == metric.removeprefix("Volume").lower()
     ]
-    return found[0] if len(found) == 1 else None
+    return metrics[0] if len(metrics) == 1 else None
 
 
 def volume_in(*texts: object) -> str:
-    """The volume's id in a label, id or heading; "" where there is none."""
+    """Returns the volume's id in a label, id or heading; "" where there is none."""
     for text in texts:
         match = VOLUME_ID.search(text) if isinstance(text, str) else None
         if match:
@@ -156,11 +156,11 @@ def volume_in(*texts: object) -> str:
     return UNNAMED
 
 
-def _check_statistic(recording: Recording, where, metric: str, found: str) -> None:
-    if found.lower() != STATISTICS[metric].lower():
-        wanted = STATISTICS[metric]
-        hint = f"Set the statistic to {wanted} and export again."
-        raise recording.bad(where, f"statistic {found} of {metric}", f"the {wanted} is needed", hint, SOURCE)
+def _check_statistic(recording: Recording, where, metric: str, statistic: str) -> None:
+    if statistic.lower() != STATISTICS[metric].lower():
+        needed = STATISTICS[metric]
+        hint = f"Set the statistic to {needed} and export again."
+        raise recording.bad(where, f"statistic {statistic} of {metric}", f"the {needed} is needed", hint, SOURCE)
 
 
 def _put(
@@ -306,7 +306,8 @@ def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> No
 
 
 def _long_form(recording: Recording, series: Metrics, header: list[str], rows: list) -> None:
-    """One line a figure: metric, timestamp, value, and perhaps volume, statistic, unit."""
+    """Reads a CSV with one figure a line: metric, timestamp, value, and perhaps volume, statistic,
+    unit."""
     columns = {name: at for at, name in enumerate(header)}
     value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
     if value_at is None:
@@ -334,8 +335,8 @@ def _long_form(recording: Recording, series: Metrics, header: list[str], rows: l
 
 
 def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows: list) -> None:
-    """The console's download: some lines about each column (label, statistic, period), then one
-    line a time."""
+    """Reads the console's download: some lines about each column (label, statistic, period), then
+    one line a time."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
     if first is None or first == 0:
         hint = "Download the four metrics as CSV from the console."
@@ -353,9 +354,9 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
                 periods.append(recording.number(number, "period", cells[at].lower().replace("seconds", "").strip()))
     named = []
     for at in range(1, width):
-        found = {metric_in(text) for text in about[at]} - {None}
-        if len(found) == 1:
-            named.append((at, found.pop(), volume_in(*about[at])))
+        metrics = {metric_in(text) for text in about[at]} - {None}
+        if len(metrics) == 1:
+            named.append((at, metrics.pop(), volume_in(*about[at])))
             if at in asked:
                 _check_statistic(recording, asked[at][0], named[-1][1], asked[at][1])
 
@@ -375,8 +376,9 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
 
 
 def _join(recording: Recording, series: Metrics, periods: list[float], period_s: float | None = None) -> Readings:
-    """The needed metrics of each volume together. `period_s`: of the points, where it is known;
-    None: as `periods` (those that an export states) or the times tell."""
+    """Returns the readings of all volumes, the needed metrics of each put together. `period_s`: of
+    the points, where it is known; None: as `periods` (those that an export states) or the times
+    tell."""
     service = _service(recording, series)
     volumes = sorted({volume for volume, metric in series if metric in service.needed})
     for volume in volumes or [UNNAMED]:
@@ -423,22 +425,20 @@ def _join(recording: Recording, series: Metrics, periods: list[float], period_s:
 
 
 def _service(recording: Recording, series: Metrics) -> Service:
-    """Whose metrics these are; EBS when none of either is there, so that the error names what is
-    missing."""
-    found = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
-    if len(found) > 1:
+    """Returns the service whose metrics these are; EBS when none of either is there, so that the
+    error names what is missing."""
+    services = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
+    if len(services) > 1:
         raise recording.bad("", "metrics of EBS and of RDS", "are in one file", "Export and import them one by one.")
-    return found[0] if found else EBS
+    return services[0] if services else EBS
 
 
 def _other_metrics(
     recording: Recording, series: Metrics, volume: str, period_s: float
 ) -> dict[str, dict[float, tuple]]:
-    """The metrics besides the four, of this volume or of an unnamed one.
-
-    Those of another period are left out, with a note.
-    """
-    found = {}
+    """Returns the metrics besides the four, of this volume or of an unnamed one. Those of another
+    period are left out, with a note."""
+    others = {}
     for metric in BESIDE:
         points = series.get((volume, metric)) or series.get((UNNAMED, metric))
         if not points:
@@ -448,13 +448,13 @@ def _other_metrics(
         if abs(step - period_s) > PERIOD_SLACK_S:
             recording.note(f"Left out: {metric}, every {step:g} s where the I/Os are every {period_s:g} s.")
         else:
-            found[metric] = points
-    return found
+            others[metric] = points
+    return others
 
 
 def _observed(others: dict[str, float], rates: list[float], period_s: float) -> Observed:
-    """Queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`: reads and
-    writes a second first."""
+    """Returns queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`:
+    reads and writes a second first."""
 
     def await_ms(latency: str, total: str, rate: float) -> float | None:
         if latency in others:
@@ -477,8 +477,8 @@ def _period(recording: Recording, series: Metrics, periods: list[float]) -> floa
         rule = "all metrics need the same one"
         hint = "Export them with one period."
         raise recording.bad("", f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s", rule, hint)
-    found = {key: sorted(points) for key, points in series.items()}
-    steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in found.items() if len(at) > 1}
+    times = {key: sorted(points) for key, points in series.items()}
+    steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in times.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
         value = f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart"
         rule = "all metrics need the same period"

@@ -59,8 +59,8 @@ CLEAR_WINNER = 2.0
 
 
 class Observed(NamedTuple):
-    """What a tool says of a device besides its rates, in the order of OBSERVED_COLUMNS; None where
-    it does not."""
+    """Figures that a tool has of a device besides its rates, in the order of OBSERVED_COLUMNS; None
+    where it has none."""
 
     read_await_ms: float | None = None
     write_await_ms: float | None = None
@@ -99,7 +99,7 @@ class DeviceReport:
     processors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add(self, recording: Recording, where: int | str, device: object, sample: Sample) -> None:
-        """One more device, or an InputError for one without a name or listed before."""
+        """Adds a device. Raises InputError for a device without a name or listed before."""
         if not isinstance(device, str) or not device:
             raise recording.bad(where, f"device {device!r}", "each device has a name", "The file is damaged.")
         if device in self.devices:
@@ -110,7 +110,7 @@ class DeviceReport:
 
 @dataclass(frozen=True)
 class VolumeDescription:
-    """What a source knows of the volume behind a device: the id of EBS or the name of an RDS
+    """Facts that a source knows of the volume behind a device: the id of EBS or the name of an RDS
     instance, storage in the catalog's notation, the instance that it is attached to."""
 
     id: str
@@ -127,7 +127,7 @@ class ServerSample(NamedTuple):
 
 @dataclass
 class Readings:
-    """What a parser found.
+    """The reports that a parser read.
 
     `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
 
@@ -152,7 +152,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the user may say besides the file. `gaps` None: as the source means what is missing."""
+    """Choices of the user besides the file. `gaps` None: as the source means what is missing."""
 
     device: str | None = None
     interval_s: float | None = None
@@ -170,7 +170,7 @@ def make_sample(
     write_kib: float,
     observed: Observed = NOTHING_OBSERVED,
 ) -> Sample:
-    """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong
+    """Returns a sample from I/Os and KiB a second. Raises InputError for figures that cannot belong
     together."""
     for what, rate in (("reads", reads), ("writes", writes)):
         if rate > MAX_OPS_PER_S:
@@ -183,12 +183,12 @@ def make_sample(
 
 
 def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
-    """The figures besides the rates, without those that are not a measurement: latencies of no I/O
-    (printed as 0) and absurd ones."""
+    """Returns the figures besides the rates, without those that are not a measurement: latencies of
+    no I/O (printed as 0) and absurd ones."""
     read_await, write_await, both, queue, util, balance = observed
     if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
         util = 100.0
-    kept = Observed(
+    plausible = Observed(
         read_await if reads > 0 else None,
         write_await if writes > 0 else None,
         both if reads + writes > 0 else None,
@@ -199,13 +199,13 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
     absurd = [
         value is not None and value > most
         for value, most in zip(
-            kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True
+            plausible, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True
         )
     ]
     if not any(absurd):
-        return kept
+        return plausible
     recording.note(ABSURD_NOTE)
-    return Observed(*(None if wrong else value for value, wrong in zip(kept, absurd, strict=True)))
+    return Observed(*(None if wrong else value for value, wrong in zip(plausible, absurd, strict=True)))
 
 
 def _belong_together(recording: Recording, where, what: str, ops: float, kib: float) -> tuple[float, float]:
@@ -228,14 +228,15 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
 
 
 def device_series(
-    recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None
+    recording: Recording, readings: Readings, chosen: str | None, interval_s: float | None
 ) -> tuple[str, float, TimeSeries]:
-    """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
+    """Returns the device `chosen` (None: the busiest), the seconds between its reports, and its
+    series.
 
     Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS.
     Intervals without a report are left out. Raises InputError.
     """
-    device, samples = _choose(recording, readings, wanted)
+    device, samples = _choose(recording, readings, chosen)
     interval_s = _interval(recording, readings, interval_s)
     starts = [slot * interval_s for slot in _slots(recording, readings, interval_s)]
     columns: dict[str, list[float | None]] = {rate: [getattr(sample, rate) for sample in samples] for rate in RATES}
@@ -248,7 +249,7 @@ def device_series(
 
 
 def build(recording: Recording, readings: Readings, options: ImportOptions) -> OpenWorkload:
-    """The workload of one device of a recording. Raises InputError."""
+    """Returns the workload of one device of a recording. Raises InputError."""
     gaps = readings.gaps if options.gaps is None else check_choice("gaps", options.gaps, GAPS)
     if not readings.reports:
         raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
@@ -283,8 +284,8 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
 
 
 def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
-    """The points of a workload: for each interval a row of the series, and whether it was filled in
-    (`idle`: with zeros)."""
+    """Returns the points of a workload: for each interval a row of the series, and whether it was
+    filled in (`idle`: with zeros)."""
     taken, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
     frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Float64) for name, column in series.columns.items()})[taken]
     if idle:
@@ -311,12 +312,12 @@ def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float,
 
 
 def ranked(readings: Readings) -> list[str]:
-    """The devices of a recording, those with the most I/Os first."""
+    """Returns the devices of a recording, those with the most I/Os first."""
     return _by_weight(_weights(readings))
 
 
 def _weights(readings: Readings) -> dict[str, float]:
-    """The I/Os a second of each device, added up over the reports."""
+    """Returns the I/Os a second of each device, added up over the reports."""
     weight: dict[str, float] = {}
     for report in readings.reports:
         for device, sample in report.devices.items():
@@ -328,7 +329,7 @@ def _by_weight(weight: dict[str, float]) -> list[str]:
     return sorted(weight, key=lambda device: (-weight[device], device))
 
 
-def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample]]:
+def _choose(recording: Recording, readings: Readings, chosen: str | None) -> tuple[str, list[Sample]]:
     weight = _weights(readings)
     if not weight:
         hint = "Record without -z, or name the device to the tool."
@@ -336,14 +337,14 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
     order = _by_weight(weight)
     count = len(readings.reports)
     listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in order[:12])
-    if wanted is not None:
-        members = [_listed(member.strip(), weight) for member in wanted.split("+")]
+    if chosen is not None:
+        members = [_listed(member.strip(), weight) for member in chosen.split("+")]
         for member in members:
             if member not in weight:
                 hint = f"There are: {listing}."
                 raise InputError(f"device {clip(member)!r}", f"is not in {recording.name}", DOC, hint)
         if len(set(members)) != len(members):
-            raise InputError(f"device {clip(wanted)!r}", "names a device twice", DOC, f"There are: {listing}.")
+            raise InputError(f"device {clip(chosen)!r}", "names a device twice", DOC, f"There are: {listing}.")
         return "+".join(members), _column(recording, readings, members)
     if len(order) > 1:
         if weight[order[0]] < CLEAR_WINNER * weight[order[1]] or weight[order[0]] == 0.0:
@@ -355,20 +356,22 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
 
 
 def _listed(member: str, listed: dict) -> str:
-    """A device as the tool lists it: /dev/nvme1n1 is nvme1n1 there."""
+    """Returns the name by which the tool lists a device: nvme1n1 for /dev/nvme1n1."""
     short = [member.removeprefix(folder) for folder in ("/dev/mapper/", "/dev/") if member.startswith(folder)]
     return next((name for name in (member, *short) if name in listed), member)
 
 
 def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample]:
-    """The samples of the members added up, one a report; a member the report leaves out was idle
-    (iostat -z)."""
+    """Returns the samples of the members added up, one a report; a member the report leaves out was
+    idle (iostat -z)."""
     whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
     if whole == [True, False]:
         readings.reports.pop()
         recording.notes.append("The last report was left out: it ends before the device.")
     if not readings.absent_is_idle:
-        readings.reports = [one for one in readings.reports if all(member in one.devices for member in members)]
+        readings.reports = [
+            report for report in readings.reports if all(member in report.devices for member in members)
+        ]
         if not readings.reports:
             rule = "were never measured at the same time"
             raise recording.bad("", clip("+".join(members)), rule, "Name one of them.")
@@ -386,8 +389,8 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
 
 
 def _together(where: int | str, members: list[Sample]) -> Sample:
-    """The members of an array as one device: rates and queues add up, latency is the mean of an
-    I/O, the fullest member counts."""
+    """Returns the members of an array as one device: rates and queues add up, latency is the mean
+    of an I/O, the fullest member counts."""
     if len(members) == 1:
         return members[0]
     rates = {name: sum(getattr(member, name) for member in members) for name in RATES}
@@ -405,7 +408,7 @@ def _together(where: int | str, members: list[Sample]) -> Sample:
 
 
 def _mean(values: tuple, weights: list[float]) -> float | None:
-    """The mean weighted by rates; None when a member that did I/O has no figure."""
+    """Returns the mean weighted by rates; None when a member that did I/O has no figure."""
     used = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
     if not used or any(value is None for value, _ in used):
         return None
@@ -420,12 +423,12 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         asked = check_number("interval_s", asked, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
     stamps = [report.stamp for report in readings.reports if report.stamp is not None]
     if len(stamps) < len(readings.reports):
-        found = readings.interval_s
+        spacing_s = readings.interval_s
     else:
         _check_order(recording, readings, stamps)
         steps = [b.epoch_s - a.epoch_s for a, b in pairwise(stamps)]
-        found = readings.interval_s or (statistics.median_low(steps) if steps else None)
-    if found is None and asked is None:
+        spacing_s = readings.interval_s or (statistics.median_low(steps) if steps else None)
+    if spacing_s is None and asked is None:
         rule = f"this {readings.tool} file does not say how many seconds lie between its reports"
         without, timed = (
             ("vmstat 10", "vmstat -t 10") if readings.tool == "vmstat" else ("iostat -x 10", "iostat -xt 10")
@@ -433,13 +436,13 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         hint = f"Say it: --interval 10 where the command was {without}. With times in the file ({timed}) nobody has to."
         raise recording.bad("", "no interval", rule, hint)
     if (
-        found is not None
+        spacing_s is not None
         and asked is not None
-        and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2)
+        and abs(spacing_s - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2)
     ):
         hint = "Leave the interval out."
-        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", hint)
-    interval_s = asked or found or 0.0
+        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {spacing_s:g} s apart", hint)
+    interval_s = asked or spacing_s or 0.0
     if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
         hint = "Longer means hide every burst: record again, at a minute or less."
@@ -462,7 +465,7 @@ def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) 
 
 
 def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
-    """Which interval of the grid each report fills.
+    """Returns the interval of the grid that each report fills.
 
     Rounded step by step, so slow drift makes no gaps.
     """
@@ -493,8 +496,8 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
 def _filled(
     recording: Recording, readings: Readings, series: TimeSeries, gaps: str, interval_s: float
 ) -> list[tuple[int, bool]]:
-    """For each interval of an even grid the report that stands for it, and whether it stands for a
-    missing one."""
+    """Returns for each interval of an even grid the report that stands for it, and whether it
+    stands for a missing one."""
     slots = [round(start / interval_s) for start in series.start_s]
     total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
     if missing:
@@ -521,12 +524,12 @@ def _filled(
 
 
 def _stamped_late_s(readings: Readings, interval_s: float) -> float:
-    """How long after the beginning of its interval a report is stamped, seconds."""
+    """Returns how long after the beginning of its interval a report is stamped, seconds."""
     return interval_s if readings.stamped_at == "end" else 0.0
 
 
 def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | None) -> tuple[str | None, str | None]:
-    """When the recording began, and the zone of that clock; None for what is not known."""
+    """Returns when the recording began, and the zone of that clock; None for what is not known."""
     if asked is not None:
         text = asked.isoformat() if isinstance(asked, datetime) else str(asked)
         stamp = parse_iso(text)

@@ -28,7 +28,7 @@ OTHER_IO_NOTE = "Discards were left out: they move no data, though EBS may count
 
 
 def parse(recording: Recording) -> Readings:
-    """Reports of an iostat file. Raises InputError."""
+    """Returns reports of an iostat file. Raises InputError."""
     if recording.text.lstrip().startswith("{"):
         return _parse_json(recording)
     reader = _TextReader(recording)
@@ -122,20 +122,20 @@ class _TextReader:
 
 
 def check_columns(recording: Recording, where, columns: list[str]) -> None:
-    """Refuse a table without reads and writes apart, which is what iostat prints without -x or with
-    -s."""
+    """Refuses a table without reads and writes apart, which is what iostat prints without -x or
+    with -s."""
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
-        found = [column for column in columns if column in names]
-        if not found:
+        matches = [column for column in columns if column in names]
+        if not matches:
             hint = "Record with -x and without -s: iostat -xt 1."
             raise recording.bad(where, f"no column {needed}", "reads and writes, I/Os and bytes are all needed", hint)
-        if len(found) > 1 or len(set(columns)) != len(columns):
+        if len(matches) > 1 or len(set(columns)) != len(columns):
             hint = "The header is damaged: copy the file again."
             raise recording.bad(where, "a column is there twice", "each may be there once", hint)
 
 
 def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
-    """One device's line as a sample; bytes are held against the printed mean sizes."""
+    """Returns one device's line as a sample; bytes are held against the printed mean sizes."""
     read_kib = sum(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = sum(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
     reads, writes = figures["r/s"], figures["w/s"]
@@ -155,8 +155,8 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
 
 
 def observed_of(figures: dict[str, float]) -> Observed:
-    """Latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms and per
-    cent."""
+    """Returns latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms
+    and per cent."""
     apart = "r_await" in figures and "w_await" in figures
     return Observed(
         figures["r_await"] if apart else None,
@@ -201,8 +201,8 @@ def _parse_json(recording: Recording) -> Readings:
 def _finish(
     recording: Recording, reports: list[DeviceReport], stamp_texts: list, interval_s: float | None = None
 ) -> Readings:
-    """The reports without those since boot. `interval_s`: of the command line; times in the file
-    come before it."""
+    """Returns the reports without those since boot. `interval_s`: of the command line; times in the
+    file come before it."""
     if not reports:
         raise recording.bad("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
     stamped = [text for text in stamp_texts if text]
@@ -213,35 +213,35 @@ def _finish(
     if stamped:
         for report, stamp in zip(reports, parse_stamps(recording, stamped), strict=True):
             report.stamp = stamp
-    kept, restarted = [], False
+    measured, restarted = [], False
     for report in reports:
         if report.restarted:  # since boot
-            restarted = bool(kept)
+            restarted = bool(measured)
             continue
         report.restarted, restarted = restarted, False
-        kept.append(report)
-    if len(kept) < len(reports):
+        measured.append(report)
+    if len(measured) < len(reports):
         recording.notes.append(SINCE_BOOT_NOTE)
-    starts = sum(report.restarted for report in kept)
+    starts = sum(report.restarted for report in measured)
     if starts:
         recording.notes.append(f"iostat was started again {starts} times; each first report was left out.")
-    if not kept:
+    if not measured:
         rule = "is in the file: a mean of weeks says nothing of the day"
         hint = "Give iostat an interval: iostat -xt 1."
         raise recording.bad("", "only the report since boot", rule, hint)
     if stamped:
         # A single report is left: the time of the one before it, left out, says how long it lasted.
-        interval_s = _before_the_only(reports, kept)
-    return Readings("iostat", kept, interval_s=interval_s)
+        interval_s = _before_the_only(reports, measured)
+    return Readings("iostat", measured, interval_s=interval_s)
 
 
-def _before_the_only(reports: list[DeviceReport], kept: list[DeviceReport]) -> float | None:
-    """Seconds between the only report that is kept and the one before it; None for more of them, or
-    without times."""
-    if len(kept) != 1:
+def _before_the_only(reports: list[DeviceReport], measured: list[DeviceReport]) -> float | None:
+    """Returns the seconds between the only measured report and the one before it; None for more
+    reports, or without times."""
+    if len(measured) != 1:
         return None
-    at = reports.index(kept[0])
-    before, stamp = reports[at - 1].stamp if at else None, kept[0].stamp
+    at = reports.index(measured[0])
+    before, stamp = reports[at - 1].stamp if at else None, measured[0].stamp
     return (
         None if before is None or stamp is None or stamp.epoch_s <= before.epoch_s else stamp.epoch_s - before.epoch_s
     )

@@ -10,7 +10,7 @@ from headrace.errors import InputError
 from headrace.observe.recording import Recording, cut_note
 
 CUT_RULE = "the JSON ends too early"
-# What decides where an element ends: strings (they may hold brackets) and brackets.
+# Strings (they may hold brackets) and brackets decide where an element ends.
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 _HALF_A_VALUE = re.compile(r"\s*[-+.0-9a-zA-Z]{0,20}\s*\Z")
 _DECODER = json.JSONDecoder()
@@ -18,7 +18,8 @@ _CLOSE = {"{": "}", "[": "]"}
 
 
 def load_json(recording: Recording, element_of: str | None = None) -> dict:
-    """The one object a file holds; `element_of` as in `load_all_json`. Raises InputError."""
+    """Returns the only object that a file holds; `element_of` as in `load_all_json`. Raises
+    InputError."""
     documents = load_all_json(recording, element_of)
     if len(documents) > 1:
         raise recording.bad("", f"{len(documents)} JSON documents", "one is expected", "Import them one by one.")
@@ -26,7 +27,7 @@ def load_json(recording: Recording, element_of: str | None = None) -> dict:
 
 
 def load_all_json(recording: Recording, element_of: str | None = None) -> list[dict]:
-    """The objects a file holds one after the other, as `cat a.json b.json` gives them.
+    """Returns the objects a file holds one after the other, as `cat a.json b.json` gives them.
 
     Raises InputError.
 
@@ -52,14 +53,14 @@ def load_all_json(recording: Recording, element_of: str | None = None) -> list[d
 
 
 def _decoded(recording: Recording, text: str, at: int) -> tuple[object, int]:
-    """The JSON value that starts at `at`, and where it ends."""
+    """Returns the JSON value that starts at `at`, and where it ends."""
     try:
         return _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
         # The decoder stops at the end of the text when the text stops too early.
         # Half a number or half of `null` may be left.
-        left = text[error.pos : error.pos + 40]
-        cut = _HALF_A_VALUE.fullmatch(left) is not None or error.msg.startswith("Unterminated string")
+        rest = text[error.pos : error.pos + 40]
+        cut = _HALF_A_VALUE.fullmatch(rest) is not None or error.msg.startswith("Unterminated string")
         rule = CUT_RULE if cut else "this is not JSON"
         hint = (
             "The tool was stopped or the copy cut off: record again, or close the brackets by hand."
@@ -73,21 +74,21 @@ def _decoded(recording: Recording, text: str, at: int) -> tuple[object, int]:
 
 
 def as_table(recording: Recording, where: str, value: object) -> dict:
-    """The value when it is an object, else an InputError."""
+    """Returns the value when it is an object. Raises InputError for anything else."""
     if isinstance(value, dict):
         return value
     raise recording.bad(where, _kind(value), "an object is expected", "The file is damaged or of another version.")
 
 
 def as_list(recording: Recording, where: str, value: object) -> list:
-    """The value when it is an array, else an InputError."""
+    """Returns the value when it is an array. Raises InputError for anything else."""
     if isinstance(value, list):
         return value
     raise recording.bad(where, _kind(value), "an array is expected", "The file is damaged or of another version.")
 
 
 def sysstat_host(recording: Recording) -> dict:
-    """The one host in a JSON file of sysstat (iostat -o JSON, sadf -j)."""
+    """Returns the only host in a JSON file of sysstat (iostat -o JSON, sadf -j)."""
     document = as_table(recording, "sysstat", load_json(recording, element_of="statistics").get("sysstat"))
     hosts = as_list(recording, "sysstat.hosts", document.get("hosts"))
     if len(hosts) != 1:
@@ -96,14 +97,14 @@ def sysstat_host(recording: Recording) -> dict:
 
 
 def tables_of(recording: Recording, where: str, value: object) -> Iterator[tuple[str, dict]]:
-    """(place, object) of each object in an array."""
+    """Yields (place, object) of each object in an array."""
     for index, item in enumerate(as_list(recording, where, value)):
         yield f"{where}[{index}]", as_table(recording, f"{where}[{index}]", item)
 
 
 def _without_last(text: str, array: str) -> str | None:
-    """The text up to the last whole element of the array of that name, its brackets closed; None
-    when there is no such element."""
+    """Returns the text up to the last whole element of the array of that name, its brackets closed;
+    None when there is no such element."""
     open_brackets: list[str] = []
     depth, end, closing, name = None, None, "", ""
     for match in _STRUCTURE.finditer(text):

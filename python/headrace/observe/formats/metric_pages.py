@@ -17,7 +17,7 @@ import numpy as np
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.cloudwatch import EBS, LEFT_OUT, metric_in, volume_in
 
-# What msgspec says where a document ends and another follows.
+# msgspec's words where a document ends and another follows.
 _FOLLOWS = re.compile(r"trailing characters \(byte (\d+)\)")
 MOST_VALUE = 1e15  # as `Recording.number`: no counter of a disk comes near
 WHOLE_SLACK = 1e-6  # of a sum: what a float of 1e15 is off by; as `cloudwatch`
@@ -50,15 +50,15 @@ class MetricSeries:
 
 
 def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
-    """The series of a file of pages, one after the other, and notes of what was left out; None
-    where it is anything else, or not in order."""
+    """Returns the series of a file of pages, one after the other, and notes of what was left out;
+    None where it is anything else, or not in order."""
     pages = _pages(content)
     if not pages or pages[-1].next_token:
         return None
     times = _Times()
-    found: list[MetricSeries] = []
+    series: list[MetricSeries] = []
     notes: dict[str, None] = {}
-    for result in (one for page in pages for one in page.metric_data_results):
+    for result in (result for page in pages for result in page.metric_data_results):
         metric = next((name for text in (result.label, result.id) if text and (name := metric_in(text))), None)
         if metric is None:
             notes[f"Left out: {str(result.label or result.id)[:MOST_TEXT]!r}, {LEFT_OUT}."] = None
@@ -68,27 +68,27 @@ def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
         if at is None or len(at) != len(values) or result.status_code in NOT_DELIVERED or not _sound(metric, values):
             return None
         if len(at):
-            found.append(MetricSeries(volume_in(result.label, result.id), metric, at, values))
-    return None if _comes_twice(found) else (found, list(notes))
+            series.append(MetricSeries(volume_in(result.label, result.id), metric, at, values))
+    return None if _comes_twice(series) else (series, list(notes))
 
 
 def _pages(content: bytes) -> list[_Page] | None:
-    decoder, rest, found = msgspec.json.Decoder(_Page), memoryview(content), []
+    decoder, rest, pages = msgspec.json.Decoder(_Page), memoryview(content), []
     while len(rest):
         try:
-            found.append(decoder.decode(rest))
-            return found
+            pages.append(decoder.decode(rest))
+            return pages
         except msgspec.DecodeError as error:
             follows = _FOLLOWS.search(str(error))
             if follows is None:
                 return None
             end = int(follows[1]) - 1  # where the next document begins: msgspec has read its first byte
             try:
-                found.append(decoder.decode(rest[:end]))
+                pages.append(decoder.decode(rest[:end]))
             except msgspec.DecodeError:
                 return None
             rest = rest[end:]
-    return found
+    return pages
 
 
 class _Times:
@@ -99,7 +99,7 @@ class _Times:
         self.stamps: dict[str, float | None] = {}
 
     def of(self, raw: msgspec.Raw) -> np.ndarray | None:
-        """Seconds since 1970, each once; None where they are not times as CloudWatch writes
+        """Returns seconds since 1970, each once; None where they are not times as CloudWatch writes
         them."""
         text = bytes(raw)
         if text not in self.lists:
@@ -115,14 +115,15 @@ class _Times:
             if word not in self.stamps:
                 stamp = parse_iso(word[:MOST_TEXT])
                 self.stamps[word] = None if stamp is None else stamp.epoch_s
-        found = [self.stamps[word] for word in words]
-        if None in found or len(set(found)) < len(found):
+        epochs = [self.stamps[word] for word in words]
+        if None in epochs or len(set(epochs)) < len(epochs):
             return None
-        return np.array(found, dtype=float)
+        return np.array(epochs, dtype=float)
 
 
 def _sound(metric: str, values: np.ndarray) -> bool:
-    """Whether they are figures of a disk, and sums of I/Os and bytes whole."""
+    """True when these are figures of a disk, with whole numbers where they are sums of I/Os and
+    bytes."""
     if not len(values):
         return True
     if not (values.min() >= 0.0 and values.max() <= MOST_VALUE):  # a NaN is neither
@@ -132,9 +133,9 @@ def _sound(metric: str, values: np.ndarray) -> bool:
 
 
 def _comes_twice(series: list[MetricSeries]) -> bool:
-    """Whether a time of a series is there twice, in two pages."""
+    """True when two pages have the same time of a series."""
     parts: dict[tuple[str, str], list[np.ndarray]] = {}
-    for one in series:
-        parts.setdefault((one.volume, one.metric), []).append(one.t_unix)
+    for part in series:
+        parts.setdefault((part.volume, part.metric), []).append(part.t_unix)
     several = (np.concatenate(times) for times in parts.values() if len(times) > 1)
     return any(len(np.unique(times)) < len(times) for times in several)

@@ -25,7 +25,7 @@ MS_PER_S = 1_000.0
 
 
 class StreamValue(msgspec.Struct):
-    """What CloudWatch keeps of a period."""
+    """The statistics that CloudWatch keeps of a period."""
 
     count: float
     sum: float
@@ -48,8 +48,9 @@ class StreamPoint(msgspec.Struct):
 
 
 def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Iterator[tuple[int, StreamPoint]]:
-    """The points of a file in OpenTelemetry format, each with the number of its record. A last
-    record that is cut off is left out, and noted. Raises InputError for what is no such file."""
+    """Yields the points of a file in OpenTelemetry format, each with the number of its record. A
+    last record that is cut off is left out, and noted. Raises InputError for what is no such file.
+    """
     try:
         from google.protobuf.message import DecodeError
         from google.protobuf.proto import parse_length_prefixed
@@ -81,7 +82,9 @@ def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Itera
 
 def _points_of(record: Any) -> Iterator[StreamPoint]:
     for resource in record.resource_metrics:
-        account = {one.key: one.value.string_value for one in resource.resource.attributes}.get("cloud.account.id", "")
+        account = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}.get(
+            "cloud.account.id", ""
+        )
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
                 for point in metric.summary.data_points:
@@ -91,7 +94,7 @@ def _points_of(record: Any) -> Iterator[StreamPoint]:
 def _point_of(metric: Any, point: Any, account: str) -> StreamPoint:
     names = _names(point)
     namespace, _, plain = metric.name.removeprefix(NAMED).rpartition("/")
-    extremes = {one.quantile: one.value for one in point.quantile_values}
+    extremes = {quantile.quantile: quantile.value for quantile in point.quantile_values}
     unknown = float("nan")
     lasted_ms = (point.time_unix_nano - point.start_time_unix_nano) // NS_PER_MS
     return StreamPoint(
@@ -107,15 +110,15 @@ def _point_of(metric: Any, point: Any, account: str) -> StreamPoint:
 
 
 def _names(point: Any) -> dict[str, str]:
-    """Namespace, metric and dimensions, of 1.0 (attributes) or 0.7 (labels)."""
-    found: dict[str, str] = {}
-    for one in point.attributes:
-        if one.key == "Dimensions":
-            found |= {inner.key: inner.value.string_value for inner in one.value.kvlist_value.values}
+    """Returns namespace, metric and dimensions, of 1.0 (attributes) or 0.7 (labels)."""
+    names: dict[str, str] = {}
+    for attribute in point.attributes:
+        if attribute.key == "Dimensions":
+            names |= {inner.key: inner.value.string_value for inner in attribute.value.kvlist_value.values}
         else:
-            found[one.key] = one.value.string_value
-    if found:
-        return found
+            names[attribute.key] = attribute.value.string_value
+    if names:
+        return names
     from google.protobuf.unknown_fields import UnknownFieldSet
     from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 
@@ -123,5 +126,5 @@ def _names(point: Any) -> dict[str, str]:
         if field.field_number == LABELS:
             # StringKeyValue is gone from later versions; this message has its two fields.
             label = InstrumentationScope.FromString(field.data)
-            found[label.name] = label.version
-    return found
+            names[label.name] = label.version
+    return names

@@ -43,8 +43,8 @@ class RecordedProcessors:
 
 
 def processors_of(recording: Recording, tool: str, reports: int) -> RecordedProcessors | None:
-    """The processors of the last `reports` reports of a recording of this tool: those before are
-    means since boot. None where it has fewer, or none at all."""
+    """Returns the processors of the last `reports` reports of a recording of this tool: those
+    before are means since boot. None where it has fewer, or none at all."""
     readers = {"iostat": _iostat, "vmstat": _vmstat, "sar": _sar}
     if tool not in readers or not reports:
         return None

@@ -121,20 +121,20 @@ class _Counter:
         return tuple(sorted((name, value) for name, value in self.labels.items() if name not in INNER))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times in order, and values."""
+        """Returns times in order, and values."""
         at = np.array(sorted(self.samples))
         return at, np.array([self.samples[time] for time in at.tolist()])
 
 
 def parse(recording: Recording, interval_s: float | None = None) -> Readings:
-    """Reports of the disks in answers of Prometheus. `interval_s`: between the points that were
-    asked for; None: as the samples lie apart. Raises InputError."""
+    """Returns reports of the disks in answers of Prometheus. `interval_s`: between the points that
+    were asked for; None: as the samples lie apart. Raises InputError."""
     counters = _counters(recording)
-    disks = _of_finest(recording, [one for one in counters if one.name in DISK])
-    status = _of_finest(recording, [one for one in counters if one.name.startswith(STATUS)])
+    disks = _keep_finest(recording, [counter for counter in counters if counter.name in DISK])
+    status = _keep_finest(recording, [counter for counter in counters if counter.name.startswith(STATUS)])
     if not disks and not status:
-        raise _nothing_known(recording, counters)
-    hosts = list(dict.fromkeys(one.host for one in (disks or status)))
+        raise _nothing_counted(recording, counters)
+    hosts = list(dict.fromkeys(counter.host for counter in (disks or status)))
     devices = _devices(recording, disks, len(hosts) > 1) if disks else _innodb(recording, status, len(hosts) > 1)
     interval_s = interval_s or _usual_distance(recording, devices)
     begin, count = _grid_of(devices, interval_s)
@@ -154,13 +154,13 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
         resets += _add_device(recording, reports, name, figures, edges, interval_s)
     if resets:
         recording.note(f"Counters began anew {resets} times (a restart of the host): those intervals were left out.")
-    cpus = [one for one in counters if one.name in CPU]
+    cpus = [counter for counter in counters if counter.name in CPU]
     processors = _processors(cpus, hosts, edges, interval_s)
     described = _described(counters, len(hosts) > 1)
-    kept = [index for index, report in enumerate(reports) if report.devices]
+    filled = [index for index, report in enumerate(reports) if report.devices]
     readings = Readings(
         "Prometheus",
-        [reports[index] for index in kept],
+        [reports[index] for index in filled],
         interval_s=interval_s,
         zone="UTC",
         absent_is_idle=False,
@@ -168,7 +168,7 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
         server=_server(recording, status, disks, edges),
     )
     for host, shares in processors.items():
-        for index in kept:
+        for index in filled:
             if shares[index]:
                 reports[index].processors[host] = shares[index]
     return readings
@@ -178,8 +178,8 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
 
 
 def _counters(recording: Recording) -> list[_Counter]:
-    """The series of a file that have a name, each once. Raises InputError."""
-    found: dict[tuple, _Counter] = {}
+    """Returns the series of a file that have a name, each once. Raises InputError."""
+    by_labels: dict[tuple, _Counter] = {}
     samples, unnamed = 0, None
     for where, result in _results(recording):
         labels = as_table(recording, f"{where}.metric", result.get("metric"))
@@ -189,15 +189,15 @@ def _counters(recording: Recording) -> list[_Counter]:
             unnamed = unnamed or where
             continue
         key = tuple(sorted(labels.items()))
-        counter = found.setdefault(key, _Counter(labels, where))
-        if len(found) > MAX_SERIES:
+        counter = by_labels.setdefault(key, _Counter(labels, where))
+        if len(by_labels) > MAX_SERIES:
             hint = "Ask for one instance, and for node_disk_.* and mysql_global_status_.* only."
             raise recording.bad("", "too many series", f"at most {MAX_SERIES:,} are read", hint)
         samples += _take_samples(recording, where, result, counter)
         if samples > MAX_SAMPLES:
             hint = "Ask for a shorter time, or a longer step."
             raise recording.bad("", "too many samples", f"at most {MAX_SAMPLES:,} are read", hint)
-    if unnamed is not None and not found:
+    if unnamed is not None and not by_labels:
         hint = 'Query the counters: {__name__=~"node_disk_.+",instance="HOST:9100"}.'
         rule = "has no __name__: rate(), sum() and other functions take it away, and it tells what was counted"
         raise recording.bad(unnamed, "a series", rule, hint, SOURCE)
@@ -205,11 +205,11 @@ def _counters(recording: Recording) -> list[_Counter]:
         recording.note(
             f"Left out: series without a __name__ ({unnamed}), results of rate(), sum() or another function."
         )
-    return list(found.values())
+    return list(by_labels.values())
 
 
 def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
-    """(place, one series) of all bodies in a file. Raises InputError."""
+    """Yields (place, one series) of all bodies in a file. Raises InputError."""
     for number, body in enumerate(_bodies(recording), 1):
         place = f"answer {number}"
         if "metric" in body and ("values" in body or "value" in body):
@@ -238,7 +238,7 @@ def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
 
 
 def _bodies(recording: Recording) -> list[dict]:
-    """The objects of a file: one behind the other, or in a list. Raises InputError."""
+    """Returns the objects of a file: one behind the other, or in a list. Raises InputError."""
     text = recording.text.lstrip()
     if not text.startswith("["):
         return load_all_json(recording)
@@ -254,7 +254,7 @@ def _bodies(recording: Recording) -> list[dict]:
 
 
 def _take_samples(recording: Recording, where: str, result: dict, counter: _Counter) -> int:
-    """Adds the samples of a result to its counter; how many. Raises InputError."""
+    """Adds the samples of a result to its counter and returns their number. Raises InputError."""
     values = as_list(recording, f"{where}.values", result.get("values"))
     if "timestamps" in result:  # VictoriaMetrics' export: two lists, milliseconds
         times = as_list(recording, f"{where}.timestamps", result["timestamps"])
@@ -290,7 +290,7 @@ def _seconds(milliseconds: Any) -> Any:
 
 
 def _moment(recording: Recording, place: str, value: Any) -> float:
-    """A time in seconds since 1970. Raises InputError."""
+    """Returns a time in seconds since 1970. Raises InputError."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and EARLIEST_S <= value <= LATEST_S:
         return float(value)
     hint = "Are its times in another unit? The file may be damaged, too."
@@ -300,7 +300,8 @@ def _moment(recording: Recording, place: str, value: Any) -> float:
 
 
 def _figure(value: Any) -> float | None:
-    """A finite figure of a counter, of any size (a byte counter may pass 1e15); None for others."""
+    """Returns a finite figure of a counter, of any size (a byte counter may pass 1e15); None for
+    others."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -308,57 +309,59 @@ def _figure(value: Any) -> float | None:
     return number if 0.0 <= number < 1e300 and not isinstance(value, bool) else None
 
 
-def _nothing_known(recording: Recording, counters: list[_Counter]) -> InputError:
-    names = ", ".join(list(dict.fromkeys(one.name for one in counters))[:5]) or "no series at all"
+def _nothing_counted(recording: Recording, counters: list[_Counter]) -> InputError:
+    names = ", ".join(list(dict.fromkeys(counter.name for counter in counters))[:5]) or "no series at all"
     hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}; is that the instance\'s name?'
     rule = "the counters of node_exporter's disks (node_disk_..._total) or of mysqld_exporter are needed"
     return recording.bad("", clip(names), rule, hint, "node_exporter, collector diskstats")
 
 
-def _of_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]:
-    """The counters, where several exporters count for one host (PMM scrapes at three resolutions,
-    pairs of Prometheus both) those of the one with the most samples."""
+def _keep_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]:
+    """Returns the counters; where several exporters count for one host (PMM scrapes at three
+    resolutions, pairs of Prometheus both), those of the exporter with the most samples."""
     by_host: dict[str, dict[tuple, list[_Counter]]] = {}
-    for one in counters:
-        by_host.setdefault(one.host, {}).setdefault(one.exporter, []).append(one)
-    kept = []
+    for counter in counters:
+        by_host.setdefault(counter.host, {}).setdefault(counter.exporter, []).append(counter)
+    finest = []
     for host, exporters in by_host.items():
         best: dict[tuple[str, ...], _Counter] = {}
         for exporter in sorted(exporters):
-            for one in exporters[exporter]:
-                key = tuple(one.labels.get(name, "") for name in sorted(INNER))
-                if key not in best or len(one.samples) > len(best[key].samples):
-                    best[key] = one
-        if len({one.exporter for one in best.values()}) < len(exporters):
+            for counter in exporters[exporter]:
+                key = tuple(counter.labels.get(name, "") for name in sorted(INNER))
+                if key not in best or len(counter.samples) > len(best[key].samples):
+                    best[key] = counter
+        if len({counter.exporter for counter in best.values()}) < len(exporters):
             recording.note(
                 f"{host or 'One host'} is counted by {len(exporters)} exporters: the one with the most samples was taken."
             )
-        kept += best.values()
-    return kept
+        finest += best.values()
+    return finest
 
 
 # --- counters on an even grid ---------------------------------------------------------------------
 
 
 def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
-    """By device, its counters (times, values in counts, bytes and seconds). `named`: with the
-    host before the device. Raises InputError where none is whole."""
-    found: dict[str, dict[str, tuple]] = {}
-    for one in disks:
-        device = one.labels.get("device", "")
+    """Returns by device its counters (times, values in counts, bytes and seconds). `named`: with
+    the host before the device. Raises InputError where no device has all of them."""
+    devices: dict[str, dict[str, tuple]] = {}
+    for counter in disks:
+        device = counter.labels.get("device", "")
         if not device:
-            raise recording.bad(one.where, one.name, "has no label device", "Ask without sum() or by().", SOURCE)
-        figure, factor = DISK[one.name]
-        at, values = one.arrays()
+            raise recording.bad(
+                counter.where, counter.name, "has no label device", "Ask without sum() or by().", SOURCE
+            )
+        figure, factor = DISK[counter.name]
+        at, values = counter.arrays()
         if len(at):
-            found.setdefault(_name(one.host, device, named), {})[figure] = (at, values * factor)
-    whole = {name: figures for name, figures in found.items() if all(figure in figures for figure in NEEDED)}
-    lacking = sorted(set(found) - set(whole))
+            devices.setdefault(_name(counter.host, device, named), {})[figure] = (at, values * factor)
+    whole = {name: figures for name, figures in devices.items() if all(figure in figures for figure in NEEDED)}
+    lacking = sorted(set(devices) - set(whole))
     if lacking and whole:
         recording.note(f"Left out: {clip(', '.join(lacking))}, which lack one of the counters of I/Os and bytes.")
     if not whole:
         names = {figure: name for name, (figure, _) in reversed(DISK.items())}
-        missing = [names[figure] for figure in NEEDED if not any(figure in figures for figures in found.values())]
+        missing = [names[figure] for figure in NEEDED if not any(figure in figures for figures in devices.values())]
         hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}.'
         raise recording.bad(
             "",
@@ -372,13 +375,13 @@ def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[s
 
 def _innodb(recording: Recording, status: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
     """InnoDB's own I/O as a device for each server. Raises InputError."""
-    found: dict[str, dict[str, tuple]] = {}
-    wanted = {name: figure for figure, name in INNODB.items()}
-    for one in status:
-        figure = wanted.get(_status_name(one) or "")
-        if figure is not None and one.samples:
-            found.setdefault(_name(one.host, INNODB_DEVICE, named), {})[figure] = one.arrays()
-    whole = {name: figures for name, figures in found.items() if len(figures) == len(INNODB)}
+    servers: dict[str, dict[str, tuple]] = {}
+    figures_of = {name: figure for figure, name in INNODB.items()}
+    for counter in status:
+        figure = figures_of.get(_status_name(counter) or "")
+        if figure is not None and counter.samples:
+            servers.setdefault(_name(counter.host, INNODB_DEVICE, named), {})[figure] = counter.arrays()
+    whole = {name: figures for name, figures in servers.items() if len(figures) == len(INNODB)}
     if not whole:
         hint = 'Query {__name__=~"node_disk_.+|mysql_global_status_.+"}.'
         rule = "neither a disk's counters nor all four of InnoDB are there"
@@ -392,7 +395,7 @@ def _name(host: str, device: str, named: bool) -> str:
 
 
 def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) -> float:
-    """Seconds between the samples as a rule, a whole number. Raises InputError."""
+    """Returns seconds between the samples as a rule, a whole number. Raises InputError."""
     steps = np.concatenate([np.diff(figures["reads"][0]) for figures in devices.values()])
     if not len(steps):
         hint = "Ask for a longer time, or a shorter step."
@@ -404,7 +407,7 @@ def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) 
 
 
 def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:
-    """Where the grid begins and how many intervals it has."""
+    """Returns where the grid begins and how many intervals it has."""
     begin = min(float(figures["reads"][0][0]) for figures in devices.values())
     end = max(float(figures["reads"][0][-1]) for figures in devices.values())
     # A last scrape that came a little early still closes its interval.
@@ -412,8 +415,8 @@ def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[f
 
 
 def _increments(at: np.ndarray, values: np.ndarray, edges: np.ndarray, interval_s: float) -> tuple[np.ndarray, int]:
-    """What a counter grew by in each interval of the grid: NaN where it was reset, or where
-    samples are missing; and how often it was reset."""
+    """Returns what a counter grew by in each interval of the grid (NaN where it was reset, or where
+    samples are missing), and how often it was reset."""
     steps = np.diff(values)
     reset = steps < 0
     level = np.concatenate([[0.0], np.cumsum(np.where(reset, 0.0, steps))])
@@ -443,29 +446,30 @@ def _add_device(
     whole = ~np.isnan(np.array([grown[figure] for figure in NEEDED])).any(axis=0)
     listed = {figure: values.tolist() for figure, values in grown.items()}
     for index in np.flatnonzero(whole).tolist():
-        one = {figure: values[index] for figure, values in listed.items() if values[index] == values[index]}
+        interval = {figure: values[index] for figure, values in listed.items() if values[index] == values[index]}
         report = reports[index]
         sample = make_sample(
             recording,
             report.where,
-            one["reads"] / interval_s,
-            one["writes"] / interval_s,
-            one["read_bytes"] / KIB / interval_s,
-            one["written_bytes"] / KIB / interval_s,
-            _observed(one, interval_s),
+            interval["reads"] / interval_s,
+            interval["writes"] / interval_s,
+            interval["read_bytes"] / KIB / interval_s,
+            interval["written_bytes"] / KIB / interval_s,
+            _observed(interval, interval_s),
         )
         report.add(recording, report.where, name, sample)
     return resets
 
 
-def _observed(one: dict[str, float], interval_s: float) -> Observed:
-    """Latencies (ms), mean of outstanding requests and utilisation (per cent) of an interval."""
+def _observed(interval: dict[str, float], interval_s: float) -> Observed:
+    """Returns latencies (ms), mean of outstanding requests and utilisation (per cent) of an
+    interval."""
     return Observed(
-        one["read_s"] / one["reads"] * 1e3 if "read_s" in one and one["reads"] > 0 else None,
-        one["write_s"] / one["writes"] * 1e3 if "write_s" in one and one["writes"] > 0 else None,
+        interval["read_s"] / interval["reads"] * 1e3 if "read_s" in interval and interval["reads"] > 0 else None,
+        interval["write_s"] / interval["writes"] * 1e3 if "write_s" in interval and interval["writes"] > 0 else None,
         None,
-        one["queued_s"] / interval_s if "queued_s" in one else None,
-        one["busy_s"] / interval_s * 100.0 if "busy_s" in one else None,
+        interval["queued_s"] / interval_s if "queued_s" in interval else None,
+        interval["busy_s"] / interval_s * 100.0 if "busy_s" in interval else None,
     )
 
 
@@ -477,57 +481,59 @@ def _place(moment: float) -> str:
 
 
 def _described(counters: list[_Counter], named: bool) -> dict[str, VolumeDescription]:
-    """The EBS volumes behind devices, by their serial numbers in node_disk_info."""
-    found = {}
-    for one in counters:
-        match = SERIAL.match(one.labels.get("serial", "")) if one.name == INFO else None
+    """Returns the EBS volumes behind devices, by their serial numbers in node_disk_info."""
+    volumes = {}
+    for counter in counters:
+        match = SERIAL.match(counter.labels.get("serial", "")) if counter.name == INFO else None
         if match:
-            found[_name(one.host, one.labels.get("device", ""), named)] = VolumeDescription(f"vol-{match['id']}")
-    return found
+            volumes[_name(counter.host, counter.labels.get("device", ""), named)] = VolumeDescription(
+                f"vol-{match['id']}"
+            )
+    return volumes
 
 
 def _processors(
     cpus: list[_Counter], hosts: list[str], edges: np.ndarray, interval_s: float
 ) -> dict[str, list[dict[str, float]]]:
-    """By host, for each interval the processors' worth of each mode (user, system, idle ...); an
-    empty one where it is not known."""
-    found = {}
+    """Returns by host, for each interval the processors' worth of each mode (user, system, idle
+    ...); an empty one where it is not known."""
+    shares = {}
     for host in hosts:
         modes: dict[str, np.ndarray] = {}
-        for one in cpus:
-            if one.host != host or len(one.samples) < 2:
+        for counter in cpus:
+            if counter.host != host or len(counter.samples) < 2:
                 continue
-            grown, _ = _increments(*one.arrays(), edges, interval_s)
-            mode = one.labels.get("mode", "")
+            grown, _ = _increments(*counter.arrays(), edges, interval_s)
+            mode = counter.labels.get("mode", "")
             modes[mode] = modes[mode] + grown if mode in modes else grown
         if "idle" in modes:
             columns = {mode: (values / interval_s).tolist() for mode, values in modes.items()}
-            found[host] = [
+            shares[host] = [
                 {mode: values[index] for mode, values in columns.items() if values[index] == values[index]}
                 for index in range(len(edges) - 1)
             ]
-    return found
+    return shares
 
 
-def _status_name(one: _Counter) -> str | None:
-    """The name in SHOW GLOBAL STATUS, lower case, of a counter of mysqld_exporter."""
-    name = one.name.removeprefix(STATUS)
+def _status_name(counter: _Counter) -> str | None:
+    """Returns the name in SHOW GLOBAL STATUS, lower case, of a counter of mysqld_exporter."""
+    name = counter.name.removeprefix(STATUS)
     if name in SPLIT:
         label, form = SPLIT[name]
-        return form.format(one.labels[label]) if label in one.labels else None
+        return form.format(counter.labels[label]) if label in counter.labels else None
     return WHOLE.get(name, name)
 
 
 def _server(
     recording: Recording, status: list[_Counter], disks: list[_Counter], edges: np.ndarray
 ) -> list[ServerSample]:
-    """Readings of the server's status at the samples nearest to the grid. Of several servers the
-    one on the host of the disks; none where that is not clear."""
-    servers = sorted({one.host for one in status})
+    """Returns readings of the server's status at the samples nearest to the grid. Of several
+    servers the one on the host of the disks; none where that is not clear."""
+    servers = sorted({counter.host for counter in status})
     if not servers:
         return []
     if len(servers) > 1:
-        near = {one.host.partition(":")[0] for one in disks}
+        near = {disk.host.partition(":")[0] for disk in disks}
         same = [host for host in servers if host.partition(":")[0] in near]
         if len(near) != 1 or len(same) != 1:
             recording.note(
@@ -536,11 +542,11 @@ def _server(
             return []
         servers = same
     samples: dict[float, dict[str, float]] = {}
-    for one in status:
-        name = _status_name(one)
-        if one.host != servers[0] or name is None or not one.samples:
+    for counter in status:
+        name = _status_name(counter)
+        if counter.host != servers[0] or name is None or not counter.samples:
             continue
-        at, values = one.arrays()
+        at, values = counter.arrays()
         nearest = np.clip(np.searchsorted(at, edges), 1, max(1, len(at) - 1))
         nearest -= (edges - at[nearest - 1] < at[np.minimum(nearest, len(at) - 1)] - edges).astype(int)
         for index in np.unique(np.minimum(nearest, len(at) - 1)).tolist():
@@ -548,7 +554,7 @@ def _server(
     for values in samples.values():
         # The exporter leaves the sum out.
         parts = [values.get(f"innodb_buffer_pool_pages_{state}") for state in ("data", "free", "misc")]
-        known = [part for part in parts if part is not None]
-        if len(known) == len(parts):
-            values.setdefault("innodb_buffer_pool_pages_total", sum(known))
+        counts = [part for part in parts if part is not None]
+        if len(counts) == len(parts):
+            values.setdefault("innodb_buffer_pool_pages_total", sum(counts))
     return [ServerSample(at, samples[at]) for at in sorted(samples)]

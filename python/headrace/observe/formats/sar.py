@@ -30,7 +30,7 @@ NO_CLOCK_DAY = date(2000, 1, 1)  # stands for a day that the file does not name
 
 
 def parse(recording: Recording) -> Readings:
-    """Reports of a sar or sadf file. Raises InputError."""
+    """Returns reports of a sar or sadf file. Raises InputError."""
     start = recording.text.lstrip()
     if start.startswith("{"):
         readings = _parse_json(recording)
@@ -46,7 +46,7 @@ def parse(recording: Recording) -> Readings:
 
 
 def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
-    """tps, KiB read and KiB written as a sample with one mean size for both."""
+    """Returns tps, KiB read and KiB written as a sample with one mean size for both."""
     read_kib = next(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = next(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
     if figures.get("dkB/s", figures.get("dkB", 0.0)) > 0:
@@ -57,7 +57,7 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
 
 
 def check_columns(recording: Recording, where, columns: list[str]) -> None:
-    """Refuse a table without tps and bytes apart."""
+    """Refuses a table without tps and bytes apart."""
     for needed, names in (("tps", ("tps",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         if not any(column in names for column in columns):
             hint = "Print the disks: sar -d."
@@ -143,8 +143,8 @@ def _time_and_rest(words: list[str]) -> tuple[int | None, list[str]]:
 
 
 def _date_reports(reader: _TextReader, days: list[date]) -> None:
-    """sar prints times only: the day comes from the banner, and moves on when the time falls by
-    more than half a day."""
+    """Dates the reports: sar prints times only, so the day comes from the banner, and moves on when
+    the time falls by more than half a day."""
     banner, day, before = 0, days[0] if days else NO_CLOCK_DAY, None
     for report, (of_banner, second) in zip(reader.reports, reader.times, strict=True):
         if of_banner != banner and of_banner:
@@ -235,7 +235,7 @@ def _parse_json(recording: Recording) -> Readings:
 
 
 def _add_row(recording: Recording, where: int | str, report: DeviceReport, row: dict, device: str) -> None:
-    """A row of sadf; `device`: the column with its name."""
+    """Adds a row of sadf to a report; `device`: the column with its name."""
     labels = ("hostname", "interval", "timestamp", device)
     figures = {key: recording.number(where, key, value) for key, value in row.items() if key not in labels}
     report.add(recording, where, row.get(device), sample_of(recording, where, figures))
@@ -243,7 +243,7 @@ def _add_row(recording: Recording, where: int | str, report: DeviceReport, row: 
 
 def _stamped(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:
     epochs = [parse_iso(text) if text[:10].isdigit() else None for _, text in stamps]
-    found = epochs if all(epochs) else parse_stamps(recording, stamps)
-    for report, stamp in zip(reports, found, strict=True):
+    moments = epochs if all(epochs) else parse_stamps(recording, stamps)
+    for report, stamp in zip(reports, moments, strict=True):
         report.stamp = stamp
     return Readings("sar", reports, interval_s=statistics.median_low(intervals) if intervals else None)

@@ -27,7 +27,7 @@ LEAST_MEMORY_KIB = 65_536
 def parse(
     recording: Recording, read_kib: float | None = None, write_kib: float | None = None, any_unit: bool = False
 ) -> Readings:
-    """Reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O.
+    """Returns reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O.
 
     Raises InputError.
     """
@@ -109,10 +109,10 @@ class _Reader:
         self.columns, self.stamped, self.since_header = columns, stamped, 0
 
     def _row(self, number: int, words: list[str]) -> None:
-        wanted = len(self.columns) + 2 * self.stamped
-        if len(words) != wanted:
+        width = len(self.columns) + 2 * self.stamped
+        if len(words) != width:
             hint = "The line is cut off or two ran together: take it out."
-            raise self.recording.bad(number, f"{len(words)} columns", f"the header has {wanted}", hint, "vmstat(8)")
+            raise self.recording.bad(number, f"{len(words)} columns", f"the header has {width}", hint, "vmstat(8)")
         words, stamp = words[: len(self.columns)], " ".join(words[len(self.columns) :])
         if self.stamped and not looks_like_stamp(stamp):
             hint = "The line is cut off, or not of vmstat -t."

@@ -30,29 +30,29 @@ CPU = {
 
 
 def device_names(devices: Sequence[str]) -> dict[str, str]:
-    """Kernel names of devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`): kernel
-    name to what was given. Raises InputError, CouldNotRun."""
-    known = read_disks(None)
-    found: dict[str, str] = {}
+    """Returns the devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`) by their kernel
+    names. Raises InputError, CouldNotRun."""
+    disks = read_disks(None)
+    given: dict[str, str] = {}
     for device in devices:
         path = device if device.startswith("/") else f"/dev/{device}"
         # A path below /dev is `!` in sysfs and `/` here, as in cciss/c0d0.
         name = os.path.realpath(path).removeprefix("/dev/")
-        if name not in known:
-            busy = [other for other, row in known.items() if row["reads"] + row["writes"]]
+        if name not in disks:
+            busy = [other for other, row in disks.items() if row["reads"] + row["writes"]]
             hint = f"There are: {', '.join(busy[:20]) or 'none'}."
             raise InputError(device, "is not a block device of this machine", "/proc/diskstats", hint)
-        if name in found:
-            rule = f"is {found[name]} once more" if device != found[name] else "is named twice"
+        if name in given:
+            rule = f"is {given[name]} once more" if device != given[name] else "is named twice"
             hint = "Name each device once."
             raise InputError(device, rule, "", hint)
-        found[name] = device
-    return found
+        given[name] = device
+    return given
 
 
 def device_of(path: str) -> str | None:
-    """The block device on which a file or folder lies, by its kernel name; None where it cannot be
-    told (overlay, btrfs, no right to look)."""
+    """Returns the block device on which a file or folder lies, by its kernel name; None where it
+    cannot be told (overlay, btrfs, no right to look)."""
     try:
         number = os.stat(path).st_dev
         name = os.path.basename(os.path.realpath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}", strict=True))
@@ -62,7 +62,7 @@ def device_of(path: str) -> str | None:
 
 
 def volume_id(name: str) -> str | None:
-    """The EBS volume behind an NVMe device on EC2 (its serial number), else None."""
+    """Returns the EBS volume behind an NVMe device on EC2 (its serial number), else None."""
     disk = name.split("p")[0] if name.startswith("nvme") else name
     try:
         with open(f"/sys/block/{disk}/device/serial", encoding="ascii") as file:
@@ -73,7 +73,7 @@ def volume_id(name: str) -> str | None:
 
 
 def members_of(name: str) -> list[str]:
-    """The devices that an md or dm device lies on; none where the kernel does not say."""
+    """Returns the devices that an md or dm device lies on; none where the kernel does not say."""
     try:
         return sorted(os.listdir(f"/sys/block/{name}/slaves"))
     except OSError:
@@ -81,23 +81,23 @@ def members_of(name: str) -> list[str]:
 
 
 def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
-    """Counters by kernel name, of those named (None: all).
+    """Returns counters by kernel name, of those named (None: all).
 
     A device that is gone is left out. Raises CouldNotRun without /proc.
     """
-    found = {}
+    counters = {}
     for line in _read("/proc/diskstats").splitlines():
         words = line.split()
         if len(words) > 13 and (names is None or words[2] in names):
-            found[words[2]] = {
+            counters[words[2]] = {
                 key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)
             }
-    return found
+    return counters
 
 
 def read_host() -> dict[str, float]:
-    """Seconds of all processors since boot, load over a minute, bytes of memory that can be had
-    without swapping."""
+    """Returns seconds of all processors since boot, load over a minute, bytes of memory that can be
+    had without swapping."""
     ticks = os.sysconf("SC_CLK_TCK")
     # guest time (8, 9) is in user and nice already.
     times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]
@@ -107,9 +107,9 @@ def read_host() -> dict[str, float]:
 
 
 def read_pressure() -> dict[str, float]:
-    """Seconds since boot in which something waited for processors, or for I/O (`some`, and `full`:
-    nothing else could run); nothing where the kernel keeps no PSI."""
-    found = {}
+    """Returns seconds since boot in which something waited for processors, or for I/O (`some`, and
+    `full`: nothing else could run); nothing where the kernel keeps no PSI."""
+    seconds = {}
     for what, kinds in {"cpu": ("some",), "io": ("some", "full")}.items():
         try:
             text = _read(f"/proc/pressure/{what}")
@@ -119,12 +119,12 @@ def read_pressure() -> dict[str, float]:
             words = line.split()
             if words and words[0] in kinds:
                 # Microseconds (Documentation/accounting/psi.rst of Linux).
-                found[f"{what}_{words[0]}_s"] = float(words[-1].partition("=")[2]) / 1e6
-    return found
+                seconds[f"{what}_{words[0]}_s"] = float(words[-1].partition("=")[2]) / 1e6
+    return seconds
 
 
 def read_process(pid: int) -> float | None:
-    """Seconds of processor that a process has used; None for one that is gone."""
+    """Returns seconds of processor that a process has used; None for one that is gone."""
     try:
         # proc(5), /proc/PID/stat: utime and stime are fields 14 and 15; the name may have blanks.
         words = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()

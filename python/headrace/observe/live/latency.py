@@ -36,26 +36,26 @@ class Latencies:
 
 def read_latencies(connection, variables: dict[str, str], account: str) -> Latencies:
     """Asks performance_schema. Raises CouldNotRun when the server is lost."""
-    found = Latencies()
+    latencies = Latencies()
     if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
-        found.notes.append(
+        latencies.notes.append(
             "performance_schema is off on this server: no response times of transactions or statements could be had"
         )
-        return found
-    rows = _try(connection, TRANSACTIONS, found, account)
+        return latencies
+    rows = _try(connection, TRANSACTIONS, latencies, account)
     if rows:
-        found.transactions = (float(rows[0][0]), float(rows[0][1]) / PICOSECONDS_PER_MS)
-    rows = _try(connection, STATEMENTS, found, account)
+        latencies.transactions = (float(rows[0][0]), float(rows[0][1]) / PICOSECONDS_PER_MS)
+    rows = _try(connection, STATEMENTS, latencies, account)
     if rows:
-        found.statements = [(float(high) / PICOSECONDS_PER_MS, float(count)) for high, count in rows]
-    elif rows is not None or not found.notes:
-        found.notes.append(
+        latencies.statements = [(float(high) / PICOSECONDS_PER_MS, float(count)) for high, count in rows]
+    elif rows is not None or not latencies.notes:
+        latencies.notes.append(
             "this server keeps no histogram of statements (MySQL does since 8.0): no percentiles could be had"
         )
-    return found
+    return latencies
 
 
-def _try(connection, statement: str, found: Latencies, account: str) -> tuple | None:
+def _try(connection, statement: str, latencies: Latencies, account: str) -> tuple | None:
     import pymysql
 
     try:
@@ -65,28 +65,28 @@ def _try(connection, statement: str, found: Latencies, account: str) -> tuple | 
             text = (
                 f"response times could not be had: the account lacks GRANT SELECT ON performance_schema.* TO {account}"
             )
-            if text not in found.notes:
-                found.notes.append(text)
+            if text not in latencies.notes:
+                latencies.notes.append(text)
         return None
 
 
 def between(before: Latencies, after: Latencies) -> dict[str, float]:
-    """`transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms`: of the time between
-    two readings; what is not known is left out."""
-    found: dict[str, float] = {}
+    """Returns `transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms` of the time
+    between two readings; what is not known is left out."""
+    changes: dict[str, float] = {}
     if before.transactions and after.transactions:
         count, took = (b - a for a, b in zip(before.transactions, after.transactions, strict=True))
         if count > 0 and took >= 0:
-            found |= {"transactions": count, "transaction_mean_ms": took / count}
+            changes |= {"transactions": count, "transaction_mean_ms": took / count}
     if before.statements and after.statements and len(before.statements) == len(after.statements):
         buckets = [(high, b - a) for (high, a), (_, b) in zip(before.statements, after.statements, strict=True)]
         count = sum(change for _, change in buckets)
         if count >= FEWEST and all(change >= 0 for _, change in buckets):
-            found["statements"] = count
-            found |= {
+            changes["statements"] = count
+            changes |= {
                 f"statement_p{percent:g}_ms": _percentile(buckets, percent * count / 100) for percent in PERCENTILES
             }
-    return found
+    return changes
 
 
 def _percentile(buckets: list[tuple[float, float]], rank: float) -> float:

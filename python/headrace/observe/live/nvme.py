@@ -67,12 +67,12 @@ class NvmePage:
     histograms: Mapping[str, tuple[tuple[int, int, int], ...]]
 
     def to_document(self) -> dict[str, Any]:
-        """Counters, and of histograms the bins with a count, by name."""
-        counted = {name: [one for one in bins if one[2]] for name, bins in self.histograms.items()}
+        """Returns the counters, and of histograms the bins with a count, by name."""
+        counted = {name: [bin_ for bin_ in bins if bin_[2]] for name, bins in self.histograms.items()}
         return {"device": self.device} | dict(self.counters) | counted
 
     def rows(self) -> list[dict[str, Any]]:
-        """Counters, and bins with a count, as rows: field, from_us, until_us, value."""
+        """Returns the counters, and bins with a count, as rows: field, from_us, until_us, value."""
         listed = [
             {"field": name, "from_us": None, "until_us": None, "value": value} for name, value in self.counters.items()
         ]
@@ -84,16 +84,16 @@ class NvmePage:
 
 
 def read_page(page: bytes) -> NvmePage:
-    """The page as values. Raises InputError for bytes that are not one."""
+    """Decodes a page. Raises InputError for bytes that are not a statistics page."""
     hint = "Take it from a device, or from `headrace volume nvme-statistics VOL --binary`."
     if len(page) != PAGE_BYTES:
         rule = f"is not a statistics page: a page has {PAGE_BYTES:,} bytes"
         raise InputError(f"a page of {len(page):,} bytes", rule, LAYOUT, hint)
     (magic,) = struct.unpack_from("<I", page)
     if magic not in MAGICS:
-        known = " or ".join(f"{one:#010x} ({name})" for one, name in MAGICS.items())
+        magics = " or ".join(f"{number:#010x} ({name})" for number, name in MAGICS.items())
         raise InputError(
-            f"a page that begins with {magic:#010x}", f"a statistics page begins with {known}", LAYOUT, hint
+            f"a page that begins with {magic:#010x}", f"a statistics page begins with {magics}", LAYOUT, hint
         )
     values = struct.unpack_from(f"<{len(COUNTERS)}Q", page, 8)
     return NvmePage(
@@ -113,7 +113,7 @@ def _bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ..
 
 
 def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl.ioctl) -> NvmePage:
-    """The page of a device such as /dev/nvme1n1, asked for with one admin command.
+    """Reads the page of a device such as /dev/nvme1n1 with one admin command.
 
     At most once a second: the volume answers faster readers late. Raises CouldNotRun, InputError
     for a device without the page.
@@ -139,7 +139,7 @@ def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl
 
 
 def command_for(address: int) -> bytearray:
-    """The admin command that reads the page into memory at `address`."""
+    """Returns the admin command that reads the page into memory at `address`."""
     # cdw10: the number of the page, and above it the length in words of four bytes, less one.
     words = LOG_PAGE | (PAGE_BYTES // 4 - 1) << 16
     return bytearray(

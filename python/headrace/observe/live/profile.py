@@ -84,47 +84,49 @@ class Profile:
         )
 
     def cache_gib(self, engine: str) -> float:
-        """Buffer pool or block cache, GiB."""
+        """Returns buffer pool or block cache, GiB."""
         return (
             int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
         )
 
     def settings(self, engine: str) -> dict[str, float | int | bool]:
-        """[settings] of RUN.toml as far as the server tells them."""
-        found: dict[str, float | int | bool] = {}
+        """Returns the [settings] of RUN.toml as far as the server tells them."""
+        table: dict[str, float | int | bool] = {}
         for name, (variable, make) in VARIABLES.items():
             if variable in self.variables:
-                _keep(found, engine, name, make, self.variables[variable])
+                _keep_setting(table, engine, name, make, self.variables[variable])
         prefix = "innodb" if engine == "innodb" else "rocksdb"
-        _keep(
-            found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
+        _keep_setting(
+            table, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
         )
-        _keep(found, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
+        _keep_setting(table, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
         family = self.variables.get("rocksdb_default_cf_options", "")
-        _keep(found, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size")
-        _keep(
-            found,
+        _keep_setting(
+            table, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size"
+        )
+        _keep_setting(
+            table,
             engine,
             "l0_trigger",
             lambda text: int(_option_bytes(family, text)),
             "level0_file_num_compaction_trigger",
         )
-        if found.get("io_capacity_max", 2**64) < found.get("io_capacity", 0):
-            del found["io_capacity_max"]  # the server takes the larger as both
-        if found.get("page_kib", 16) not in PAGES_KIB:
-            del found["page_kib"]
-        return found
+        if table.get("io_capacity_max", 2**64) < table.get("io_capacity", 0):
+            del table["io_capacity_max"]  # the server takes the larger as both
+        if table.get("page_kib", 16) not in PAGES_KIB:
+            del table["page_kib"]
+        return table
 
 
-def _keep(found: dict, engine: str, name: str, make, text: str) -> None:
-    """A setting, if it is one of this engine and within what a description takes."""
+def _keep_setting(settings: dict, engine: str, name: str, make, text: str) -> None:
+    """Takes over a setting, if it is one of this engine and within what a description takes."""
     owner, _, _, low, high = SETTINGS[name]
     try:
         value = make(text)
     except (ValueError, KeyError):
         return
     if owner in (None, engine) and low <= value <= high:
-        found[name] = value
+        settings[name] = value
 
 
 def _redo_bytes(variables: dict[str, str]) -> float:
@@ -135,8 +137,8 @@ def _redo_bytes(variables: dict[str, str]) -> float:
 
 
 def _option_bytes(options: str, name: str) -> float:
-    """A number of RocksDB's option string, such as write_buffer_size=64m; its own default where it
-    has none. Raises KeyError."""
+    """Returns a number of RocksDB's option string, such as write_buffer_size=64m; its own default
+    where it has none. Raises KeyError."""
     match = re.search(rf"(?:^|[;{{])\s*{name}=(\d+)([kmgKMG]?)\b", options)
     if match is None:
         match = re.search(rf"{name}=(\d+)([kmg]?)", ROCKSDB_DEFAULTS)
@@ -161,18 +163,18 @@ def read_profile(connection, address: Address) -> Profile:
     flavor = "mariadb" if "mariadb" in comment else "percona" if "percona" in comment else "mysql"
     check_version(version, flavor, "innodb")
     ((idle,),) = ask(connection, IDLE)
-    found = Profile(version, flavor, variables.get("hostname", ""), variables, 1 + int(idle))
+    server = Profile(version, flavor, variables.get("hostname", ""), variables, 1 + int(idle))
     grants = [str(row[0]) for row in ask(connection, "SHOW GRANTS FOR CURRENT_USER")]
     # The name and the hash of the password stand in there: nothing of it is repeated.
     if any(WRITING.search(text.partition(" ON ")[0]) for text in grants):
-        found.notes.append(
+        server.notes.append(
             "the account may write; a capture needs none of that: see the GRANTs in docs/reference/capture.md"
         )
-    return found
+    return server
 
 
 def data_gib(connection, engine: str, account: str) -> float | None:
-    """What the tables take on disk, GiB; None where the server does not say.
+    """Returns what the tables take on disk, GiB; None where the server does not say.
 
     Raises InputError naming the GRANT that is missing.
     """
@@ -193,13 +195,13 @@ def data_gib(connection, engine: str, account: str) -> float | None:
 
 
 def account_of(connection) -> str:
-    """The account as the server knows it, quoted for a GRANT."""
+    """Returns the account as the server knows it, quoted for a GRANT."""
     user, _, host = str(ask(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
 def ask(connection, statement: str) -> tuple:
-    """The rows of a statement.
+    """Returns the rows of a statement.
 
     Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's.
     """

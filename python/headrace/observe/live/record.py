@@ -48,7 +48,7 @@ POLL_S = 0.25  # how soon Ctrl-C and a lost server are noticed
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """What is to be captured.
+    """A capture that is asked for.
 
     `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block
     devices of this machine.
@@ -87,7 +87,7 @@ class Captured:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def to_document(self) -> dict:
-        """What `headrace workload capture --output json` prints of the capture itself."""
+        """Returns what `headrace workload capture --output json` prints of the capture itself."""
         return {
             "schema": "headrace-capture/1",
             "description": str(self.description),
@@ -126,14 +126,14 @@ def capture(
     engine = request.engine or _busier(server, samples)
     after = Latencies() if state == "broken" else _latencies(request.address, server)
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
-    found = between(before, after)
-    if before.transactions and after.transactions and "transactions" not in found:
+    latencies = between(before, after)
+    if before.transactions and after.transactions and "transactions" not in latencies:
         notes.append(
             "performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are"
         )
-    description = _description(request, server, engine, sizes_gib.get(engine), samples, found, notes)
+    description = _description(request, server, engine, sizes_gib.get(engine), samples, latencies, notes)
     folder = _write_somewhere(folder, description, samples)
-    return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], found, tuple(notes))
+    return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], latencies, tuple(notes))
 
 
 def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
@@ -167,7 +167,7 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
 
 
 def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, float], Latencies]:
-    """What the server is, GiB of data by engine, and performance_schema as it stands."""
+    """Returns what the server is, GiB of data by engine, and performance_schema as it stands."""
 
     def ask(connection):
         server = profile.read_profile(connection, request.address)
@@ -181,8 +181,8 @@ def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, flo
             engine: profile.data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
             for engine in server.engines
         }
-        known = {engine: size for engine, size in sizes.items() if size is not None}
-        return server, known, read_latencies(connection, server.variables, account)
+        sized = {engine: size for engine, size in sizes.items() if size is not None}
+        return server, sized, read_latencies(connection, server.variables, account)
 
     return _with_connection(request.address, ask)
 
@@ -212,23 +212,23 @@ def _latencies(address: Address, server: profile.Profile) -> Latencies:
 
 
 def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
-    """Devices to sample, and what to say of them."""
+    """Returns devices to sample, and what to say of them."""
     here = server.hostname == socket.gethostname()
     if request.devices:
-        known = (
+        doubts = (
             []
             if here
             else [
                 f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"
             ]
         )
-        return list(request.devices), known
-    found = host.device_of(server.variables.get("datadir", "")) if here else None
-    if found is None:
+        return list(request.devices), doubts
+    device = host.device_of(server.variables.get("datadir", "")) if here else None
+    if device is None:
         return [], [
             "no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"
         ]
-    return [found], [f"disk counters are of {found}, on which the data directory lies"]
+    return [device], [f"disk counters are of {device}, on which the data directory lies"]
 
 
 def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float], None]) -> str:
@@ -326,8 +326,8 @@ def _description(
 
 
 def _by_statement(samples: Samples) -> bool:
-    """Nearly every statement is a transaction of its own: then the histogram of statements is that
-    of transactions."""
+    """True when nearly every statement is a transaction of its own: then the histogram of
+    statements is that of transactions."""
     return _grown(samples, "com_commit") < 0.01 * _grown(samples, "questions")
 
 
@@ -363,7 +363,7 @@ def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
 
 
 def _write(folder: Path, document: dict, samples: Samples) -> None:
-    """RUN.toml comes last: a folder with it is whole."""
+    """Writes the capture, RUN.toml last: a folder with it is whole."""
     import tomli_w
 
     from headrace.base.files import write_whole

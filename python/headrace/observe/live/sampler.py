@@ -82,7 +82,7 @@ class Sampler:
 
     @property
     def notes(self) -> list[str]:
-        """What was noted so far."""
+        """The notes so far."""
         with self._lock:
             return list(self._notes)
 
@@ -109,7 +109,7 @@ class Sampler:
             thread.start()
 
     def stop(self) -> Samples:
-        """Ends the threads and the connection; what was sampled. May be called again."""
+        """Ends the threads and the connection, returns what was sampled; may be called again."""
         if self._samples is not None:
             return self._samples
         self._stopping.set()
@@ -187,10 +187,10 @@ class Sampler:
         self._status.add(sample)
 
     def _read_disks(self) -> None:
-        now, found = time.time(), host.read_disks(list(self._disks))
+        now, counters = time.time(), host.read_disks(list(self._disks))
         for name, store in self._disks.items():
-            if name in found:
-                store.add({"t_unix": now} | found[name])
+            if name in counters:
+                store.add({"t_unix": now} | counters[name])
             elif name not in self._ended:
                 with self._lock:
                     self._ended.add(name)
@@ -216,8 +216,8 @@ class Sampler:
 
 
 def _statement(variables: Collection[str] | None) -> str:
-    """Some sixty variables cost the server a third of what all five hundred do, and this process a
-    tenth (MariaDB 10.11)."""
+    """Returns the statement that reads these variables: some sixty cost the server a third of what
+    all five hundred do, and this process a tenth (MariaDB 10.11)."""
     if variables is None:
         return STATEMENT
     names = sorted({name.lower() for name in variables})
@@ -228,7 +228,7 @@ def _statement(variables: Collection[str] | None) -> str:
 
 
 def _number(text: object) -> float | None:
-    """A status variable's value as a number; None for words, lists and times."""
+    """Returns a status variable's value as a number; None for words, lists and times."""
     text = str(text)
     # float() would take 1_000, nan and infinity.
     if not text or not (text[-1].isdigit() and (text[0].isdigit() or text[0] == "-")) or "_" in text:

@@ -43,7 +43,7 @@ def is_level(variable: str) -> bool:
 
 @dataclass
 class Samples:
-    """What was sampled, source by source, in order of time.
+    """The samples of a capture, source by source, in order of time.
 
     `t_unix`: seconds since 1970, the middle of the reading.
 
@@ -61,7 +61,7 @@ class Samples:
     notes: list[str] = field(default_factory=list)
 
     def rates(self) -> pl.DataFrame:
-        """One row per interval between two samples, on one time line.
+        """Returns a row per interval between two samples, on one time line.
 
         Null where a sample is missing, or a counter started over.
 
@@ -90,10 +90,10 @@ class Samples:
                 frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"})
                 for name, frame in each.items()
             ]
-        known = [frame["tick"] for frame in parts if frame.height]
-        if not known:
+        lines = [frame["tick"] for frame in parts if frame.height]
+        if not lines:
             return pl.DataFrame(schema={"t_s": pl.Float64, "t_unix": pl.Float64, "duration_s": pl.Float64})
-        ticks = pl.concat(known).to_list()
+        ticks = pl.concat(lines).to_list()
         first = min(ticks)
         line = pl.DataFrame({"tick": pl.int_range(first, max(ticks) + 1, eager=True)})
         for frame in parts:
@@ -107,19 +107,19 @@ class Samples:
 
 
 def write_status_csv(samples: Samples, path) -> None:
-    """The samples of the server as RUN.toml's files.status takes them: a column per variable, and
-    `time`. Raises CouldNotRun."""
+    """Writes the samples of the server as RUN.toml's files.status takes them: a column per
+    variable, and `time`. Raises CouldNotRun."""
     write_csv(samples.status.rename({"t_unix": "time"}), path)
 
 
 def write_disk_csv(samples: Samples, path) -> None:
-    """The counters of the disks as RUN.toml's files.disk takes them: `time`, `device`, counters.
-    Raises CouldNotRun."""
+    """Writes the counters of the disks as RUN.toml's files.disk takes them: `time`, `device`,
+    counters. Raises CouldNotRun."""
     write_csv(samples.disk.rename({"t_unix": "time"}), path)
 
 
 def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
-    """A row per interval between neighbours of the grid, `tick` its beginning."""
+    """Returns a row per interval between neighbours of the grid, `tick` its beginning."""
     if frame.height < 2:
         return pl.DataFrame(schema={"tick": pl.Int64})
     frame = frame.with_columns((pl.col("t_unix") / step).round().cast(pl.Int64).alias("tick")).unique(
@@ -142,12 +142,12 @@ def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
 
 
 def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
-    found = _differences(frame, step, lambda column: column == "in_flight")
-    if not found.height:
-        return found
+    changes = _differences(frame, step, lambda column: column == "in_flight")
+    if not changes.height:
+        return changes
     per = {column: pl.col(f"{column}_per_s") for column in host.FIELDS}
     parts = 1.0 if hands_on_parts(name) else 0.0
-    return found.select(
+    return changes.select(
         "tick",
         (per["reads"] + parts * per["reads_merged"].fill_null(0.0)).alias("read_iops"),
         (
@@ -166,7 +166,7 @@ def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
 
 
 def _together(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """All devices as one: sums, `busy` the busiest, waits weighted by requests.
+    """Returns all devices together: sums, `busy` of the busiest, waits weighted by requests.
 
     A row that one of them lacks is left out.
     """

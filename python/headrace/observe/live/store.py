@@ -32,7 +32,7 @@ class SampleStore:
         self._rows, self._parts = 0, []
 
     def add(self, row: dict[str, float]) -> None:
-        """One sample."""
+        """Adds a sample."""
         for name, value in row.items():
             column = self._columns.get(name)
             if column is None:
@@ -56,7 +56,7 @@ class SampleStore:
         return pl.DataFrame({name: pl.Series(name, column, dtype=pl.Float64) for name, column in self._columns.items()})
 
     def frame(self) -> pl.DataFrame:
-        """All samples in order; NaN became null."""
+        """Returns all samples in order, with null for NaN."""
         parts = [pl.read_parquet(path) for path in self._parts] + ([self._frame()] if self._rows else [])
         if not parts:
             return pl.DataFrame(schema={"t_unix": pl.Float64})
@@ -70,7 +70,7 @@ class Spill:
         self._path: Path | None = None
 
     def path(self) -> Path:
-        """The folder. Raises OSError when none can be made."""
+        """Returns the folder. Raises OSError when none can be made."""
         if self._path is None:
             self._path = Path(tempfile.mkdtemp(prefix="headrace-samples-"))
         return self._path
@@ -83,8 +83,8 @@ class Spill:
 
 
 def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
-    """Whole numbers without a point, others with six decimals (microseconds in `time`); null is
-    empty. Raises CouldNotRun."""
+    """Writes whole numbers without a point, others with six decimals (microseconds in `time`), and
+    null as nothing. Raises CouldNotRun."""
     path = Path(path)
     whole = [
         name

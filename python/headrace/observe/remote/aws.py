@@ -37,13 +37,15 @@ MOST_QUERIES = 500  # API_GetMetricData
 # 455 (API_GetMetricStatistics, Period). A request that begins earlier gets none at all, and the
 # clock of AWS is not ours: ten minutes less.
 CLOCK_S = 600
-KEPT_S = tuple((period, days * DAY_S - CLOCK_S) for period, days in ((MINUTE_S, 15), (5 * MINUTE_S, 63), (HOUR_S, 455)))
+RETENTION_S = tuple(
+    (period, days * DAY_S - CLOCK_S) for period, days in ((MINUTE_S, 15), (5 * MINUTE_S, 63), (HOUR_S, 455))
+)
 # A count that is missing for more periods than this is not late: it does not come. A guess.
 MOST_LATE = 5
 # So few points may lie on whole five minutes by chance: one in five does. Ours.
 LEAST_POINTS = 4
 REFUSED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError")
-# Of an RDS instance: its storage in the words of EBS, except magnetic disks of old.
+# Storage types of RDS that EBS has by the same names; magnetic disks of old are not among them.
 RDS_TYPES = {"gp2", "gp3", "io1", "io2"}
 # Metrics of RDS besides those of the format: percent of all virtual CPUs at work, bytes.
 RDS_BESIDE = ("CPUUtilization", "FreeStorageSpace")
@@ -57,9 +59,9 @@ Points = dict[str, dict[float, float]]  # by metric: value by the beginning of i
 
 @dataclass(frozen=True)
 class Fetched:
-    """What CloudWatch has. `points`: by volume ("" of an RDS instance) and metric. `described`:
-    what is known of them, by the device's name in the readings. `gaps`: what a missing period
-    means. `name`: of the target. `others`: points of metrics that are not of a volume."""
+    """Points fetched from CloudWatch. `points`: by volume ("" of an RDS instance) and metric.
+    `described`: what is known of them, by the device's name in the readings. `gaps`: what a missing
+    period means. `name`: of the target. `others`: points of metrics that are not of a volume."""
 
     name: str
     points: dict[tuple[str, str], dict[float, float]]
@@ -70,16 +72,16 @@ class Fetched:
     others: Points = field(default_factory=dict)
 
     def readings(self) -> tuple[Recording, Readings]:
-        """As of a recording. Raises InputError."""
+        """Returns recording and readings, as of an imported file. Raises InputError."""
         shown = json.dumps([[*key, list(values.items())] for key, values in self.points.items()])
         recording = Recording(clip(f"{PREFIX}{self.name}", 80), "", hashlib.sha256(shown.encode()).hexdigest())
         recording.title, recording.notes = clip(self.name, 60), list(self.notes)
         readings = readings_of(recording, self.points, self.period_s)
         cpus = None
-        for one in self.described.values():
-            if one.instance is not None:
+        for description in self.described.values():
+            if description.instance is not None:
                 with core_errors():
-                    cpus = core.instance(one.instance)["vcpus"]
+                    cpus = core.instance(description.instance)["vcpus"]
         used = self.others.get("CPUUtilization", {})
         for report in readings.reports:
             percent = None if report.stamp is None else used.get(report.stamp.epoch_s)
@@ -90,8 +92,8 @@ class Fetched:
 
 
 def client(service: str) -> Any:
-    """A client of boto3. Raises CouldNotRun without boto3, InputError without credentials or
-    region."""
+    """Returns a client of boto3. Raises CouldNotRun without boto3, InputError without credentials
+    or region."""
     with import_optional():
         import boto3
         from botocore.config import Config
@@ -107,15 +109,15 @@ def client(service: str) -> Any:
 
 
 def call(what: str, action: str, method: Callable[..., Any], **arguments: Any) -> Any:
-    """An answer of AWS. `action`: the permission that it takes, as IAM writes it. Raises InputError
-    for a refusal, CouldNotRun where nobody answers."""
+    """Calls AWS and returns its answer. `action`: the permission that it takes, as IAM writes it.
+    Raises InputError for a refusal, CouldNotRun where nobody answers."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         return method(**arguments)
     except ClientError as error:
-        told = error.response.get("Error", {})
-        code, message = told.get("Code", ""), told.get("Message", "")
+        refusal = error.response.get("Error", {})
+        code, message = refusal.get("Code", ""), refusal.get("Message", "")
         hint = "Is it of this account and region?"
         if code in REFUSED:
             hint = f"Allow {action} in the IAM policy of these credentials."
@@ -126,10 +128,10 @@ def call(what: str, action: str, method: Callable[..., Any], **arguments: Any) -
 
 
 def names_of(target: str) -> list[str]:
-    """The volumes, or the one RDS instance, that `aws:...` names. Raises InputError."""
+    """Returns the volumes, or the RDS instance, that `aws:...` names. Raises InputError."""
     names = [name.strip() for name in target.removeprefix(PREFIX).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
-        raise InputError(clip(target), "names no volume, or one twice", DOC, f"For example {EXAMPLE}.")
+        raise InputError(clip(target), "names no volume, or names a volume twice", DOC, f"For example {EXAMPLE}.")
     for name in names:
         if not _VOLUME.match(name) and not _DATABASE.match(name):
             raise InputError(clip(name), "is neither vol-... nor db-...", DOC, f"For example {EXAMPLE}.")
@@ -140,29 +142,31 @@ def names_of(target: str) -> list[str]:
 
 
 def is_database(target: str) -> bool:
-    """Whether `aws:...` names an RDS instance."""
+    """True when `aws:...` names an RDS instance."""
     return target.startswith(f"{PREFIX}db-")
 
 
 def fetch(target: str, span: TimeSpan, clients: Clients | None = None) -> Fetched:
-    """The metrics of what `aws:...` names in that time. Raises InputError, CouldNotRun."""
+    """Fetches the metrics of what `aws:...` names in that time. Raises InputError, CouldNotRun."""
     names, clients = names_of(target), clients or client
-    return _of_database(names[0], span, clients) if is_database(target) else _of_volumes(names, span, clients)
+    return _fetch_database(names[0], span, clients) if is_database(target) else _fetch_volumes(names, span, clients)
 
 
 def bounds(span: TimeSpan) -> tuple[float, float, int]:
-    """Beginning and end of what is asked, on whole periods, and the period: the shortest whose
-    points are kept for all of that time. Ten minutes that are kept no longer are left out."""
+    """Returns beginning and end of the time to ask for, on whole periods, and the period: the
+    shortest whose points are kept for all of that time. Ten minutes that are no longer kept are
+    left out."""
     now = TimeSpan().ends()[1]
     begin, end = span.ends()
-    period, kept_s = next((pair for pair in KEPT_S if now - begin <= pair[1] + CLOCK_S), KEPT_S[-1])
-    begin, end = max(begin, now - kept_s), min(end, now)
+    period, retention_s = next((pair for pair in RETENTION_S if now - begin <= pair[1] + CLOCK_S), RETENTION_S[-1])
+    begin, end = max(begin, now - retention_s), min(end, now)
     return -(-begin // period) * period, end // period * period, period
 
 
 def published_every(times: Collection[float], period: int) -> int:
-    """The period of points that were asked for each minute: five minutes where all of them lie on
-    such, as volumes that are monitored every five minutes publish."""
+    """Returns the period at which points that were asked for each minute were published: five
+    minutes where all of them lie on whole five minutes, as volumes with basic monitoring publish.
+    """
     five = 5 * MINUTE_S
     sparse = period < five and len(times) >= LEAST_POINTS and all(at % five == 0 for at in times)
     return five if sparse else period
@@ -171,67 +175,67 @@ def published_every(times: Collection[float], period: int) -> int:
 # --- volumes --------------------------------------------------------------------------------------
 
 
-def _of_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
+def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
     described = described_volumes(clients("ec2"), names)
-    types = instance_types(clients("ec2"), [one["instance"] for one in described.values() if one["instance"]])
-    wanted = [*EBS.needed, *(name for name in BESIDE if name.startswith(("Volume", "Burst"))), *CHECKS]
+    types = instance_types(clients("ec2"), [volume["instance"] for volume in described.values() if volume["instance"]])
+    metrics = [*EBS.needed, *(name for name in BESIDE if name.startswith(("Volume", "Burst"))), *CHECKS]
     begin, end, period = bounds(span)
-    found = points_of(
-        clients("cloudwatch"), [(name, "AWS/EBS", "VolumeId", name, wanted) for name in names], begin, end, period
+    fetched = points_of(
+        clients("cloudwatch"), [(name, "AWS/EBS", "VolumeId", name, metrics) for name in names], begin, end, period
     )
-    kept: dict[tuple[str, str], dict[float, float]] = {}
+    points_of_volumes: dict[tuple[str, str], dict[float, float]] = {}
     for name in names:
-        points = {metric: values for (owner, metric), values in found.items() if owner == name and values}
+        points = {metric: values for (owner, metric), values in fetched.items() if owner == name and values}
         if points:
-            kept |= {(name, metric): values for metric, values in _with_zeros(points).items()}
-    if not kept:
+            points_of_volumes |= {(name, metric): values for metric, values in _with_zeros(points).items()}
+    if not points_of_volumes:
         raise _nothing(", ".join(names), begin, end)
-    period = published_every({at for values in kept.values() for at in values}, period)
-    notes = [note for one in described.values() for note in one["notes"]]
-    told = {
-        name: VolumeDescription(name, one["storage"], types.get(one["instance"] or ""))
-        for name, one in described.items()
+    period = published_every({at for values in points_of_volumes.values() for at in values}, period)
+    notes = [note for volume in described.values() for note in volume["notes"]]
+    descriptions = {
+        name: VolumeDescription(name, volume["storage"], types.get(volume["instance"] or ""))
+        for name, volume in described.items()
     }
-    return Fetched(",".join(names), kept, float(period), told, "zero", tuple(notes))
+    return Fetched(",".join(names), points_of_volumes, float(period), descriptions, "zero", tuple(notes))
 
 
 def _with_zeros(points: Points) -> Points:
-    """The four counts in every period in which anything was published: a volume publishes no count
-    of what it did not do (Xen). The newest periods, of which only a part has arrived, are left
-    out."""
+    """Returns the four counts in every period in which anything was published: a volume publishes
+    no count of what it did not do (Xen). The newest periods, of which only a part has arrived, are
+    left out."""
     times = sorted({at for values in points.values() for at in values})
     expected = [metric for metric in EBS.needed if points.get(metric)]
     late = list(takewhile(lambda at: any(at not in points[metric] for metric in expected), reversed(times)))
     unfinished = set(late) if len(late) <= MOST_LATE else set()
-    kept = {
+    complete = {
         metric: {at: value for at, value in values.items() if at not in unfinished} for metric, values in points.items()
     }
     for metric in EBS.needed:
-        kept[metric] = {at: kept.get(metric, {}).get(at, 0.0) for at in times if at not in unfinished}
-    return kept
+        complete[metric] = {at: complete.get(metric, {}).get(at, 0.0) for at in times if at not in unfinished}
+    return complete
 
 
 def described_volumes(ec2: Any, volumes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By volume: `storage` in the catalog's notation, `instance` (id), `device`, `state` of a
-    modification, `notes`. Raises InputError for one that is not there."""
+    """Returns by volume: `storage` in the catalog's notation, `instance` (id), `device`, `state` of
+    a modification, `notes`. Raises InputError for a volume that is not there."""
     what, action = ", ".join(volumes), "ec2:DescribeVolumes"
     answer = call(what, action, ec2.describe_volumes, VolumeIds=list(volumes))
-    found: dict[str, dict[str, Any]] = {}
-    for one in answer["Volumes"]:
-        attached = [each for each in one.get("Attachments", ()) if each.get("State") == "attached"]
-        several = [each["InstanceId"] for each in attached]
-        found[one["VolumeId"]] = {
-            "notes": [_shared(one["VolumeId"], several)] if len(several) > 1 else [],
-            "storage": _notation(one["VolumeType"], one["Size"], one.get("Iops"), one.get("Throughput")),
+    by_volume: dict[str, dict[str, Any]] = {}
+    for volume in answer["Volumes"]:
+        attached = [attachment for attachment in volume.get("Attachments", ()) if attachment.get("State") == "attached"]
+        several = [attachment["InstanceId"] for attachment in attached]
+        by_volume[volume["VolumeId"]] = {
+            "notes": [_shared(volume["VolumeId"], several)] if len(several) > 1 else [],
+            "storage": _notation(volume["VolumeType"], volume["Size"], volume.get("Iops"), volume.get("Throughput")),
             "instance": attached[0]["InstanceId"] if attached else None,
             "device": attached[0].get("Device") if attached else None,
-            "state": _modification(ec2, one["VolumeId"]),
+            "state": _modification(ec2, volume["VolumeId"]),
         }
-    missing = [name for name in volumes if name not in found]
+    missing = [name for name in volumes if name not in by_volume]
     if missing:
         rule = "is not a volume of this account and region"
         raise InputError(missing[0], rule, "describe-volumes", "Check AWS_REGION.")
-    return found
+    return by_volume
 
 
 def _notation(kind: str, size: int, iops: int | None, mib_s: int | None) -> str:
@@ -249,38 +253,42 @@ def _shared(volume: str, instances: Sequence[str]) -> str:
 
 
 def _modification(ec2: Any, volume: str) -> str:
-    """`modifying`, `optimizing` or nothing."""
+    """Returns `modifying`, `optimizing` or an empty text."""
     action = "ec2:DescribeVolumesModifications"
     try:
         answer = call(volume, action, ec2.describe_volumes_modifications, VolumeIds=[volume])
     except HeadraceError:  # a volume that never was modified
         return ""
-    states = [one.get("ModificationState") for one in answer.get("VolumesModifications", ())]
+    states = [modification.get("ModificationState") for modification in answer.get("VolumesModifications", ())]
     return next((state for state in states if state in ("modifying", "optimizing")), "")
 
 
 def instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
-    """The types of instances by their ids; none where these may not be described."""
+    """Returns the types of instances by their ids; none where these may not be described."""
     if not ids:
         return {}
     try:
         answer = call("instances", "ec2:DescribeInstances", ec2.describe_instances, InstanceIds=list(ids))
     except HeadraceError:
         return {}
-    return {one["InstanceId"]: one["InstanceType"] for each in answer["Reservations"] for one in each["Instances"]}
+    return {
+        instance["InstanceId"]: instance["InstanceType"]
+        for reservation in answer["Reservations"]
+        for instance in reservation["Instances"]
+    }
 
 
 # --- an RDS instance ------------------------------------------------------------------------------
 
 
-def _of_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
+def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
     instance = _described_database(clients("rds"), name)
     identifier = instance["DBInstanceIdentifier"]
     begin, end, period = bounds(span)
-    wanted = [*RDS.needed, *(metric for metric in BESIDE if not metric.startswith("Volume")), *RDS_BESIDE]
-    owner = ("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, wanted)
-    found = points_of(clients("cloudwatch"), [owner], begin, end, period)
-    points = {metric: values for (_, metric), values in found.items() if values}
+    metrics = [*RDS.needed, *(metric for metric in BESIDE if not metric.startswith("Volume")), *RDS_BESIDE]
+    owner = ("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, metrics)
+    fetched = points_of(clients("cloudwatch"), [owner], begin, end, period)
+    points = {metric: values for (_, metric), values in fetched.items() if values}
     if not any(points.get(metric) for metric in RDS.needed):
         raise _nothing(f"db-{identifier}", begin, end)
     notes: list[str] = []
@@ -292,8 +300,8 @@ def _of_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
 
 
 def _described_database(rds: Any, name: str) -> dict[str, Any]:
-    """What RDS says of the instance that `db-NAME` means: NAME, an instance that is itself called
-    db-NAME, or one of this resource id. Raises InputError."""
+    """Returns what RDS says of the instance that `db-NAME` means: NAME, an instance that is itself
+    called db-NAME, or one of this resource id. Raises InputError."""
     from botocore.exceptions import ClientError
 
     match = _DATABASE.match(name)
@@ -311,45 +319,45 @@ def _described_database(rds: Any, name: str) -> dict[str, Any]:
                     return {"DBInstances": []}
                 raise
 
-        found = call(name, "rds:DescribeDBInstances", method)["DBInstances"]
-        if len(found) == 1:
-            return found[0]
+        instances = call(name, "rds:DescribeDBInstances", method)["DBInstances"]
+        if len(instances) == 1:
+            return instances[0]
     rule = f"no RDS instance {match['name']} is in this account and region"
     raise InputError(name, rule, "describe-db-instances", "Check AWS_REGION: aws rds describe-db-instances lists them.")
 
 
 def _storage_of(instance: Mapping[str, Any], notes: list[str]) -> VolumeDescription:
-    """The storage of an RDS instance in the catalog's notation, as the volumes that RDS lays it
-    over, and the instance type behind its class."""
+    """Returns the storage of an RDS instance in the catalog's notation, as the volumes that RDS
+    lays it over, and the instance type behind its class."""
     kind, size = instance.get("StorageType", ""), int(instance.get("AllocatedStorage") or 0)
     engine = instance.get("Engine", "")
     name = f"db-{instance['DBInstanceIdentifier']}"
     service = str(instance.get("DBInstanceClass", "")).removeprefix("db.")
-    known = None
+    instance_type = None
     try:
         with core_errors():
             core.instance(service)
-        known = service
+        instance_type = service
     except InputError:
         notes.append(f"db.{service} is of no instance type that is known here: only the storage's limits are judged.")
     if engine.startswith("aurora"):
         notes.append("Aurora's storage has no limits of volumes: only the instance's are judged.")
-        return VolumeDescription(name, None, known)
+        return VolumeDescription(name, None, instance_type)
     if kind not in RDS_TYPES or size <= 0:
         notes.append(f"Storage of type {kind or 'unknown'} has no limits that are known here.")
-        return VolumeDescription(name, None, known)
+        return VolumeDescription(name, None, instance_type)
     text = _notation(kind, size, instance.get("Iops"), instance.get("StorageThroughput"))
     try:
         with core_errors():
             storage = core.rds_storage(text)["array"]
     except InputError as error:
         notes.append(f"Its storage {text} is not known here: {error.rule}")
-        return VolumeDescription(name, None, known)
+        return VolumeDescription(name, None, instance_type)
     if instance.get("MultiAZ"):
         notes.append(
             "It is Multi-AZ: every write waits for the standby too, so its latency has a part that no volume makes."
         )
-    return VolumeDescription(name, storage, known)
+    return VolumeDescription(name, storage, instance_type)
 
 
 # --- CloudWatch -----------------------------------------------------------------------------------
@@ -358,8 +366,8 @@ def _storage_of(instance: Mapping[str, Any], notes: list[str]) -> VolumeDescript
 def points_of(
     cloudwatch: Any, owners: Sequence[tuple[str, str, str, str, Sequence[str]]], begin: float, end: float, period: int
 ) -> dict[tuple[str, str], dict[float, float]]:
-    """By owner and metric, value by time. `owners`: (owner, namespace, dimension, its value,
-    metrics). Every page is fetched. Raises InputError, CouldNotRun."""
+    """Fetches by owner and metric the values by time. `owners`: (owner, namespace, dimension, its
+    value, metrics). Every page is fetched. Raises InputError, CouldNotRun."""
     queries, meaning = [], {}
     for owner, namespace, dimension, value, metrics in owners:
         for metric in metrics:
@@ -373,8 +381,8 @@ def points_of(
 
 
 def pages(cloudwatch: Any, queries: list[dict], begin: float, end: float) -> Points:
-    """By query: value by time. Raises InputError, CouldNotRun."""
-    found: Points = {}
+    """Fetches by query the values by time. Raises InputError, CouldNotRun."""
+    by_query: Points = {}
     for at in range(0, len(queries), MOST_QUERIES):
         arguments: dict[str, Any] = {
             "MetricDataQueries": queries[at : at + MOST_QUERIES],
@@ -383,14 +391,14 @@ def pages(cloudwatch: Any, queries: list[dict], begin: float, end: float) -> Poi
         }
         while True:
             answer = call("CloudWatch", "cloudwatch:GetMetricData", cloudwatch.get_metric_data, **arguments)
-            for one in answer["MetricDataResults"]:
-                points = found.setdefault(one["Id"], {})
-                for moment, value in zip(one["Timestamps"], one["Values"], strict=True):
+            for result in answer["MetricDataResults"]:
+                points = by_query.setdefault(result["Id"], {})
+                for moment, value in zip(result["Timestamps"], result["Values"], strict=True):
                     points[moment.timestamp()] = float(value)
             if not answer.get("NextToken"):
                 break
             arguments["NextToken"] = answer["NextToken"]
-    return found
+    return by_query
 
 
 def _nothing(what: str, begin: float, end: float) -> CouldNotRun:

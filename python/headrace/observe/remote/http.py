@@ -47,8 +47,8 @@ class HttpJson:
         self._authorization = self._credentials()
 
     def get(self, path: str, parameters: list[tuple[str, str]]) -> dict[str, Any]:
-        """The JSON object at a path; also that of a refusal, which says why. Raises InputError and
-        CouldNotRun."""
+        """Fetches the JSON object at a path; also that of a refusal, which says why. Raises
+        InputError and CouldNotRun."""
         request = urllib.request.Request(f"{self.base}{path}?{urlencode(parameters)}")
         request.add_header("Accept", "application/json")
         request.add_header("Accept-Encoding", "gzip")
@@ -61,10 +61,10 @@ class HttpJson:
             return self._refusal(error)
         except (OSError, ValueError) as error:  # URLError is an OSError; a timeout and TLS too
             raise self._unreachable(error) from None
-        found = _object(content)
-        if found is None:
-            raise self._of_another_kind(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
-        return found
+        document = _object(content)
+        if document is None:
+            raise self._refuse_other_api(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
+        return document
 
     def _content(self, answer: IO[bytes], encoding: str) -> bytes:
         parts, size, until = [], 0, time.monotonic() + ANSWER_S
@@ -84,7 +84,8 @@ class HttpJson:
         return b"".join(parts)
 
     def _refusal(self, error: urllib.error.HTTPError) -> dict[str, Any]:
-        """The JSON of a refusal; raises where it has none, or is about who asks."""
+        """Returns the JSON of a refusal. Raises InputError or CouldNotRun where it has none, or is
+        about the login."""
         code = error.code
         if code in (UNAUTHORIZED, FORBIDDEN):
             hint = f"Put login and password for {self._host} into ~/.netrc (mode 600), or a token into ${TOKEN}."
@@ -94,14 +95,14 @@ class HttpJson:
             to = error.headers.get("Location", "elsewhere")
             hint = "Name that address, if it is the server; a login page cannot be used."
             raise InputError(self.base, f"sends to {clip(to)} (HTTP {code})", self.doc, hint) from None
-        found = _object(_unpacked(error.read(CHUNK_BYTES)))
-        if found is not None and "status" in found:
-            return found
+        document = _object(_unpacked(error.read(CHUNK_BYTES)))
+        if document is not None and "status" in document:
+            return document
         if code >= 500:
             raise CouldNotRun(self.base, f"cannot answer now: HTTP {code}", self.doc, "Try again.") from None
-        raise self._of_another_kind(f"answers HTTP {code}")
+        raise self._refuse_other_api(f"answers HTTP {code}")
 
-    def _of_another_kind(self, answers: str) -> InputError:
+    def _refuse_other_api(self, answers: str) -> InputError:
         hint = "Name the server's root, as for Grafana's data source: http://HOST:9090, PMM's https://HOST/prometheus."
         return InputError(self.base, f"is not the API of a Prometheus server: it {answers}", self.doc, hint)
 
@@ -114,7 +115,7 @@ class HttpJson:
         return CouldNotRun(self.base, f"cannot be reached: {clip(words)}", self.doc, hint)
 
     def _credentials(self) -> str:
-        """The header Authorization; "" without any. Raises InputError."""
+        """Returns the header Authorization; "" without any. Raises InputError."""
         token = settings.given(TOKEN)
         if token:
             if urlsplit(self.base).scheme != "https" and not _is_this_machine(self._host):
@@ -127,13 +128,13 @@ class HttpJson:
             return f"Bearer {token}"
         try:
             path = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
-            found = netrc.netrc(path).authenticators(self._host) if path.exists() else None
+            login = netrc.netrc(path).authenticators(self._host) if path.exists() else None
         except (OSError, netrc.NetrcParseError, RuntimeError) as error:
             rule = f"cannot be read: {clip(str(error))}"
             raise InputError("~/.netrc", rule, "ftp(1), netrc", "Correct it, or unset NETRC.") from None
-        if found is None:
+        if login is None:
             return ""
-        return "Basic " + base64.b64encode(f"{found[0]}:{found[2]}".encode()).decode()
+        return "Basic " + base64.b64encode(f"{login[0]}:{login[2]}".encode()).decode()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -144,12 +145,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _object(content: bytes) -> dict[str, Any] | None:
-    """The JSON object that this is; None for anything else."""
+    """Returns the JSON object in these bytes; None for anything else."""
     try:
-        found = json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _unpacked(content: bytes) -> bytes:

@@ -52,7 +52,7 @@ SERVER = (
     "innodb_checkpoint_age", "innodb_checkpoint_max_age", "innodb_redo_log_capacity_resized",
     *(name for pair in CHECKPOINT_ENDS for name in pair),
 )  # fmt: skip
-# Of the statements, those that the evidence counts.
+# The statements that the evidence counts.
 COMMANDS = (
     r"commit|xa_commit|select|insert|insert_select|update|update_multi|delete|delete_multi|replace|replace_select|load"
 )
@@ -68,17 +68,17 @@ class PrometheusTarget:
 
     @property
     def title(self) -> str:
-        """What the recording is called: the host that was asked for, else the server."""
+        """The name of the recording: the host that was asked for, else the server."""
         return next(
             (value for name, value in self.labels if name in HOST_LABELS), urlsplit(self.address).hostname or ""
         )
 
     def selector(self, *more: str) -> str:
-        """The labels as PromQL has them, in braces."""
+        """Returns the labels as PromQL has them, in braces."""
         return "{" + ",".join([*more, *(_matcher(name, value) for name, value in self.labels)]) + "}"
 
     def of_server(self) -> PrometheusTarget:
-        """The same for mysqld_exporter, which listens on another port of the host."""
+        """Returns the target for mysqld_exporter, which listens on another port of the host."""
         labels = tuple(
             (name, value.rpartition(":")[0] if name == "instance" and re.search(r":\d+\Z", value) else value)
             for name, value in self.labels
@@ -88,7 +88,7 @@ class PrometheusTarget:
 
 
 def parse_target(text: str) -> PrometheusTarget:
-    """What `prometheus:URL?label=value` names. Raises InputError."""
+    """Parses `prometheus:URL?label=value`. Raises InputError."""
     rest = text.removeprefix(PREFIX)
     try:
         parts = urlsplit(rest)
@@ -128,16 +128,17 @@ def fetch(
     device: str | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Recording, float]:
-    """The counters of one host in that time, and the seconds between them. `step_s`: between
-    points; None: as they were scraped, and longer where that makes more than 20,160 points.
-    `device`: of several the one, or members joined by +. Raises InputError, CouldNotRun."""
+    """Fetches the counters of one host in that time, and the seconds between them. `step_s`:
+    between points; None: as they were scraped, and longer where that makes more than 20,160 points.
+    `device`: the only device that is read, or members joined by +. Raises InputError, CouldNotRun.
+    """
     asked = parse_target(target)
     server = _Server(HttpJson(asked.address, DOC))
     begin, end = span.ends()
     listed = server.series([f"{name}{asked.selector()}" for name in READS], begin, end)
     of_server = asked.of_server()
     servers = server.series([f"{STATUS}{INNODB['reads']}{of_server.selector()}"], begin, end)
-    host = _one_host(asked, server, listed or servers, begin, end)
+    host = _only_host(asked, server, listed or servers, begin, end)
     plan = _Plan(server, asked, of_server, listed, servers, device)
     step_s, begin, end = plan.step(step_s, begin, end)
     results = list(plan.results(begin, end, step_s, progress))
@@ -149,37 +150,40 @@ def fetch(
 
 
 def hosts(target: str, span: TimeSpan) -> list[str]:
-    """A target for each host that a server has disks of in that time. Raises InputError,
+    """Returns a target for each host that a server has disks of in that time. Raises InputError,
     CouldNotRun."""
     asked = parse_target(target)
     server = _Server(HttpJson(asked.address, DOC))
     listed = server.series([f"{name}{asked.selector()}" for name in READS], *span.ends())
     if not listed:
-        _one_host(asked, server, listed, *span.ends())
+        _only_host(asked, server, listed, *span.ends())
     named = sorted({_host(labels) for labels in listed})
     fixed = [(name, value) for name, value in asked.labels if name not in {key for key, _ in named}]
     return [f"{PREFIX}{asked.address}?{urlencode([(label, value), *fixed])}" for label, value in named]
 
 
 def _host(labels: dict[str, str]) -> tuple[str, str]:
-    """The label that names the host of a series, and its value."""
+    """Returns the label that names the host of a series, and its value."""
     return next(((name, labels[name]) for name in HOST_LABELS if labels.get(name)), ("instance", ""))
 
 
-def _one_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
-    """The host of the series. Raises InputError where there is none, or several."""
-    found = sorted({_host(labels) for labels in listed})
-    if len(found) == 1:
-        return found[0][1]
-    if found:
-        label, names = found[0][0], [value for _, value in found]
+def _only_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
+    """Returns the name of the only host of the series. Raises InputError where there is none, or
+    several."""
+    hosts_seen = sorted({_host(labels) for labels in listed})
+    if len(hosts_seen) == 1:
+        return hosts_seen[0][1]
+    if hosts_seen:
+        label, names = hosts_seen[0][0], [value for _, value in hosts_seen]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         hint = f"Name one: '{PREFIX}{asked.address}?{label}={names[0]}'. There are: {', '.join(names[:SHOWN])}{more}."
         raise InputError(asked.address, f"has the counters of {len(names)} hosts in that time", DOC, hint)
     there = sorted({_host(labels)[1] for labels in server.series(list(READS), begin, end)})
-    told = f"There are: {', '.join(there[:SHOWN])}." if there else "It scrapes no node_exporter in that time (--last)."
+    advice = (
+        f"There are: {', '.join(there[:SHOWN])}." if there else "It scrapes no node_exporter in that time (--last)."
+    )
     rule = f"has no counters of disks or InnoDB for {asked.selector()} in that time"
-    raise InputError(asked.address, rule, DOC, told)
+    raise InputError(asked.address, rule, DOC, advice)
 
 
 @dataclass(frozen=True)
@@ -189,19 +193,19 @@ class _Server:
     http: HttpJson
 
     def series(self, selectors: list[str], begin: float, end: float) -> list[dict[str, str]]:
-        """The labels of the series that had samples in that time."""
+        """Returns the labels of the series that had samples in that time."""
         times = [("start", f"{begin:.3f}"), ("end", f"{end:.3f}")]
-        found = self._data("/api/v1/series", [*(("match[]", one) for one in selectors), *times])
-        if not isinstance(found, list):
+        listed = self._data("/api/v1/series", [*(("match[]", selector) for selector in selectors), *times])
+        if not isinstance(listed, list):
             raise InputError(self.http.base, "does not list series", DOC, "Is it a Prometheus server?")
-        return [one for one in found if isinstance(one, dict)]
+        return [labels for labels in listed if isinstance(labels, dict)]
 
     def at(self, query: str, moment: float) -> list[dict[str, Any]]:
-        """The result of a query at a moment."""
+        """Returns the result of a query at a moment."""
         return self._result("/api/v1/query", [("query", query), ("time", f"{moment:.3f}")])
 
     def over(self, query: str, begin: float, end: float, step_s: float) -> Iterator[list[dict[str, Any]]]:
-        """The results of a range query, slice by slice."""
+        """Yields the results of a range query, slice by slice."""
         slices = math.ceil(((end - begin) / step_s + 1) / MOST_POINTS)
         for index in range(slices):
             first = begin + index * MOST_POINTS * step_s
@@ -211,22 +215,22 @@ class _Server:
 
     def _result(self, path: str, parameters: list[tuple[str, str]]) -> list[dict[str, Any]]:
         data = self._data(path, parameters)
-        found = data.get("result") if isinstance(data, dict) else None
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        result = data.get("result") if isinstance(data, dict) else None
+        if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
             raise InputError(self.http.base, "answers without a result", DOC, "Is it a Prometheus server?")
-        return found
+        return result
 
     def _data(self, path: str, parameters: list[tuple[str, str]]) -> Any:
         answer = self.http.get(path, parameters)
         if answer.get("status") != "success":
-            told = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
-            raise InputError(self.http.base, f"refuses the query: {told}", DOC, "Ask for a shorter time (--last).")
+            refusal = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
+            raise InputError(self.http.base, f"refuses the query: {refusal}", DOC, "Ask for a shorter time (--last).")
         return answer.get("data")
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Which counters of a host are asked for."""
+    """The counters of a host to ask for."""
 
     server: _Server
     asked: PrometheusTarget
@@ -236,17 +240,18 @@ class _Plan:
     device: str | None
 
     def step(self, asked_s: float | None, begin: float, end: float) -> tuple[float, float, float]:
-        """Seconds between points, and the time in which there are samples. Raises InputError."""
+        """Returns seconds between points, and the time in which there are samples. Raises
+        InputError."""
         if self.disks:
-            counter = f"{self.disks[0]['__name__']}{self._of_disks()}"
+            counter = f"{self.disks[0]['__name__']}{self._select_disks()}"
         else:
             counter = f"{STATUS}{INNODB['reads']}{self.of_server.selector()}"
         look = max(LEAST_STEP_S, (end - begin) / LOOK_POINTS)
         seen = [
             float(value)
             for part in self.server.over(f"timestamp({counter})", begin, end, look)
-            for one in part
-            for _, value in one.get("values", ())
+            for series in part
+            for _, value in series.get("values", ())
         ]
         # Between two steps of the look a short life is not seen: then its end tells.
         last = max(seen, default=end)
@@ -268,11 +273,13 @@ class _Plan:
         return step_s, last + step_s / 2 - steps * step_s, last + step_s / 2
 
     def _scraped(self, counter: str, last: float) -> float | None:
-        """Seconds between samples, a whole number; None where there are not two."""
+        """Returns the seconds between samples, a whole number; None where there are not two."""
         for look_s in (LOOK_S, LONG_LOOK_S):
             results = self.server.at(f"{counter}[{look_s}s]", last + 0.001)
             steps = [
-                step for one in results for step in np.diff([float(pair[0]) for pair in one.get("values", ())]).tolist()
+                step
+                for series in results
+                for step in np.diff([float(pair[0]) for pair in series.get("values", ())]).tolist()
             ]
             if steps:
                 return max(LEAST_STEP_S, float(round(float(np.median(steps)))))
@@ -281,9 +288,9 @@ class _Plan:
     def results(
         self, begin: float, end: float, step_s: float, progress: Callable[[float], None]
     ) -> Iterator[dict[str, Any]]:
-        """The series with the times of their samples."""
+        """Yields the series with the times of their samples."""
         questions = [*self._disk_questions(), *self._server_questions()]
-        groups = {times: [one for one in questions if one[1] == times] for _, times, _ in questions}
+        groups = {times: [question for question in questions if question[1] == times] for _, times, _ in questions}
         done = 0
         for times_query, group in groups.items():
             if times_query is None:
@@ -291,9 +298,9 @@ class _Plan:
             times = self._times(times_query, begin, end, step_s)
             for query, _, name in group:
                 for part in self.server.over(query, begin, end, step_s):
-                    for one in part:
-                        labels = one.get("metric", {}) | ({"__name__": name} if name else {})
-                        pairs = {times[at]: value for at, value in one.get("values", ()) if at in times}
+                    for series in part:
+                        labels = series.get("metric", {}) | ({"__name__": name} if name else {})
+                        pairs = {times[at]: value for at, value in series.get("values", ()) if at in times}
                         yield {"metric": labels, "values": [[at, value] for at, value in sorted(pairs.items())]}
                 done += 1
                 progress(done / len(questions))
@@ -301,38 +308,38 @@ class _Plan:
             yield {"metric": info, "values": []}
 
     def _times(self, query: str, begin: float, end: float, step_s: float) -> dict[float, float]:
-        """By step, the time of the sample that stands there; of several devices any, they are
-        scraped together."""
-        found: dict[float, float] = {}
+        """Returns by step the time of the sample that stands there; of several devices any, they
+        are scraped together."""
+        sampled_at: dict[float, float] = {}
         for part in self.server.over(query, begin, end, step_s):
-            for one in part:
-                found |= {at: float(value) for at, value in one.get("values", ())}
-        return found
+            for series in part:
+                sampled_at |= {at: float(value) for at, value in series.get("values", ())}
+        return sampled_at
 
-    def _of_disks(self) -> str:
-        wanted = {one.rpartition("/")[2].strip() for one in (self.device or "").split("+")} - {""}
+    def _select_disks(self) -> str:
+        names = {member.rpartition("/")[2].strip() for member in (self.device or "").split("+")} - {""}
         there = {labels.get("device", "") for labels in self.disks}
-        chosen = wanted if wanted and wanted <= there else set()
+        chosen = names if names and names <= there else set()
         return self.asked.selector(
             *([f"device=~{_quoted('|'.join(map(re.escape, sorted(chosen))))}"] if chosen else [])
         )
 
     def _disk_questions(self) -> list[tuple[str, str | None, str]]:
-        """(query, query of its times, name where the query takes it away) of the disks and
+        """Returns (query, query of its times, name where the query takes it away) of the disks and
         processors."""
         if not self.disks:
             return []
         ours = {labels["__name__"] for labels in self.disks}
         newer = READS[0] in ours
         names = [name for name in DISK if name.endswith("_total") == newer]
-        selector = self._of_disks()
+        selector = self._select_disks()
         times = f"timestamp({READS[0] if newer else READS[1]}{selector})"
-        found: list[tuple[str, str | None, str]] = [(f"{name}{selector}", times, "") for name in names]
+        questions: list[tuple[str, str | None, str]] = [(f"{name}{selector}", times, "") for name in names]
         hosts = ",".join(
-            dict.fromkeys(("mode", *(name for name in HOST_LABELS if any(name in one for one in self.disks))))
+            dict.fromkeys(("mode", *(name for name in HOST_LABELS if any(name in labels for labels in self.disks))))
         )
         cpu = CPU[0] if newer else CPU[1]
-        return [*found, (f"sum by ({hosts}) ({cpu}{self.asked.selector()})", times, cpu)]
+        return [*questions, (f"sum by ({hosts}) ({cpu}{self.asked.selector()})", times, cpu)]
 
     def _server_questions(self) -> list[tuple[str, str | None, str]]:
         if not self.servers:

@@ -27,13 +27,13 @@ class TimeSpan:
     until: float | None = None
 
     def ends(self) -> tuple[float, float]:
-        """Its beginning and end, in seconds since 1970."""
+        """Returns beginning and end in seconds since 1970."""
         until = time.time() if self.until is None else self.until
         return until - self.last_s, until
 
 
 def parse_span(last: str | None, until: str | None) -> TimeSpan:
-    """A span from `14d` or `36h` and an ISO 8601 time (UTC where it has no zone). Raises
+    """Parses a span from `14d` or `36h` and an ISO 8601 time (UTC where it has no zone). Raises
     InputError."""
     seconds = DEFAULT_S
     if last is not None:

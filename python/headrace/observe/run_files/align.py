@@ -33,7 +33,7 @@ LEAST_COVERAGE = 0.5
 def even_interval(
     recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]
 ) -> float:
-    """The interval of a file that does not say it, when its length fits the run.
+    """Returns the interval of a file that does not state it, when its length fits the run.
 
     Raises InputError.
     """
@@ -53,7 +53,7 @@ def even_interval(
 def offset_of(
     series: TimeSeries, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
 ) -> float:
-    """Seconds to add to the times of a series to get the run's.
+    """Returns seconds to add to the times of a series to get the run's.
 
     `reference`: the column whose ups and downs are compared with tps.
 
@@ -96,7 +96,7 @@ def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, fi
 
 
 def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
-    """(lag in s or 0, correlation there, correlation at 0)."""
+    """Returns (lag in s or 0, correlation there, correlation at 0)."""
     interval = rows["duration_s"][0]
     most = int(MAX_LAG_S // interval)
     if rows.height < FEWEST_ROWS or most < 1:
@@ -110,12 +110,12 @@ def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[f
     tps = pl.DataFrame({"row": slot.cast(pl.UInt32), "tps": rows["tps"]}).unique("row", keep="first")
     grid = grid.join(tps, on="row", how="left", maintain_order="left")
     grid = grid.select(_ups_and_downs("disk"), _ups_and_downs("tps"))
-    found = []
+    correlations = []
     for lag in range(-most, most + 1):
         pair = grid.select(pl.col("disk").shift(lag), pl.col("tps")).drop_nulls()
         r = pair.select(pl.corr("disk", "tps")).item() if pair.height >= FEWEST_ROWS // 2 else None
-        found.append((r if r is not None and math.isfinite(r) else 0.0, lag, pair.height))
-    best, plain = max(found), next(item for item in found if item[1] == 0)
+        correlations.append((r if r is not None and math.isfinite(r) else 0.0, lag, pair.height))
+    best, plain = max(correlations), next(entry for entry in correlations if entry[1] == 0)
     clear = best[0] >= LEAST_CORRELATION and best[0] - plain[0] >= max(LEAST_GAIN, CLEAR / math.sqrt(max(best[2], 1)))
     # At the edge the true lag may lie outside: nothing is clear then.
     if not clear or abs(best[1]) == most:
@@ -130,12 +130,12 @@ def _ups_and_downs(column: str) -> pl.Expr:
 def onto(
     series: TimeSeries, offset_s: float, starts: list[float], durations: list[float]
 ) -> dict[str, list[float | None]]:
-    """Means of the series over other intervals, weighted by time; None where less than half of one
-    was measured.
+    """Returns means of the series over other intervals, weighted by time; None where less than half
+    of one was measured.
 
     Both are in order; intervals do not overlap.
     """
-    found: dict[str, list[float | None]] = {column: [] for column in series.columns}
+    means: dict[str, list[float | None]] = {column: [] for column in series.columns}
     count, at = len(series.start_s), 0
     for start, duration in zip(starts, durations, strict=True):
         end = start + duration
@@ -150,6 +150,6 @@ def onto(
                     sums[column] += value * part
                     covered[column] += part
             k += 1
-        for column, values in found.items():
+        for column, values in means.items():
             values.append(sums[column] / covered[column] if covered[column] >= LEAST_COVERAGE * duration else None)
-    return found
+    return means

@@ -29,7 +29,7 @@ SAME_MOMENT_S = 0.05
 
 
 def read_counters(path: Path, device: str | None, findings: list[RunFinding]) -> TimeSeries:
-    """The devices of the file together (`device`: those named, joined by +), as rates between
+    """Reads the devices of the file together (`device`: those named, joined by +), as rates between
     samples. Raises InputError."""
     recording = open_text(path)
     by_device = _samples(recording, findings)
@@ -38,13 +38,13 @@ def read_counters(path: Path, device: str | None, findings: list[RunFinding]) ->
 
 
 def hands_on_parts(device: str) -> bool:
-    """Whether merged requests leave this device in their parts."""
+    """True when merged requests leave this device in their parts."""
     return device.startswith("loop")
 
 
 def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list[tuple[float, ...]]]:
-    """By device: (epoch, the counters of NEEDED and ABOUT), in order of time."""
-    found: dict[str, list[tuple[float, ...]]] = {}
+    """Returns by device: (epoch, the counters of NEEDED and ABOUT), in order of time."""
+    by_device: dict[str, list[tuple[float, ...]]] = {}
     header: list[str] = []
     for number, cells in csv_rows(recording, findings):
         if not header:
@@ -52,8 +52,8 @@ def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list
             continue
         if number > MAX_SAMPLES:
             raise recording.bad(number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC)
-        _add(recording, number, dict(zip(header, cells, strict=True)), found)
-    return found
+        _add(recording, number, dict(zip(header, cells, strict=True)), by_device)
+    return by_device
 
 
 def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
@@ -66,7 +66,7 @@ def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
     return header
 
 
-def _add(recording: Recording, number: int, row: dict[str, str], found: dict[str, list[tuple[float, ...]]]) -> None:
+def _add(recording: Recording, number: int, row: dict[str, str], by_device: dict[str, list[tuple[float, ...]]]) -> None:
     stamp = parse_iso(row["time"])
     if stamp is None:
         rule = "must be ISO 8601 or seconds since 1970"
@@ -76,7 +76,7 @@ def _add(recording: Recording, number: int, row: dict[str, str], found: dict[str
         raise recording.bad(number, f"device = {clip(device, 40)}", "must be the name of a device", "", DOC)
     values = [recording.number(number, name, row[name]) for name in NEEDED]
     values += [recording.number(number, name, row[name]) if row.get(name, "").strip() else 0.0 for name in ABOUT]
-    samples = found.setdefault(device, [])
+    samples = by_device.setdefault(device, [])
     if samples and stamp.epoch_s <= samples[-1][0]:
         rule = "samples of a device follow each other"
         hint = "The clock was set: cut the file there."
@@ -101,7 +101,7 @@ def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[s
 
 
 def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> TimeSeries:
-    """Sums of the devices between moments at which all were sampled."""
+    """Returns sums of the devices between moments at which all were sampled."""
     names = list(by_device)
     if len({len(samples) for samples in by_device.values()}) > 1 or any(
         abs(row[0] - first[0]) > SAME_MOMENT_S
@@ -134,8 +134,8 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
 def _requests(
     device: str, before: tuple[float, ...], after: tuple[float, ...]
 ) -> tuple[float, float, float, float] | None:
-    """Reads, bytes, writes, bytes between two samples as the volume had them; None where a counter
-    started over."""
+    """Returns reads, bytes, writes, bytes between two samples as the volume had them; None where a
+    counter started over."""
     changes = [b - a for a, b in zip(before[1:], after[1:], strict=True)]
     if any(change < 0 for change in changes):
         return None

@@ -31,7 +31,7 @@ def read_disk(
     row_s: float,
     findings: list[RunFinding],
 ) -> TimeSeries:
-    """One file as `read_mib_s`, `write_mib_s`, of iostat `read_iops`, `write_iops`, and
+    """Reads a file as `read_mib_s`, `write_mib_s`, of iostat `read_iops`, `write_iops`, and
     `busy_share` where known.
 
     `key`: iostat or vmstat; `span_s`, `row_s`: of the benchmark's rows, for files without times.
@@ -51,13 +51,13 @@ def read_disk(
         interval_s = even_interval(recording, key, len(readings.reports), span_s, row_s, findings)
     _, interval_s, series = device_series(recording, readings, device, interval_s)
     _say_gaps(recording, readings, series, interval_s)
-    told = series.columns
+    columns = series.columns
     series.columns = {
-        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]]
+        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in columns[f"{way}_kib_s"]]
         for way in ("read", "write")
     }
     if key == "iostat":
-        series.columns = {"read_iops": told["reads_per_s"], "write_iops": told["writes_per_s"]} | series.columns
+        series.columns = {"read_iops": columns["reads_per_s"], "write_iops": columns["writes_per_s"]} | series.columns
     shares = busy_shares(recording, key, len(series.start_s))
     if shares is not None:
         series.columns["busy_share"] = list(shares)
@@ -93,12 +93,12 @@ def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, inte
 
 
 def busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | None:
-    """Share of all processors at work in each of the `reports` that the reader of disks keeps; None
-    where the file does not say so for every one of them.
+    """Returns the share of all processors at work in each of the `reports` that the reader of disks
+    keeps; None where the file does not say so for every one of them.
 
     Readers leave out the first report, the mean since boot; `iostat -y` has none.
     """
-    shares = _of_vmstat(recording.text) if tool == "vmstat" else _of_iostat(recording.text)
+    shares = _read_vmstat(recording.text) if tool == "vmstat" else _read_iostat(recording.text)
     if len(shares) == reports + 1:
         shares = shares[1:]
     if len(shares) != reports or any(not 0.0 <= share <= 1.0 for share in shares):
@@ -106,7 +106,7 @@ def busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | 
     return shares
 
 
-def _of_vmstat(text: str) -> list[float]:
+def _read_vmstat(text: str) -> list[float]:
     columns: list[str] = []
     shares = []
     for line in text.splitlines():
@@ -118,7 +118,7 @@ def _of_vmstat(text: str) -> list[float]:
     return shares
 
 
-def _of_iostat(text: str) -> list[float]:
+def _read_iostat(text: str) -> list[float]:
     columns: list[str] = []
     shares = []
     for line in text.splitlines():
@@ -131,14 +131,15 @@ def _of_iostat(text: str) -> list[float]:
     return shares
 
 
-def _sum(words: list[str], columns: list[str], wanted: tuple[str, ...]) -> float:
-    """Of percentages, as a share; rounded ones may add up to a little more than all.
+def _sum(words: list[str], columns: list[str], names: tuple[str, ...]) -> float:
+    """Returns the sum of the named percentages as a share; rounded figures may add up to a little
+    more than all.
 
     Not a number where the line has not what the header names.
     """
     try:
         figures = dict(zip(columns, words, strict=False))
-        percent = sum(float(figures[name].replace(",", ".")) for name in wanted if name in figures)
+        percent = sum(float(figures[name].replace(",", ".")) for name in names if name in figures)
     except ValueError:
         return float("nan")
-    return min(percent / 100.0, 1.0) if any(name in figures for name in wanted) and percent <= 102.0 else float("nan")
+    return min(percent / 100.0, 1.0) if any(name in figures for name in names) and percent <= 102.0 else float("nan")

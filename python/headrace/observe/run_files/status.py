@@ -74,7 +74,7 @@ CHECKPOINT_ENDS = (
     ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
     ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
 )
-# Of a replica: commits of its binary log, and the groups they were in (MariaDB).
+# A replica's: commits of its binary log, and the groups they were in (MariaDB).
 GROUPS = ("binlog_commits", "binlog_group_commits")
 HELPERS = ("uptime", "innodb_page_size", *GROUPS, *(name for pair in CHECKPOINT_ENDS for name in pair))
 WANTED = (*RATES, *LEVELS, *HELPERS)
@@ -101,7 +101,7 @@ class StatusSamples:
     engines: set[str] = field(default_factory=set)
 
     def add(self, recording: Recording, where: int, stamp: Stamp | None, sample: dict[str, float]) -> None:
-        """One more sample."""
+        """Adds a sample."""
         if len(self.where) >= MAX_ROWS:
             raise recording.bad(where, f"more than {MAX_ROWS:,} samples", "is too many", "Cut the file.", DOC)
         self.where.append(where)
@@ -133,7 +133,7 @@ def parse(
     row_s: float,
     findings: list[RunFinding],
 ) -> Status:
-    """The samples of a file.
+    """Reads the samples of a file.
 
     `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell
     times. Raises InputError.
@@ -168,17 +168,17 @@ def parse(
 
 
 def one_sample(recording: Recording) -> dict[str, float]:
-    """The counters of a file that holds one output of SHOW GLOBAL STATUS, Uptime among them. Raises
-    InputError."""
+    """Reads the counters of a file that holds one output of SHOW GLOBAL STATUS, Uptime among them.
+    Raises InputError."""
     samples = _read_batches(recording, [])
     if len(samples.where) != 1:
         hint = "Save SHOW GLOBAL STATUS once, whole."
         raise recording.bad("", f"{len(samples.where)} samples", "one is needed", hint, DOC)
-    found = {name: column[0] for name, column in samples.values.items() if not math.isnan(column[0])}
-    if "uptime" not in found:
+    counters = {name: column[0] for name, column in samples.values.items() if not math.isnan(column[0])}
+    if "uptime" not in counters:
         rule = "is not the output of SHOW GLOBAL STATUS: it has no Uptime"
         raise recording.bad("", "no Uptime", rule, "Save it whole.", DOC)
-    return found
+    return counters
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSam
     samples, sample, names, begun, stamp, next_stamp = StatusSamples(), {}, set(), 0, None, None
     lines = recording.lines
     last = max(index for index, line in enumerate(lines) if line.strip()) + 1
-    known, sizes = 0, []
+    counted, sizes = 0, []
     for number, raw in enumerate(lines, start=1):
         line = raw.strip()
         if not line or BORDER.match(line) or WARNING.match(line):
@@ -217,13 +217,13 @@ def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSam
             begun = begun or number
             stamp, next_stamp = (next_stamp, None) if next_stamp else (stamp, None)
         names.add(name)
-        known += name in WANTED
+        counted += name in WANTED
         samples.engines |= {prefix for prefix in ("innodb", "rocksdb") if name.startswith(prefix + "_")}
         if name in WANTED:
             cut = number == last and not recording.text.endswith("\n")
             if not cut or NUMBER.match(value):
                 sample[name] = _number(recording, number, name, value)
-    if not known and not samples.where:
+    if not counted and not samples.where:
         _no_status(recording)
     if names:
         if sizes and len(names) < statistics.median(sizes):
@@ -234,7 +234,7 @@ def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSam
 
 
 def _pair(line: str) -> tuple[str, str] | None:
-    """(name, value) of a line of a table or of a tab-separated batch."""
+    """Returns (name, value) of a line of a table or of a tab-separated batch."""
     if line.startswith("|"):
         match = TABLE_ROW.match(line)
         return (match[1], match[2]) if match and NAME.match(match[1]) else None
@@ -285,8 +285,8 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
             raise recording.bad(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
         if "t_s" in row:
             samples.t_s.append(_number(recording, number, "t_s", row["t_s"]))
-        wanted = {name: _number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()}
-        samples.add(recording, number, stamp, wanted)
+        counters = {name: _number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()}
+        samples.add(recording, number, stamp, counters)
     return samples
 
 
@@ -294,8 +294,8 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
 
 
 def _looks_relative(samples: StatusSamples) -> bool:
-    """Differences (mysqladmin -r): Uptime does not grow from one sample to the next; without
-    Uptime, counters fall again and again."""
+    """True for differences (mysqladmin -r): Uptime does not grow from one sample to the next;
+    without Uptime, counters fall again and again."""
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if len(uptime) >= 3:
         grows = sum(b > a for a, b in zip(uptime[1:], uptime[2:], strict=False))
@@ -310,13 +310,13 @@ def _looks_relative(samples: StatusSamples) -> bool:
 
 
 def _add_up(samples: StatusSamples) -> bool:
-    """Differences become running sums.
+    """Turns differences into running sums.
 
     False when the first sample is a difference too, so that levels are not known.
     """
     uptime = samples.values["uptime"]
-    known = [value for value in uptime if not math.isnan(value)]
-    whole = len(known) < 2 or known[0] > 3 * statistics.median(known[1:])
+    uptimes = [value for value in uptime if not math.isnan(value)]
+    whole = len(uptimes) < 2 or uptimes[0] > 3 * statistics.median(uptimes[1:])
     for name in (*RATES, *LEVELS, *HELPERS):
         column, total = samples.values[name], 0.0
         for index, value in enumerate(column):
@@ -343,8 +343,8 @@ def _times(
     row_s: float,
     findings: list[RunFinding],
 ) -> tuple[list[float], list[float], float | None]:
-    """(starts, durations) of the intervals between samples, from 0, and the epoch of the beginning
-    or None."""
+    """Returns (starts, durations) of the intervals between samples, from 0, and the epoch of the
+    beginning or None."""
     count, begin = len(samples.where), None
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     stamps = [stamp for stamp in samples.stamps if stamp is not None]
@@ -465,7 +465,7 @@ def _status(samples: StatusSamples, series: TimeSeries, durations: list[float], 
 
 
 def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
-    """The intervals as `Run.status`, on the run's time."""
+    """Returns the intervals as `Run.status`, on the run's time."""
     columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
     return pl.DataFrame(
         columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)}
@@ -473,7 +473,7 @@ def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
 
 
 def check_engine(status: Status, engine: str, name: str) -> None:
-    """Refuse a file without any counter of the engine described."""
+    """Refuses a file without any counter of the engine described."""
     needed = "rocksdb" if engine == "myrocks" else "innodb"
     if needed not in status.engines:
         other = " and ".join(sorted(status.engines)) or "no engine"
@@ -482,7 +482,7 @@ def check_engine(status: Status, engine: str, name: str) -> None:
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:
-    """Whether a buffer pool with so much free is cold: it holds less than half of what it could.
+    """True when a buffer pool with so much free is cold: it holds less than half of what it could.
 
     `data_share`: data over pool, None: not known.
     """

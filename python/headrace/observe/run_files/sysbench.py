@@ -25,7 +25,15 @@ from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT
 
 MAX_ROWS = 3_000_000  # a month of seconds; ours
 # Beyond any server: each is a sign of a damaged line.
-MOST = {"threads": 1e5, "tps": 1e7, "qps": 1e9, "p95_ms": 1e7, "t_s": MAX_SPAN_S, "busy_share": 1.0}
+MOST = {
+    "threads": 1e5,
+    "tps": 1e7,
+    "qps": 1e9,
+    "p95_ms": 1e7,
+    "t_s": MAX_SPAN_S,
+    "busy_share": 1.0,
+    "pages_written_per_s": 1e7,
+}
 NUMBER = r"(\S+)"
 REPORT_1 = re.compile(
     rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER}"
@@ -46,7 +54,7 @@ TOTAL_SLACK = 0.05
 
 @dataclass
 class Rows:
-    """What the file says, column by column; NaN where a value is not measured.
+    """The figures of the file, column by column; NaN where a value is not measured.
 
     `t_s` as printed: the end of the interval.
     """
@@ -58,6 +66,7 @@ class Rows:
     qps: array = field(default_factory=lambda: array("d"))
     p95_ms: array = field(default_factory=lambda: array("d"))
     busy_share: array = field(default_factory=lambda: array("d"))  # of all virtual CPUs
+    pages_written_per_s: array = field(default_factory=lambda: array("d"))  # by the server
     # (line, text), or Stamp, of the rows; empty when there are none
     stamps: list = field(default_factory=list)
     findings: list[RunFinding] = field(default_factory=list)
@@ -67,7 +76,8 @@ class Rows:
 
 
 def parse(recording: Recording, columns: dict[str, str], interval_s: float | None) -> Rows:
-    """The rows of the file in order, one per interval, duplicates dropped (and said).
+    """Returns the rows of the file in order, one per interval; duplicates are dropped, with a
+    finding.
 
     Raises InputError.
     """
@@ -91,7 +101,7 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
 
 
 def _value(recording: Recording, where: int, what: str, text: str) -> float:
-    """A number within what is believed, or an InputError with the line."""
+    """Parses a number within what is believed. Raises InputError with the line."""
     number = recording.number(where, what, text)
     if number > MOST[what]:
         hint = "The line is damaged: take it out."
@@ -129,9 +139,11 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
         hint = "Run sysbench with --report-interval=1."
         raise recording.bad("", "no report of sysbench", "is in the file", hint, DOC)
     if percentiles - {95.0}:
-        said = ", ".join(f"{value:g}" for value in sorted(percentiles))
+        percents = ", ".join(f"{value:g}" for value in sorted(percentiles))
         rows.findings.append(
-            RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there.")
+            RunFinding(
+                "percentile", f"{recording.name} has the {percents} % latency, not the 95 %: p95_ms is null there."
+            )
         )
     _against_total(recording, rows, totals)
     return rows
@@ -167,7 +179,15 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
 
 
 def _add(
-    rows: Rows, where: int, t_s: float, threads: float, tps: float, qps: float, p95: float, busy: float = math.nan
+    rows: Rows,
+    where: int,
+    t_s: float,
+    threads: float,
+    tps: float,
+    qps: float,
+    p95: float,
+    busy: float = math.nan,
+    written: float = math.nan,
 ) -> None:
     if len(rows.t_s) >= MAX_ROWS:
         raise InputError(f"line {where}", f"at most {MAX_ROWS:,} reports are read", DOC, "Cut the file.")
@@ -179,6 +199,7 @@ def _add(
     # sysbench prints 0.00 for the percentile of nothing.
     rows.p95_ms.append(math.nan if tps == 0.0 or p95 == 0.0 else p95)
     rows.busy_share.append(busy)
+    rows.pages_written_per_s.append(written)
 
 
 def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, float]]) -> None:
@@ -202,6 +223,7 @@ CSV_NAMES = {
     "qps": "qps",
     "lat_p95_ms": "p95_ms",
     "busy_share": "busy_share",
+    "pages_flushed_ps": "pages_written_per_s",
 }
 
 
@@ -264,6 +286,7 @@ def _csv_row(
         values.get("qps", math.nan),
         values.get("p95_ms", math.nan),
         values.get("busy_share", math.nan),
+        values.get("pages_flushed_ps", math.nan),
     )
     if "time" in place:
         stamp = parse_iso(cells[place["time"]])
@@ -326,7 +349,7 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -
 
 
 def _drop(rows: Rows, gone: set[int]) -> None:
-    for name in ("where", "t_s", "threads", "tps", "qps", "p95_ms", "busy_share"):
+    for name in ("where", "t_s", "threads", "tps", "qps", "p95_ms", "busy_share", "pages_written_per_s"):
         column = getattr(rows, name)
         setattr(rows, name, array(column.typecode, (value for index, value in enumerate(column) if index not in gone)))
     if rows.stamps:
@@ -334,7 +357,8 @@ def _drop(rows: Rows, gone: set[int]) -> None:
 
 
 def say_gaps(recording: Recording, rows: Rows) -> None:
-    """Where rows are missing; nothing is filled in. Raises InputError where too many are."""
+    """Notes where rows are missing; nothing is filled in. Raises InputError where too many are
+    missing."""
     interval, gaps = rows.interval_s, []
     if rows.t_s[0] > 1.5 * interval:
         gaps.append((0.0, rows.t_s[0] - interval, rows.where[0]))
@@ -361,7 +385,8 @@ CLOCK_SLACK_S = 3.0
 
 
 def _clock(recording: Recording, rows: Rows) -> None:
-    """When t_s was 0, from the times printed with the rows; says where that clock jumped."""
+    """Sets the clock at t_s = 0 from the times printed with the rows, and notes where that clock
+    jumped."""
     if not rows.stamps:
         return
     stamps = rows.stamps if isinstance(rows.stamps[0], Stamp) else parse_stamps(recording, rows.stamps)

@@ -37,7 +37,7 @@ TRIES = 2
 PREFIX = "HEADRACE_"
 SIGNATURE = "X-Headrace-Signature-256"
 # The event's own values go into the environment; of ours, these only: no password does.
-KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER")
+ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER")
 
 
 class Action(Protocol):
@@ -56,15 +56,15 @@ class AlarmCommand:
     timeout_s: float = COMMAND_S
 
     def tell(self, event: EpisodeEvent) -> str | None:
-        """Runs it, without a shell; killed after its time."""
+        """Runs the program without a shell and kills it after its time; returns what went wrong."""
         document = event.to_document()
         values = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in document.items()}
-        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         try:
             done = subprocess.run(
                 list(self.argv),
                 input=json.dumps(document).encode(),
-                env=kept | values,
+                env=environment | values,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 timeout=self.timeout_s,
@@ -76,8 +76,8 @@ class AlarmCommand:
         except OSError as error:
             return f"{self.argv[0]} could not be started: {error.strerror}"
         if done.returncode:
-            said = " ".join(done.stderr.decode(errors="replace").split())[:200]
-            return f"{self.argv[0]} ended with exit code {done.returncode}" + (f": {said}" if said else "")
+            output = " ".join(done.stderr.decode(errors="replace").split())[:200]
+            return f"{self.argv[0]} ended with exit code {done.returncode}" + (f": {output}" if output else "")
         return None
 
 
@@ -90,7 +90,7 @@ class AlarmWebhook:
     timeout_s: float = WEBHOOK_S
 
     def tell(self, event: EpisodeEvent) -> str | None:
-        """Sends it, twice at most."""
+        """Sends the event, twice at most; returns what went wrong."""
         body = json.dumps(event.to_document()).encode()
         headers = {"Content-Type": "application/json", "User-Agent": "headrace"}
         if self.secret is not None:
@@ -119,7 +119,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def command(text: str) -> AlarmCommand:
-    """A command line as a program with its arguments. Raises InputError."""
+    """Parses a command line as a program with its arguments. Raises InputError."""
     try:
         argv = shlex.split(text)
     except ValueError as error:
@@ -133,7 +133,8 @@ def command(text: str) -> AlarmCommand:
 
 
 def webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
-    """A webhook: https, or http on this machine. Raises InputError, CouldNotRun."""
+    """Checks the address of a webhook: https, or http on this machine. Raises InputError,
+    CouldNotRun."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -156,8 +157,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _place(url: str) -> str:
-    """A URL fit for a message: its query may be a secret."""
-    return "".join(one if one.isprintable() else "?" for one in url.partition("?")[0].rpartition("@")[2])[:200]
+    """Returns a URL that fits a message: its query may be a secret."""
+    return "".join(
+        character if character.isprintable() else "?" for character in url.partition("?")[0].rpartition("@")[2]
+    )[:200]
 
 
 def _secret(path: Path) -> Secret:

@@ -12,7 +12,7 @@ from headrace.operate.watching.moment import LiveVerdict, Moment
 # this long (operate_page 1.5, point 4).
 ON_S, OFF_S = 60.0, 180.0
 # Words that somebody must be told of; the others are for who looks.
-TOLD = ("binds", "degraded", "will bind")
+ALARMING = ("binds", "degraded", "will bind")
 SCHEMA = "headrace-episode/1"
 
 
@@ -33,7 +33,7 @@ class EpisodeEvent:
     client_seconds: float | None
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON and as the values of a command."""
+        """Returns the event as JSON and as the values of a command."""
 
         def when(t_unix: float | None) -> str | None:
             return None if t_unix is None else datetime.fromtimestamp(t_unix, UTC).isoformat(timespec="seconds")
@@ -75,8 +75,8 @@ class Episodes:
         self._last: float | None = None
 
     def see(self, moment: Moment) -> list[EpisodeEvent]:
-        """What is to be told after this moment. A gap in the moments is neither the finding nor its
-        absence."""
+        """Returns the events to report after this moment. A gap in the moments is neither the
+        finding nor its absence."""
         now = moment.t_unix
         gone = 0.0 if self._last is None else now - self._last
         if gone < 0:
@@ -89,9 +89,9 @@ class Episodes:
         self._last = now
         present = {}
         for finding in moment.findings:
-            if finding.word in TOLD:
+            if finding.word in ALARMING:
                 present.setdefault((finding.word, finding.where, finding.limit), finding)
-        told = []
+        events = []
         for key, finding in present.items():
             course = self._courses.setdefault(key, _Course(finding, now, now))
             course.last_unix = now
@@ -99,7 +99,7 @@ class Episodes:
                 course.client_seconds = (course.client_seconds or 0.0) + cost * gone
             if not course.raised and now - course.start_unix >= self.on_s:
                 course.raised = True
-                told.append(self._event("raised", course, None))
+                events.append(self._event("raised", course, None))
         for key, course in list(self._courses.items()):
             if key in present:
                 continue
@@ -107,14 +107,14 @@ class Episodes:
                 del self._courses[key]
             elif now - course.last_unix >= self.off_s:
                 del self._courses[key]
-                told.append(self._event("over", course, course.last_unix))
-        return told
+                events.append(self._event("over", course, course.last_unix))
+        return events
 
     def end(self) -> list[EpisodeEvent]:
-        """What is to be told when nobody looks any more: episodes that last are over for us."""
-        told = [self._event("over", course, course.last_unix) for course in self._courses.values() if course.raised]
+        """Returns the events to report when watching ends: episodes that last are then over."""
+        events = [self._event("over", course, course.last_unix) for course in self._courses.values() if course.raised]
         self._courses.clear()
-        return told
+        return events
 
     @property
     def lasting(self) -> list[LiveVerdict]:
@@ -139,7 +139,7 @@ class Episodes:
 
 
 def waiting(moment: Moment) -> float | None:
-    """Clients that wait for I/O, on average of the interval."""
+    """Returns the clients that wait for I/O, on average of the interval."""
     server = moment.server
     if server is None or server.io_wait is None or server.running is None:
         return None

@@ -26,12 +26,12 @@ STATE_OF = {
 
 
 def state_of(word: str) -> str:
-    """The plugin's state of a verdict's word."""
+    """Returns the plugin's state of a verdict's word."""
     return STATE_OF.get(word, "UNKNOWN")
 
 
 def plugin_line(word: str, text: str, figures: Mapping[str, float | None]) -> str:
-    """`STORAGE CRITICAL - ... | 'iops'=3000 ...`: one line without a second bar."""
+    """Returns `STORAGE CRITICAL - ... | 'iops'=3000 ...`: one line without a second bar."""
     words = " ".join(re.sub(r"[|\n\r]", " ", text).split())
     shown = [f"'{_label(name)}'={_number(value)}" for name, value in figures.items() if value is not None]
     return f"STORAGE {state_of(word)} - {word}: {words}" + (f" | {' '.join(shown)}" if shown else "")

@@ -14,8 +14,8 @@ from headrace.operate.evidence.model import Evidence
 
 
 def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thresholds | None = None) -> Diagnosis:
-    """What is wrong, or that nothing is. `counsel`: what advice rests on; None: findings without
-    gains and prices."""
+    """Returns what is wrong, or that nothing is. `counsel`: what advice rests on; None: findings
+    without gains and prices."""
     thresholds = thresholds or Thresholds()
     signals = signals_of(evidence, thresholds)
     findings = judged(signals, thresholds)
@@ -26,9 +26,9 @@ def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thr
 
 
 def assembled(evidence: Evidence, findings: list[Finding], **more) -> Diagnosis:
-    """The headline, at most three findings, and the rest."""
+    """Puts a diagnosis together: the headline, at most three findings, and the rest."""
     facts = evidence.facts
-    made = Diagnosis(
+    diagnosis = Diagnosis(
         facts.target,
         findings[0].verdict,
         findings[0].words,
@@ -37,9 +37,9 @@ def assembled(evidence: Evidence, findings: list[Finding], **more) -> Diagnosis:
         grain=findings[0].grain,
         span_s=evidence.span_s,
         clock=facts.clock,
-        storage=tuple(one.storage or "storage not named" for one in facts.volumes if one.role != "member"),
+        storage=tuple(volume.storage or "storage not named" for volume in facts.volumes if volume.role != "member"),
         instance=facts.instance,
         missing=facts.missing,
         notes=evidence.notes,
     )
-    return replace(made, **more) if more else made
+    return replace(diagnosis, **more) if more else diagnosis

@@ -21,8 +21,8 @@ from headrace.operate.doctor.signals import signals_of, wide_enough
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.model import OVER, Evidence
 
-# What is told of the time before; what will bind is told of now alone.
-TOLD = ("binds", "touched", "degraded")
+# Verdicts that are reported of the time before; "will bind" is said of now alone.
+REPORTED = ("binds", "touched", "degraded")
 # Balances at or below which credits may bind, percent: a minute's mean of spent credits is not
 # always 0. A guess on the safe side: such a stretch is judged.
 LOW_BALANCE = 10.0
@@ -35,25 +35,26 @@ BRIDGED = 1
 
 
 def earlier(evidence: Evidence, thresholds: Thresholds) -> tuple[Finding, ...]:
-    """Episodes before the newest window, the latest first: headlines of storage that were the same
-    in stretches that follow each other. `from_unix` and `to_unix` are their clock times."""
+    """Returns episodes before the newest window, the latest first: headlines of storage that were
+    the same in stretches that follow each other. `from_unix` and `to_unix` are their clock
+    times."""
     episodes: list[tuple[Finding, float, float, int]] = []
-    for number, (begins, ends, found) in enumerate(_stretches(evidence, thresholds)):
-        if found is None:
+    for number, (begins, ends, finding) in enumerate(_stretches(evidence, thresholds)):
+        if finding is None:
             continue
-        same = [at for at, (one, *_) in enumerate(episodes) if _key(one) == _key(found)]
+        same = [at for at, (episode, *_) in enumerate(episodes) if _key(episode) == _key(finding)]
         if same and number - episodes[same[-1]][3] <= 1 + BRIDGED:
-            one, _, last, _ = episodes[same[-1]]
+            before, _, last, _ = episodes[same[-1]]
             # The worst stretch speaks for all of them.
-            worst = found if found.weight > one.weight else one
+            worst = finding if finding.weight > before.weight else before
             episodes[same[-1]] = (worst, begins, last, number)
         else:
-            episodes.append((found, begins, ends, number))
-    return tuple(_told(one, begins, ends) for one, begins, ends, _ in episodes[:MOST_EPISODES])
+            episodes.append((finding, begins, ends, number))
+    return tuple(_as_episode(finding, begins, ends) for finding, begins, ends, _ in episodes[:MOST_EPISODES])
 
 
 def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[float, float, Finding | None]]:
-    """Begin, end and headline of each stretch, from the newest window back."""
+    """Yields begin, end and headline of each stretch, from the newest window back."""
     begin, end = evidence.begins_unix, evidence.ends_unix
     if begin is None or end is None:
         return
@@ -67,52 +68,52 @@ def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[flo
         if last < from_unix:  # a day of it at a time: all of it would be searched for each stretch
             from_unix = first - DAY_S
             day = evidence.between(from_unix, last)
-        told = None
+        headline = None
         # A microsecond less, as the newest window has it: times are sums of fractions.
         at, behind = np.searchsorted(shows, (first - 1e-6, last - 1e-6))
         if behind > at:
             part = day.between(first - 1e-6, last - 1e-6)
             if part.span_s >= wide / 2:  # else too little is known of it
                 head = judged(signals_of(part, thresholds, whole=True), thresholds)[0]
-                told = head if head.verdict in TOLD and head.volume is not None else None
-        yield first, last, told
+                headline = head if head.verdict in REPORTED and head.volume is not None else None
+        yield first, last, headline
 
 
 def _moments_with_signs(evidence: Evidence, thresholds: Thresholds, newest_unix: float) -> np.ndarray:
-    """When something was seen without which no verdict of storage holds, in order: time over a
-    limit, a low balance, a latency of three times the model's median (threshold
+    """Returns when something was seen without which no verdict of storage holds, in order: time
+    over a limit, a low balance, a latency of three times the model's median (threshold
     inferred_latency_factor)."""
     signals = signals_of(evidence.between(newest_unix - 1e-6, math.inf), thresholds, whole=True)
-    models = {one.facts.name: one.model for one in signals.volumes}
-    found = [np.empty(0)]
-    for one in evidence.volumes:
-        names, model = one.rows.columns, models.get(one.facts.name)
+    models = {volume.facts.name: volume.model for volume in signals.volumes}
+    times = [np.empty(0)]
+    for volume in evidence.volumes:
+        names, model = volume.rows.columns, models.get(volume.facts.name)
         if model is None or not {"read_ms", "write_ms"} & set(names):
-            found.append(one.rows["t_unix"].to_numpy())
+            times.append(volume.rows["t_unix"].to_numpy())
             continue
         factor = thresholds.inferred_latency_factor
         slow = {"read_ms": factor * model.read_p50, "write_ms": factor * model.write_p50}
         signs = [pl.col(name) >= most for name, most in slow.items() if name in names]
         signs += [pl.col(name) > 0 for name in (*OVER.values(), "stalled") if name in names]
         signs += [pl.col(name) <= LOW_BALANCE for name in BALANCES if name in names]
-        shown = one.rows.filter(pl.any_horizontal([sign.fill_null(False) for sign in signs]))
-        found.append(shown["t_unix"].to_numpy())
-    return np.sort(np.concatenate(found))
+        shown = volume.rows.filter(pl.any_horizontal([sign.fill_null(False) for sign in signs]))
+        times.append(shown["t_unix"].to_numpy())
+    return np.sort(np.concatenate(times))
 
 
-def _key(one: Finding) -> tuple[str, str, str | None]:
-    return one.verdict, one.subject, one.volume
+def _key(finding: Finding) -> tuple[str, str, str | None]:
+    return finding.verdict, finding.subject, finding.volume
 
 
-def _told(one: Finding, begins: float, ends: float) -> Finding:
-    subject = caps.short(one.subject)
-    words = f"{_clock(begins, ends)} UTC: {one.volume}: {one.verdict}, {subject}"
-    return replace(one, words=words, from_unix=begins, to_unix=ends, remedies=(), gain=None)
+def _as_episode(finding: Finding, begins: float, ends: float) -> Finding:
+    subject = caps.short(finding.subject)
+    words = f"{_clock(begins, ends)} UTC: {finding.volume}: {finding.verdict}, {subject}"
+    return replace(finding, words=words, from_unix=begins, to_unix=ends, remedies=(), gain=None)
 
 
 def _clock(begins: float, ends: float) -> str:
-    first, last = (datetime.fromtimestamp(one, UTC) for one in (begins, ends))
-    # Of two minutes and more the seconds say nothing.
+    first, last = (datetime.fromtimestamp(moment, UTC) for moment in (begins, ends))
+    # In two minutes and more the seconds say nothing.
     time = "%H:%M" if ends - begins >= 2 * MINUTE_S else "%H:%M:%S"
     day = "%Y-%m-%d " if ends - begins >= DAY_S or first.date() != last.date() else ""
     return f"{first:%Y-%m-%d} {first.strftime(time)} to {last.strftime(day + time)}"

@@ -14,29 +14,29 @@ from headrace.operate.doctor.thresholds import Thresholds
 LARGER_THAN_A_PAGE = 1.25
 
 
-# Of processors, alone and with storage that waits.
+# Words on processors, alone and with storage that waits.
 KEEPS_UP = "Storage keeps up."
 NEARLY_SPENT = "Storage waits too, and the processors are nearly spent: they may bind as soon as its limit is lifted."
 
 
 def figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:
-    """A number with its words."""
+    """Returns a number with its words."""
     return FindingFigure(name, value, unit, words)
 
 
 def innocent(signals: Signals, thresholds: Thresholds, storage_waits: bool = False) -> list[Finding]:
-    """Every other explanation that holds, the one that takes most of the clients' time first.
-    `storage_waits`: a limit binds as well, or a volume is degraded, so that storage does not keep
-    up."""
+    """Returns every other explanation that holds, the one that takes most of the clients' time
+    first. `storage_waits`: a limit binds as well, or a volume is degraded, so that storage does not
+    keep up."""
     looked = (_locks, _foreign, _cold, _processors, _away, _idle)
-    found = [one for look in looked if (one := look(signals, thresholds)) is not None]
+    excuses = [excuse for look in looked if (excuse := look(signals, thresholds)) is not None]
     if storage_waits:
-        found = [replace(one, words=one.words.replace(KEEPS_UP, NEARLY_SPENT)) for one in found]
-    return sorted(found, key=lambda one: -one.weight)
+        excuses = [replace(excuse, words=excuse.words.replace(KEEPS_UP, NEARLY_SPENT)) for excuse in excuses]
+    return sorted(excuses, key=lambda excuse: -excuse.weight)
 
 
 def _locks(signals: Signals, t: Thresholds) -> Finding | None:
-    """Row locks, where those who hold them do not wait for storage themselves."""
+    """Blames row locks, where those who hold them do not wait for storage themselves."""
     server = signals.server
     if server is None or server.locks is None or server.locks < t.lock_share or server.running < t.little_running:
         return None
@@ -68,18 +68,19 @@ def _locks(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _at_limit(signals: Signals, t: Thresholds) -> float:
-    """Whether a volume is over a limit: the share of the time."""
-    known = [share for one in signals.volumes for share in one.over.values() if share is not None]
-    worst = max(known, default=0.0)
+    """Returns the share of the time that a volume is over a limit, 0 where that is too little to be
+    seen."""
+    shares = [share for volume in signals.volumes for share in volume.over.values() if share is not None]
+    worst = max(shares, default=0.0)
     return worst if worst >= t.seen_share else 0.0
 
 
 def _foreign(signals: Signals, t: Thresholds) -> Finding | None:
-    """Reads that are not the server's: a backup, a copy, a check of files."""
+    """Blames reads that are not the server's: a backup, a copy, a check of files."""
     if signals.server is None or len(signals.volumes) == 0:
         return None
     own = signals.server.get("data_read_bytes_per_s")
-    volume = max(signals.volumes, key=lambda one: one.read_iops * one.read_kib)
+    volume = max(signals.volumes, key=lambda candidate: candidate.read_iops * candidate.read_kib)
     read = volume.read_iops * volume.read_kib * KIB
     page = signals.server.facts.variables.get("innodb_page_size", "")
     least_kib = max(t.foreign_kib, LARGER_THAN_A_PAGE * int(page) / KIB if page.isdigit() else 0.0)
@@ -115,7 +116,7 @@ def _foreign(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _cold(signals: Signals, t: Thresholds) -> Finding | None:
-    """A buffer pool that still fills."""
+    """Blames a buffer pool that still fills."""
     server = signals.server
     if server is None:
         return None
@@ -130,7 +131,7 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
         or server.kept_share < t.cold_kept_share
     ):
         return None
-    ios = sum(one.iops for one in signals.volumes)
+    ios = sum(volume.iops for volume in signals.volumes)
     if signals.volumes and reads < t.cold_read_share * ios:
         return None
     left_s = free / (server.filled / server.seconds) if server.seconds else 0.0
@@ -159,7 +160,7 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _processors(signals: Signals, t: Thresholds) -> Finding | None:
-    """The host's processors, where clients do not wait for storage more."""
+    """Blames the host's processors, where clients do not wait for storage more."""
     server, host = signals.server, signals.host
     steal = host.steal or 0.0
     by_server = host.server or 0.0
@@ -206,8 +207,9 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
-    """More statements under way than processors, that wait for nothing but these (PSI). A server
-    that hardly computes waits for something else, and the pressure is that of others."""
+    """True when more statements are under way than processors, and wait for nothing but these
+    (PSI). A server that hardly computes waits for something else, and the pressure is that of
+    others."""
     server, host = signals.server, signals.host
     if server is None or host.vcpus is None or host.pressure is None or (host.server or 0.0) < t.queued_server_share:
         return False
@@ -215,8 +217,8 @@ def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
 
 
 def _away(signals: Signals, t: Thresholds) -> Finding | None:
-    """Connections that mostly have nothing under way, while work is done: the time goes into the
-    clients or the network."""
+    """Blames connections that mostly have nothing under way, while work is done: the time goes into
+    the clients or the network."""
     server = signals.server
     # The transactions of a replica are its appliers': of its clients only the questions are known.
     work = None if server is None else server.get("questions_per_s") if server.facts.replica else server.tps
@@ -251,17 +253,17 @@ def _away(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _idle(signals: Signals, t: Thresholds) -> Finding | None:
-    """Nothing is asked."""
+    """Returns a finding where nothing is asked."""
     if not signals.volumes and signals.server is None:
         return None
-    if any(one.iops >= t.idle_iops for one in signals.volumes):
+    if any(volume.iops >= t.idle_iops for volume in signals.volumes):
         return None
     if signals.server is not None and (signals.server.tps >= t.idle_tps or signals.server.running >= 1.0):
         return None
     words = "Nothing is asked: " + " and ".join(
         text
         for text in (
-            f"{sum(one.iops for one in signals.volumes):.1f} I/Os a second" if signals.volumes else "",
+            f"{sum(volume.iops for volume in signals.volumes):.1f} I/Os a second" if signals.volumes else "",
             f"{signals.server.tps:.1f} transactions a second" if signals.server else "",
         )
         if text
@@ -278,5 +280,5 @@ def _felt_words(felt: float | None) -> str:
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:
-    """Whether anything is asked of it."""
+    """True when anything is asked of the volume."""
     return volume.iops >= t.idle_iops

@@ -21,76 +21,102 @@ EXPLAINS = ("cold-cache", "backup")
 
 
 def judged(signals: Signals, thresholds: Thresholds, exact: bool = True) -> list[Finding]:
-    """Everything that was found, the headline first; at least one."""
+    """Returns all findings, the headline first; at least one."""
     grain = grain_words(signals.grain_s, signals.exact)
     storage = of_volumes(signals, thresholds)
-    waits = any(one.verdict in ("binds", "degraded") for one in storage)
+    waits = any(finding.verdict in ("binds", "degraded") for finding in storage)
     innocents = innocent(signals, thresholds, storage_waits=waits)
     settings = of_settings(signals, thresholds)
     ordered = _ordered(innocents, storage, settings, signals, thresholds)
     if not ordered:
         ordered = [_nothing(signals)]
-    return [one if one.grain else replace(one, grain=grain) for one in ordered]
+    return [finding if finding.grain else replace(finding, grain=grain) for finding in ordered]
 
 
 def _ordered(
     innocents: list[Finding], storage: list[Finding], settings: list[Finding], signals: Signals, t: Thresholds
 ) -> list[Finding]:
-    storage = sorted(storage, key=lambda one: (BASES.index(one.basis), one.verdict == "touched", -one.weight))
-    settings = sorted(settings, key=lambda one: -one.weight)
-    binding = [one for one in storage if one.verdict in ("binds", "degraded")]
-    felt = [one for one in binding if one.basis == "felt"]
+    storage = sorted(
+        storage, key=lambda finding: (BASES.index(finding.basis), finding.verdict == "touched", -finding.weight)
+    )
+    settings = sorted(settings, key=lambda finding: -finding.weight)
+    binding = [finding for finding in storage if finding.verdict in ("binds", "degraded")]
+    felt = [finding for finding in binding if finding.basis == "felt"]
     # A cold cache explains how much is read, not that a volume is slow below its limits.
-    blamed = [one for one in storage if one.verdict in ("binds", "touched") and one.subject != "first-touch"]
-    explaining = [one for one in innocents if one.subject in EXPLAINS and (blamed or one.subject == "backup")]
-    excusing = [one for one in innocents if one not in explaining and one.verdict == "not storage"]
-    idle = [one for one in innocents if one.verdict == "fine"]
+    blamed = [
+        finding for finding in storage if finding.verdict in ("binds", "touched") and finding.subject != "first-touch"
+    ]
+    explaining = [
+        finding for finding in innocents if finding.subject in EXPLAINS and (blamed or finding.subject == "backup")
+    ]
+    excusing = [finding for finding in innocents if finding not in explaining and finding.verdict == "not storage"]
+    idle = [finding for finding in innocents if finding.verdict == "fine"]
     # A degraded volume, or one that loads from a snapshot, is slow also while clients wait for
     # something else. But where processors are short, what a device answers waits for one as well.
     trouble = [
-        one
-        for one in binding
-        if (one.verdict == "degraded" and not _waits_for_processors(one, signals, t))
-        or one.subject in ("first-touch", "optimizing")
+        finding
+        for finding in binding
+        if (finding.verdict == "degraded" and not _waits_for_processors(finding, signals, t))
+        or finding.subject in ("first-touch", "optimizing")
     ]
-    best_felt = max((one.felt or 0.0 for one in felt), default=0.0)
+    best_felt = max((finding.felt or 0.0 for finding in felt), default=0.0)
     # Other waits than for storage excuse it where they take more of the clients' time.
-    strong = [one for one in excusing if one.weight > best_felt]
-    weak = [one for one in excusing if one not in strong]
-    ahead = [one for one in settings if one.subject in ("redo", "applier", "log-buffer") and one.weight >= LEAST_WEIGHT]
-    behind = [one for one in settings if one not in ahead]
+    strong = [finding for finding in excusing if finding.weight > best_felt]
+    weak = [finding for finding in excusing if finding not in strong]
+    ahead = [
+        finding
+        for finding in settings
+        if finding.subject in ("redo", "applier", "log-buffer") and finding.weight >= LEAST_WEIGHT
+    ]
+    behind = [finding for finding in settings if finding not in ahead]
     if felt and not explaining:
         # A full redo log makes the writes that fill the volume: it costs nothing to change.
-        cause = [one for one in ahead if one.subject in ("redo", "applier")]
+        cause = [finding for finding in ahead if finding.subject in ("redo", "applier")]
         first = [*trouble, *strong, *cause, *felt]
     else:
         first = [*explaining, *trouble, *strong, *ahead, *felt]
-    everything = [*first, *idle, *[one for one in storage if one.verdict in ("binds", "degraded")], *ahead, *behind]
-    everything += [one for one in storage if one.verdict in ("will bind", "touched")]
+    everything = [
+        *first,
+        *idle,
+        *[finding for finding in storage if finding.verdict in ("binds", "degraded")],
+        *ahead,
+        *behind,
+    ]
+    everything += [finding for finding in storage if finding.verdict in ("will bind", "touched")]
     everything += weak
-    everything += [one for one in storage if one.verdict == "cannot tell"]
-    found: list[Finding] = []
-    for one in everything:
-        if one not in found:
-            found.append(one)
-    return found
+    everything += [finding for finding in storage if finding.verdict == "cannot tell"]
+    findings: list[Finding] = []
+    for finding in everything:
+        if finding not in findings:
+            findings.append(finding)
+    return findings
 
 
-def _waits_for_processors(one: Finding, signals: Signals, t: Thresholds) -> bool:
-    """Whether a volume answers late, is hardly waited for, and processors are short. Not one that
-    has stalled, of which nothing is felt because nothing comes through."""
+def _waits_for_processors(finding: Finding, signals: Signals, t: Thresholds) -> bool:
+    """True when a volume answers late, is hardly waited for, and processors are short. Not for a
+    volume that has stalled, of which nothing is felt because nothing comes through."""
     host = signals.host
     used = (host.busy or 0.0) + (host.steal or 0.0)
     short = used >= t.processor_share or (host.pressure or 0.0) >= t.pressure_share
-    stalled = any(volume.stalled for volume in signals.volumes if volume.facts.name == one.volume)
-    return short and one.subject == "degraded" and not stalled and one.felt is not None and one.felt < t.felt_share
+    stalled = any(volume.stalled for volume in signals.volumes if volume.facts.name == finding.volume)
+    return (
+        short
+        and finding.subject == "degraded"
+        and not stalled
+        and finding.felt is not None
+        and finding.felt < t.felt_share
+    )
 
 
 def _nothing(signals: Signals) -> Finding:
-    """No finding: all is well, or too little is known."""
+    """Returns the finding where nothing shows: all is well, or too little is known."""
     if not signals.volumes and signals.server is None:
         return Finding("cannot tell", "nothing", "Nothing is known of volumes or server: no figure came.", None, "")
-    blind = [one for one in signals.volumes if all(share is None for share in one.over.values()) and one.limits is None]
+    blind = [
+        volume
+        for volume in signals.volumes
+        if all(share is None for share in volume.over.values()) and volume.limits is None
+    ]
     if not signals.volumes:
         words = "Nothing is known of the volumes: only the server was seen, and it shows no trouble. Name them with --device, or as lab:VOLUME or aws:vol-...."
         return Finding("cannot tell", "volumes", words, None, "")
@@ -101,7 +127,7 @@ def _nothing(signals: Signals) -> Finding:
 
 
 def grain_words(grain_s: float, exact: bool) -> str:
-    """How fine the evidence was."""
+    """Returns in words how fine the evidence was."""
     each = f"a figure for each {span_in_words(round(grain_s)) if grain_s >= 1 else f'{grain_s:g} s'}"
     if exact:
         return f"{each}; time over each limit counted in microseconds"
@@ -111,5 +137,5 @@ def grain_words(grain_s: float, exact: bool) -> str:
 
 
 def blames_storage(findings: list[Finding]) -> bool:
-    """Whether the headline says that storage is to blame."""
+    """True when the headline says that storage is to blame."""
     return findings[0].verdict in OF_STORAGE

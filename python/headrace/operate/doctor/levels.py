@@ -57,13 +57,13 @@ class Level:
         return FLAT_SHARE + TICKS_S / self.point_s
 
     def is_flat(self, in_bytes: bool) -> bool:
-        """Whether one of the rates is flat from point to point."""
+        """True when one of the rates is flat from point to point."""
         scatter = self.bytes_scatter if in_bytes else self.iops_scatter
         return self.points < LEAST_POINTS or scatter <= self.tolerance
 
     @property
     def is_held(self) -> bool:
-        """Whether the rate is flatter than requests that come by chance: a limit holds it."""
+        """True when the rate is flatter than requests that come by chance: a limit holds it."""
         if self.points < LEAST_POINTS:
             return False
         scatter = min(self.iops_scatter, self.bytes_scatter)
@@ -81,7 +81,7 @@ class LimitLevel:
 
 
 def level_of(rows: pl.DataFrame) -> Level:
-    """The level of rows of a volume's evidence."""
+    """Returns the level of rows of a volume's evidence."""
     ios = rows["charged_iops"].fill_null(0.0)
     bytes_s = rows.select(bytes_per_s(rows).alias("bytes_s"))["bytes_s"]
     point_s = float(rows["duration_s"].median() or 1.0)  # type: ignore[arg-type]
@@ -98,8 +98,8 @@ def level_of(rows: pl.DataFrame) -> Level:
 
 
 def in_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
-    """Rows that follow each other, averaged over `least_s` seconds and more, without what is left
-    at the end."""
+    """Averages rows that follow each other over `least_s` seconds and more, without what remains at
+    the end."""
     each = float(rows["duration_s"].median() or least_s) if rows.height else least_s  # type: ignore[arg-type]
     size = math.ceil(least_s / max(each, 1e-3))
     if size < 2:
@@ -114,15 +114,15 @@ def in_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
 
 
 def bytes_per_s(rows: pl.DataFrame) -> pl.Expr:
-    """Bytes a second of each row."""
+    """Returns bytes a second of each row."""
     sizes = [pl.col(name).fill_null(0.0) for name in ("read_mib_s", "write_mib_s") if name in rows.columns]
     # Without any, a zero of each row: a literal alone is one row.
     return pl.sum_horizontal(sizes or [pl.col("duration_s") * 0.0]) * MIB
 
 
 def limit_at(level: Level, limits: HoldingLimits) -> LimitLevel | None:
-    """The limit of this storage and instance that the level is, the nearest; None where it is none
-    of them."""
+    """Returns the limit of this storage and instance that the level is, the nearest; None where it
+    is none of them."""
     near: list[tuple[float, LimitLevel]] = []
     for name, allowed, in_bytes in limits.levels():
         rate = level.bytes_s if in_bytes else level.iops
@@ -133,9 +133,9 @@ def limit_at(level: Level, limits: HoldingLimits) -> LimitLevel | None:
 
 
 def instances_at(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str, ...]] | None:
-    """The instances whose baseline the level is, the usual ones first; None where no instance that
-    is known has it. Those that burst are meant: without a burst a limit of the instance is one of
-    its figures as well, and they stand behind."""
+    """Returns the instances whose baseline the level is, the usual ones first; None where no
+    instance that is known has it. Those that burst are meant: without a burst a limit of the
+    instance is one of its figures as well, and they stand behind."""
     for in_bytes in (False, True):
         rate = level.bytes_s if in_bytes else level.iops
         if rate <= 0 or not level.is_flat(in_bytes):
@@ -155,9 +155,10 @@ def instances_at(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str
 
 @lru_cache(maxsize=8)
 def _baselines(as_of: str | None) -> tuple[tuple[str, float | None, float | None, bool], ...]:
-    """(type, baseline IOPS, baseline bytes a second, whether it bursts) of every instance."""
+    """Returns (type, baseline IOPS, baseline bytes a second, whether it bursts) of every
+    instance."""
     with core_errors():
-        known = core.instances(as_of)
+        instances = core.instances(as_of)
     return tuple(
         (
             row["instance_type"],
@@ -165,7 +166,7 @@ def _baselines(as_of: str | None) -> tuple[tuple[str, float | None, float | None
             row["baseline_bytes_s"],
             (row["baseline_iops"], row["baseline_bytes_s"]) != (row["max_iops"], row["max_bytes_s"]),
         )
-        for row in known
+        for row in instances
     )
 
 
@@ -175,14 +176,14 @@ def _usual(name: str) -> int:
 
 
 def names_in_words(names: tuple[str, ...]) -> str:
-    """`m5.large, r5.large, m6i.large and 74 others`."""
+    """Returns `m5.large, r5.large, m6i.large and 74 others`."""
     more = len(names) - MOST_NAMES
     first = ", ".join(names[:MOST_NAMES])
     return first if more <= 0 else f"{first} and {more} other{'s' if more > 1 else ''}"
 
 
 def rate_in_words(rate: float, unit: str) -> str:
-    """`3,600 IOPS` or `77.5 MiB/s`."""
+    """Returns `3,600 IOPS` or `77.5 MiB/s`."""
     if unit == "bytes/s":
         mib_s = rate / MIB
         return f"{mib_s:,.0f} MiB/s" if mib_s >= 1_000 else f"{mib_s:,.4g} MiB/s"

@@ -20,7 +20,7 @@ Basis = Literal["felt", "seen", "inferred", "coming", "server", ""]
 
 
 def exit_code_of(verdict: str) -> int:
-    """0 where nothing needs doing, 1 with findings, 3 where nothing can be told."""
+    """Returns 0 where nothing needs doing, 1 with findings, 3 where nothing can be told."""
     if verdict == "cannot tell":
         return 3
     return 0 if verdict in CALM else 1
@@ -38,11 +38,10 @@ class FindingFigure(Document):
 
 @dataclass(frozen=True)
 class Gain(Document):
-    """What lifting the limit would bring. `transactions`: relative change of transactions a second
+    """The effect of lifting the limit. `transactions`: relative change of transactions a second
     (0.4 is 40 % more), with its 80 % interval; None where no server was seen. `factor`: times
     today's I/O that the storage would carry then. `next_limit`: which binds next (names of
-    base.caps), None where none is near, `at_factor` of today's load. `how`: what it rests on.
-    """
+    base.caps), None where none is near, `at_factor` of today's load. `how`: what it rests on."""
 
     transactions: float | None
     low: float | None
@@ -136,10 +135,10 @@ class Diagnosis(Document):
     extra: dict[str, Any] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
-        """What `headrace doctor --output json` prints."""
+        """Returns what `headrace doctor --output json` prints."""
         return {"schema": SCHEMA} | self.to_dict()
 
     @property
     def exit_code(self) -> int:
-        """As `exit_code_of` its verdict."""
+        """The exit code of its verdict (`exit_code_of`)."""
         return exit_code_of(self.verdict)

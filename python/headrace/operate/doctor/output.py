@@ -8,13 +8,13 @@ from headrace.operate.doctor.model import Diagnosis, Finding
 
 # Nagios plugin guidelines: OK, WARNING, CRITICAL, UNKNOWN, also the exit codes.
 NAGIOS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
-# What is felt now is critical; what is seen, coming or misconfigured is a warning.
+# A limit that is felt now is critical; one that is seen or coming, and a setting, is a warning.
 CRITICAL = ("felt",)
 MOST_EARLIER = 5  # lines of the time before that a reader takes in; the rest stands behind --all
 
 
 def nagios_code(diagnosis: Diagnosis) -> int:
-    """0 to 3, as Nagios means them."""
+    """Returns 0 to 3, as Nagios means them."""
     if diagnosis.verdict == "cannot tell":
         return 3
     if diagnosis.exit_code == 0:
@@ -23,10 +23,12 @@ def nagios_code(diagnosis: Diagnosis) -> int:
 
 
 def nagios_line(diagnosis: Diagnosis) -> str:
-    """The line, with its figures behind the bar."""
+    """Returns the line, with its figures behind the bar."""
     head = diagnosis.findings[0]
     figures = " ".join(
-        f"{one.name}={one.value:.6g}" for one in head.figures if one.value is not None and " " not in one.name
+        f"{shown_figure.name}={shown_figure.value:.6g}"
+        for shown_figure in head.figures
+        if shown_figure.value is not None and " " not in shown_figure.name
     )
     words = diagnosis.headline.replace("|", "/").replace("\n", " ")
     return f"DOCTOR {NAGIOS[nagios_code(diagnosis)]} - {diagnosis.verdict}: {words}" + (
@@ -37,20 +39,20 @@ def nagios_line(diagnosis: Diagnosis) -> str:
 def lines(
     diagnosis: Diagnosis, everything: bool = False, fold: Callable[[str], list[str]] = lambda line: [line]
 ) -> list[str]:
-    """What a person reads. `fold`: a line of prose on as many lines as it takes; what is to be
-    copied (commands) stays whole."""
-    told = [*fold(f"{diagnosis.verdict.upper()}: {diagnosis.headline}"), ""]
+    """Returns what a person reads. `fold`: a line of prose on as many lines as it takes; what is to
+    be copied (commands) stays whole."""
+    printed = [*fold(f"{diagnosis.verdict.upper()}: {diagnosis.headline}"), ""]
     for number, finding in enumerate(diagnosis.findings, start=1):
-        told += _finding(number, finding, fold, headline=number == 1)
+        printed += _finding(number, finding, fold, headline=number == 1)
     if everything:
         for number, finding in enumerate(diagnosis.others, start=len(diagnosis.findings) + 1):
-            told += _finding(number, finding, fold)
+            printed += _finding(number, finding, fold)
     elif diagnosis.others:
-        told += [f"{len(diagnosis.others)} more with --all.", ""]
+        printed += [f"{len(diagnosis.others)} more with --all.", ""]
     shown = diagnosis.earlier if everything else diagnosis.earlier[:MOST_EARLIER]
-    below = [f"Earlier: {one.words}." for one in shown]
-    if left := len(diagnosis.earlier) - len(shown):
-        below.append(f"Earlier: {left} more with --all.")
+    below = [f"Earlier: {episode.words}." for episode in shown]
+    if hidden := len(diagnosis.earlier) - len(shown):
+        below.append(f"Earlier: {hidden} more with --all.")
     place = ", ".join(diagnosis.storage) or "volumes not known"
     below.append(
         f"Seen: {diagnosis.target}, {place}"
@@ -61,7 +63,7 @@ def lines(
     below.append(f"Clock: {diagnosis.clock}.")
     below += [f"Missing: {text}." for text in diagnosis.missing]
     below += [f"Note: {text.rstrip('.')}." for text in diagnosis.notes]
-    return told + [piece for line in below for piece in fold(line)]
+    return printed + [piece for line in below for piece in fold(line)]
 
 
 def _finding(number: int, finding: Finding, fold: Callable[[str], list[str]], headline: bool = False) -> list[str]:
@@ -69,16 +71,16 @@ def _finding(number: int, finding: Finding, fold: Callable[[str], list[str]], he
     head = f"{number}. {finding.verdict}{subject}" + (f", {finding.volume}" if finding.volume else "")
     if headline and not (finding.figures or finding.remedies or finding.gain):
         return []  # the headline has said it all
-    told = fold(head) if headline else [*fold(head), *fold(f"   {finding.words}")]
-    for one in finding.figures:
-        told += fold(f"   - {one.words}")
+    printed = fold(head) if headline else [*fold(head), *fold(f"   {finding.words}")]
+    for shown_figure in finding.figures:
+        printed += fold(f"   - {shown_figure.words}")
     if finding.gain is not None and finding.gain.how and finding.gain.transactions is not None:
-        told += fold(f"   - {finding.gain.how}")
+        printed += fold(f"   - {finding.gain.how}")
     for remedy in finding.remedies:
-        told += fold(f"   Do: {remedy.what}." + (f" {remedy.cost}." if remedy.cost else ""))
-        told += [f"       {line}" for line in remedy.lines]
+        printed += fold(f"   Do: {remedy.what}." + (f" {remedy.cost}." if remedy.cost else ""))
+        printed += [f"       {line}" for line in remedy.lines]
         if remedy.undo:
-            told.append(f"   Undo: {remedy.undo}")
+            printed.append(f"   Undo: {remedy.undo}")
         if remedy.rules:
-            told += fold(f"   Rules: {remedy.rules}.")
-    return [*told, ""]
+            printed += fold(f"   Rules: {remedy.rules}.")
+    return [*printed, ""]

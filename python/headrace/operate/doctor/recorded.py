@@ -40,8 +40,8 @@ MODELLED_S = 10.0  # of a window, by the model: long enough for a mean
 def diagnose_recording(
     evidence: Evidence, workload: OpenWorkload, counsel: Counsel, thresholds: Thresholds | None = None
 ) -> Diagnosis:
-    """Windows at a limit in the whole recording, what else was slow, and processors that were
-    spent; what lasted longest comes first, `fine` without any of them."""
+    """Returns windows at a limit in the whole recording, what else was slow, and processors that
+    were spent; what lasted longest comes first, `fine` without any of them."""
     t = thresholds or Thresholds()
     volume = next(entry for entry in evidence.volumes if entry.facts.role != "member")
     bound = bound_windows(workload, volume, evidence.facts.as_of, t)
@@ -68,7 +68,7 @@ def diagnose_recording(
 
 
 def _notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow]) -> tuple[str, ...]:
-    """The recording's notes; of its flat stretches only on those that are at a limit."""
+    """Returns the recording's notes; of its flat stretches only on those that are at a limit."""
     start = workload.source.get("clock_start")
     at_limits = limits_met(
         tuple(window for window in workload.censored if window in {entry.window for entry in bound}), start
@@ -78,11 +78,11 @@ def _notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow])
 
 
 def _calm(workload: OpenWorkload, device: str) -> Finding:
-    known = workload.recorded_latency()
-    if known is None:
+    latency = workload.recorded_latency()
+    if latency is None:
         words = f"No window in which {device} was at a limit was found, but the recording has no latency: a limit that is met for a short time does not show."
         return Finding("cannot tell", "latency", words, device)
-    worst = known.filter(pl.col("mean_ms").is_not_null()).sort("mean_ms", descending=True).head(1)
+    worst = latency.filter(pl.col("mean_ms").is_not_null()).sort("mean_ms", descending=True).head(1)
     at = ""
     if worst.height:
         when = _clock_of(workload)(float(worst["t_s"][0]))
@@ -91,7 +91,7 @@ def _calm(workload: OpenWorkload, device: str) -> Finding:
 
 
 def _clock_of(workload: OpenWorkload) -> Callable[[float], str]:
-    """From seconds of the recording to words: the time of day where it is known."""
+    """Returns what turns seconds of the recording into words: the time of day where it is known."""
     start = workload.source.get("clock_start")
     return lambda t_s: (
         clock_text(start, t_s, True, True) or (f"{span_in_words(round(t_s))} after the start" if t_s else "the start")
@@ -123,8 +123,8 @@ def _window(entry: BoundWindow, workload: OpenWorkload, evidence: Evidence) -> W
 
 
 def _modelled(workload: OpenWorkload, entry: BoundWindow, evidence: Evidence) -> Simulation | None:
-    """As many requests outstanding as were recorded, of the same size and mix, on the storage that
-    is named: by the model. Credits are gone where they were."""
+    """Simulates as many outstanding requests as were recorded, of the same size and mix, on the
+    storage that is named. Credits are gone where they were."""
     window = entry.window
     storage = next(volume.facts.storage for volume in evidence.volumes if volume.facts.role != "member")
     if storage is None or window.queue is None:
@@ -203,7 +203,7 @@ def _figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ..
 
 
 def _advised(entry: Finding, evidence: Evidence, bound: list[BoundWindow], counsel: Counsel, t: Thresholds) -> Finding:
-    """With what to do, where the storage is named."""
+    """Adds to a finding what to do, where the storage is named."""
     volume = next(each for each in evidence.volumes if each.facts.role != "member")
     if volume.facts.limits is None:
         return entry

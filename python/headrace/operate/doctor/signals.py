@@ -25,7 +25,7 @@ DEFAULT_IO_KIB = 16.0
 
 @dataclass(frozen=True)
 class ModelLatency:
-    """What the model gives without waiting, ms, at the mix and sizes of the window."""
+    """The model's latency without waiting, ms, at the mix and sizes of the window."""
 
     read_p50: float
     read_p99: float
@@ -35,8 +35,8 @@ class ModelLatency:
 
 @dataclass
 class VolumeSignals:
-    """Of one volume. `over`: share of the time over each limit (None: not counted), `over_seconds`
-    share of ticks with any; `use`: rate over each limit; `near`: share of ticks at
+    """Signals of one volume. `over`: share of the time over each limit (None: not counted),
+    `over_seconds` share of ticks with any; `use`: rate over each limit; `near`: share of ticks at
     `inferred_use` of it and more. Latencies in ms: of the median tick, medians where a histogram
     gives them, else means."""
 
@@ -70,12 +70,12 @@ class VolumeSignals:
     @property
     def use_while_busy(self) -> float | None:
         """The rate over the limit that is nearest, in the time in which there was any request."""
-        known = [use for name, use in self.use.items() if use is not None and name != "volume-credits"]
-        return max(known) / self.busy_share if known and self.busy_share else None
+        uses = [use for name, use in self.use.items() if use is not None and name != "volume-credits"]
+        return max(uses) / self.busy_share if uses and self.busy_share else None
 
     @property
     def limits(self) -> HoldingLimits | None:
-        """Those that hold."""
+        """The limits that hold."""
         return self.facts.limits
 
     @property
@@ -91,9 +91,9 @@ class VolumeSignals:
 
 @dataclass
 class ServerSignals:
-    """Of the server: means over the window. `felt`: share of clients' time in I/O waits; its parts
-    are `felt_read` and `felt_commit`; of those `held_read` and `held_commit`, in clients on
-    average, wait for more than the volume's own latency. `locks`: share in row locks."""
+    """Signals of the server: means over the window. `felt`: share of clients' time in I/O waits;
+    its parts are `felt_read` and `felt_commit`; of those `held_read` and `held_commit`, in clients
+    on average, wait for more than the volume's own latency. `locks`: share in row locks."""
 
     facts: SeenServer
     seconds: float
@@ -110,7 +110,7 @@ class ServerSignals:
 
     @property
     def kept_share(self) -> float:
-        """Of the pages read, those that took a free place in the buffer pool."""
+        """The share of the pages read that took a free place in the buffer pool."""
         variables = self.facts.variables
         size, page = variables.get("innodb_buffer_pool_size", ""), variables.get("innodb_page_size", "16384")
         read = (self.get("pool_reads_per_s") or 0.0) * self.seconds
@@ -120,7 +120,7 @@ class ServerSignals:
 
     @property
     def unused_share(self) -> float | None:
-        """Of the buffer pool, what is free and not kept free: the page cleaner frees up to
+        """The share of the buffer pool that is free and not kept free: the page cleaner frees up to
         innodb_lru_scan_depth pages of each instance (MariaDB and MySQL, system variables)."""
         variables, free = self.facts.variables, self.get("free_share")
         names = ("innodb_buffer_pool_size", "innodb_page_size", "innodb_lru_scan_depth")
@@ -128,28 +128,29 @@ class ServerSignals:
         if free is None or not (size.isdigit() and page.isdigit() and depth.isdigit()):
             return free
         instances = variables.get("innodb_buffer_pool_instances", "1")
-        kept = int(depth) * (int(instances) if instances.isdigit() else 1) * int(page) / int(size)
-        return max(0.0, free - kept)
+        kept_free = int(depth) * (int(instances) if instances.isdigit() else 1) * int(page) / int(size)
+        return max(0.0, free - kept_free)
 
     def get(self, name: str) -> float | None:
-        """The mean of a column; None where nobody had it."""
+        """Returns the mean of a column; None where nobody had it."""
         return self.values.get(name)
 
     @property
     def commits_unknown(self) -> bool:
-        """Whether nobody tells the commits of its clients from those of its appliers: a replica."""
+        """True when nobody tells the commits of its clients from those of its appliers: a
+        replica."""
         return self.facts.replica and self.felt_commit is None
 
     @property
     def felt(self) -> float | None:
-        """Both parts, at most all of the time."""
+        """The share of the clients' time in both parts, at most all of the time."""
         return together(self.felt_read, self.felt_commit, 1.0)
 
 
 def together(reads: float | None, commits: float | None, most: float) -> float | None:
-    """Both ways of waiting, as far as they are known, and `most` of it at most."""
-    known = [part for part in (reads, commits) if part is not None]
-    return min(most, sum(known)) if known else None
+    """Adds both ways of waiting, as far as they are known, and up to `most`."""
+    parts = [part for part in (reads, commits) if part is not None]
+    return min(most, sum(parts)) if parts else None
 
 
 @dataclass
@@ -176,12 +177,13 @@ class Signals:
 
 
 def signals_of(evidence: Evidence, thresholds: Thresholds, whole: bool = False) -> Signals:
-    """Of the newest window, or of all of it. Members of an array stand with the array."""
+    """Returns the signals of the newest window, or of all of it. Members of an array stand with the
+    array."""
     part = evidence if whole else newest(evidence, thresholds.window_s)
-    rows = [one for one in part.volumes if one.rows.height and one.facts.role != "member"]
-    volumes = [_volume(one, part.facts.as_of, thresholds) for one in rows]
-    for found in volumes:
-        found.member_ms = _members(part, found.facts.name)
+    rows = [volume for volume in part.volumes if volume.rows.height and volume.facts.role != "member"]
+    volumes = [_volume(volume, part.facts.as_of, thresholds) for volume in rows]
+    for signals in volumes:
+        signals.member_ms = _members(part, signals.facts.name)
     return Signals(
         volumes,
         _server(part, volumes, thresholds.little_running),
@@ -193,37 +195,37 @@ def signals_of(evidence: Evidence, thresholds: Thresholds, whole: bool = False) 
 
 
 def newest(evidence: Evidence, window_s: float) -> Evidence:
-    """The last `window_s` of it, at least two ticks."""
+    """Returns the last `window_s` of the evidence, at least two ticks."""
     end = evidence.ends_unix
     return evidence if end is None else evidence.between(end - wide_enough(evidence, window_s) - 1e-6, end + 1.0)
 
 
 def wide_enough(evidence: Evidence, window_s: float) -> float:
-    """How long a stretch is judged as one, s: `window_s`, and two ticks at least."""
+    """Returns how long a stretch is judged as one, s: `window_s`, and two ticks at least."""
     return max(window_s, 2 * evidence.facts.grain_s)
 
 
 def mean(frame: pl.DataFrame, name: str) -> float | None:
-    """The mean of a column weighted by time; None where it is not known."""
+    """Returns the mean of a column weighted by time; None where it is not known."""
     if name not in frame.columns or not frame.height:
         return None
-    known = frame.filter(pl.col(name).is_not_null())
-    if not known.height:
+    measured = frame.filter(pl.col(name).is_not_null())
+    if not measured.height:
         return None
-    seconds = float(known["duration_s"].sum())
-    return float((known[name] * known["duration_s"]).sum()) / seconds if seconds > 0 else None
+    seconds = float(measured["duration_s"].sum())
+    return float((measured[name] * measured["duration_s"]).sum()) / seconds if seconds > 0 else None
 
 
 def _median(frame: pl.DataFrame, *names: str) -> float | None:
-    """The median tick of the first of these columns that is known."""
+    """Returns the median tick of the first of these columns that is known."""
     for name in names:
-        if name in frame.columns and (known := frame[name].drop_nulls()).len():
-            return float(known.median())  # type: ignore[arg-type]
+        if name in frame.columns and (column := frame[name].drop_nulls()).len():
+            return float(column.median())  # type: ignore[arg-type]
     return None
 
 
-def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> VolumeSignals:
-    rows, limits = one.rows, one.facts.limits
+def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> VolumeSignals:
+    rows, limits = volume.rows, volume.facts.limits
 
     def rate(name: str) -> float:
         return mean(rows, name) or 0.0
@@ -241,12 +243,12 @@ def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> V
         rows["balance_percent"].drop_nulls() if "balance_percent" in rows.columns else pl.Series([], dtype=pl.Float64)
     )
     instance = [
-        float(known[-1])
+        float(balance[-1])
         for name in ("instance_io_balance_percent", "instance_byte_balance_percent")
-        if name in rows.columns and (known := rows[name].drop_nulls()).len()
+        if name in rows.columns and (balance := rows[name].drop_nulls()).len()
     ]
     return VolumeSignals(
-        one.facts,
+        volume.facts,
         float(rows["duration_s"].sum()),
         reads + writes,
         rate("charged_iops") or reads + writes,
@@ -266,7 +268,7 @@ def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> V
         float(balances[-1]) if balances.len() else None,
         float(balances[0]) if balances.len() else None,
         min(instance, default=None),
-        model_latency(one.facts, read_kib, write_kib, as_of),
+        model_latency(volume.facts, read_kib, write_kib, as_of),
         bool((mean(rows, "stalled") or 0.0) > 0),
         read_mean_ms=_of_requests(rows, "read"),
         busy_share=None if (idle := mean(rows, "idle_share")) is None else 1.0 - idle,
@@ -275,7 +277,7 @@ def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> V
 
 
 def most_bytes_s(rows: pl.DataFrame) -> float:
-    """Bytes a second of the row with the most."""
+    """Returns bytes a second of the row with the most."""
     return float(rows.select(bytes_per_s(rows).max()).item() or 0.0) if rows.height else 0.0
 
 
@@ -316,7 +318,8 @@ def _uses(
 
 
 def model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
-    """The latency of a volume's type at these sizes; None where the storage is not named."""
+    """Returns the latency of a volume's type at these sizes; None where the storage is not
+    named."""
     if facts.storage is None:
         return None
     kind = Storage.parse(facts.storage).volume_type
@@ -324,13 +327,13 @@ def model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: s
     try:
         with core_errors():
             sizes = [max(512, int(kib * KIB)) for kib in (read_kib, write_kib)]  # a sector at least
-            found = [
+            quantiles = [
                 core.latency_quantiles(kind, "read", [0.5, 0.99], bytes=sizes[0], as_of=day),
                 core.latency_quantiles(kind, "write", [0.5, 0.99], bytes=sizes[1], as_of=day),
             ]
     except InputError:
         return None
-    (read_p50, read_p99), (write_p50, write_p99) = ([value / 1e3 for value in pair] for pair in found)
+    (read_p50, read_p99), (write_p50, write_p99) = ([value / 1e3 for value in pair] for pair in quantiles)
     return ModelLatency(read_p50, read_p99, write_p50, write_p99)
 
 
@@ -340,7 +343,7 @@ UNNAMED = "gp3:500"
 
 
 def model_of_rows(facts: SeenVolume, rows: pl.DataFrame, as_of: str | None) -> ModelLatency | None:
-    """The latency of a volume's type at the sizes of these rows."""
+    """Returns the latency of a volume's type at the sizes of these rows."""
     read_kib, write_kib = (_kib_of_an_io(rows, way) for way in ("read", "write"))
     return model_latency(facts if facts.storage else replace(facts, storage=UNNAMED), read_kib, write_kib, as_of)
 
@@ -353,15 +356,15 @@ def _kib_of_an_io(rows: pl.DataFrame, way: str) -> float:
 
 
 def _members(evidence: Evidence, name: str) -> dict[str, float]:
-    """Mean latency of each member of an array, ms."""
-    found = {}
-    for one in evidence.volumes:
-        if one.facts.role == "member" and one.facts.name.startswith(f"{name}/"):
-            ways = [_median(one.rows, f"{way}_p50_ms", f"{way}_ms") for way in ("read", "write")]
-            known = [value for value in ways if value is not None]
-            if known:
-                found[one.facts.name] = max(known)
-    return found
+    """Returns mean latency of each member of an array, ms."""
+    latencies = {}
+    for volume in evidence.volumes:
+        if volume.facts.role == "member" and volume.facts.name.startswith(f"{name}/"):
+            ways = [_median(volume.rows, f"{way}_p50_ms", f"{way}_ms") for way in ("read", "write")]
+            measured = [value for value in ways if value is not None]
+            if measured:
+                latencies[volume.facts.name] = max(measured)
+    return latencies
 
 
 def _server(evidence: Evidence, volumes: Sequence[VolumeSignals], little: float) -> ServerSignals | None:
@@ -370,8 +373,8 @@ def _server(evidence: Evidence, volumes: Sequence[VolumeSignals], little: float)
         return None
     values = {name: mean(rows, name) for name in rows.columns if name not in ("t_unix", "duration_s")}
     facts, running = evidence.facts.server, values.get("threads_running") or 0.0
-    data = next((one for one in volumes if one.facts.role == "data"), None)
-    log = next((one for one in volumes if one.facts.role == "log"), data)
+    data = next((volume for volume in volumes if volume.facts.role == "data"), None)
+    log = next((volume for volume in volumes if volume.facts.role == "log"), data)
     # A sample of running threads a second is coarse: a client that waits for a lock was running.
     clients = max(running, values.get("lock_waiters") or 0.0, 1e-9)
     reads = _waits(values.get("pool_reads_per_s"), _read_ms(evidence, data), clients)
@@ -392,8 +395,8 @@ def _server(evidence: Evidence, volumes: Sequence[VolumeSignals], little: float)
         connected=values.get("threads_connected") or 0.0,
         felt_read=reads.felt,
         felt_commit=commits.felt,
-        held_read=reads.held,
-        held_commit=commits.held,
+        held_read=reads.late_clients,
+        held_commit=commits.late_clients,
         locks=locks,
         values=values,
         filled=_filled(rows),
@@ -407,7 +410,8 @@ def _filled(rows: pl.DataFrame) -> float:
 
 @dataclass(frozen=True)
 class _Latency:
-    """How long one of a client's requests takes, ms, and how much of that is the volume's own."""
+    """The time that one of a client's requests takes, ms, and how much of that is the volume's
+    own."""
 
     ms: float
     own_ms: float
@@ -421,9 +425,10 @@ def _read_ms(evidence: Evidence, volume: VolumeSignals | None) -> _Latency | Non
 
 
 def _sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -> _Latency | None:
-    """Pages are written in bursts that wait for each other. A commit comes at any time, and meets
-    such a burst in the share of the time in which there is one. `pages_s`: writes a second of
-    pages; the others are commits themselves, as all on a volume of the log's own are."""
+    """Returns how long a commit's sync takes. Pages are written in bursts that wait for each other.
+    A commit comes at any time, and meets such a burst in the share of the time in which there is
+    one. `pages_s`: writes a second of pages; the others are commits themselves, as all on a volume
+    of the log's own are."""
     mean_ms = _mean_ms(evidence, volume, "write")
     if volume is None or mean_ms is None:
         return None
@@ -434,27 +439,34 @@ def _sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -
 
 
 def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> float | None:
-    """Mean latency of a volume's requests."""
+    """Returns mean latency of a volume's requests."""
     if volume is None:
         return None
-    return _of_requests(next(one.rows for one in evidence.volumes if one.facts.name == volume.facts.name), way)
+    return _of_requests(
+        next(
+            volume_evidence.rows
+            for volume_evidence in evidence.volumes
+            if volume_evidence.facts.name == volume.facts.name
+        ),
+        way,
+    )
 
 
 def _of_requests(rows: pl.DataFrame, way: str) -> float | None:
-    """Mean latency weighted by requests."""
+    """Returns mean latency weighted by requests."""
     name = f"{way}_ms"
     if name not in rows.columns:
         return None
-    known = rows.filter(pl.col(name).is_not_null() & (pl.col(f"{way}_iops") > 0))
-    weight = float((known[f"{way}_iops"] * known["duration_s"]).sum())
-    total = float((known[name] * known[f"{way}_iops"] * known["duration_s"]).sum())
+    measured = rows.filter(pl.col(name).is_not_null() & (pl.col(f"{way}_iops") > 0))
+    weight = float((measured[f"{way}_iops"] * measured["duration_s"]).sum())
+    total = float((measured[name] * measured[f"{way}_iops"] * measured["duration_s"]).sum())
     return total / weight if weight > 0 else None
 
 
 def _commits(facts: SeenServer, values: dict[str, float | None]) -> float | None:
-    """Waits for a sync a second, at most: a sync for the redo log and one for the binlog, of
-    transactions that log something. The binary log counts these; without one they are all or none
-    of those that may have written. Those of a replica are its appliers', and no client's."""
+    """Returns waits for a sync a second, at most: a sync for the redo log and one for the binlog,
+    of transactions that log something. The binary log counts these; without one they are all or
+    none of those that may have written. Those of a replica are its appliers', and no client's."""
     if facts.replica:
         return None
     syncs, logged = syncs_of(facts), values.get("logged_per_s")
@@ -473,21 +485,21 @@ LEAST_LOG_BYTES = 100.0
 
 
 def writes_a_page(facts: SeenServer) -> float:
-    """I/Os at most for a flushed page: MariaDB writes pages to the doublewrite buffer many at
-    once."""
+    """Returns the most I/Os for a flushed page: MariaDB writes pages to the doublewrite buffer many
+    at once."""
     off = facts.variables.get("innodb_doublewrite", "ON").upper() in ("OFF", "0", "DETECT_ONLY")
     return 1.0 if off or facts.flavor == "mariadb" else 2.0
 
 
 def syncs_of(facts: SeenServer) -> int:
-    """How many syncs a commit waits for."""
+    """Returns how many syncs a commit waits for."""
     redo = facts.variables.get("innodb_flush_log_at_trx_commit", "1") == "1"
     binlog = logs_to_binlog(facts) and facts.variables.get("sync_binlog", "0") == "1"
     return int(redo) + int(binlog)
 
 
 def logs_to_binlog(facts: SeenServer) -> bool:
-    """Whether the server has a binary log."""
+    """True when the server has a binary log."""
     return facts.variables.get("log_bin", "OFF").upper() in ("ON", "1")
 
 
@@ -497,19 +509,19 @@ class _Waits:
     own latency. None where it is not known."""
 
     felt: float | None
-    held: float | None
+    late_clients: float | None
 
 
 def _waits(waits_per_s: float | None, each: _Latency | None, clients: float) -> _Waits:
-    """Waits a second times how long each takes."""
+    """Returns waits a second times how long each takes."""
     if waits_per_s is None:
         return _Waits(None, None)
     if waits_per_s <= 0:
         return _Waits(0.0, 0.0)
     if each is None:
         return _Waits(None, None)
-    held = waits_per_s * (each.ms - each.own_ms) / 1e3
-    return _Waits(min(1.0, waits_per_s * each.ms / 1e3 / clients), held)
+    late_clients = waits_per_s * (each.ms - each.own_ms) / 1e3
+    return _Waits(min(1.0, waits_per_s * each.ms / 1e3 / clients), late_clients)
 
 
 def _host(evidence: Evidence) -> HostSignals:

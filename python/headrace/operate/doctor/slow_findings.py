@@ -39,8 +39,8 @@ FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its
 
 @dataclass(frozen=True)
 class SlowPart:
-    """What is looked at. `rows`: of the device, without what a limit explains. `at`: a time in
-    words, from seconds of the recording."""
+    """The part of a recording that is looked at. `rows`: of the device, without what a limit
+    explains. `at`: a time in words, from seconds of the recording."""
 
     evidence: Evidence
     volume: VolumeEvidence
@@ -57,18 +57,18 @@ class SlowPart:
         return self.volume.facts.name
 
     def when(self, rows: pl.DataFrame) -> tuple[float, float]:
-        """From and to of rows, seconds of the recording."""
+        """Returns from and to of rows, seconds of the recording."""
         first = float(self.volume.rows["t_unix"][0])
         return float(rows["t_unix"][0]) - first, float(rows["t_unix"][-1] + rows["duration_s"][-1]) - first
 
     def model(self, facts: SeenVolume, rows: pl.DataFrame) -> ModelLatency | None:
-        """The type's own latency at the sizes of these rows."""
+        """Returns the type's own latency at the sizes of these rows."""
         return model_of_rows(facts, rows, self.evidence.facts.as_of)
 
 
 def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
-    """What explains the slow points; None where there are none. `beside_limits`: limits explain
-    other points, so only a stretch of its own counts."""
+    """Returns what explains the slow points; None where there are none. `beside_limits`: limits
+    explain other points, so only a stretch of its own counts."""
     rows, t = part.rows, part.t
     if (member := slow_member(part)) is not None:
         return member
@@ -102,7 +102,7 @@ def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
 
 
 def _before(rows: pl.DataFrame, slow: pl.Series, first: int) -> pl.DataFrame:
-    """The calm rows before a stretch; one that is half slow is its edge."""
+    """Returns the calm rows before a stretch; one that is half slow is its edge."""
     return rows[:first].filter(~slow[:first])
 
 
@@ -191,20 +191,20 @@ def _not_named(part: SlowPart, rows: pl.DataFrame) -> Finding:
 
 
 def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding | None:
-    """A rate that something holds, though the storage that is named has no limit there: that of an
-    instance that was not named, or of other storage."""
+    """Blames a rate that something holds, though the storage that is named has no limit there: that
+    of an instance that was not named, or of other storage."""
     level = level_of(in_blocks(stretch[1:-1], LONG_POINT_S))
     if level.points < FLAT_POINTS or not level.is_held or not (level.is_flat(False) or level.is_flat(True)):
         return None
-    known = instances_at(level, part.evidence.facts.as_of)
+    instances = instances_at(level, part.evidence.facts.as_of)
     storage, instance = part.volume.facts.storage, part.evidence.facts.instance
-    in_bytes = known[0].unit == "bytes/s" if known else level.bytes_scatter < 0.9 * level.iops_scatter
+    in_bytes = instances[0].unit == "bytes/s" if instances else level.bytes_scatter < 0.9 * level.iops_scatter
     rate = rate_in_words(*((level.bytes_s, "bytes/s") if in_bytes else (level.iops, "I/Os/s")))
     usual = f"{_when_words(part, stretch)} {part.name} was at a flat {rate}, and an I/O took {slowest_ms(stretch):,.1f} ms: as at a limit"
     where = f", but {storage}{f' on {instance}' if instance else ''} has none there" if storage else ""
     ask = "" if storage else " Say with --storage what it is."
-    if known is not None:
-        limit, names = known
+    if instances is not None:
+        limit, names = instances
         bursts = limit.name == "instance-credits"
         equals = f"It equals the EBS {'baseline' if bursts else 'limit'} of {names_in_words(names)}"
         spent = ", which holds once the burst is spent" if bursts else ""
@@ -218,18 +218,18 @@ def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding
 
 
 def _there(limits: HoldingLimits | None, in_bytes: bool) -> str:
-    """What the limits are, in the unit of the level."""
+    """Returns what the limits are, in the unit of the level."""
     if limits is None:
         return ""
     unit = "bytes/s" if in_bytes else "I/Os/s"
-    known = dict.fromkeys(rate_in_words(rate, unit) for _, rate, bytes_too in limits.levels() if bytes_too is in_bytes)
-    return f" (it has {', '.join(known)})" if known else ""
+    rates = dict.fromkeys(rate_in_words(rate, unit) for _, rate, bytes_too in limits.levels() if bytes_too is in_bytes)
+    return f" (it has {', '.join(rates)})" if rates else ""
 
 
 def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
-    reads = _known(rows, "read_ms")
+    reads = _median_of(rows, "read_ms")
     if slowness.reads_only:
-        writes = _known(rows, "write_ms")
+        writes = _median_of(rows, "write_ms")
         seen = f"reads of {part.name} took {reads:,.1f} ms, and writes {writes:,.1f} ms: a limit slows both alike"
     elif not slowness.apart:
         seen = f"an I/O of {part.name} took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms) far below every limit"
@@ -246,9 +246,9 @@ def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: 
     return _finding(part, "cannot tell", "first-touch", words, rows, READ_IT_THROUGH)
 
 
-def _known(rows: pl.DataFrame, name: str) -> float:
-    known = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.Float64)
-    return float(known.median()) if known.len() else 0.0  # type: ignore[arg-type]
+def _median_of(rows: pl.DataFrame, name: str) -> float:
+    column = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.Float64)
+    return float(column.median()) if column.len() else 0.0  # type: ignore[arg-type]
 
 
 def _degraded(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
@@ -277,8 +277,8 @@ class _Member:
 
 
 def slow_member(part: SlowPart) -> Finding | None:
-    """A member that is slow while the others, with the same load, are quick. One alone does not
-    make the mean of the array slow as soon."""
+    """Blames a member that is slow while the others, with the same load, are quick. One alone does
+    not make the mean of the array slow as soon."""
     members = {
         volume.facts.name.rpartition("/")[2]: volume
         for volume in part.evidence.volumes
@@ -286,8 +286,10 @@ def slow_member(part: SlowPart) -> Finding | None:
     }
     if len(members) < 2:
         return None
-    known = [_longest(part, name, volume) for name, volume in members.items()]
-    worst = max((entry for entry in known if entry is not None), key=lambda entry: slowest_ms(entry.rows), default=None)
+    longest = [_longest(part, name, volume) for name, volume in members.items()]
+    worst = max(
+        (entry for entry in longest if entry is not None), key=lambda entry: slowest_ms(entry.rows), default=None
+    )
     if worst is None:
         return None
     at = pl.col("t_unix").is_between(worst.rows["t_unix"][0] - 1e-6, worst.rows["t_unix"][-1] + 1e-6)
@@ -297,8 +299,8 @@ def slow_member(part: SlowPart) -> Finding | None:
     if ms[worst.name] < MEMBER_FACTOR * max(quick, 1e-3):
         return None
     # A burst is spread over all members, as all of the load is.
-    most = max((_known(rows, "charged_iops") for rows in beside.values()), default=0.0)
-    spread = _known(worst.rows, "charged_iops") <= SPREAD * most
+    most = max((_median_of(rows, "charged_iops") for rows in beside.values()), default=0.0)
+    spread = _median_of(worst.rows, "charged_iops") <= SPREAD * most
     calm = worst.volume.rows.filter(~worst.slow)
     before = calm.filter(pl.col("t_unix") < worst.rows["t_unix"][0])
     limits = worst.volume.facts.limits
@@ -307,7 +309,7 @@ def slow_member(part: SlowPart) -> Finding | None:
 
 
 def _longest(part: SlowPart, name: str, volume: VolumeEvidence) -> _Member | None:
-    """The longest time in which a member is clearly slow: a minute at least."""
+    """Returns the longest time in which a member is clearly slow: a minute at least."""
     rows = volume.rows
     model = part.model(volume.facts, rows) if rows.height else None
     if model is None:

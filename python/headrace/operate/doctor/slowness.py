@@ -35,10 +35,10 @@ SHORT_STRETCH = 4  # points, below which a fall of latency does not show
 
 @dataclass(frozen=True)
 class Slowness:
-    """What a slow stretch may be. `cause`: the first that is not ruled out. `reads_only`: writes
-    are as quick as ever. `apart`: whether the latency of reads and writes is known apart. `busy`:
-    share of the time with a request under way, None where nobody counted. `use`: the rate over the
-    nearest limit. `falls`: whether the latency falls along the stretch."""
+    """The possible causes of a slow stretch. `cause`: the first that is not ruled out.
+    `reads_only`: writes are as quick as ever. `apart`: whether the latency of reads and writes is
+    known apart. `busy`: share of the time with a request under way, None where nobody counted.
+    `use`: the rate over the nearest limit. `falls`: whether the latency falls along the stretch."""
 
     cause: Cause
     reads_only: bool
@@ -49,12 +49,13 @@ class Slowness:
 
     @property
     def may_be_cold(self) -> bool:
-        """Whether first reads of blocks would look like that too."""
+        """True when first reads of blocks would look like that too."""
         return self.cause == "first-touch" or self.reads_only or not self.apart
 
 
 def slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
-    """Which rows are slow: the latency of a way with some I/Os is far above the type's p99."""
+    """Returns which rows are slow: the latency of a way with some I/Os is far above the type's
+    p99."""
     p99 = max(model.read_p99, model.write_p99)
     # The mean of a long point is that of thousands: less of it says that some of them waited.
     factor = pl.when(pl.col("duration_s") >= t.window_s).then(t.slow_mean_factor).otherwise(t.degraded_factor)
@@ -62,7 +63,7 @@ def slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Se
 
 
 def clearly_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
-    """Those of them that are as slow as a degraded volume."""
+    """Returns which rows are as slow as a degraded volume."""
     p99 = max(model.read_p99, model.write_p99)
     return _any_way(rows, t, lambda way: pl.col(f"{way}_ms") >= t.degraded_factor * p99)
 
@@ -79,7 +80,7 @@ def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow) -> pl.Series:
 
 
 def ways_apart(rows: pl.DataFrame) -> bool:
-    """Whether the latency of reads and of writes are two figures: a tool that has one for both
+    """True when the latency of reads and of writes are two figures: a tool that has one for both
     gives the same for each."""
     if not {"read_ms", "write_ms"} <= set(rows.columns):
         return True
@@ -88,7 +89,7 @@ def ways_apart(rows: pl.DataFrame) -> bool:
 
 
 def stretches(mask: pl.Series) -> list[tuple[int, int]]:
-    """(first, behind the last) of the points that follow each other, the longest first."""
+    """Returns (first, behind the last) of the points that follow each other, the longest first."""
     parts, first = [], None
     for index, slow in enumerate([*mask.to_list(), False]):
         if slow and first is None:
@@ -108,9 +109,9 @@ def cause_of(
     t: Thresholds,
     others_are_quick: bool = False,
 ) -> Slowness:
-    """What explains the slow rows of `part`. `calm`: rows of the same recording that are not slow,
-    `before` those of them that come just before. `others_are_quick`: other members of the array
-    have the same load, and no burst."""
+    """Returns what explains the slow rows of `part`. `calm`: rows of the same recording that are
+    not slow, `before` those of them that come just before. `others_are_quick`: other members of the
+    array have the same load, and no burst."""
     apart = ways_apart(part)
     reads_only = apart and _reads_only(part, model, t)
     busy, explained = _busy(part), _explained(part, calm, limits, model)
@@ -129,18 +130,18 @@ def cause_of(
 
 
 def rules_out_bursts(busy: float | None, explained: float, t: Thresholds) -> bool:
-    """Whether a device was busy for longer than any bursts at a limit explain: `busy`, share of the
-    time, None where nobody counted; `explained`, the most that they explain."""
+    """True when a device was busy for longer than any bursts at a limit explain: `busy`, share of
+    the time, None where nobody counted; `explained`, the most that they explain."""
     return busy is not None and busy >= t.busy_least and busy >= t.busy_margin * explained
 
 
 def _median(rows: pl.DataFrame, name: str) -> float | None:
-    known = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.Float64)
-    return float(known.median()) if known.len() else None  # type: ignore[arg-type]
+    column = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.Float64)
+    return float(column.median()) if column.len() else None  # type: ignore[arg-type]
 
 
 def _way_is_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Thresholds) -> bool | None:
-    """Whether most points of a way are slow; None where it has hardly an I/O."""
+    """True when most points of a way are slow; None where it has hardly an I/O."""
     rate, ms = _median(rows, f"{way}_iops"), _median(rows, f"{way}_ms")
     if ms is None or (rate or 0.0) < t.degraded_least_iops:
         return None
@@ -148,7 +149,7 @@ def _way_is_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Threshold
 
 
 def _reads_only(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
-    """Whether reads are slow and writes are as ever."""
+    """True when reads are slow and writes are as ever."""
     reads = _way_is_slow(rows, "read", model, t)
     return bool(reads) and _way_is_slow(rows, "write", model, t) is False
 
@@ -163,7 +164,7 @@ def _slowest_ms(rows: pl.DataFrame) -> pl.Series:
 
 
 def mean_ms(rows: pl.DataFrame) -> pl.Expr:
-    """The latency of a row over all of its I/Os, ms."""
+    """Returns the latency of a row over all of its I/Os, ms."""
     total, weighted = pl.lit(0.0), pl.lit(0.0)
     for way in WAYS:
         if {f"{way}_ms", f"{way}_iops"} <= set(rows.columns):
@@ -173,19 +174,19 @@ def mean_ms(rows: pl.DataFrame) -> pl.Expr:
 
 
 def slowest_ms(rows: pl.DataFrame) -> float:
-    """The median of the slower way, ms."""
-    known = _slowest_ms(rows)
-    return float(known.median()) if known.len() else 0.0  # type: ignore[arg-type]
+    """Returns the median of the slower way, ms."""
+    latencies = _slowest_ms(rows)
+    return float(latencies.median()) if latencies.len() else 0.0  # type: ignore[arg-type]
 
 
 def worst_ms(rows: pl.DataFrame) -> float:
-    """The slowest point, ms."""
-    known = _slowest_ms(rows)
-    return float(known.max()) if known.len() else 0.0  # type: ignore[arg-type]
+    """Returns the slowest point, ms."""
+    latencies = _slowest_ms(rows)
+    return float(latencies.max()) if latencies.len() else 0.0  # type: ignore[arg-type]
 
 
 def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
-    """Whether the latency falls along the stretch, its ends aside: they may be half slow."""
+    """True when the latency falls along the stretch, its ends aside: they may be half slow."""
     ms = _slowest_ms(rows)
     if ms.len() < SHORT_STRETCH:
         return False
@@ -195,7 +196,7 @@ def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
 
 
 def _may_be_cold(rows: pl.DataFrame, before: pl.DataFrame, falls: bool) -> bool:
-    """Whether a latency that is known of reads alone, or of both together, may be that of cold
+    """True when a latency that is known of reads alone, or of both together, may be that of cold
     blocks: unless it rose at once on a volume that served the same load quickly, and stays."""
     reads = _median(rows, "read_iops") or 0.0
     ios = reads + (_median(rows, "write_iops") or 0.0)
@@ -208,8 +209,8 @@ def _may_be_cold(rows: pl.DataFrame, before: pl.DataFrame, falls: bool) -> bool:
 
 
 def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
-    """The rate of each row over the limit that is nearest. Credits and the burst of an instance
-    count as spent where the rate is below the baseline: nobody knows how many are left."""
+    """Returns the rate of each row over the limit that is nearest. Credits and the burst of an
+    instance count as spent where the rate is below the baseline: nobody knows how many remain."""
     demand = {False: pl.col("charged_iops").fill_null(0.0), True: bytes_per_s(rows)}
     has_credits = "balance_percent" in rows.columns
     shares = []
@@ -225,15 +226,17 @@ def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
 
 
 def _busy(rows: pl.DataFrame) -> float | None:
-    """The share of the time with a request under way; None where it is not counted for most."""
+    """Returns the share of the time with a request under way; None where it is not counted for
+    most."""
     if "idle_share" not in rows.columns or rows["idle_share"].drop_nulls().len() < rows.height / 2:
         return None
     return 1.0 - (_median(rows, "idle_share") or 0.0)
 
 
 def _explained(part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | None, model: ModelLatency) -> float:
-    """The most of the time that a device can be busy with the rate of `part`, if a share of it is a
-    burst at a limit and the rest takes as long as usual: all of it in the burst, or none."""
+    """Returns the most of the time that a device can be busy with the rate of `part`, if a share of
+    it is a burst at a limit and the rest takes as long as usual: all of it in the burst, or
+    none."""
     ios = _median(part, "charged_iops") or 0.0
     alone = ios * _busy_s_of_an_io(part, calm, model)
     if (seen := _busy_at(calm, ios)) is not None:
@@ -248,8 +251,8 @@ LEAST_ALIKE, MOST_ALIKE = 3, 0.9
 
 
 def _busy_at(calm: pl.DataFrame, ios: float) -> float | None:
-    """How busy the device was in calm points with as many I/Os a second or more; None without
-    some."""
+    """Returns how busy the device was in calm points with as many I/Os a second or more; None
+    without some."""
     if "idle_share" not in calm.columns:
         return None
     alike = calm.filter(pl.col("charged_iops") >= ios)["idle_share"].drop_nulls()
@@ -257,8 +260,8 @@ def _busy_at(calm: pl.DataFrame, ios: float) -> float | None:
 
 
 def _busy_s_of_an_io(part: pl.DataFrame, calm: pl.DataFrame, model: ModelLatency) -> float:
-    """How long an I/O keeps the device busy while nothing waits, s: the most of what calm points
-    show and the model's median."""
+    """Returns how long an I/O keeps the device busy while nothing waits, s: the most of what calm
+    points show and the model's median."""
     reads, writes = _median(part, "read_iops") or 0.0, _median(part, "write_iops") or 0.0
     both = max(reads + writes, 1e-9)
     own_s = (reads * model.read_p50 + writes * model.write_p50) / both / 1e3

@@ -16,7 +16,7 @@ from headrace.operate.doctor.thresholds import Thresholds
 # Units of rates, as figures show them.
 BYTES_S, IOS_S = "bytes/s", "I/Os/s"
 LOG_BUFFER = 64 * MIB  # bytes, innodb_log_buffer_size: the default of MySQL 8.4
-# Of redo: as much as an hour writes, the usual advice, and more than any default.
+# The redo log holds as much as an hour writes, the usual advice, and more than any default.
 HOUR_S, LEAST_REDO = 3_600.0, 4 * GIB
 MOST_REDO = 128 * GIB  # bytes, the most that MySQL takes (innodb_redo_log_capacity)
 MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
@@ -28,26 +28,27 @@ READ_IT_THROUGH = Remedy(
 
 
 def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
-    """What is said of the volumes, worst first."""
-    found: list[Finding] = []
+    """Returns the findings on the volumes, worst first."""
+    findings: list[Finding] = []
     for volume in signals.volumes:
         limits = _limits(volume, signals, t)
-        found += limits
-        found += _members(volume, signals, t)
+        findings += limits
+        findings += _members(volume, signals, t)
         if not limits:
-            found += _slow(volume, signals, t)
-        found += _coming(volume, signals, t)
-    return found
+            findings += _slow(volume, signals, t)
+        findings += _coming(volume, signals, t)
+    return findings
 
 
 def _felt_of(volume: VolumeSignals, signals: Signals) -> float | None:
-    """Share of clients' time in waits for this volume."""
+    """Returns the share of clients' time in waits for this volume."""
     server = signals.server
     return None if server is None else _of_volume(volume, signals, server.felt_read, server.felt_commit, 1.0)
 
 
 def _held_by(volume: VolumeSignals, signals: Signals) -> float | None:
-    """Clients that wait, on average, because this volume answers later than it could."""
+    """Returns the clients that wait, on average, because this volume answers later than it
+    could."""
     server = signals.server
     return None if server is None else _of_volume(volume, signals, server.held_read, server.held_commit, math.inf)
 
@@ -55,21 +56,22 @@ def _held_by(volume: VolumeSignals, signals: Signals) -> float | None:
 def _of_volume(
     volume: VolumeSignals, signals: Signals, reads: float | None, commits: float | None, most: float
 ) -> float | None:
-    """What waits for this volume: commits for that of the log; reads where the log has its own;
-    else both."""
+    """Returns what waits for this volume: commits for that of the log; reads where the log has its
+    own; else both."""
     if volume.facts.role == "log":
         return commits
-    several = any(one.facts.role == "log" for one in signals.volumes)
+    several = any(other.facts.role == "log" for other in signals.volumes)
     return reads if several else together(reads, commits, most)
 
 
 def _behind_s(signals: Signals) -> float:
-    """How far a replica is behind, s; a delay that was asked for does not count."""
+    """Returns how far a replica is behind, s; a delay that was asked for does not count."""
     return (signals.replica.get("lag_s") or 0.0) - (signals.replica.get("delay_s") or 0.0)
 
 
 def _appliers_may_wait(signals: Signals, t: Thresholds) -> bool:
-    """Whether more may wait than is known: appliers of a replica that is behind, or its clients."""
+    """True when more may wait than is known: appliers of a replica that is behind, or its
+    clients."""
     server = signals.server
     if server is None or not server.commits_unknown:
         return False
@@ -77,10 +79,10 @@ def _appliers_may_wait(signals: Signals, t: Thresholds) -> bool:
 
 
 def _limits(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
-    """Limits that bind now: seen where time over them is counted, else inferred."""
+    """Returns limits that bind now: seen where time over them is counted, else inferred."""
     if not is_busy(volume, t):
         return []
-    felt, found = _felt_of(volume, signals), []
+    felt, findings = _felt_of(volume, signals), []
     if felt is not None and felt < t.felt_share and _appliers_may_wait(signals, t):
         felt = None
     for name in caps.COUNTED:
@@ -88,14 +90,14 @@ def _limits(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Find
         if share is None or share < t.seen_share or volume.over_seconds[name] < t.steady_seconds_share:
             continue
         subject = _spent(volume, name, t)
-        found.append(_limit(volume, subject, share, felt, "seen", signals, t))
+        findings.append(_limit(volume, subject, share, felt, "seen", signals, t))
     if any(share is not None for share in volume.over.values()):
-        return found
-    return [*found, *_inferred(volume, felt, signals, t)]
+        return findings
+    return [*findings, *_inferred(volume, felt, signals, t)]
 
 
 def _spent(volume: VolumeSignals, name: str, t: Thresholds) -> str:
-    """The name of a limit, or that of the credits that are gone."""
+    """Returns the name of a limit, or that of the credits that are gone."""
     limits = volume.limits
     gone = t.credits_gone_percent
     if name.startswith("volume") and volume.balance is not None and volume.balance <= gone:
@@ -107,7 +109,8 @@ def _spent(volume: VolumeSignals, name: str, t: Thresholds) -> str:
 
 
 def _inferred(volume: VolumeSignals, felt: float | None, signals: Signals, t: Thresholds) -> list[Finding]:
-    """Both or nothing: the rate of a limit, and latency that is not the type's own."""
+    """Infers limits from both or nothing: the rate of a limit, and latency that is not the type's
+    own."""
     slow = volume.slow_times
     if slow is None or slow < t.inferred_latency_factor:
         return []
@@ -121,24 +124,27 @@ def _inferred(volume: VolumeSignals, felt: float | None, signals: Signals, t: Th
 
 
 def _of_baseline(volume: VolumeSignals, signals: Signals, t: Thresholds) -> float | None:
-    """What all volumes of the instance take over what it gives without its burst, by the nearer of
-    I/Os and bytes; None where that does not bind: no instance, no burst apart, or some is left."""
-    limits, left = volume.limits, volume.instance_balance
-    if limits is None or (left is not None and left > t.credits_gone_percent):
+    """Returns what all volumes of the instance take over what it gives without its burst, by the
+    nearer of I/Os and bytes; None where that does not bind: no instance, no burst apart, or some is
+    left."""
+    limits, balance = volume.limits, volume.instance_balance
+    if limits is None or (balance is not None and balance > t.credits_gone_percent):
         return None
     burst = (limits.instance_burst_iops, limits.instance_burst_bytes_s)
     if (limits.instance_iops, limits.instance_bytes_s) == burst:
         return None
     totals = _together(signals)
-    known = (limits.instance_iops, limits.instance_bytes_s)
-    return max((total / most for total, most in zip(totals, known, strict=True) if most), default=None)
+    baselines = (limits.instance_iops, limits.instance_bytes_s)
+    return max((total / most for total, most in zip(totals, baselines, strict=True) if most), default=None)
 
 
 def _limit(
     volume: VolumeSignals, subject: str, share: float, felt: float | None, basis: Basis, signals: Signals, t: Thresholds
 ) -> Finding:
-    held = _held_by(volume, signals)
-    touched = felt is not None and (felt < t.felt_share or (held is not None and held < t.little_running))
+    late_clients = _held_by(volume, signals)
+    touched = felt is not None and (
+        felt < t.felt_share or (late_clients is not None and late_clients < t.little_running)
+    )
     rate, allowed, unit = _rate(volume, subject)
     optimizing = volume.facts.state in ("optimizing", "modifying") and subject.startswith("volume")
     name = caps.long(subject)
@@ -150,7 +156,7 @@ def _limit(
     gives = f"{volume.facts.name} gives {_amount(rate, unit)}{at}"
     felt_words = _felt(felt)
     if touched and felt >= t.felt_share:
-        felt_words = f"Hardly a client waits for that: {held or 0.0:.1g} on average."
+        felt_words = f"Hardly a client waits for that: {late_clients or 0.0:.1g} on average."
     if optimizing:
         words = f"{gives} while it is {volume.facts.state}: until that ends its limits are the lower of those before and after. {felt_words}"
     elif subject.endswith("credits"):
@@ -193,7 +199,7 @@ def _limit(
 
 
 def _in_bursts(volume: VolumeSignals, rate: float, allowed: float | None, t: Thresholds) -> str:
-    """That a limit is reached in bursts, where the mean is far below it."""
+    """Returns words that a limit is reached in bursts, where the mean is far below it."""
     if not allowed or rate >= t.degraded_use * allowed:
         return ""
     way = "writes" if volume.write_iops >= volume.read_iops else "reads"
@@ -210,7 +216,7 @@ def _felt(felt: float | None) -> str:
 
 
 def _rate(volume: VolumeSignals, subject: str) -> tuple[float, float | None, str]:
-    """What the volume gives, what the limit allows, and the unit of both."""
+    """Returns what the volume gives, what the limit allows, and the unit of both."""
     limits, in_bytes = volume.limits, subject.endswith("throughput")
     allowed = None if limits is None else limits.rate_of(subject)
     if limits is not None and subject == "volume-credits":
@@ -227,19 +233,19 @@ def _amount(value: float, unit: str) -> str:
 
 
 def _latency_figures(volume: VolumeSignals) -> list[FindingFigure]:
-    found = []
+    figures = []
     for way in ("read", "write"):
         seen = getattr(volume, f"{way}_ms")
         if seen is None:
             continue
         own = None if volume.model is None else getattr(volume.model, f"{way}_p50")
         beside = "" if own is None else f", the model's without waiting {own:.2f} ms"
-        found.append(figure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){beside}"))
-    return found
+        figures.append(figure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){beside}"))
+    return figures
 
 
 def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
-    """Slow without a limit: loading from a snapshot, or EBS's own trouble."""
+    """Finds a volume slow without a limit: loading from a snapshot, or EBS's own trouble."""
     if volume.stalled:
         return [_degraded(volume, signals, None)]
     model = volume.model
@@ -256,7 +262,9 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
         seen, p99 = getattr(volume, f"{way}_ms"), getattr(model, f"{way}_p99")
         if way == "read" and volume.facts.state == "initializing":
             # Blocks that are loaded already answer at once: a median says nothing of the rest.
-            seen = max((one for one in (seen, volume.read_mean_ms) if one is not None), default=None)
+            seen = max(
+                (latency_ms for latency_ms in (seen, volume.read_mean_ms) if latency_ms is not None), default=None
+            )
         if seen is not None and rate >= t.degraded_least_iops and seen >= t.degraded_factor * p99:
             slow = way if slow is None or rate > getattr(volume, f"{slow}_iops") else slow
     if slow is None:
@@ -271,8 +279,8 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
 
 
 def _may_be_cold(volume: VolumeSignals, t: Thresholds) -> bool:
-    """Whether first reads of blocks from a snapshot may be why reads are slow: writes are not, and
-    nobody says whether blocks are still loaded."""
+    """True when first reads of blocks from a snapshot may be why reads are slow: writes are not,
+    and nobody says whether blocks are still loaded."""
     model = volume.model
     if model is None or volume.facts.loading_known or volume.read_ms is None:
         return False
@@ -283,8 +291,8 @@ def _may_be_cold(volume: VolumeSignals, t: Thresholds) -> bool:
 
 
 def _instance_explains(volume: VolumeSignals, signals: Signals, t: Thresholds) -> bool:
-    """Whether all volumes of the instance together are near a limit of it, where nobody counts the
-    time over that: slow answers are then no fault of this volume."""
+    """True when all volumes of the instance together are near a limit of it, where nobody counts
+    the time over that: slow answers are then no fault of this volume."""
     if (_of_baseline(volume, signals, t) or 0.0) >= t.degraded_use:
         return True
     limits = volume.limits
@@ -293,13 +301,13 @@ def _instance_explains(volume: VolumeSignals, signals: Signals, t: Thresholds) -
 
 
 def _together(signals: Signals) -> tuple[float, float]:
-    """I/Os and bytes a second of all volumes of the instance."""
-    beside = [one for one in signals.volumes if one.facts.role != "member"]
-    return sum(one.charged_iops for one in beside), sum(one.bytes_s for one in beside)
+    """Returns I/Os and bytes a second of all volumes of the instance."""
+    beside = [other for other in signals.volumes if other.facts.role != "member"]
+    return sum(other.charged_iops for other in beside), sum(other.bytes_s for other in beside)
 
 
 def _bursts_may_hide(volume: VolumeSignals, t: Thresholds) -> bool:
-    """Whether bursts at a limit may be why a volume is slow below it (see `slowness`)."""
+    """True when bursts at a limit may be why a volume is slow below it (see `slowness`)."""
     model = volume.model
     if model is None:
         return True
@@ -324,7 +332,8 @@ def _bursts(volume: VolumeSignals, signals: Signals, way: str) -> Finding:
 
 
 def _unsaid_first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
-    """Slow reads with quick writes, where nobody says whether blocks are still loaded."""
+    """Returns a finding on slow reads with quick writes, where nobody says whether blocks are still
+    loaded."""
     felt = _felt_of(volume, signals)
     writes = (
         ""
@@ -341,7 +350,7 @@ def _unsaid_first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
 def _below_limits(
     verdict: Verdict, subject: str, words: str, volume: VolumeSignals, felt: float | None, remedy: Remedy
 ) -> Finding:
-    """A volume that is slow below its limits: its latency is the evidence."""
+    """Returns a finding on a volume that is slow below its limits: its latency is the evidence."""
     return Finding(
         verdict,
         subject,
@@ -368,16 +377,16 @@ def _first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
 def _degraded(volume: VolumeSignals, signals: Signals, way: str | None) -> Finding:
     felt = _felt_of(volume, signals)
     if way is None:
-        told = f"{volume.facts.name} has stalled: I/O did not complete (VolumeStalledIOCheck)"
+        trouble = f"{volume.facts.name} has stalled: I/O did not complete (VolumeStalledIOCheck)"
     else:
         seen, p99 = getattr(volume, f"{way}_ms"), getattr(volume.model, f"{way}_p99")
-        told = f"{volume.facts.name} is degraded: half of its {way}s take {seen:,.1f} ms and more (the type's p99 is {p99:,.1f} ms), and it is below every limit"
-    words = f"{told}. It is EBS's fault, and minutes long as a rule: open a case, do not resize. {_felt(felt)}"
+        trouble = f"{volume.facts.name} is degraded: half of its {way}s take {seen:,.1f} ms and more (the type's p99 is {p99:,.1f} ms), and it is below every limit"
+    words = f"{trouble}. It is EBS's fault, and minutes long as a rule: open a case, do not resize. {_felt(felt)}"
     return _below_limits("degraded", "degraded", words, volume, felt, OPEN_A_CASE)
 
 
 def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
-    """One member of an array that is much slower than the others, or lost."""
+    """Returns findings on one member of an array that is much slower than the others, or lost."""
     felt = _felt_of(volume, signals)
     lost = [f"{name} is lost or rebuilt" for name in volume.facts.members_slow]
     slow, model = [], volume.model
@@ -414,12 +423,12 @@ def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Fin
 
 
 def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
-    """Credits that will be gone soon at the present rate."""
+    """Returns findings on credits that will be gone soon at the present rate."""
     now, first = volume.balance, volume.balance_first
     limits = volume.limits
     if now is None or first is None or limits is None or limits.credits is None or now <= t.credits_gone_percent:
         return []
-    # Of the rates, where they are known: the balance as printed may have whole percents only.
+    # From the rates, where they are known: the balance as printed may have whole percents only.
     asked, refill, unit = _rate(volume, "volume-credits")
     if (
         refill is None
@@ -448,7 +457,7 @@ def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Find
 
 
 def of_settings(signals: Signals, t: Thresholds) -> list[Finding]:
-    """Redo log, log buffer, free pages, the applier of a replica."""
+    """Returns findings on redo log, log buffer, free pages, the applier of a replica."""
     server = signals.server
     if server is None:
         return []
@@ -458,7 +467,7 @@ def of_settings(signals: Signals, t: Thresholds) -> list[Finding]:
         _free_pages(server, signals, t),
         _applier(server, signals, t),
     )
-    return [one for one in looked if one is not None]
+    return [finding for finding in looked if finding is not None]
 
 
 def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
@@ -466,7 +475,7 @@ def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
     if waits < t.log_waits_per_s:
         return None
     size, now = _mib(server, "innodb_log_buffer_size"), server.facts.variables.get("innodb_log_buffer_size", "")
-    wanted = max(LOG_BUFFER, 2 * int(now)) if now.isdigit() else LOG_BUFFER
+    size_bytes = max(LOG_BUFFER, 2 * int(now)) if now.isdigit() else LOG_BUFFER
     per = waits / server.tps if server.tps else 0.0
     words = f"The log buffer is too small: {waits:,.1f} times a second a transaction waited for room in it (Innodb_log_waits). That says nothing of disks."
     figures = (
@@ -478,8 +487,10 @@ def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
         ),
     )
     remedy = Remedy(
-        f"Make the log buffer larger: {wanted >> 20} MiB",
-        (f"SET GLOBAL innodb_log_buffer_size = {wanted};    -- MySQL; MariaDB before 10.11.8: my.cnf and a restart",),
+        f"Make the log buffer larger: {size_bytes >> 20} MiB",
+        (
+            f"SET GLOBAL innodb_log_buffer_size = {size_bytes};    -- MySQL; MariaDB before 10.11.8: my.cnf and a restart",
+        ),
         f"innodb_log_buffer_size = {size}" if size else "the value before",
         "nothing",
     )
@@ -494,11 +505,11 @@ def _mib(server: ServerSignals, name: str) -> str:
 
 
 def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
-    """A redo log that is nearly full, or that so little fits into that pages are flushed all the
-    time to make room: then the age of the checkpoint stays low."""
+    """Blames a redo log that is nearly full, or that so little fits into that pages are flushed all
+    the time to make room: then the age of the checkpoint stays low."""
     share, age = server.get("checkpoint_share"), server.get("checkpoint_age_bytes")
     flushed = server.get("pages_flushed_per_s") or 0.0
-    ios = sum(one.iops for one in signals.volumes)
+    ios = sum(volume.iops for volume in signals.volumes)
     if not share or age is None or (signals.volumes and _page_writes(server, signals) < t.redo_writes_share * ios):
         return None
     seconds = age / share / max(server.get("log_bytes_per_s") or 0.0, 1.0)
@@ -521,11 +532,11 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
     )
     has = server.facts.variables.get(name, "")
     hour = (server.get("log_bytes_per_s") or 0.0) * HOUR_S
-    wanted = min(max(2 * int(has) if has.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO), MOST_REDO)
+    size_bytes = min(max(2 * int(has) if has.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO), MOST_REDO)
     unit = (
-        f"SET GLOBAL innodb_redo_log_capacity = {wanted};"
+        f"SET GLOBAL innodb_redo_log_capacity = {size_bytes};"
         if name == "innodb_redo_log_capacity"
-        else f"innodb_log_file_size = {wanted >> 20}M    # my.cnf, and a restart (MariaDB 10.9 and later: SET GLOBAL)"
+        else f"innodb_log_file_size = {size_bytes >> 20}M    # my.cnf, and a restart (MariaDB 10.9 and later: SET GLOBAL)"
     )
     remedy = Remedy(
         "Make the redo log larger (a crash then takes longer to recover)",
@@ -547,11 +558,12 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
 
 
 def _page_writes(server: ServerSignals, signals: Signals) -> float:
-    """I/Os a second that write pages: all writes but those of logs. A flushed page is written once
-    more to the doublewrite buffer if there is such a buffer, in MySQL most often alone."""
+    """Returns I/Os a second that write pages: all writes but those of logs. A flushed page is
+    written once more to the doublewrite buffer if there is such a buffer, in MySQL most often
+    alone."""
     flushed = server.get("pages_flushed_per_s") or 0.0
     logs = (server.get("log_fsyncs_per_s") or 0.0) * syncs_of(server.facts)
-    written = sum(one.write_iops for one in signals.volumes) - logs
+    written = sum(volume.write_iops for volume in signals.volumes) - logs
     return min(writes_a_page(server.facts) * flushed, max(flushed, written))
 
 
@@ -577,8 +589,8 @@ def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding 
     if lag is None or _behind_s(signals) < t.replica_lag_s:
         return None
     variables = server.facts.variables
-    known = ("replica_parallel_workers", "slave_parallel_workers", "slave_parallel_threads")
-    name = next((name for name in known if name in variables), "")
+    spellings = ("replica_parallel_workers", "slave_parallel_workers", "slave_parallel_threads")
+    name = next((name for name in spellings if name in variables), "")
     workers = variables.get(name, "")
     if not workers.isdigit() or int(workers) > 1:
         return None

@@ -27,7 +27,7 @@ class ThresholdRow:
 
 @cache
 def table() -> tuple[ThresholdRow, ...]:
-    """All rows, in the order of the file."""
+    """Returns all rows, in the order of the file."""
     text = files("headrace.operate.doctor").joinpath(TABLE).read_text(encoding="utf-8")
     return tuple(
         ThresholdRow(**{**row, "value": float(row["value"])})  # type: ignore[arg-type]
@@ -39,11 +39,11 @@ class Thresholds:
     """The values by name: `thresholds.seen_share`. `changed`: other values, for tests."""
 
     def __init__(self, **changed: float) -> None:
-        known = {row.name: row.value for row in table()}
-        unknown = set(changed) - set(known)
+        values = {row.name: row.value for row in table()}
+        unknown = set(changed) - set(values)
         if unknown:
             raise KeyError(f"no such threshold: {', '.join(sorted(unknown))}")
-        self._values = known | changed
+        self._values = values | changed
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -22,7 +22,7 @@ from headrace.operate.evidence.model import Evidence, VolumeEvidence
 TABLE = "trusted_advisor.csv"
 MAGNETIC, UNUSED, NOT_OPTIMIZED, INSTANCE = "k3J2hns32g", "DAvU99Dc4C", "PPkZrjsH2q", "Bh2xRR2FGH"
 OVER, UNDER, SNAPSHOTS = "COr6dfpM03", "COr6dfpM04", "H7IgTzjTYb"
-# Of the rules' text: see the column `rule` of the table.
+# Figures in the rules' text: see the column `rule` of the table.
 MAGNETIC_VARIES, MAGNETIC_DAYS, MAGNETIC_OF = 0.10, 7, 14
 UNUSED_DAYS = 7
 INSTANCE_PERIODS = 0.5
@@ -56,16 +56,16 @@ class AdvisorRule:
 
 @cache
 def rules() -> dict[str, AdvisorRule]:
-    """All checks by id, in the order of the table."""
+    """Returns all checks by id, in the order of the table."""
     text = files("headrace.operate.doctor").joinpath(TABLE).read_text(encoding="utf-8")
     return {row["check_id"]: AdvisorRule(**row) for row in csv.DictReader(text.splitlines())}
 
 
 @dataclass(frozen=True)
 class AdvisedVolume:
-    """What the checks look at. `days`: of each of the past days, oldest first, the IOPS of its
-    points. `mib_s_periods`: of the preceding UTC day, MiB/s of all volumes of the instance, of each
-    five minutes; `instance_mib_s`: its published maximum. `snapshot_age_days`: of the
+    """The facts that the checks look at. `days`: of each of the past days, oldest first, the IOPS
+    of its points. `mib_s_periods`: of the preceding UTC day, MiB/s of all volumes of the instance,
+    of each five minutes; `instance_mib_s`: its published maximum. `snapshot_age_days`: of the
     newest, None where there is none, and not asked where `snapshots_known` is False."""
 
     volume: str
@@ -83,7 +83,8 @@ class AdvisedVolume:
 
 @dataclass(frozen=True)
 class AdvisorAnswer:
-    """What a check says of a volume. `result`: `ok`, `yellow`, `red`, or `not known` with `why`."""
+    """The answer of a check about a volume. `result`: `ok`, `yellow`, `red`, or `not known` with
+    `why`."""
 
     check_id: str
     volume: str
@@ -92,8 +93,8 @@ class AdvisorAnswer:
     rule: AdvisorRule = field(repr=False, compare=False, kw_only=True)
 
 
-def advised(one: AdvisedVolume) -> list[AdvisorAnswer]:
-    """What every check says of one volume, in the order of the table."""
+def advised(volume: AdvisedVolume) -> list[AdvisorAnswer]:
+    """Returns what every check says of one volume, in the order of the table."""
     looked = {
         MAGNETIC: _magnetic,
         UNUSED: _unused,
@@ -103,78 +104,80 @@ def advised(one: AdvisedVolume) -> list[AdvisorAnswer]:
         UNDER: _not_published,
         SNAPSHOTS: _snapshots,
     }
-    found = []
+    answers = []
     for check_id, rule in rules().items():
-        result, why = looked[check_id](one, rule)
-        found.append(AdvisorAnswer(check_id, one.volume, result, why, rule=rule))
-    return found
+        result, why = looked[check_id](volume, rule)
+        answers.append(AdvisorAnswer(check_id, volume.volume, result, why, rule=rule))
+    return answers
 
 
-def _magnetic(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
-    if one.volume_type != "standard" or not one.can_be_optimized:
+def _magnetic(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    if volume.volume_type != "standard" or not volume.can_be_optimized:
         return "ok", "is not a magnetic volume on an instance that can be EBS-optimized"
-    if len(one.days) < MAGNETIC_DAYS:
-        return "not known", f"{len(one.days)} days are known, {MAGNETIC_DAYS} at least are looked at"
+    if len(volume.days) < MAGNETIC_DAYS:
+        return "not known", f"{len(volume.days)} days are known, {MAGNETIC_DAYS} at least are looked at"
     busy = 0
-    for day in one.days[-MAGNETIC_OF:]:
+    for day in volume.days[-MAGNETIC_OF:]:
         middle = statistics.median(day) if day else 0.0
         if middle > rule.limit and all(abs(value - middle) < MAGNETIC_VARIES * middle for value in day):
             busy += 1
-    told = f"{busy} of the past {min(len(one.days), MAGNETIC_OF)} days above {rule.limit:g} IOPS and steady"
-    return ("yellow" if busy >= MAGNETIC_DAYS else "ok"), told
+    words = f"{busy} of the past {min(len(volume.days), MAGNETIC_OF)} days above {rule.limit:g} IOPS and steady"
+    return ("yellow" if busy >= MAGNETIC_DAYS else "ok"), words
 
 
-def _unused(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
-    if one.boot:
+def _unused(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    if volume.boot:
         return "ok", "boot volumes are left out"
-    if not one.attached:
+    if not volume.attached:
         return "yellow", "is not attached"
-    if len(one.days) < UNUSED_DAYS:
-        return "not known", f"{len(one.days)} days are known, {UNUSED_DAYS} are looked at"
-    idle = [statistics.fmean(day) < rule.limit if day else True for day in one.days[-UNUSED_DAYS:]]
+    if len(volume.days) < UNUSED_DAYS:
+        return "not known", f"{len(volume.days)} days are known, {UNUSED_DAYS} are looked at"
+    idle = [statistics.fmean(day) < rule.limit if day else True for day in volume.days[-UNUSED_DAYS:]]
     return ("yellow" if all(idle) else "ok"), f"{sum(idle)} of the past {UNUSED_DAYS} days below {rule.limit:g} IOPS"
 
 
-def _not_optimized(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
-    if not one.volume_type.startswith(("io1", "io2")) or not one.attached:
+def _not_optimized(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    if not volume.volume_type.startswith(("io1", "io2")) or not volume.attached:
         return "ok", "is not an attached io1 or io2 volume"
-    if one.can_be_optimized and not one.optimized:
+    if volume.can_be_optimized and not volume.optimized:
         return "yellow", "its instance can be EBS-optimized and is not"
     return "ok", "its instance is EBS-optimized, or cannot be"
 
 
-def _instance(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
-    if one.instance_mib_s is None or not one.mib_s_periods:
+def _instance(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    if volume.instance_mib_s is None or not volume.mib_s_periods:
         return "not known", "five-minute periods of a UTC day and the instance's maximum are needed"
-    above = sum(value > rule.limit / 100.0 * one.instance_mib_s for value in one.mib_s_periods)
-    told = f"{above} of {len(one.mib_s_periods)} periods above {rule.limit:g} % of {one.instance_mib_s:,.4g} MiB/s"
-    return ("yellow" if above > INSTANCE_PERIODS * len(one.mib_s_periods) else "ok"), told
+    above = sum(value > rule.limit / 100.0 * volume.instance_mib_s for value in volume.mib_s_periods)
+    words = (
+        f"{above} of {len(volume.mib_s_periods)} periods above {rule.limit:g} % of {volume.instance_mib_s:,.4g} MiB/s"
+    )
+    return ("yellow" if above > INSTANCE_PERIODS * len(volume.mib_s_periods) else "ok"), words
 
 
-def _not_published(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+def _not_published(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     return "not known", "shows Compute Optimizer's answer, whose algorithm is not published"
 
 
-def _snapshots(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
-    if not one.snapshots_known:
+def _snapshots(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    if not volume.snapshots_known:
         return "not known", "snapshots were not asked for"
-    if one.snapshot_age_days is None:
+    if volume.snapshot_age_days is None:
         return "red", "has no snapshot"
-    told = f"the newest snapshot is {one.snapshot_age_days:,.1f} days old"
-    if one.snapshot_age_days > rule.limit:
-        return "red", told
-    return ("yellow" if one.snapshot_age_days > SNAPSHOT_YELLOW_DAYS else "ok"), told
+    words = f"the newest snapshot is {volume.snapshot_age_days:,.1f} days old"
+    if volume.snapshot_age_days > rule.limit:
+        return "red", words
+    return ("yellow" if volume.snapshot_age_days > SNAPSHOT_YELLOW_DAYS else "ok"), words
 
 
 def of_evidence(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVolume:
-    """What the rows of a volume tell the checks: whole UTC days; and of the last of them the
-    five-minute periods of all volumes of its instance that were seen (an array once)."""
+    """Returns what the rows of a volume tell the checks: whole UTC days; and of the last of them
+    the five-minute periods of all volumes of its instance that were seen (an array once)."""
     days = _days(volume.rows)
     whole = [day for day, rows in days.items() if float(rows["duration_s"].sum()) >= WHOLE_DAY * DAY_S]
     periods: list[float] = []
     if whole:
-        beside = [one for one in evidence.volumes if one.facts.role != "member"]
-        rows = [one.rows.filter(pl.col("t_unix") // DAY_S == whole[-1]) for one in beside if one.rows.height]
+        beside = [other for other in evidence.volumes if other.facts.role != "member"]
+        rows = [other.rows.filter(pl.col("t_unix") // DAY_S == whole[-1]) for other in beside if other.rows.height]
         periods = _mib_s_periods(rows)
     limits = volume.facts.limits
     most = limits.instance_burst_bytes_s / MIB if limits and limits.instance_burst_bytes_s else None
@@ -185,13 +188,14 @@ def of_evidence(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVolume:
 
 
 def _days(rows: pl.DataFrame) -> dict[float, pl.DataFrame]:
-    """By UTC day, oldest first."""
+    """Returns the rows by UTC day, oldest first."""
     days = rows.with_columns(day=pl.col("t_unix") // DAY_S).partition_by("day", as_dict=True, include_key=False)
     return {float(str(day)): days[(day,)] for (day,) in sorted(days)}
 
 
 def _mib_s_periods(volumes: Sequence[pl.DataFrame]) -> list[float]:
-    """MiB/s of these volumes together in each period of five minutes: its mean for each, summed."""
+    """Returns MiB/s of these volumes together in each period of five minutes: its mean for each,
+    summed."""
     total = pl.concat(
         rows.group_by(period=pl.col("t_unix") // FIVE_MINUTES_S).agg(
             mib_s=((pl.col("read_mib_s") + pl.col("write_mib_s")) * pl.col("duration_s")).sum()

@@ -48,8 +48,8 @@ class BoundWindow:
 def bound_windows(
     workload: OpenWorkload, volume: VolumeEvidence, as_of: str | None, t: Thresholds
 ) -> list[BoundWindow]:
-    """The windows whose rate is a limit of the storage and instance that are named; of storage that
-    is not, those that are a limit by themselves."""
+    """Returns the windows whose rate is a limit of the storage and instance that are named; of
+    storage that is not, those that are a limit by themselves."""
     limits = volume.facts.limits
     bound = []
     for window in workload.censored:
@@ -66,8 +66,8 @@ def bound_windows(
 def _held(
     volume: VolumeEvidence, limits: HoldingLimits, bound: list[BoundWindow], as_of: str | None, t: Thresholds
 ) -> list[BoundWindow]:
-    """Runs at the very rate of a limit, with latency that is not the type's own: also where the
-    recording has nothing quicker to compare with."""
+    """Returns runs at the very rate of a limit, with latency that is not the type's own: also where
+    the recording has nothing quicker to compare with."""
     rows = without(volume.rows, bound)
     model = model_of_rows(volume.facts, rows, as_of)
     if model is None:
@@ -89,7 +89,8 @@ def _held(
 
 
 def _waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
-    """Rows whose requests take several times the type's median, on a device that is never idle."""
+    """Returns rows whose requests take several times the type's median, on a device that is never
+    idle."""
     own = (
         pl.col("read_iops").fill_null(0.0) * model.read_p50 + pl.col("write_iops").fill_null(0.0) * model.write_p50
     ) / (pl.col("read_iops").fill_null(0.0) + pl.col("write_iops").fill_null(0.0))
@@ -106,7 +107,7 @@ def _touches(run: pl.DataFrame, rows: pl.DataFrame, runs: list[BoundWindow]) -> 
 
 
 def _as_window(run: pl.DataFrame, rows: pl.DataFrame, calm: pl.DataFrame, limit: LimitLevel) -> CensoredWindow:
-    """A run as the readers of windows take it."""
+    """Returns a run as the readers of windows take it."""
     first = float(rows["t_unix"][0])
 
     def mean(frame: pl.DataFrame, what: pl.Expr) -> float | None:
@@ -137,7 +138,8 @@ def _rows_of(rows: pl.DataFrame, window: CensoredWindow) -> pl.DataFrame:
 
 
 def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
-    """The rows that no window at a limit has, nor touches: those next to one are half of it."""
+    """Returns the rows that no window at a limit has, nor touches: those next to one are half of
+    it."""
     if not bound:
         return rows
     first = float(rows["t_unix"][0])
@@ -151,14 +153,14 @@ def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
 def _unnamed(
     window: CensoredWindow, level: Level, volume: VolumeEvidence, as_of: str | None, t: Thresholds
 ) -> LimitLevel | None:
-    """What the recording says by itself: a known limit of volumes, credits that are gone, or a top
-    that it never exceeds. None where it is the baseline of an instance, which is asked for, or
-    where the device was idle in between: that is not a limit but bursts."""
+    """Returns what the recording says by itself: a known limit of volumes, credits that are gone,
+    or a top that it never exceeds. None where it is the baseline of an instance, which is asked
+    for, or where the device was idle in between: that is not a limit but bursts."""
     members = volume.facts.name.count("+") + 1
-    for name, known, in_bytes in (("volume-throughput", KNOWN_MIB_S, True), ("volume-iops", KNOWN_IOPS, False)):
+    for name, limits, in_bytes in (("volume-throughput", KNOWN_MIB_S, True), ("volume-iops", KNOWN_IOPS, False)):
         rate = level.bytes_s / MIB if in_bytes else level.iops
         near = any(
-            abs(rate - limit * count) <= level.tolerance * limit * count for limit in known for count in {1, members}
+            abs(rate - limit * count) <= level.tolerance * limit * count for limit in limits for count in {1, members}
         )
         if near and level.is_flat(in_bytes) and window.limit != "credits":
             return LimitLevel(name, level.bytes_s if in_bytes else level.iops, "bytes/s" if in_bytes else "I/Os/s")

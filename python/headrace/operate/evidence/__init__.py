@@ -7,7 +7,7 @@ volumes   readers of volumes: the lab's rows, the statistics page, the kernel's 
 server    reader of a server: one statement a second; counters: its counters as rates
 aws       describe-volumes and CloudWatch
 files     captured folders; recordings of iostat, sar, vmstat, CloudWatch, Prometheus
-kept      evidence saved and read back
+evidence_file   evidence saved and read back
 sources   from what a user types to all of these
 """
 
@@ -27,10 +27,10 @@ from headrace.operate.evidence.sources import (
     check_times,
     described_by,
     evidence_of,
+    import_options,
     is_live,
     load_target,
     open_live,
-    told_of,
 )
 
 __all__ = [
@@ -52,5 +52,5 @@ __all__ = [
     "is_live",
     "load_target",
     "open_live",
-    "told_of",
+    "import_options",
 ]

@@ -48,19 +48,19 @@ CHECKS = {
 def evidence_of_aws(
     volumes: Sequence[str], span: TimeSpan, clients: Clients | None = None, as_of: str | None = None
 ) -> Evidence:
-    """What these volumes (vol-...) did in that time. `clients`: makes a client of a service by its
-    name. Raises InputError, CouldNotRun."""
+    """Returns what these volumes (vol-...) did in that time. `clients`: makes a client of a service
+    by its name. Raises InputError, CouldNotRun."""
     clients = clients or client
     begin, end, period = bounds(span)
     described = described_volumes(clients("ec2"), volumes)
-    instance_ids = list(dict.fromkeys(one["instance"] for one in described.values() if one["instance"]))
+    instance_ids = list(dict.fromkeys(volume["instance"] for volume in described.values() if volume["instance"]))
     types = instance_types(clients("ec2"), instance_ids)
     owners = [(name, "AWS/EBS", "VolumeId", name, tuple(OF_VOLUME)) for name in volumes]
     owners += [(name, "AWS/EC2", "InstanceId", name, tuple(OF_INSTANCE)) for name in instance_ids]
-    found = points_of(clients("cloudwatch"), owners, begin, end, period)
+    fetched = points_of(clients("cloudwatch"), owners, begin, end, period)
     facts = tuple(_facts(name, described[name], types, as_of) for name in volumes)
     by_time: dict[float, dict[str, dict[str, float]]] = {}
-    for (owner, metric), points in found.items():
+    for (owner, metric), points in fetched.items():
         for at, value in points.items():
             by_time.setdefault(at, {}).setdefault(owner, {})[metric] = value
     for name in volumes:
@@ -69,14 +69,14 @@ def evidence_of_aws(
     ticks, seen = [], set()
     for at, figures in sorted(by_time.items()):
         rows = {}
-        for one in facts:
-            values = figures.get(one.name, {}) | figures.get(described[one.name]["instance"] or "", {})
-            if figures.get(one.name):
-                rows[one.name] = row_of_minute(values, one.limits, float(period))
-                if one.name not in seen:
+        for volume in facts:
+            values = figures.get(volume.name, {}) | figures.get(described[volume.name]["instance"] or "", {})
+            if figures.get(volume.name):
+                rows[volume.name] = row_of_minute(values, volume.limits, float(period))
+                if volume.name not in seen:
                     # It may have been attached within this minute: then not idle for a part of it.
-                    rows[one.name]["idle_share"] = None
-                seen.add(one.name)
+                    rows[volume.name]["idle_share"] = None
+                seen.add(volume.name)
         if rows:
             ticks.append(Tick(at, float(period), rows))
     missing = ["the server: CloudWatch knows nothing of MySQL", "latency percentiles: CloudWatch has means of a minute"]
@@ -100,7 +100,7 @@ def evidence_of_aws(
         False,
         tuple(missing),
     )
-    return gathered(source, ticks, [note for one in described.values() for note in one["notes"]])
+    return gathered(source, ticks, [note for volume in described.values() for note in volume["notes"]])
 
 
 def _drop_unfinished(by_time: dict[float, dict[str, dict[str, float]]], volume: str) -> None:
@@ -108,15 +108,15 @@ def _drop_unfinished(by_time: dict[float, dict[str, dict[str, float]]], volume: 
     metrics of a minute arrive one by one, and what has not arrived is not zero."""
     mine = [(at, owners[volume]) for at, owners in sorted(by_time.items()) if volume in owners]
     expected = [metric for metric in COUNTS if any(metric in values for _, values in mine)]
-    late = list(takewhile(lambda one: any(metric not in one[1] for metric in expected), reversed(mine)))
+    late = list(takewhile(lambda pair: any(metric not in pair[1] for metric in expected), reversed(mine)))
     if len(late) <= MOST_LATE:
         for at, _ in late:
             del by_time[at][volume]
 
 
 def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, seconds: float = float(MINUTE_S)) -> Row:
-    """Metrics of a period as figures of a volume. A check is 1 or 0; the published points of a
-    check say "more than about half of the minute"."""
+    """Returns the metrics of a period as figures of a volume. A check is 1 or 0; the published
+    points of a check say "more than about half of the minute"."""
     reads, writes = values.get("VolumeReadOps"), values.get("VolumeWriteOps")
     read_iops, write_iops = ((0.0 if count is None else count) / seconds for count in (reads, writes))
     read_mib_s, write_mib_s = (values.get(f"Volume{way}Bytes", 0.0) / MIB / seconds for way in ("Read", "Write"))

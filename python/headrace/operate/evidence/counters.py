@@ -14,12 +14,12 @@ WAITS = {
     "wait/io/file/sql/binlog": "binlog_waiters",
 }
 PICOSECONDS = 1e12  # in a second
-# Of performance_schema: transactions that ended, explicit ones and autocommit.
+# Counted by performance_schema: transactions that ended, explicit ones and autocommit.
 TRANSACTIONS = "transactions"
 # Transactions that used a cache of the binary log: each of them wrote (both manuals, server status
 # variables). Without a binary log both stay where they are.
 LOGGED = ("binlog_cache_use", "binlog_stmt_cache_use")
-# What a reading adds to by itself: SHOW is a question, SELECT is a transaction as well.
+# Counters that a reading raises itself: SHOW is a question, SELECT is a transaction as well.
 OWN_SHOW = ("questions",)
 OWN_SELECT = (*OWN_SHOW, *READS, TRANSACTIONS)
 # Commits explain the work from this share of the questions on; else statements do (a guess:
@@ -38,8 +38,8 @@ UPTIME_SLACK_S = 2.5
 
 
 def another_server(before: Mapping[str, float], now: Mapping[str, float], took_s: float) -> str:
-    """In words, why two readings are not of one server that runs on: its uptime went back, or ahead
-    by more than the time between them; "" where they are."""
+    """Returns in words why two readings are not of one server that runs on: its uptime went back,
+    or ahead by more than the time between them; "" where they are."""
     if "uptime" not in before or "uptime" not in now:
         return ""
     gone = now["uptime"] - before["uptime"]
@@ -59,9 +59,9 @@ def status_row(
     note: Callable[[str], None] = lambda text: None,
     own: Collection[str] = (),
 ) -> Row:
-    """What a server did between two readings of its counters, `took_s` apart. `idle_threads`: of
-    Threads_running, those that do no client's work. `note` is told of counters that went back.
-    `own`: counters that the reading itself raised by one."""
+    """Returns what a server did between two readings of its counters, `took_s` apart.
+    `idle_threads`: of Threads_running, those that do no client's work. `note` is called with
+    counters that went back. `own`: counters that the reading itself raised by one."""
     rate = CounterRates(before, now, took_s, own)
     questions = rate("questions")
     pool = now.get("innodb_buffer_pool_pages_total")
@@ -102,8 +102,8 @@ def status_row(
 
 
 def _transactions(rate: CounterRates, questions: float | None) -> float | None:
-    """A second: those that performance_schema counted, else commits, else statements. It hardly
-    counts those that are prepared (XA), which are commits."""
+    """Returns transactions a second: those that performance_schema counted, else commits, else
+    statements. It hardly counts those that are prepared (XA), which are commits."""
     commits = rate.total(COMMITS)
     if counted := rate(TRANSACTIONS):
         return max(counted, commits or 0.0)
@@ -111,8 +111,8 @@ def _transactions(rate: CounterRates, questions: float | None) -> float | None:
 
 
 def _writing(rate: CounterRates, questions: float | None) -> float | None:
-    """Transactions that wrote, at most: commits, or statements where each is committed by
-    itself."""
+    """Returns an upper bound of the transactions that wrote: commits, or statements where each is
+    committed by itself."""
     commits, writes = rate.total(COMMITS), rate.total(WRITES)
     if commits is None or writes is None:
         return None
@@ -123,12 +123,12 @@ def _writing(rate: CounterRates, questions: float | None) -> float | None:
 
 
 def _explicit(commits: float | None, questions: float | None) -> bool:
-    """Whether transactions are ended by COMMIT, and not statement by statement."""
+    """True when transactions are ended by COMMIT, and not statement by statement."""
     return commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
 
 
 def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
-    """How much of the redo log is in use."""
+    """Returns how much of the redo log is in use."""
     age = now.get("innodb_checkpoint_age")
     for newest, oldest in CHECKPOINT_ENDS:
         if age is None and newest in now and oldest in now:
@@ -166,13 +166,13 @@ class CounterRates:
         return max(0.0, change - (name in self._own)) / self._took_s
 
     def total(self, names: tuple[str, ...]) -> float | None:
-        """Of several together, those that are there."""
-        known = [value for name in names if (value := self(name)) is not None]
-        return sum(known) if known else None
+        """Returns the sum of the counters' rates that are there."""
+        values = [value for name in names if (value := self(name)) is not None]
+        return sum(values) if values else None
 
 
 def number_of(text: object) -> float | None:
-    """The number that a variable is, None for one that is none."""
+    """Returns the number in a variable's text, None where it is not a number."""
     try:
         return float(str(text))
     except ValueError:
@@ -180,7 +180,7 @@ def number_of(text: object) -> float | None:
 
 
 def scaled(value: float | None, factor: float) -> float | None:
-    """The value times a factor; None stays None."""
+    """Returns the value times a factor; None stays None."""
     return None if value is None else value * factor
 
 

@@ -31,30 +31,31 @@ GAP_INTERVALS = 3.0
 # in use, on the mean, from which one is worth a word where requests wait in line. Ours.
 ARRAYS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
 MOST_OTHERS, BUSY_PERCENT = 12, 90.0
-# Of Threads_running in a capture, or as mysqld_exporter counts them: the one that asks.
+# Threads_running in a capture, or as mysqld_exporter counts them, has the reader's own thread.
 READER_THREADS = 1
 
 
 def of_recording(
-    loaded: LoadedRecording, told: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
+    loaded: LoadedRecording, options: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
 ) -> tuple[Evidence, OpenWorkload]:
-    """A recording of one device, and the same as a demand. Where `told` names no device it is the
-    one that clearly does most, or one that waits where that one does not. Raises InputError."""
-    workload = loaded.workload(told)
-    workload, beside = (workload, []) if told.device is not None else _slowest(loaded, told, workload)
+    """Returns the evidence in a recording of one device, and the same as a demand. Where `options`
+    name no device it is the one that clearly does most, or one that waits where that one does not.
+    Raises InputError."""
+    workload = loaded.workload(options)
+    workload, beside = (workload, []) if options.device is not None else _slowest(loaded, options, workload)
     limits = None if storage is None else holding(storage, instance, as_of)
     source = workload.source
     begin = _begin(source.get("clock_start"))
     name = str(source.get("device") or workload.name)
-    beside_it = beside_of(loaded, told, workload, (storage, instance, as_of), _of_point)
+    beside_it = beside_of(loaded, options, workload, (storage, instance, as_of), _of_point)
     notes: list[str] = []
     server = _recorded_server(loaded, workload, notes)
     ticks = []
     for number, row in enumerate(workload.points.iter_rows(named=True)):
         volumes = {facts.name: rows[number] for facts, rows in beside_it.members if number in rows}
         volumes = {name: _of_point(row, limits), **volumes}
-        known = {"server": server.get(number, {}), "host": beside_it.host.get(number, {})}
-        ticks.append(Tick(begin + row["t_s"], row["duration_s"], volumes, **known))
+        beside_ticks = {"server": server.get(number, {}), "host": beside_it.host.get(number, {})}
+        ticks.append(Tick(begin + row["t_s"], row["duration_s"], volumes, **beside_ticks))
     tool = str(source.get("tool", "recording"))
     grain = float(max(row["duration_s"] for row in workload.points.iter_rows(named=True)))
     clock = workload.clock_zone if source.get("clock_start") else "none: seconds from the start"
@@ -77,8 +78,8 @@ def of_recording(
 
 
 def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: list[str]) -> dict[int, Row]:
-    """What the server on a recorded host did, by the number of the point; empty where the recording
-    has no counters of it."""
+    """Returns what the server on a recorded host did, by the number of the point; empty where the
+    recording has no counters of it."""
     samples, first = loaded.readings.server, loaded.readings.reports[0].stamp
     interval_s = float(workload.source.get("period_s") or 0.0)
     begin = _begin(workload.source.get("clock_start"))
@@ -98,15 +99,15 @@ def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: lis
     return rows
 
 
-def _slowest(loaded: LoadedRecording, told: ImportOptions, busiest: OpenWorkload) -> tuple[OpenWorkload, list[str]]:
-    """The device to judge where none was named, and what to say of the others: the one that does
+def _slowest(loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkload) -> tuple[OpenWorkload, list[str]]:
+    """Returns the device to judge where none was named, and notes on the others: the one that does
     most, unless another waits and it does not. One that does little may be the one that is slow."""
     first = str(busiest.source.get("device"))
     if first.startswith(ARRAYS):
         return busiest, []  # the others may be its members, which have limits of their own
-    each = loaded.each(MOST_OTHERS, told)
+    each = loaded.each(MOST_OTHERS, options)
     names = [name for name in each if name != first]
-    slow = {name: made for name in names if (made := each[name]) is not None and _waits(made)}
+    slow = {name: demand for name in names if (demand := each[name]) is not None and _waits(demand)}
     taken, notes = busiest, []
     if slow and not _waits(busiest):
         name, taken = next(iter(slow.items()))
@@ -114,30 +115,30 @@ def _slowest(loaded: LoadedRecording, told: ImportOptions, busiest: OpenWorkload
     judged = taken.source.get("device")
     others = [name for name in slow if name != judged]
     notes += [f"{name} was at a limit or always busy too, and was not judged: add --device {name}" for name in others]
-    left = [name for name in (first, *names) if name != judged and name not in slow]
-    if left:
-        notes.append(f"not judged: {', '.join(left[:MOST_OTHERS])} (--device NAME judges one of them)")
+    unjudged = [name for name in (first, *names) if name != judged and name not in slow]
+    if unjudged:
+        notes.append(f"not judged: {', '.join(unjudged[:MOST_OTHERS])} (--device NAME judges one of them)")
     return taken, notes
 
 
 def _waits(workload: OpenWorkload) -> bool:
-    """Whether a device was at a limit for some time, or busy for most of it with requests in
+    """True when a device was at a limit for some time, or busy for most of it with requests in
     line."""
     if workload.censored:
         return True
     points = workload.points
     if "util_percent" not in points.columns or "queue" not in points.columns:
         return False
-    known = points.select("util_percent", "queue").drop_nulls()
-    if not known.height:
+    measured = points.select("util_percent", "queue").drop_nulls()
+    if not measured.height:
         return False
-    util, queue = known.to_numpy().mean(axis=0)
+    util, queue = measured.to_numpy().mean(axis=0)
     return bool(util >= BUSY_PERCENT and queue >= 1.0)
 
 
 def _of_rds(tool: str, storage: str | None, loaded: LoadedRecording) -> list[str]:
-    """Storage in notation is of EBS, and RDS gives other limits for the same words; where RDS said
-    what it is, it is said in the words of EBS."""
+    """Returns a note where storage in notation, which is of EBS, was given for RDS, whose limits
+    differ for the same words; none where RDS described the storage itself."""
     if not tool.endswith("RDS") or storage is None or len(Storage.parse(storage).members) > 1:
         return []
     if loaded.readings.described:
@@ -185,7 +186,7 @@ def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
 
 
 def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: str | None) -> Evidence:
-    """What `headrace workload capture` wrote. Raises InputError, CouldNotRun."""
+    """Reads what `headrace workload capture` wrote. Raises InputError, CouldNotRun."""
     try:
         description = tomllib.loads(read_bytes(folder / DESCRIPTION, MAX_TOML_BYTES).decode())
     except (ValueError, RecursionError) as error:
@@ -239,23 +240,23 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
 
 
 def _variables(description: Mapping[str, Any]) -> dict[str, str]:
-    """Global variables as far as a description has them."""
+    """Returns global variables as far as a description has them."""
     settings = description.get("settings", {})
-    found = {}
+    variables = {}
     if "redo_gib" in settings:
-        found["innodb_redo_log_capacity"] = str(int(settings["redo_gib"] * GIB))
+        variables["innodb_redo_log_capacity"] = str(int(settings["redo_gib"] * GIB))
     if "cache_gib" in description:
-        found["innodb_buffer_pool_size"] = str(int(description["cache_gib"] * GIB))
+        variables["innodb_buffer_pool_size"] = str(int(description["cache_gib"] * GIB))
     for key, name in (
         ("sync_binlog", "sync_binlog"),
         ("flush_log_at_trx_commit", "innodb_flush_log_at_trx_commit"),
         ("io_capacity", "innodb_io_capacity"),
     ):
         if key in settings:
-            found[name] = str(settings[key])
+            variables[name] = str(settings[key])
     if "binlog" in settings:
-        found["log_bin"] = "ON" if settings["binlog"] else "OFF"
-    return found
+        variables["log_bin"] = "ON" if settings["binlog"] else "OFF"
+    return variables
 
 
 def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFinding]) -> list[Tick]:
@@ -305,10 +306,10 @@ def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFind
 
 
 def _samples(path: Path, findings: list[RunFinding]) -> list[tuple[float, str, dict[str, float]]]:
-    """(time, device or "", values) of a CSV of samples."""
+    """Returns (time, device or "", values) of a CSV of samples."""
     recording = open_text(path)
     header: list[str] = []
-    found = []
+    samples = []
     for number, cells in csv_rows(recording, findings):
         if not header:
             header = [cell.strip().lower() for cell in cells]
@@ -321,15 +322,20 @@ def _samples(path: Path, findings: list[RunFinding]) -> list[tuple[float, str, d
             raise recording.bad(number, "time", "must be ISO 8601 or seconds since 1970")
         device = row.pop("device", "")
         values = {name: recording.number(number, name, text) for name, text in row.items() if text.strip()}
-        found.append((stamp.epoch_s, device, values))
-    return found
+        samples.append((stamp.epoch_s, device, values))
+    return samples
 
 
 def _joined(server: list[Tick], disks: list[Tick]) -> list[Tick]:
-    """Ticks of both, by the second they begin in."""
-    found: dict[int, Tick] = {round(tick.t_unix): tick for tick in server}
+    """Returns the ticks of both, by the second they begin in."""
+    by_second: dict[int, Tick] = {round(tick.t_unix): tick for tick in server}
     for tick in disks:
         key = round(tick.t_unix)
-        known = found.get(key, Tick(tick.t_unix, tick.duration_s))
-        found[key] = Tick(known.t_unix, known.duration_s, {**known.volumes, **tick.volumes}, known.server)
-    return [found[key] for key in sorted(found)]
+        tick_of_server = by_second.get(key, Tick(tick.t_unix, tick.duration_s))
+        by_second[key] = Tick(
+            tick_of_server.t_unix,
+            tick_of_server.duration_s,
+            {**tick_of_server.volumes, **tick.volumes},
+            tick_of_server.server,
+        )
+    return [by_second[key] for key in sorted(by_second)]

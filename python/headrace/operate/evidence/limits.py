@@ -46,8 +46,8 @@ class HoldingLimits:
     source: str = "data/volumes, data/instances.csv"
 
     def rate_of(self, name: str) -> float | None:
-        """What a limit of base.caps allows: I/Os a second, or bytes a second; with credits spent
-        for `volume-credits` and `instance-credits`."""
+        """Returns what a limit of base.caps allows: I/Os a second, or bytes a second; with credits
+        spent for `volume-credits` and `instance-credits`."""
         return {
             "volume-iops": self.burst_iops,
             "volume-throughput": self.burst_bytes_s,
@@ -58,9 +58,10 @@ class HoldingLimits:
         }.get(name)
 
     def levels(self) -> list[tuple[str, float, bool]]:
-        """What a rate can be held at: name of base.caps, I/Os or bytes a second, and whether they
-        are bytes. The credits' are those of the baseline, of the instance only where it bursts."""
-        known: list[tuple[str, float | None, bool]] = [
+        """Returns what a rate can be held at: name of base.caps, I/Os or bytes a second, and
+        whether they are bytes. The rates of credits are those of the baseline, for the instance
+        only where it bursts."""
+        rates: list[tuple[str, float | None, bool]] = [
             ("volume-iops", self.burst_iops, False),
             ("volume-throughput", self.burst_bytes_s, True),
             ("instance-iops", self.instance_burst_iops, False),
@@ -68,16 +69,16 @@ class HoldingLimits:
         ]
         if self.credits is not None:
             in_bytes = self.credit_unit == "bytes"
-            known.append(("volume-credits", self.bytes_s if in_bytes else self.iops, in_bytes))
+            rates.append(("volume-credits", self.bytes_s if in_bytes else self.iops, in_bytes))
         if self.instance_iops != self.instance_burst_iops:
-            known.append(("instance-credits", self.instance_iops, False))
+            rates.append(("instance-credits", self.instance_iops, False))
         if self.instance_bytes_s != self.instance_burst_bytes_s:
-            known.append(("instance-credits", self.instance_bytes_s, True))
-        return [(name, allowed, in_bytes) for name, allowed, in_bytes in known if allowed]
+            rates.append(("instance-credits", self.instance_bytes_s, True))
+        return [(name, allowed, in_bytes) for name, allowed, in_bytes in rates if allowed]
 
     def charged(self, reads: float, writes: float, read_mib_s: float, write_mib_s: float) -> tuple[float, float]:
-        """I/Os and bytes a second as the members are charged for them, at least: requests of one
-        kind are taken to be of one size."""
+        """Returns I/Os and bytes a second as the members are charged for them, at least: requests
+        of one kind are taken to be of one size."""
         split = self.io_kib * KIB / MIB  # MiB that one I/O may have
         ios = max(reads, read_mib_s / split) * self.per_read + max(writes, write_mib_s / split) * self.per_write
         return ios, (read_mib_s * self.per_read + write_mib_s * self.per_write) * MIB
@@ -85,27 +86,28 @@ class HoldingLimits:
 
 @lru_cache(maxsize=1_024)  # a fleet asks for today's of each volume over and over
 def holding(storage: str, instance: str | None = None, as_of: str | None = None) -> HoldingLimits:
-    """What holds for this storage on this instance. Raises InputError where it is not sold."""
+    """Returns the limits that hold for this storage on this instance. Raises InputError where it is
+    not sold."""
     parsed = Storage.parse(storage)
     members = parsed.limits(as_of, instance)
     cost = core.storage_cost(parsed.text)
-    io_burst = [one["io_burst"] for one in members]
-    byte_burst = [one["byte_burst"] for one in members]
-    iops = float(sum(one["iops"] for one in members))
-    bytes_s = float(sum(one["throughput_bytes_s"] for one in members))
-    found = HoldingLimits(
+    io_burst = [member["io_burst"] for member in members]
+    byte_burst = [member["byte_burst"] for member in members]
+    iops = float(sum(member["iops"] for member in members))
+    bytes_s = float(sum(member["throughput_bytes_s"] for member in members))
+    limits = HoldingLimits(
         parsed.text,
         iops,
         float(
             sum(
-                burst["baseline_bytes_s"] if burst else one["throughput_bytes_s"]
-                for one, burst in zip(members, byte_burst, strict=True)
+                burst["baseline_bytes_s"] if burst else member["throughput_bytes_s"]
+                for member, burst in zip(members, byte_burst, strict=True)
             )
         ),
         float(
             sum(
-                max(one["iops"], burst["iops"]) if burst else one["iops"]
-                for one, burst in zip(members, io_burst, strict=True)
+                max(member["iops"], burst["iops"]) if burst else member["iops"]
+                for member, burst in zip(members, io_burst, strict=True)
             )
         ),
         bytes_s,
@@ -115,27 +117,30 @@ def holding(storage: str, instance: str | None = None, as_of: str | None = None)
         as_of=members[0]["as_of"],
     )
     if any(io_burst):
-        found = replace(found, credits=float(sum(one["capacity_ios"] for one in io_burst if one)), credit_unit="ios")
+        limits = replace(
+            limits, credits=float(sum(burst["capacity_ios"] for burst in io_burst if burst)), credit_unit="ios"
+        )
     elif any(byte_burst):
-        total = float(sum(one["capacity_bytes"] for one in byte_burst if one))
-        found = replace(found, credits=total, credit_unit="bytes")
-    return found if instance is None else on_instance(found, instance, as_of)
+        total = float(sum(burst["capacity_bytes"] for burst in byte_burst if burst))
+        limits = replace(limits, credits=total, credit_unit="bytes")
+    return limits if instance is None else on_instance(limits, instance, as_of)
 
 
 def on_instance(limits: HoldingLimits, instance: str, as_of: str | None = None) -> HoldingLimits:
-    """The same with the limits of an instance. Raises InputError for one that is not known."""
+    """Returns the limits together with those of an instance. Raises InputError for one that is not
+    known."""
     with core_errors():
         host = core.instance(instance, as_of)
 
-    def known(value: int | None) -> float | None:
+    def as_float(value: int | None) -> float | None:
         return None if value is None else float(value)
 
     return replace(
         limits,
         instance=instance,
-        instance_iops=known(host["baseline_iops"]),
-        instance_bytes_s=known(host["baseline_bytes_s"]),
-        instance_burst_iops=known(host["max_iops"]),
-        instance_burst_bytes_s=known(host["max_bytes_s"]),
+        instance_iops=as_float(host["baseline_iops"]),
+        instance_bytes_s=as_float(host["baseline_bytes_s"]),
+        instance_burst_iops=as_float(host["max_iops"]),
+        instance_burst_bytes_s=as_float(host["max_bytes_s"]),
         instance_burst_s=float(host["burst_seconds"]),
     )

@@ -33,7 +33,7 @@ class HostReader:
         self._before: tuple[float, dict[str, float]] | None = None
 
     def read(self) -> Row:
-        """Since the last reading; nothing at the first."""
+        """Returns the figures since the last reading; nothing at the first."""
         at_s, now = time.monotonic(), host.read_host() | host.read_pressure()
         before, self._before = self._before, (at_s, now)
         if before is None or at_s <= before[0]:
@@ -89,23 +89,23 @@ class LiveSource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was noted so far: restarts, counters that went back, volumes that were detached."""
+        """The notes so far: restarts, counters that went back, volumes that were detached."""
         parts = [self._notes, self._volumes.notes if self._volumes else [], self._server.notes if self._server else []]
         return tuple(dict.fromkeys(text for part in parts for text in part))
 
     def past(self, seconds: int, resolution: str) -> list[Tick]:
-        """What volumes did before they were watched, a `second` or a `minute` a tick: of the lab's
-        volumes alone."""
-        found = self._volumes.past(seconds, resolution) if self._volumes else {}
-        return [Tick(at, float(SECONDS_OF[resolution]), rows) for at, rows in sorted(found.items())]
+        """Returns what volumes did before they were watched, a `second` or a `minute` a tick: of
+        the lab's volumes alone."""
+        by_second = self._volumes.past(seconds, resolution) if self._volumes else {}
+        return [Tick(at, float(SECONDS_OF[resolution]), rows) for at, rows in sorted(by_second.items())]
 
     def pages(self) -> dict[str, NvmePage]:
-        """The statistics pages of the volumes that have one. Raises CouldNotRun."""
+        """Returns the statistics pages of the volumes that have one. Raises CouldNotRun."""
         return self._volumes.pages() if self._volumes else {}
 
     def ticks(self, seconds: float | None = None) -> Iterator[Tick]:
-        """A tick for each second, until `seconds` have passed (None: for ever). The first reading
-        only begins the counters."""
+        """Yields a tick for each second, until `seconds` have passed (None: for ever). The first
+        reading only begins the counters."""
         began = time.monotonic()
         self._read()
         while seconds is None or time.monotonic() - began < seconds:
@@ -114,7 +114,7 @@ class LiveSource:
             yield from self._read()
 
     def _read(self) -> list[Tick]:
-        """The seconds that have ended, oldest first; server and host belong to the last."""
+        """Returns the seconds that have ended, oldest first; server and host belong to the last."""
         server: Row = {}
         replica: Row = {}
         took = 0.0
@@ -123,17 +123,17 @@ class LiveSource:
         except HeadraceError as error:
             self._say(f"the server did not answer: {error.rule}")
         machine = self._host.read() if self._host else {}
-        found: dict[float, dict[str, Row]] = {}
+        by_second: dict[float, dict[str, Row]] = {}
         try:
-            found = self._volumes.read() if self._volumes else {}
+            by_second = self._volumes.read() if self._volumes else {}
             self._ask_facts()
         except HeadraceError as error:
             self._say(f"the volumes could not be read: {error.rule}")
-        last = max(found, default=float(int(time.time()) - 1))
-        if not found and not server and not machine:
+        last = max(by_second, default=float(int(time.time()) - 1))
+        if not by_second and not server and not machine:
             return []
-        found.setdefault(last, {})
-        ticks = [Tick(at, 1.0, rows) for at, rows in sorted(found.items())]
+        by_second.setdefault(last, {})
+        ticks = [Tick(at, 1.0, rows) for at, rows in sorted(by_second.items())]
         ticks[-1] = replace(
             ticks[-1], server={**server, "reading_s": took} if took else {}, host=machine, replica=replica
         )
@@ -149,7 +149,7 @@ class LiveSource:
             self._notes.append(text)
 
     def refresh(self) -> None:
-        """Asks what the volumes are now."""
+        """Asks again what the volumes are."""
         if self._volumes:
             self.facts = replace(self.facts, volumes=self._volumes.facts())
 
@@ -166,7 +166,7 @@ class LiveSource:
 
 
 def collect(source: LiveSource, seconds: float, progress=lambda share: None) -> Evidence:
-    """Watches for so long. Ctrl-C keeps what there is. Raises CouldNotRun when nothing came."""
+    """Watches for `seconds`. Ctrl-C keeps what there is. Raises CouldNotRun when nothing came."""
     ticks: list[Tick] = []
     began = time.monotonic()
     try:

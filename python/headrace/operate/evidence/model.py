@@ -24,10 +24,10 @@ OVER = {
     "instance-iops": "over_instance_iops",
     "instance-throughput": "over_instance_throughput",
 }
-# Of a volume. Rates are means of the interval; `charged_iops` as EBS counts (256 KiB an I/O);
-# `read_ms`, `write_ms` means of requests and `*_p50_ms`, `*_p99_ms` of a histogram; `over_*` the
-# share of the interval (0 to 1) during which requests waited for that limit, `flagged` where the
-# source says only yes or no for a minute; balances in percent, at the end.
+# A volume's columns. Rates are means of the interval; `charged_iops` as EBS counts (256 KiB an
+# I/O); `read_ms`, `write_ms` means of requests and `*_p50_ms`, `*_p99_ms` of a histogram; `over_*`
+# the share of the interval (0 to 1) during which requests waited for that limit, `flagged` where
+# the source says only yes or no for a minute; balances in percent, at the end.
 VOLUME_COLUMNS = (
     "read_iops", "write_iops", "charged_iops", "read_mib_s", "write_mib_s", "queue", "queue_max", "idle_share",
     "read_ms", "write_ms", "read_p50_ms", "read_p99_ms", "write_p50_ms", "write_p99_ms", *OVER.values(),
@@ -54,7 +54,7 @@ HOST_COLUMNS = (
     "user_cpus", "nice_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus", "load1",
     "memory_available_bytes", "psi_cpu_share", "psi_io_share", "psi_io_full_share",
 )  # fmt: skip
-# Of a replica: `sql_running` and `io_running` 0 or 1, `workers` that may apply at once.
+# A replica's columns: `sql_running` and `io_running` 0 or 1, `workers` that may apply at once.
 REPLICA_COLUMNS = ("lag_s", "delay_s", "relay_log_bytes", "sql_running", "io_running", "workers")
 
 
@@ -73,25 +73,25 @@ class Tick:
     replica: Row = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON has it, without what is missing."""
+        """Returns the tick as JSON has it, without what is missing."""
 
-        def known(row: Row) -> Row:
+        def without_missing(row: Row) -> Row:
             return {name: value for name, value in row.items() if value is not None}
 
-        found: dict[str, Any] = {"t_unix": self.t_unix, "duration_s": self.duration_s}
-        found["volumes"] = {name: known(row) for name, row in self.volumes.items()}
+        document: dict[str, Any] = {"t_unix": self.t_unix, "duration_s": self.duration_s}
+        document["volumes"] = {name: without_missing(row) for name, row in self.volumes.items()}
         parts = {"server": self.server, "host": self.host, "replica": self.replica}
-        return found | {name: known(row) for name, row in parts.items() if row}
+        return document | {name: without_missing(row) for name, row in parts.items() if row}
 
 
 @dataclass(frozen=True)
 class SeenVolume:
-    """What a volume is. `storage`: its notation, None where nobody said. `limits`: those that hold.
-    `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
+    """The facts of a volume. `storage`: its notation, None where nobody said. `limits`: those that
+    hold. `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
     `members_slow`: members of an array that are not well, as the lab or md says it. `role`: `data`
     or `log`, what the server keeps on it. `id`: that of EBS or the lab, where the name is another.
-    `loading_known`: whether the source tells that blocks still lie in a snapshot (`initializing`).
-    """
+    `loading_known`: whether the source tells that blocks still lie in a snapshot
+    (`initializing`)."""
 
     name: str
     storage: str | None = None
@@ -107,7 +107,7 @@ class SeenVolume:
 
 @dataclass(frozen=True)
 class SeenServer:
-    """What the server is: `variables` are its global ones, by name. `waits_timed`: whether
+    """The facts of the server: `variables` are its global ones, by name. `waits_timed`: whether
     performance_schema times file waits. `replica`: whether it follows a source."""
 
     label: str
@@ -118,13 +118,13 @@ class SeenServer:
     replica: bool = False
 
 
-# The names these had first.
+# The names by which other rooms import these.
 VolumeFacts, ServerFacts = SeenVolume, SeenServer
 
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What a source is about, known before the first tick.
+    """The facts of a source, known before the first tick.
 
     `kind`: `live`, or the file's: `capture`, `iostat`, `sar`, `vmstat`, `cloudwatch`, `recording`.
     `grain_s`: seconds of a tick. `clock`: whose times they are. `vcpus`: of the host. `exact`:
@@ -170,35 +170,37 @@ class Evidence:
     @property
     def span_s(self) -> float:
         """Seconds that the longest series covers."""
-        frames = [one.rows for one in self.volumes] + [self.server, self.host]
+        frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return max((float(frame["duration_s"].sum()) for frame in frames if frame.height), default=0.0)
 
     @property
     def ends_unix(self) -> float | None:
-        """When its last tick ends; None without any."""
-        frames = [one.rows for one in self.volumes] + [self.server, self.host]
-        return max((float(one["t_unix"][-1] + one["duration_s"][-1]) for one in frames if one.height), default=None)
+        """The end of its last tick; None without any."""
+        frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
+        return max(
+            (float(frame["t_unix"][-1] + frame["duration_s"][-1]) for frame in frames if frame.height), default=None
+        )
 
     @property
     def begins_unix(self) -> float | None:
-        """When its first tick begins; None without any."""
-        frames = [one.rows for one in self.volumes] + [self.server, self.host]
-        return min((float(one["t_unix"][0]) for one in frames if one.height), default=None)
+        """The beginning of its first tick; None without any."""
+        frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
+        return min((float(frame["t_unix"][0]) for frame in frames if frame.height), default=None)
 
     def between(self, from_unix: float, to_unix: float) -> Evidence:
-        """The ticks that begin in this stretch."""
+        """Returns the evidence of the ticks that begin in this stretch."""
 
         def part(frame: pl.DataFrame) -> pl.DataFrame:
             if not frame.height:
                 return frame
             return frame.filter((pl.col("t_unix") >= from_unix) & (pl.col("t_unix") < to_unix))
 
-        volumes = tuple(replace(one, rows=part(one.rows)) for one in self.volumes)
+        volumes = tuple(replace(volume, rows=part(volume.rows)) for volume in self.volumes)
         parts = {"server": part(self.server), "host": part(self.host), "replica": part(self.replica)}
         return replace(self, volumes=volumes, **parts)
 
     def ticks(self) -> list[Tick]:
-        """The rows as ticks again, in order."""
+        """Returns the rows as ticks again, in order."""
         by_time: dict[tuple[float, float], dict[str, Any]] = {}
 
         def put(frame: pl.DataFrame, part: str, volume: str | None = None) -> None:
@@ -210,34 +212,36 @@ class Evidence:
                 else:
                     tick["volumes"][volume] = row
 
-        for one in self.volumes:
-            put(one.rows, "volumes", one.facts.name)
+        for volume in self.volumes:
+            put(volume.rows, "volumes", volume.facts.name)
         for name in ("server", "host", "replica"):
             put(getattr(self, name), name)
         return [Tick(t_unix, duration_s, **parts) for (t_unix, duration_s), parts in sorted(by_time.items())]
 
 
 def gathered(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = ()) -> Evidence:
-    """Ticks as evidence. Late and repeated ticks are put in order; the first of a moment stays."""
+    """Puts ticks together as evidence. Late and repeated ticks are put in order; the first of a
+    moment stays."""
     ordered: dict[float, Tick] = {}
     for tick in ticks:
         ordered.setdefault(tick.t_unix, tick)
-    kept = [ordered[at] for at in sorted(ordered)]
+    in_order = [ordered[at] for at in sorted(ordered)]
     volumes = tuple(
-        VolumeEvidence(one, _frame(kept, [tick.volumes.get(one.name) for tick in kept])) for one in facts.volumes
+        VolumeEvidence(described, _frame(in_order, [tick.volumes.get(described.name) for tick in in_order]))
+        for described in facts.volumes
     )
     return Evidence(
         facts,
         volumes,
-        _frame(kept, [tick.server or None for tick in kept]),
-        _frame(kept, [tick.host or None for tick in kept]),
-        _frame(kept, [tick.replica or None for tick in kept]),
+        _frame(in_order, [tick.server or None for tick in in_order]),
+        _frame(in_order, [tick.host or None for tick in in_order]),
+        _frame(in_order, [tick.replica or None for tick in in_order]),
         tuple(dict.fromkeys(notes)),
     )
 
 
 def _frame(ticks: list[Tick], rows: list[Row | None]) -> pl.DataFrame:
-    """The rows that are there, with their times; columns nobody has are left out."""
+    """Returns the rows that are there, with their times; columns nobody has are left out."""
     pairs = [(tick, row) for tick, row in zip(ticks, rows, strict=True) if row is not None]
     names = list(dict.fromkeys(name for _, row in pairs for name, value in row.items() if value is not None))
     columns: dict[str, list[float | None]] = {

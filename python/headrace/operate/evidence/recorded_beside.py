@@ -15,7 +15,7 @@ from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.evidence.model import Row, SeenVolume
 from headrace.workload import OpenWorkload
 
-MADE_OF_OTHERS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
+ARRAYS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
 # The members of an md device do what it does, and nothing else does as much: within this share of
 # its I/Os, counted in a file of all devices. Ours.
 SAME_LOAD = 0.1
@@ -36,22 +36,20 @@ class Beside:
 
 def beside_of(
     loaded: LoadedRecording,
-    told: ImportOptions,
+    options: ImportOptions,
     workload: OpenWorkload,
     storage: tuple[str | None, str | None, str | None],
     figures: Callable[[Mapping[str, Any], HoldingLimits | None], Row],
 ) -> Beside:
-    """Members and processors of a recording of which `workload` is judged. `storage`: of the
-    device, its instance and the day of the limits. `figures`: from a point to a row."""
+    """Returns members and processors of a recording of which `workload` is judged. `storage`: of
+    the device, its instance and the day of the limits. `figures`: from a point to a row."""
     name = str(workload.source.get("device") or workload.name)
     vcpus, host = _host(loaded, workload)
-    names = (
-        name.split("+") if "+" in name else _under(loaded, told, workload) if name.startswith(MADE_OF_OTHERS) else []
-    )
+    names = name.split("+") if "+" in name else _under(loaded, options, workload) if name.startswith(ARRAYS) else []
     members = []
     for member, text in zip(names, _storages(storage[0], len(names)), strict=True):
         try:
-            alone = loaded.workload(replace(told, device=member))
+            alone = loaded.workload(replace(options, device=member))
         except InputError:
             continue
         limits = None if text is None else holding(text, storage[1], storage[2])
@@ -61,21 +59,22 @@ def beside_of(
 
 
 def _storages(storage: str | None, count: int) -> list[str | None]:
-    """The storage of each member; none where the array that is named has another number of them."""
+    """Returns the storage of each member; none where the array that is named has another number of
+    them."""
     if storage is None:
         return [None] * count
     volumes = Storage.parse(storage).members
-    return [str(Storage.of([one])) for one in volumes] if len(volumes) == count else [None] * count
+    return [str(Storage.of([volume])) for volume in volumes] if len(volumes) == count else [None] * count
 
 
-def _under(loaded: LoadedRecording, told: ImportOptions, array: OpenWorkload) -> list[str]:
-    """The devices that an md device is made of, as far as their I/Os tell; none where they do
-    not."""
+def _under(loaded: LoadedRecording, options: ImportOptions, array: OpenWorkload) -> list[str]:
+    """Returns the devices that an md device is made of, as far as their I/Os tell; none where they
+    do not."""
     whole = _ios(array)
     rates = {
         name: _ios(alone)
-        for name, alone in loaded.each(MOST_MEMBERS, told).items()
-        if alone is not None and not name.startswith(MADE_OF_OTHERS)
+        for name, alone in loaded.each(MOST_MEMBERS, options).items()
+        if alone is not None and not name.startswith(ARRAYS)
     }
     members = [name for name, rate in rates.items() if rate >= LEAST_SHARE * whole]
     same = whole > 0 and abs(sum(rates[name] for name in members) / whole - 1.0) <= SAME_LOAD
@@ -88,7 +87,7 @@ def _ios(workload: OpenWorkload) -> float:
 
 
 def _host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
-    """The processors by the number of the point; reports that are missing have none."""
+    """Returns the processors by the number of the point; reports that are missing have none."""
     readings = loaded.readings
     if any(report.processors for report in readings.reports):
         return _counted_host(loaded, workload)
@@ -100,14 +99,15 @@ def _host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, 
     rows = {}
     for index, shares in enumerate(seen.reports):
         stamp, first = stamps[index], stamps[0]
-        known = stamp is not None and first is not None and interval > 0
-        number = round((stamp.epoch_s - first.epoch_s) / interval) if known else index  # type: ignore[union-attr]
+        timed = stamp is not None and first is not None and interval > 0
+        number = round((stamp.epoch_s - first.epoch_s) / interval) if timed else index  # type: ignore[union-attr]
         rows[number] = _row(shares, seen.count)
     return seen.count, rows
 
 
 def _counted_host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
-    """As `_host`, of a source that counts the time of each mode (Prometheus, RDS)."""
+    """Returns the same as `_host` for a source that counts the time of each mode (Prometheus,
+    RDS)."""
     interval = float(workload.source.get("period_s") or 0.0)
     host = str(workload.source.get("device")).partition("+")[0].rpartition("/")[0]
     first = next((report.stamp for report in loaded.readings.reports if report.stamp is not None), None)

@@ -26,8 +26,22 @@ from headrace.operate.evidence.model import Row, SeenServer
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
 # Variables that a recording keeps: what says how the server uses storage, and no name or path.
-KEPT = ("innodb_", "rocksdb_", "sync_binlog", "log_bin", "binlog_group", "replica_parallel", "slave_parallel")
-KEPT += ("max_connections", "thread_cache_size", "log_slave_updates", "log_replica_updates", "performance_schema")
+RECORDED_VARIABLES = (
+    "innodb_",
+    "rocksdb_",
+    "sync_binlog",
+    "log_bin",
+    "binlog_group",
+    "replica_parallel",
+    "slave_parallel",
+)
+RECORDED_VARIABLES += (
+    "max_connections",
+    "thread_cache_size",
+    "log_slave_updates",
+    "log_replica_updates",
+    "performance_schema",
+)
 LONGEST = 80  # characters of a value; longer ones are paths and lists
 STATUS = "SHOW GLOBAL STATUS"
 # The same with the waits: one statement, so one question a second.
@@ -71,24 +85,26 @@ class ServerReader:
         self._replica_at = 0.0
         self._replica: Row = {}
         self._connection = connect(address, ANSWER_S)
-        found = profile.read_profile(self._connection, address)
-        self._idle_threads = found.idle_threads
-        self.local = found.hostname == socket.gethostname()
-        self._statement, timed = self._choose(found.variables)
-        self._pid = _pid_of(found.variables) if self.local else None
+        server = profile.read_profile(self._connection, address)
+        self._idle_threads = server.idle_threads
+        self.local = server.hostname == socket.gethostname()
+        self._statement, timed = self._choose(server.variables)
+        self._pid = _pid_of(server.variables) if self.local else None
         replica = bool(self._ask_replica())
-        kept = {
-            name: value for name, value in found.variables.items() if name.startswith(KEPT) and len(value) < LONGEST
+        variables = {
+            name: value
+            for name, value in server.variables.items()
+            if name.startswith(RECORDED_VARIABLES) and len(value) < LONGEST
         }
-        self.facts = SeenServer(address.label, found.version, found.flavor, kept, timed, replica)
-        self.data_device = host.device_of(found.variables.get("datadir", "")) if self.local else None
-        self.log_device = host.device_of(_log_folder(found.variables)) if self.local else None
+        self.facts = SeenServer(address.label, server.version, server.flavor, variables, timed, replica)
+        self.data_device = host.device_of(server.variables.get("datadir", "")) if self.local else None
+        self.log_device = host.device_of(_log_folder(server.variables)) if self.local else None
         self.clocks_apart_s = self._clock()
         if not self.local:
-            self.missing.append(f"counters of the host: the server runs on {found.hostname}, this is another machine")
+            self.missing.append(f"counters of the host: the server runs on {server.hostname}, this is another machine")
 
     def _choose(self, variables: Mapping[str, str]) -> tuple[str, bool]:
-        """The statement of every second, and whether it has the waits."""
+        """Returns the statement of every second, and whether it has the waits."""
         names = ", ".join(f"'{name}'" for name in WAITS)
         if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
             self.missing.append("waits by class: performance_schema is off; they follow from the disks' latency")
@@ -113,14 +129,14 @@ class ServerReader:
         return STATUS, False
 
     def _clock(self) -> float | None:
-        """The server's clock less this machine's, seconds."""
+        """Returns the server's clock less this machine's, seconds."""
         began = time.time()
         ((moment,),) = profile.ask(self._connection, "SELECT UNIX_TIMESTAMP(NOW(6))")
         return float(moment) - (began + time.time()) / 2
 
     def read(self) -> tuple[Row, Row, float]:
-        """What happened since the last reading: of the server, of the replica, and over how many
-        seconds. Nothing at the first, after a restart of the server, or where a counter went
+        """Returns what happened since the last reading: of the server, of the replica, and over how
+        many seconds. Nothing at the first, after a restart of the server, or where a counter went
         back."""
         at_s = time.monotonic()
         if self.facts.replica and at_s - self._replica_at >= REPLICA_EVERY_S and self._before.counters:
@@ -165,10 +181,10 @@ class ServerReader:
             return {}
         if not rows:
             return {}
-        found = dict(zip(names, rows[0], strict=True))
+        columns = dict(zip(names, rows[0], strict=True))
 
         def first(*keys: str) -> object:
-            return next((found[key] for key in keys if key in found), None)
+            return next((columns[key] for key in keys if key in columns), None)
 
         lag = first("seconds_behind_source", "seconds_behind_master")
         return {
@@ -197,13 +213,13 @@ class ServerReader:
             self.notes.append(text)
 
     def close(self) -> None:
-        """Says goodbye."""
+        """Ends the connection."""
         with contextlib.suppress(Exception):
             self._connection.close()
 
 
 def _log_folder(variables: Mapping[str, str]) -> str:
-    """Where the redo log lies."""
+    """Returns the folder of the redo log."""
     folder = variables.get("innodb_log_group_home_dir", "./")
     return folder if folder.startswith("/") else os.path.join(variables.get("datadir", ""), folder)
 

@@ -26,7 +26,7 @@ from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.recording import STDIN, open_recording
 from headrace.observe.remote.aws import is_database, names_of
 from headrace.observe.remote.span import DEFAULT_S, TimeSpan
-from headrace.operate.evidence import aws, files, kept
+from headrace.operate.evidence import aws, evidence_file, files
 from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.evidence.live import LiveSource, collect
 from headrace.operate.evidence.model import Evidence
@@ -48,15 +48,14 @@ LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What is said besides the target. `storage`, `instance`, `as_of`: what today's storage is,
-    where the source does not say, and `log_storage` that of a log volume. `devices`: block
-    devices of this host. `read_address`: makes an address of a text (the password comes from
-    there). `lab`: opens the lab, raises where none answers. `alone`: of lab:VOLUME, do not look
-    for the server on it. `members`: of arrays of the lab, read each member too (volumes of role
-    `member`, named NAME/0 and so on). `interval_s`, `clock_start`: of a recording that has no
-    times, seconds between its reports and when it began (ISO 8601). `span`: what a service that
-    keeps the past is asked for (None: 14 days), and `progress` is told the share that is there.
-    """
+    """Options besides the target. `storage`, `instance`, `as_of`: what today's storage is, where
+    the source does not say, and `log_storage` that of a log volume. `devices`: block devices of
+    this host. `read_address`: makes an address of a text (the password comes from there). `lab`:
+    opens the lab, raises where none answers. `alone`: of lab:VOLUME, do not look for the server on
+    it. `members`: of arrays of the lab, read each member too (volumes of role `member`, named
+    NAME/0 and so on). `interval_s`, `clock_start`: of a recording that has no times, seconds
+    between its reports and when it began (ISO 8601). `span`: what a service that keeps the past is
+    asked for (None: 14 days), and `progress` is told the share that is there."""
 
     storage: str | None = None
     instance: str | None = None
@@ -73,8 +72,8 @@ class SourceOptions:
     progress: Callable[[float], None] = lambda share: None
 
     @property
-    def of_times(self) -> dict[str, str]:
-        """What is said of the times of a recording, by the name of its option."""
+    def times_given(self) -> dict[str, str]:
+        """The options on the times of a recording that were given, by name."""
         span = self.span
         given = {
             "--interval": None if self.interval_s is None else f"{self.interval_s:g}",
@@ -86,17 +85,17 @@ class SourceOptions:
 
 
 def is_live(target: str) -> bool:
-    """Whether the target is watched second by second."""
+    """True when the target is watched second by second."""
     return target.startswith(("lab:", "mysql://"))
 
 
 def open_live(target: str, options: SourceOptions = SourceOptions()) -> LiveSource:
-    """A source to watch. Raises InputError, CouldNotRun."""
+    """Opens a source to watch. Raises InputError, CouldNotRun."""
     _check(options)
     if target.startswith("lab:"):
-        return _of_lab(target, options)
+        return _open_lab(target, options)
     if target.startswith("mysql://"):
-        return _of_server(target, options)
+        return _open_server(target, options)
     raise InputError(target[:80], "is not watched live", DOC, f"Targets are {FORMS}.")
 
 
@@ -106,18 +105,18 @@ def evidence_of(
     seconds: float | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Evidence, Any]:
-    """The evidence, and of a recording of a device its demand (OpenWorkload), else None. A live
-    target is watched for `seconds` (10); a service is asked for as many where they are given, else
-    for the options' span. Raises InputError, CouldNotRun."""
+    """Returns the evidence, and for a recording of a device its demand (OpenWorkload), else None. A
+    live target is watched for `seconds` (10); a service is asked for as many where they are given,
+    else for the options' span. Raises InputError, CouldNotRun."""
     if is_live(target):
         _refuse_times(target, options)
         with open_live(target, options) as source:
             return collect(source, seconds or LIVE_SECONDS, progress), None
     _check(options)
     if is_service(target):
-        return _of_service(target, options, seconds)
+        return _load_service(target, options, seconds)
     if target == STDIN:
-        return _of_recording(target, load_target(target, options), options)
+        return _load_recording(target, load_target(target, options), options)
     path = Path(target)
     if not path.exists():
         raise InputError(target[:80], "is neither a target nor a file or folder", DOC, f"Targets are {FORMS}.")
@@ -132,10 +131,10 @@ def evidence_of(
         _refuse_times(target, options)
         captured = files.of_capture(path, options.storage, options.instance, options.as_of)
         return _chosen(captured, options.devices), None
-    if kept.is_kept(path):
+    if evidence_file.is_evidence_file(path):
         _refuse_times(target, options)
-        return _described(_chosen(kept.load(path), options.devices), options), None
-    return _of_recording(target, load_target(target, options), options)
+        return _described(_chosen(evidence_file.load(path), options.devices), options), None
+    return _load_recording(target, load_target(target, options), options)
 
 
 def _check_is_no_workload(target: str, text: str) -> None:
@@ -147,66 +146,72 @@ def _check_is_no_workload(target: str, text: str) -> None:
 
 
 def load_target(target: str, options: SourceOptions = SourceOptions()) -> LoadedRecording | None:
-    """The recording that a target is, or that a service keeps; None for another kind of target
-    (live, a captured folder, a recording of Headrace's own). Raises InputError, CouldNotRun."""
+    """Loads the recording that a target is, or that a service keeps; None for another kind of
+    target (live, a captured folder, a recording of Headrace's own). Raises InputError,
+    CouldNotRun."""
     check_times(target, options)
     if is_service(target):
         device = options.devices[0] if len(options.devices) == 1 else None
         asked = ReadOptions(span=options.span, step_s=options.interval_s, device=device, progress=options.progress)
         return load_recording(target, asked)
     path = Path(target)
-    if is_live(target) or (target != STDIN and (path.is_dir() or (path.exists() and kept.is_kept(path)))):
+    if is_live(target) or (
+        target != STDIN and (path.is_dir() or (path.exists() and evidence_file.is_evidence_file(path)))
+    ):
         return None
     recording = open_recording(target)
-    if target == STDIN and kept.looks_kept(recording.text[:HEAD_CHARACTERS].encode()):
+    if target == STDIN and evidence_file.looks_like_evidence(recording.text[:HEAD_CHARACTERS].encode()):
         rule = "is what --record keeps, which is read from a file"
         raise InputError(recording.name, rule, DOC, "Name the file instead of -.")
     _check_is_no_workload(target, recording.text)
     return parse_recording(recording)
 
 
-def told_of(target: str, options: SourceOptions, gaps: str | None = None) -> ImportOptions:
-    """What the options say besides a recording. Raises InputError for several devices."""
+def import_options(target: str, options: SourceOptions, gaps: str | None = None) -> ImportOptions:
+    """Returns what the options say about a recording. Raises InputError for several devices."""
     if len(options.devices) > 1:
         several = ", ".join(options.devices)
         hint = "Name one, or the members of an array with + between them: --device nvme1n1+nvme2n1."
         raise InputError(f"--device {several}", "a recording is judged one device at a time", DOC, hint)
-    # Of a service, the interval was asked for and is in its points.
+    # A service was asked for the interval, which is in its points.
     interval_s = None if is_service(target) else options.interval_s
     device = options.devices[0] if options.devices else None
     return ImportOptions(device=device, interval_s=interval_s, start=options.clock_start, gaps=gaps)
 
 
 def described_by(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[str | None, str | None]:
-    """Storage and instance of the device that a workload is of, where the source knows them."""
-    known = loaded.readings.described.get(str(workload.source.get("device")))
-    return (None, None) if known is None else (known.storage, known.instance)
+    """Returns storage and instance of the device that a workload is of, where the source knows
+    them."""
+    description = loaded.readings.described.get(str(workload.source.get("device")))
+    return (None, None) if description is None else (description.storage, description.instance)
 
 
-def _of_service(target: str, options: SourceOptions, seconds: float | None) -> tuple[Evidence, OpenWorkload | None]:
-    """What a service keeps: of EBS volumes evidence with CloudWatch's checks, of an RDS instance
-    and of Prometheus a recording."""
+def _load_service(target: str, options: SourceOptions, seconds: float | None) -> tuple[Evidence, OpenWorkload | None]:
+    """Loads what a service keeps: of EBS volumes evidence with CloudWatch's checks, of an RDS
+    instance and of Prometheus a recording."""
     if seconds is not None:
         options = replace(options, span=replace(options.span or TimeSpan(), last_s=max(LEAST_SECONDS, seconds)))
     if target.startswith("aws:") and not is_database(target):
         check_times(target, options)
         names = names_of(target)
         return _noted(aws.evidence_of_aws(names, options.span or TimeSpan(), as_of=options.as_of), options), None
-    return _of_recording(target, load_target(target, options), options)
+    return _load_recording(target, load_target(target, options), options)
 
 
-def _of_recording(target: str, loaded: LoadedRecording | None, options: SourceOptions) -> tuple[Evidence, OpenWorkload]:
-    """A recording of a tool: of one device, or of an array. Raises InputError."""
+def _load_recording(
+    target: str, loaded: LoadedRecording | None, options: SourceOptions
+) -> tuple[Evidence, OpenWorkload]:
+    """Judges a recording of a tool: of one device, or of an array. Raises InputError."""
     assert loaded is not None  # what is None was handled before
     storage, instance, unused = options.storage, options.instance, []
     described = loaded.readings.described.values()
-    own = next((one for one in described if one.storage), None) if len(described) == 1 else None
+    own = next((volume for volume in described if volume.storage), None) if len(described) == 1 else None
     if own is not None:
         if storage is not None:
             unused.append(f"--storage {storage} was not used: AWS says what it is")
         storage, instance = own.storage, own.instance or instance
     evidence, demand = files.of_recording(
-        loaded, told_of(target, options, gaps="hold"), storage, instance, options.as_of
+        loaded, import_options(target, options, gaps="hold"), storage, instance, options.as_of
     )
     facts = replace(evidence.facts, target="standard input" if target == STDIN else target)
     return replace(evidence, facts=facts, notes=(*evidence.notes, *unused)), demand
@@ -223,15 +228,14 @@ def check_times(target: str, options: SourceOptions) -> None:
 
 def _refuse_times(target: str, options: SourceOptions, names: Collection[str] = TIMES) -> None:
     """Raises InputError where one of these options is given and is for another kind of target."""
-    for name, value in options.of_times.items():
+    for name, value in options.times_given.items():
         if name in names:
             for_what = "recordings without times" if name in ("--interval", "--clock-start") else "prometheus: and aws:"
             raise InputError(f"{name} {value}", f"is for {for_what}, not for {target[:80]}", DOC, "Leave it out.")
 
 
 def _check(options: SourceOptions) -> None:
-    """Whether what is said besides the target can be: also where nothing of it will be used.
-    Raises InputError."""
+    """Raises InputError for options that cannot be, also where none of them will be used."""
     with core_errors():
         core.volume_eras(options.as_of)
         if options.instance is not None:
@@ -242,59 +246,63 @@ def _check(options: SourceOptions) -> None:
 
 
 def _chosen(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
-    """The volumes that were named (by name, id or device), with the members of arrays among them;
-    all where none was. Raises InputError for one that is not there."""
+    """Returns the volumes that were named (by name, id or device), with the members of arrays among
+    them; all where none was. Raises InputError for one that is not there."""
     if not devices:
         return evidence
     names = {}
-    for one in evidence.volumes:
-        for name in (one.facts.name, one.facts.id, one.facts.device):
+    for volume in evidence.volumes:
+        for name in (volume.facts.name, volume.facts.id, volume.facts.device):
             if name:
-                names[name.removeprefix("/dev/")] = one.facts.name
-    wanted = set()
+                names[name.removeprefix("/dev/")] = volume.facts.name
+    named = set()
     for device in devices:
         if device.removeprefix("/dev/") not in names:
             there = ", ".join(
-                f"{one.facts.name} ({one.facts.device})" if one.facts.device else one.facts.name
-                for one in evidence.volumes
+                f"{volume.facts.name} ({volume.facts.device})" if volume.facts.device else volume.facts.name
+                for volume in evidence.volumes
             )
             hint = f"There are: {there}." if there else "It has no figures of disks at all."
             raise InputError(f"--device {device[:80]}", f"is not in {Path(evidence.facts.target).name}", DOC, hint)
-        wanted.add(names[device.removeprefix("/dev/")])
-    chosen = tuple(one for one in evidence.volumes if {one.facts.name, one.facts.name.partition("/")[0]} & wanted)
-    return replace(evidence, facts=replace(evidence.facts, volumes=tuple(one.facts for one in chosen)), volumes=chosen)
+        named.add(names[device.removeprefix("/dev/")])
+    chosen = tuple(
+        volume for volume in evidence.volumes if {volume.facts.name, volume.facts.name.partition("/")[0]} & named
+    )
+    return replace(
+        evidence, facts=replace(evidence.facts, volumes=tuple(volume.facts for volume in chosen)), volumes=chosen
+    )
 
 
 def _described(evidence: Evidence, options: SourceOptions) -> Evidence:
-    """A recording, with what the options say of volumes that it knows nothing of."""
-    unknown = [one.facts.limits is None and one.facts.role != "member" for one in evidence.volumes]
+    """Returns a recording, with what the options say of volumes that it knows nothing of."""
+    unknown = [volume.facts.limits is None and volume.facts.role != "member" for volume in evidence.volumes]
     if options.storage is None or not any(unknown):
         return _noted(evidence, options, "the recording says")
     limits = holding(options.storage, options.instance, options.as_of)
     volumes = tuple(
-        replace(one, facts=replace(one.facts, storage=options.storage, limits=limits)) if asked else one
-        for one, asked in zip(evidence.volumes, unknown, strict=True)
+        replace(volume, facts=replace(volume.facts, storage=options.storage, limits=limits)) if asked else volume
+        for volume, asked in zip(evidence.volumes, unknown, strict=True)
     )
     return replace(evidence, volumes=volumes)
 
 
 def _noted(evidence: Evidence, options: SourceOptions, who: str = "AWS says") -> Evidence:
-    """With what of the options was not used: `who` says what a volume is."""
-    known = {"--storage": options.storage, "--instance": options.instance}
+    """Adds a note for each given option that this source ignores: `who` says what a volume is."""
+    given = {"--storage": options.storage, "--instance": options.instance}
     if evidence.facts.kind == "cloudwatch":
-        known["--device"] = ", ".join(options.devices)
-    unused = [f"{name} {value} was not used: {who} what the volume is" for name, value in known.items() if value]
+        given["--device"] = ", ".join(options.devices)
+    unused = [f"{name} {value} was not used: {who} what the volume is" for name, value in given.items() if value]
     return replace(evidence, notes=(*evidence.notes, *unused))
 
 
 def _names(target: str, prefix: str, example: str) -> list[str]:
     names = [name.strip() for name in target.removeprefix(prefix).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
-        raise InputError(target[:80], "names no volume, or one twice", DOC, f"For example {example}.")
+        raise InputError(target[:80], "names no volume, or names a volume twice", DOC, f"For example {example}.")
     return names
 
 
-def _of_lab(target: str, options: SourceOptions) -> LiveSource:
+def _open_lab(target: str, options: SourceOptions) -> LiveSource:
     names = _names(target, "lab:", "lab:db")
     if options.devices:
         given = f"--device {', '.join(options.devices)}"
@@ -306,21 +314,21 @@ def _of_lab(target: str, options: SourceOptions) -> LiveSource:
 
 
 def _server_on(lab: Lab, names: list[str], volumes: LabVolumes) -> ServerReader | None:
-    """The lab's running server whose files lie on one of these volumes."""
+    """Returns the reader of the lab's running server whose files lie on one of these volumes."""
     ids = {lab.describe(name)["id"]: name for name in names}
     try:
-        for one in servers(lab):
-            if one.state != "running" or not ({one.data_volume, one.log_volume} & set(ids)):
+        for server in servers(lab):
+            if server.state != "running" or not ({server.data_volume, server.log_volume} & set(ids)):
                 continue
-            if one.log_volume in ids and one.log_volume != one.data_volume:
-                volumes.data_roles[ids[one.log_volume]] = "log"
-            return ServerReader(one.address())
+            if server.log_volume in ids and server.log_volume != server.data_volume:
+                volumes.data_roles[ids[server.log_volume]] = "log"
+            return ServerReader(server.address())
     except HeadraceError as error:
         volumes.missing.append(f"the server on it: {error.rule}")
     return None
 
 
-def _of_server(target: str, options: SourceOptions) -> LiveSource:
+def _open_server(target: str, options: SourceOptions) -> LiveSource:
     from headrace.servers import parse_address
 
     server = ServerReader((options.read_address or parse_address)(target))
@@ -356,20 +364,21 @@ def _with_volumes(target: str, server: ServerReader, options: SourceOptions) -> 
 
 
 def _lab_volumes(devices: tuple[str, ...], server: ServerReader, options: SourceOptions) -> LabVolumes | None:
-    """The lab's volumes behind these devices; None where no lab answers or they are not its."""
+    """Returns the lab's volumes behind these devices; None where no lab answers or they are not its
+    own."""
     try:
         lab = options.lab()
         by_device = {
-            str(attached["device"]).removeprefix("/dev/"): one["name"] or one["id"]
-            for one in lab.volumes()
-            if (attached := one["attachment"]) and attached["device"]
+            str(attached["device"]).removeprefix("/dev/"): volume["name"] or volume["id"]
+            for volume in lab.volumes()
+            if (attached := volume["attachment"]) and attached["device"]
         }
         names = [by_device.get(device.removeprefix("/dev/")) for device in devices]
         if not names or any(name is None for name in names):
             return None
-        found = LabVolumes(lab, [name for name in names if name], options.members)
+        volumes = LabVolumes(lab, [name for name in names if name], options.members)
     except HeadraceError:
         return None
     if server.log_device and server.log_device != server.data_device and server.log_device in by_device:
-        found.data_roles[by_device[server.log_device]] = "log"
-    return found
+        volumes.data_roles[by_device[server.log_device]] = "log"
+    return volumes

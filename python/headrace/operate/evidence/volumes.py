@@ -29,19 +29,20 @@ class VolumeReader(Protocol):
     missing: list[str]
 
     def facts(self) -> tuple[SeenVolume, ...]:
-        """What the volumes are now."""
+        """Returns what the volumes are now."""
         ...
 
     def read(self) -> dict[float, dict[str, Row]]:
-        """Rows since the last reading. Raises CouldNotRun."""
+        """Returns rows since the last reading. Raises CouldNotRun."""
         ...
 
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
-        """Rows of the last time, a `second` or a `minute` each, where the volumes keep them."""
+        """Returns rows of the last time, a `second` or a `minute` each, where the volumes keep
+        them."""
         ...
 
     def pages(self) -> dict[str, nvme.NvmePage]:
-        """The statistics pages of the volumes that have one."""
+        """Returns the statistics pages of the volumes that have one."""
         ...
 
 
@@ -64,40 +65,45 @@ class LabVolumes:
         for name in names:
             described = lab.describe(name)
             if members and len(described["members"]) > 1:
-                self._members |= {f"{name}/{one['index']}": (name, one["index"]) for one in described["members"]}
+                self._members |= {
+                    f"{name}/{member['index']}": (name, member["index"]) for member in described["members"]
+                }
             if not described["attachment"]:
                 hint = f"Attach it: headrace volume attach {name}"
                 raise InputError(name, "is not attached, so nothing happens on it", "", hint)
 
     def facts(self) -> tuple[SeenVolume, ...]:
-        """From the lab's description."""
-        found = []
+        """Returns the volumes as the lab describes them."""
+        seen = []
         for name in self._names:
-            one = self._lab.describe(name)
-            attachment, change = one["attachment"], one["modification"]
-            loading = any((part or {}).get("state") == "initializing" for part in (one.get("initialization"),))
+            described = self._lab.describe(name)
+            attachment, change = described["attachment"], described["modification"]
+            loading = any(
+                (initialization or {}).get("state") == "initializing"
+                for initialization in (described.get("initialization"),)
+            )
             state = change["state"] if change and change["state"] in ("modifying", "optimizing") else ""
-            slow = tuple(member["id"] for member in one["members"] if member["state"] in ("failed", "rebuilding"))
-            found.append(
+            slow = tuple(member["id"] for member in described["members"] if member["state"] in ("failed", "rebuilding"))
+            seen.append(
                 SeenVolume(
                     name,
-                    one["spec"],
+                    described["spec"],
                     attachment["device"] if attachment else None,
-                    self._holding(one["spec"], one["as_of"]),
+                    self._holding(described["spec"], described["as_of"]),
                     state or ("initializing" if loading else ""),
                     change["next_allowed_at"] if change else None,
                     slow,
                     self.data_roles.get(name, "data"),
-                    one["id"],
+                    described["id"],
                     loading_known=True,
                 )
             )
-            specs = {member["index"]: member["spec"] for member in one["members"]}
+            specs = {member["index"]: member["spec"] for member in described["members"]}
             for label, (array, index) in self._members.items():
                 if array == name and index in specs:
-                    limits = self._holding(specs[index], one["as_of"])
-                    found.append(SeenVolume(label, specs[index], None, limits, role="member"))
-        return tuple(found)
+                    limits = self._holding(specs[index], described["as_of"])
+                    seen.append(SeenVolume(label, specs[index], None, limits, role="member"))
+        return tuple(seen)
 
     def _holding(self, spec: str, as_of: str) -> HoldingLimits:
         if spec not in self._limits:
@@ -105,48 +111,48 @@ class LabVolumes:
         return self._limits[spec]
 
     def read(self) -> dict[float, dict[str, Row]]:
-        """Seconds that have ended since."""
-        found: dict[float, dict[str, Row]] = {}
-        wanted = {name: (name, None) for name in self._names} | self._members
-        for name, (volume, member) in wanted.items():
+        """Returns the seconds that have ended since the last reading."""
+        by_second: dict[float, dict[str, Row]] = {}
+        volumes = {name: (name, None) for name in self._names} | self._members
+        for name, (volume, member) in volumes.items():
             seen = self._seen.get(name, 0.0)
             answer = self._lab.metrics(volume, last=LAST_ROWS, member=member)
             rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
             fresh = [row for row in rows if row["t_s"] > seen] if seen else rows[-1:]
             for row in fresh:
-                found.setdefault(float(row["t_s"]), {})[name] = row_of_lab(row)
+                by_second.setdefault(float(row["t_s"]), {})[name] = row_of_lab(row)
                 self._seen[name] = float(row["t_s"])
-        return found
+        return by_second
 
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
-        """What the daemon keeps: an hour of seconds, days of minutes."""
-        found: dict[float, dict[str, Row]] = {}
+        """Returns what the daemon keeps: an hour of seconds, days of minutes."""
+        by_second: dict[float, dict[str, Row]] = {}
         for name in self._names:
             answer = self._lab.metrics(name, resolution, last=seconds // SECONDS_OF[resolution])
             for row in answer["rows"]:
                 named = dict(zip(answer["columns"], row, strict=True))
-                found.setdefault(float(named["t_s"]), {})[name] = row_of_lab(named)
-        return found
+                by_second.setdefault(float(named["t_s"]), {})[name] = row_of_lab(named)
+        return by_second
 
     def pages(self) -> dict[str, nvme.NvmePage]:
-        """One of each attached volume."""
-        found = {}
+        """Returns a page of each attached volume."""
+        by_name = {}
         for name in self._names:
             # A volume that was detached has no page.
             with suppress(InputError):
-                found[name] = nvme.read_page(bytes.fromhex(self._lab.nvme_statistics(name)["page_hex"]))
-        return found
+                by_name[name] = nvme.read_page(bytes.fromhex(self._lab.nvme_statistics(name)["page_hex"]))
+        return by_name
 
 
 def row_of_lab(row: Mapping[str, float | None]) -> Row:
-    """A row of the lab's seconds as figures of a volume."""
+    """Returns a row of the lab's seconds as figures of a volume."""
     seconds = (row.get("span_us") or US_PER_S) / US_PER_S
     reads, writes = row.get("reads") or 0.0, row.get("writes") or 0.0
 
     def per(name: str, unit: float = 1.0) -> float:
         return (row.get(name) or 0.0) / unit / seconds
 
-    found: Row = {
+    figures: Row = {
         "read_iops": reads / seconds,
         "write_iops": writes / seconds,
         "charged_iops": per("consumed_ops"),
@@ -165,11 +171,11 @@ def row_of_lab(row: Mapping[str, float | None]) -> Row:
     }
     for way, count in (("read", reads), ("write", writes)):
         for share in ("p50", "p99"):
-            found[f"{way}_{share}_ms"] = scaled(row.get(f"{way}_{share}_us"), 1 / US_PER_MS) if count else None
+            figures[f"{way}_{share}_ms"] = scaled(row.get(f"{way}_{share}_us"), 1 / US_PER_MS) if count else None
     for name, column in OVER.items():
         exceeded = row.get(name.replace("-", "_") + "_exceeded_us")
-        found[column] = None if exceeded is None else min(1.0, exceeded / US_PER_S / seconds)
-    return found
+        figures[column] = None if exceeded is None else min(1.0, exceeded / US_PER_S / seconds)
+    return figures
 
 
 class DeviceVolumes:
@@ -207,7 +213,8 @@ class DeviceVolumes:
         return True
 
     def facts(self) -> tuple[SeenVolume, ...]:
-        """By kernel name; an md or dm device says that its members are what counts."""
+        """Returns the devices by kernel name; a note says of an md or dm device that its members
+        are what counts."""
         for name in self._names:
             if name.startswith(("md", "dm-")):
                 over = ", ".join(host.members_of(name)) or "others"
@@ -217,15 +224,15 @@ class DeviceVolumes:
                 )
                 if text not in self.notes:
                     self.notes.append(text)
-        found = []
+        seen = []
         for name in self._names:
             limits, role = self._limits[name], "log" if name == self._log else "data"
             storage = limits.storage if limits else None
-            found.append(SeenVolume(name, storage, f"/dev/{name}", limits, role=role, id=host.volume_id(name)))
-        return tuple(found)
+            seen.append(SeenVolume(name, storage, f"/dev/{name}", limits, role=role, id=host.volume_id(name)))
+        return tuple(seen)
 
     def read(self) -> dict[float, dict[str, Row]]:
-        """One row a device, of the time since the last reading."""
+        """Returns a row a device, of the time since the last reading."""
         at_s, second = time.monotonic(), float(int(time.time()) - 1)
         rows = {}
         for name, counters in host.read_disks(list(self._names)).items():
@@ -243,11 +250,11 @@ class DeviceVolumes:
         return {second: rows} if rows else {}
 
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
-        """Nothing: the kernel keeps no rows."""
+        """Returns nothing: the kernel keeps no rows."""
         return {}
 
     def pages(self) -> dict[str, nvme.NvmePage]:
-        """Those that were read last."""
+        """Returns the pages that were read last."""
         return dict(self._pages)
 
     def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
@@ -265,7 +272,7 @@ class DeviceVolumes:
         return device_row(change, reads, writes, flushes, took, self._limits[name])
 
     def _from_page(self, name: str, took: float) -> Row:
-        """Time over the limits, from the statistics page."""
+        """Returns time over the limits, from the statistics page."""
         if name not in self._with_page:
             return {}
         before = self._pages[name]
@@ -279,11 +286,11 @@ class DeviceVolumes:
             "instance-iops": "ec2_instance_ebs_performance_exceeded_iops",
             "instance-throughput": "ec2_instance_ebs_performance_exceeded_tp",
         }
-        found: Row = {}
+        shares: Row = {}
         for limit, counter in counters.items():
             change = now.counters[counter] - before.counters[counter]
-            found[OVER[limit]] = min(1.0, change / US_PER_S / took) if change >= 0 else None
-        return found
+            shares[OVER[limit]] = min(1.0, change / US_PER_S / took) if change >= 0 else None
+        return shares
 
 
 def device_row(
@@ -294,7 +301,7 @@ def device_row(
     took: float,
     limits: HoldingLimits | None,
 ) -> Row:
-    """Differences of /proc/diskstats as figures of a volume."""
+    """Returns differences of /proc/diskstats as figures of a volume."""
     read_mib_s, write_mib_s = (change[f"{way}_bytes"] / MIB / took for way in ("read", "write"))
     charged = limits.charged(reads / took, writes / took, read_mib_s, write_mib_s)[0] if limits else None
     return {

@@ -30,7 +30,7 @@ class AlertRule:
 
 
 def alert_rules() -> list[AlertRule]:
-    """The rules, each metric checked against the table. Raises KeyError for an unknown one."""
+    """Returns the rules with their metrics checked against the table. Raises KeyError."""
     text = files("headrace.operate.exports").joinpath("alerts.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return [
@@ -48,7 +48,7 @@ def alert_rules() -> list[AlertRule]:
 
 
 def rules_file() -> str:
-    """The file for `rule_files` of Prometheus 2.42 and newer (keep_firing_for)."""
+    """Returns the file for `rule_files` of Prometheus 2.42 and newer (keep_firing_for)."""
     lines = [
         "# Written by `headrace export alerts`. Metrics are those of `headrace export prometheus`.",
         "groups:",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.operate.exports.table import ExportedMetric, of_panel
+from headrace.operate.exports.table import ExportedMetric, group_by_panel
 
-# Of Grafana 10 and newer (grafana/kinds, dashboard schema; a test reads it with Grafana's types).
+# For Grafana 10 and newer (grafana/kinds, dashboard schema; a test reads it with its types).
 SCHEMA_VERSION = 39
 UID, TITLE = "headrace-storage", "Headrace: storage of MySQL"
 # Columns of the grid, and of a panel: two panels in a row.
@@ -18,8 +18,8 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana imports it."""
-    panels = [_panel(number, title, metrics) for number, (title, metrics) in enumerate(of_panel().items())]
+    """Returns the dashboard as Grafana imports it."""
+    panels = [_panel(number, title, metrics) for number, (title, metrics) in enumerate(group_by_panel().items())]
     return {
         "uid": UID,
         "title": TITLE,

@@ -53,14 +53,14 @@ class OtlpCollector:
 
 
 def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> Any:
-    """The moments as OpenTelemetry's own values."""
+    """Returns the moments as OpenTelemetry's own values."""
     from opentelemetry.sdk.metrics import export
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     at = time.time_ns() if now_ns is None else now_ns
-    found = samples_of(moments)
-    metrics = [_metric(exported()[name], samples, at) for name, samples in found.items() if samples]
+    samples_by_name = samples_of(moments)
+    metrics = [_metric(exported()[name], samples, at) for name, samples in samples_by_name.items() if samples]
     scope = InstrumentationScope("headrace", __version__)
     resource = Resource({"service.name": "headrace", "service.version": __version__})
     return export.MetricsData([export.ResourceMetrics(resource, [export.ScopeMetrics(scope, metrics, "")], "")])
@@ -72,14 +72,14 @@ def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: 
     cumulative = export.AggregationTemporality.CUMULATIVE
     if metric.kind == "histogram":
         data: Any = export.Histogram(
-            [_bins(metric, one, at) for one in samples if isinstance(one, BinSample)], cumulative
+            [_bins(metric, sample, at) for sample in samples if isinstance(sample, BinSample)], cumulative
         )
     else:
         points = [
             # 0: when the counter began is not known (OTLP, start_time_unix_nano).
-            export.NumberDataPoint(dict(zip(metric.labels, one.labels, strict=True)), 0, at, one.value)
-            for one in samples
-            if isinstance(one, ValueSample)
+            export.NumberDataPoint(dict(zip(metric.labels, sample.labels, strict=True)), 0, at, sample.value)
+            for sample in samples
+            if isinstance(sample, ValueSample)
         ]
         data = export.Sum(points, cumulative, True) if metric.kind == "counter" else export.Gauge(points)
     return export.Metric(metric.name, metric.help, UNITS[metric.unit], data)

@@ -21,7 +21,7 @@ class MomentCollector(Collector):
         self.samples = samples
 
     def collect(self) -> Iterator[Metric]:
-        """A family for each metric of the table."""
+        """Yields a family for each metric of the table."""
         for name, metric in exported().items():
             samples = self.samples[name]
             labels = list(metric.labels)
@@ -47,7 +47,7 @@ def _bound(upper: float) -> str:
 
 
 def exposition(moments: Iterable[Moment]) -> str:
-    """The text that Prometheus scrapes."""
+    """Returns the text that Prometheus scrapes."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MomentCollector(samples_of(moments)))
     return generate_latest(registry).decode()

@@ -60,25 +60,25 @@ JUDGED = (*caps.COUNTED, "volume-credits", "instance-credits", "degraded")
 
 
 def samples_of(moments: Iterable[Moment]) -> Samples:
-    """The samples of all targets, by metric in the order of the table. A volume, server or instance
-    that two targets share is told once."""
-    found: Samples = {name: [] for name in exported()}
+    """Returns the samples of all targets, by metric in the order of the table. A volume, server or
+    instance that two targets share is exported once."""
+    samples: Samples = {name: [] for name in exported()}
     seen: set[tuple[str, tuple[str, ...]]] = set()
     for moment in moments:
-        for name, sample in _of_moment(moment):
+        for name, sample in _sample_moment(moment):
             if (name, sample.labels) not in seen:
                 seen.add((name, sample.labels))
-                found[name].append(sample)
-    return found
+                samples[name].append(sample)
+    return samples
 
 
-def _of_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
+def _sample_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
     for volume in moment.volumes:
-        yield from _of_volume(volume, moment)
+        yield from _sample_volume(volume, moment)
     if moment.instance is not None:
-        yield from _of_instance(moment.instance)
+        yield from _sample_instance(moment.instance)
     if moment.server is not None:
-        yield from _of_server(moment.server)
+        yield from _sample_server(moment.server)
     for replica in moment.replicas:
         if replica.lag_s is not None and moment.server is not None:
             yield (
@@ -87,7 +87,7 @@ def _of_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
             )
 
 
-def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
+def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
     if volume.page is not None:
         for name, (counter, per) in PAGE.items():
             yield name, ValueSample((volume.id,), volume.page.counters[counter] / per)
@@ -105,34 +105,34 @@ def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSa
     for limit, value in volume.limits.items():
         name = "headrace_limit_iops" if limit in IOPS_LIMITS else "headrace_limit_bytes"
         yield name, ValueSample((volume.id, limit), value)
-    if volume.left is not None:
-        yield "headrace_time_to_empty_seconds", ValueSample((volume.id, OF_VOLUME), volume.left.seconds)
+    if volume.time_to_empty is not None:
+        yield "headrace_time_to_empty_seconds", ValueSample((volume.id, OF_VOLUME), volume.time_to_empty.seconds)
     for limit, share in volume.used.items():
         yield "headrace_used_ratio", ValueSample((volume.id, limit), share)
     if volume.gone is None:
         for limit in JUDGED:
             binds = ("binds", volume.label, limit)
-            found = any((one.word, one.where, one.limit) == binds for one in moment.findings)
-            yield "headrace_verdict", ValueSample((volume.id, limit), float(found))
+            present = any((finding.word, finding.where, finding.limit) == binds for finding in moment.findings)
+            yield "headrace_verdict", ValueSample((volume.id, limit), float(present))
 
 
 def _cumulative(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int], ...]:
-    below, found = 0, []
+    below, buckets = 0, []
     for _, upper, count in sorted(bins):
         below += count
         if upper < 2**64 - 1:
-            found.append((upper / US_PER_S, below))
-    return (*found, (float("inf"), below))
+            buckets.append((upper / US_PER_S, below))
+    return (*buckets, (float("inf"), below))
 
 
-def _of_instance(instance: InstanceNow) -> Iterator[tuple[str, ValueSample]]:
+def _sample_instance(instance: InstanceNow) -> Iterator[tuple[str, ValueSample]]:
     for unit, share in instance.balances.items():
         yield "headrace_instance_balance_ratio", ValueSample((unit,), share)
     for limit, value in instance.limits.items():
         name = "headrace_instance_limit_iops" if limit in IOPS_LIMITS else "headrace_instance_limit_bytes"
         yield name, ValueSample((limit,), value)
-    for unit, left in instance.left.items():
-        yield "headrace_instance_time_to_empty_seconds", ValueSample((unit,), left.seconds)
+    for unit, time_to_empty in instance.time_to_empty.items():
+        yield "headrace_instance_time_to_empty_seconds", ValueSample((unit,), time_to_empty.seconds)
 
 
 SERVER: Mapping[str, Callable[[ServerNow], float | None]] = {
@@ -143,12 +143,12 @@ SERVER: Mapping[str, Callable[[ServerNow], float | None]] = {
 }
 
 
-def _of_server(server: ServerNow) -> Iterator[tuple[str, ValueSample]]:
+def _sample_server(server: ServerNow) -> Iterator[tuple[str, ValueSample]]:
     yield "headrace_server_up", ValueSample((server.label,), float(server.up))
     if not server.up:
         return
     for name, value in server.totals.items():
         yield name, ValueSample((server.label,), value)
-    for name, of in SERVER.items():
-        if (value := of(server)) is not None:
+    for name, read in SERVER.items():
+        if (value := read(server)) is not None:
             yield name, ValueSample((server.label,), value)

@@ -24,7 +24,7 @@ DEFAULT_LISTEN = "127.0.0.1:9481"
 WRITE_S = 5.0
 # A target that was lost is tried again after this, s.
 AGAIN_S = 5.0
-# What a target said this long ago is no more what it does, s: it is left out.
+# Figures of a target that are older than this are left out, s.
 STALE_S = 30.0
 # A target of CloudWatch speaks every minute.
 STALE_MINUTES_S = 300.0
@@ -47,7 +47,8 @@ class Targets:
         self._wrong: dict[str, HeadraceError] = {}
 
     def start(self) -> None:
-        """Begins. Raises what the first try of a target raised: a wrong name is said at once."""
+        """Begins to follow. Raises what the first try of a target raised: a wrong name is refused
+        at once."""
         for target in self._targets:
             threading.Thread(target=self._follow, args=(target,), name=f"headrace-{target}", daemon=True).start()
         for target in self._targets:
@@ -61,7 +62,7 @@ class Targets:
                 began = time.time()
                 with opened(target, self._options, pages_every_s=WRITE_S) as watched:
                     for moment in watched.moments:
-                        # What was before is for the time to empty; CloudWatch has nothing newer.
+                        # Past moments serve the time to empty; CloudWatch has nothing newer.
                         if is_live(target) and moment.t_unix + moment.grain_s < began - 1.0:
                             continue
                         self._newest[target] = (time.monotonic(), moment)
@@ -75,10 +76,12 @@ class Targets:
             time.sleep(AGAIN_S)
 
     def moments(self) -> list[Moment]:
-        """What each target said last, where that is not too long ago."""
+        """Returns what each target said last, where that is not too long ago."""
         now = time.monotonic()
         newest = list(self._newest.values())
-        return [one for at, one in newest if now - at <= (STALE_S if one.grain_s < STALE_S else STALE_MINUTES_S)]
+        return [
+            moment for at, moment in newest if now - at <= (STALE_S if moment.grain_s < STALE_S else STALE_MINUTES_S)
+        ]
 
 
 class Written:
@@ -95,12 +98,12 @@ class Written:
             self._text = self._write()
 
     def text(self) -> str:
-        """What was written last."""
+        """Returns what was written last."""
         return self._text
 
 
 def listener(listen: str) -> socket.socket:
-    """A socket that listens on this machine. Raises InputError, CouldNotRun."""
+    """Opens a socket that listens on this machine. Raises InputError, CouldNotRun."""
     host, colon, port = listen.rpartition(":")
     if not colon or host not in ("127.0.0.1", "localhost"):
         hint = f"For example --listen {DEFAULT_LISTEN}. Put a proxy with TLS in front of it for others."
@@ -114,9 +117,9 @@ def listener(listen: str) -> socket.socket:
         raise CouldNotRun(f"port {port} of 127.0.0.1", rule, "bind(2)", "Choose another, or 0.") from None
 
 
-def serve(made: socket.socket, text: Callable[[], str], ready: Callable[[str], None]) -> None:
+def serve(endpoint: socket.socket, text: Callable[[], str], ready: Callable[[str], None]) -> None:
     """Serves until it is interrupted, with the bounds of the lab's own metrics."""
-    with MetricsServer(made, text) as server:
-        ready(f"http://127.0.0.1:{made.getsockname()[1]}/metrics")
+    with MetricsServer(endpoint, text) as server:
+        ready(f"http://127.0.0.1:{endpoint.getsockname()[1]}/metrics")
         with suppress(KeyboardInterrupt):
             server.serve_forever(poll_interval=0.5)

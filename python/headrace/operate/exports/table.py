@@ -31,25 +31,25 @@ class ExportedMetric:
 
 @cache
 def metrics() -> dict[str, ExportedMetric]:
-    """The table by name, in its order."""
+    """Returns the table by name, in its order."""
     text = files("headrace.operate.exports").joinpath("metrics.csv").read_text(encoding="utf-8")
-    found = {}
+    table = {}
     for row in csv.DictReader(text.splitlines()):
         labels = tuple(row.pop("labels").split(",")) if row["labels"] else ()
         row.pop("labels", None)
-        found[row["name"]] = ExportedMetric(labels=labels, **row)
-    return found
+        table[row["name"]] = ExportedMetric(labels=labels, **row)
+    return table
 
 
 def exported() -> dict[str, ExportedMetric]:
-    """What `headrace export` writes."""
+    """Returns the metrics that `headrace export` writes."""
     return {name: metric for name, metric in metrics().items() if metric.by != "lab"}
 
 
-def of_panel() -> dict[str, list[ExportedMetric]]:
-    """The panels of the dashboard, in the order of the table."""
-    found: dict[str, list[ExportedMetric]] = {}
+def group_by_panel() -> dict[str, list[ExportedMetric]]:
+    """Returns the metrics by panel of the dashboard, in the order of the table."""
+    panels: dict[str, list[ExportedMetric]] = {}
     for metric in exported().values():
         if metric.panel:
-            found.setdefault(metric.panel, []).append(metric)
-    return found
+            panels.setdefault(metric.panel, []).append(metric)
+    return panels

@@ -37,7 +37,8 @@ class AdvisedChanges:
 
 
 def read_answers(path: Path) -> list[VolumeAnswer]:
-    """The answers that `headrace fleet plan` wrote, those worth most first. Raises InputError."""
+    """Reads the answers that `headrace fleet plan` wrote, those worth most first. Raises
+    InputError."""
     refuse_folder(path)
     try:
         frame = pl.read_parquet(path)
@@ -54,34 +55,34 @@ def read_answers(path: Path) -> list[VolumeAnswer]:
 
 
 def repriced(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[VolumeAnswer]:
-    """The answers with bills at these prices, those worth most first. What no longer saves stays as
-    it is."""
+    """Returns the answers with bills at these prices, those worth most first. What no longer saves
+    stays as it is."""
     groups: dict[tuple[str, str], list[VolumeAnswer]] = {}
-    for one in answers:
-        groups.setdefault((one.region, one.account), []).append(one)
-    found = []
+    for answer in answers:
+        groups.setdefault((answer.region, answer.account), []).append(answer)
+    at_prices = []
     for (region, account), own in groups.items():
-        judged = [one for one in own if one.usd_today is not None]
-        texts = sorted({text for one in judged for text in (one.today, one.wanted) if text})
-        known = dict(zip(texts, prices.totals(texts, region, account), strict=True)) if region and texts else {}
-        found += [_repriced(one, known) for one in own]
+        judged = [answer for answer in own if answer.usd_today is not None]
+        texts = sorted({text for answer in judged for text in (answer.today, answer.wanted) if text})
+        usd_of = dict(zip(texts, prices.totals(texts, region, account), strict=True)) if region and texts else {}
+        at_prices += [_repriced(answer, usd_of) for answer in own]
     source = prices.source
-    return ranked([msgspec.structs.replace(one, prices=source) for one in found])
+    return ranked([msgspec.structs.replace(answer, prices=source) for answer in at_prices])
 
 
-def _repriced(one: VolumeAnswer, known: dict[str, float]) -> VolumeAnswer:
-    if one.usd_today is None:  # it was not judged
-        return one
-    today, wanted = known.get(one.today, math.nan), known.get(one.wanted, math.nan)
-    made = msgspec.structs.replace(
-        one,
-        usd_today=None if math.isnan(today) else today,
-        usd_wanted=None if math.isnan(wanted) else wanted,
+def _repriced(answer: VolumeAnswer, usd_of: dict[str, float]) -> VolumeAnswer:
+    if answer.usd_today is None:  # it was not judged
+        return answer
+    usd_today, usd_wanted = usd_of.get(answer.today, math.nan), usd_of.get(answer.wanted, math.nan)
+    priced = msgspec.structs.replace(
+        answer,
+        usd_today=None if math.isnan(usd_today) else usd_today,
+        usd_wanted=None if math.isnan(usd_wanted) else usd_wanted,
     )
-    if one.verdict == "change" and not made.saves_usd > 0.0:
+    if answer.verdict == "change" and not priced.saves_usd > 0.0:
         why = "what it could be changed into costs as much at the prices that are paid"
-        return msgspec.structs.replace(made, verdict="keep", why=why, wanted="", usd_wanted=None, risk=None)
-    return made
+        return msgspec.structs.replace(priced, verdict="keep", why=why, wanted="", usd_wanted=None, risk=None)
+    return priced
 
 
 def advised_changes(
@@ -94,7 +95,7 @@ def advised_changes(
     as_of: str | None = None,
     now: datetime | None = None,
 ) -> AdvisedChanges:
-    """The changes of what saves, and with `grow` of what needs more, largest saving first.
+    """Returns the changes of what saves, and with `grow` of what needs more, largest saving first.
 
     `most_risk`: no change whose share of failing fortnights is above this, or not known where it is
     below 1. `lower_durability`: those too that make the data less sure. `now`: when the
@@ -104,38 +105,38 @@ def advised_changes(
     volumes = {volume.id: volume for volume in inventory.volumes}
     changes: list[VolumeChange] = []
     risky = less_durable = 0
-    for one in answers:
-        if not one.wanted or one.verdict not in (("change", "grow") if grow else ("change",)):
+    for answer in answers:
+        if not answer.wanted or answer.verdict not in (("change", "grow") if grow else ("change",)):
             continue
-        if one.verdict == "change" and not (1.0 if one.risk is None else one.risk) <= most_risk:
+        if answer.verdict == "change" and not (1.0 if answer.risk is None else answer.risk) <= most_risk:
             risky += 1
-        elif one.durability and not lower_durability:
+        elif answer.durability and not lower_durability:
             less_durable += 1
         else:
-            changes += _of(one, devices.get(one.key))
-    kept, refused = checked(ranked_changes(changes), volumes, now or datetime.now(UTC), as_of)
-    return AdvisedChanges(tuple(kept), tuple(refused), risky, less_durable)
+            changes += _changes_for(answer, devices.get(answer.key))
+    allowed, refused = checked(ranked_changes(changes), volumes, now or datetime.now(UTC), as_of)
+    return AdvisedChanges(tuple(allowed), tuple(refused), risky, less_durable)
 
 
-def _of(one: VolumeAnswer, device: FleetDevice | None) -> list[VolumeChange]:
-    """The changes of a device. Raises InputError where the inventory is another."""
+def _changes_for(answer: VolumeAnswer, device: FleetDevice | None) -> list[VolumeChange]:
+    """Returns the changes of a device. Raises InputError where the inventory is another."""
     hint = "Give the inventory that the plan was made with, or plan again."
     if device is None:
-        raise InputError(one.key, "is in the answers and not in the inventory", DOC, hint)
+        raise InputError(answer.key, "is in the answers and not in the inventory", DOC, hint)
     try:
         now = device.storage().text
     except HeadraceError:
         now = "unknown"
-    if now != one.today:
-        raise InputError(f"{one.key}: {one.today}", f"is {now} in the inventory", DOC, hint)
-    return changes_of(device, Storage.parse(one.wanted), -one.saves_usd, _note(one))
+    if now != answer.today:
+        raise InputError(f"{answer.key}: {answer.today}", f"is {now} in the inventory", DOC, hint)
+    return changes_of(device, Storage.parse(answer.wanted), -answer.saves_usd, _note(answer))
 
 
-def _note(one: VolumeAnswer) -> str:
-    """What a reader of the script should know of a change."""
-    told = [one.name] if one.name else []
-    if one.durability:
-        told.append(f"durability {one.durability} a year")
-    if one.today_p99_ms is not None and one.wanted_p99_ms is not None:
-        told.append(f"I/O p99 {one.today_p99_ms:.3g} -> {one.wanted_p99_ms:.3g} ms")
-    return "; ".join(told)
+def _note(answer: VolumeAnswer) -> str:
+    """Returns what a reader of the script should know of a change."""
+    facts = [answer.name] if answer.name else []
+    if answer.durability:
+        facts.append(f"durability {answer.durability} a year")
+    if answer.today_p99_ms is not None and answer.wanted_p99_ms is not None:
+        facts.append(f"I/O p99 {answer.today_p99_ms:.3g} -> {answer.wanted_p99_ms:.3g} ms")
+    return "; ".join(facts)

@@ -41,7 +41,8 @@ class FleetSettings(msgspec.Struct, frozen=True):
     prices: str = LIST_PRICES
 
     def checked(self) -> FleetSettings:
-        """Itself, its region and day as they are written elsewhere; or InputError."""
+        """Returns the settings with region and day as they are written elsewhere. Raises
+        InputError."""
         check_number("p99_ms", self.p99_ms, 0.01, 60_000, "ms")
         check_number("headroom_percent", self.headroom_percent, 0, 400, "%")
         check_number("least_days", self.least_days, 0.04, 366, "days")
@@ -124,19 +125,21 @@ SCHEMA = pl.Schema(
 
 
 def answers_frame(answers: Sequence[VolumeAnswer]) -> pl.DataFrame:
-    """A row per device, in the order given."""
-    columns = {name: [getattr(one, name) for one in answers] for name in SCHEMA}
-    columns["volumes"] = [list(one.volumes) for one in answers]
+    """Returns a row per device, in the order given."""
+    columns = {name: [getattr(answer, name) for answer in answers] for name in SCHEMA}
+    columns["volumes"] = [list(answer.volumes) for answer in answers]
     return pl.DataFrame(columns, schema=SCHEMA)
 
 
 def answers_of(frame: pl.DataFrame) -> list[VolumeAnswer]:
-    """The answers of such a frame."""
+    """Returns the answers of such a frame."""
     return [msgspec.convert(row, VolumeAnswer) for row in frame.iter_rows(named=True)]
 
 
 def ranked(answers: Sequence[VolumeAnswer]) -> list[VolumeAnswer]:
-    """By verdict, what saves most first; changes that lower the durability come behind those that
-    do not. Ties by key."""
+    """Sorts by verdict, what saves most first; changes that lower the durability come behind those
+    that do not. Ties by key."""
     places = {verdict: place for place, verdict in enumerate(VERDICTS)}
-    return sorted(answers, key=lambda one: (places[one.verdict], bool(one.durability), -one.worth_usd, one.key))
+    return sorted(
+        answers, key=lambda answer: (places[answer.verdict], bool(answer.durability), -answer.worth_usd, answer.key)
+    )

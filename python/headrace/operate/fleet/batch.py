@@ -52,7 +52,7 @@ SLACK = 1e-9  # of a p99 against its bound: what summing leaves
 
 
 @dataclass
-class _Open:
+class _Case:
     """A device that is being answered."""
 
     device: FleetDevice
@@ -71,23 +71,23 @@ class _Open:
 def answer_batch(
     devices: Sequence[FleetDevice], points: Mapping[str, pl.DataFrame], settings: FleetSettings
 ) -> list[VolumeAnswer]:
-    """An answer for each device. `points`: of each volume id its rows (see `points.COLUMNS`)."""
-    found: dict[str, VolumeAnswer] = {}
-    open_devices: list[_Open] = []
+    """Answers each device. `points`: of each volume id its rows (see `points.COLUMNS`)."""
+    answers: dict[str, VolumeAnswer] = {}
+    open_devices: list[_Case] = []
     for device in devices:
         answer = _opened(device, points, settings)
         if isinstance(answer, VolumeAnswer):
-            found[device.key] = answer
+            answers[device.key] = answer
         else:
             open_devices.append(answer)
     if open_devices:
         _see_instances(open_devices, settings.as_of)
-        found |= {one.key: one for one in _Batch(open_devices, settings).answers()}
-    return [found[device.key] for device in devices]
+        answers |= {answer.key: answer for answer in _Batch(open_devices, settings).answers()}
+    return [answers[device.key] for device in devices]
 
 
-def _opened(device: FleetDevice, points: Mapping[str, pl.DataFrame], settings: FleetSettings) -> VolumeAnswer | _Open:
-    """A device with its history, or the answer where there is nothing to look at."""
+def _opened(device: FleetDevice, points: Mapping[str, pl.DataFrame], settings: FleetSettings) -> VolumeAnswer | _Case:
+    """Returns a device with its history, or the answer where there is nothing to look at."""
     why, text = "", ""
     try:
         text = device.storage().text
@@ -100,45 +100,47 @@ def _opened(device: FleetDevice, points: Mapping[str, pl.DataFrame], settings: F
             return _answer(device, verdict, why, text, usd_today=usd, prices=settings.prices)
         why = _withheld(device)
         if not why:
-            return _Open(device, device.storage(), history_of(device, points, settings.least_days, limits))
+            return _Case(device, device.storage(), history_of(device, points, settings.least_days, limits))
     except HeadraceError as error:
         why = _withheld(device) or f"{error.value}: {error.rule}"
     return _answer(device, "withheld", why, text, prices=settings.prices)
 
 
-def _see_instances(devices: Sequence[_Open], as_of: str | None) -> None:
+def _see_instances(devices: Sequence[_Case], as_of: str | None) -> None:
     """Notes where the volumes of an instance together had the rate of one of its limits."""
-    together: dict[str, list[_Open]] = {}
-    for one in devices:
-        first = one.device.members[0]
+    together: dict[str, list[_Case]] = {}
+    for case in devices:
+        first = case.device.members[0]
         if first.instance_id and first.instance_type:
-            together.setdefault(first.instance_id, []).append(one)
+            together.setdefault(first.instance_id, []).append(case)
     for group in together.values():
         with core_errors():
             limits = core.instance(group[0].device.members[0].instance_type, as_of)
-        length = min(len(one.history.given_iops) for one in group)
-        iops = np.sum([one.history.given_iops[-length:] for one in group], axis=0)
-        bytes_s = np.sum([one.history.given_bytes_s[-length:] for one in group], axis=0)
-        held = (
+        length = min(len(case.history.given_iops) for case in group)
+        iops = np.sum([case.history.given_iops[-length:] for case in group], axis=0)
+        bytes_s = np.sum([case.history.given_bytes_s[-length:] for case in group], axis=0)
+        binding = (
             at_level(iops, limits["max_iops"])
             | at_level(bytes_s, limits["max_bytes_s"])
             | _at_baseline(iops, limits["baseline_iops"])
             | _at_baseline(bytes_s, limits["baseline_bytes_s"])
         )
-        if held.any():
-            for one in group:
-                at_instance = np.zeros(len(one.history.given_iops), bool)
-                at_instance[-length:] = held
-                one.history = replace(one.history, at_instance=at_instance)
+        if binding.any():
+            for case in group:
+                at_instance = np.zeros(len(case.history.given_iops), bool)
+                at_instance[-length:] = binding
+                case.history = replace(case.history, at_instance=at_instance)
 
 
 def _at_baseline(rates: np.ndarray, baseline: float | None) -> np.ndarray:
-    """Which rates are those of an instance whose burst is spent: at the baseline, and not above."""
+    """Returns which rates are those of an instance whose burst is spent: at the baseline, and not
+    above."""
     return at_level(rates, baseline) & (rates <= (baseline or 0.0) / AT_INSTANCE)
 
 
 def _withheld(device: FleetDevice) -> str:
-    """Why a device gets no advice before anything is looked at."""
+    """Returns why a device gets no advice before anything is looked at; "" where it may get
+    some."""
     for member in device.members:
         if member.managed_by:
             return f"{member.id} is managed by {member.managed_by}"
@@ -161,37 +163,40 @@ def _answer(device: FleetDevice, verdict: Any, why: str, today: str, **more: Any
 class _Batch:
     """Devices with their demand in the core."""
 
-    def __init__(self, devices: list[_Open], settings: FleetSettings) -> None:
+    def __init__(self, devices: list[_Case], settings: FleetSettings) -> None:
         self.devices, self.settings = devices, settings
-        self.instances = [one.device.members[0].instance_type or None for one in devices]
-        for one, instance in zip(devices, self.instances, strict=True):
-            one.clients = waiting_clients(one.history, one.today, instance, settings.as_of)
+        self.instances = [case.device.members[0].instance_type or None for case in devices]
+        for case, instance in zip(devices, self.instances, strict=True):
+            case.clients = waiting_clients(case.history, case.today, instance, settings.as_of)
         # What was given is compared with today's storage; what is asked for may be more.
-        self.given = _demands([one.history.columns for one in devices])
-        closed = any(one.clients is not None for one in devices)
-        self.demands = _demands([raised(one.history, one.clients) for one in devices]) if closed else self.given
+        self.given = _demands([case.history.columns for case in devices])
+        closed = any(case.clients is not None for case in devices)
+        self.demands = _demands([raised(case.history, case.clients) for case in devices]) if closed else self.given
         self._known: dict[Candidate, bool] = {}
 
     def answers(self) -> list[VolumeAnswer]:
-        """The answers, in order."""
+        """Returns the answers, in order."""
         self._check()
-        trusted = [index for index, one in enumerate(self.devices) if one.checked is not None and not one.checked.why]
+        trusted = [
+            index for index, case in enumerate(self.devices) if case.checked is not None and not case.checked.why
+        ]
         self._today(trusted)
         self._search(trusted)
         self._risks(trusted)
-        return [self._told(one) for one in self.devices]
+        return [self._answer_of(case) for case in self.devices]
 
     def _check(self) -> None:
         every = list(range(len(self.devices)))
-        storages = [one.today.text for one in self.devices]
-        starts = [one.history.first_balance for one in self.devices]
+        storages = [case.today.text for case in self.devices]
+        starts = [case.history.first_balance for case in self.devices]
         with core_errors():
             followed = self.given.follow(every, storages, self.instances, starts, as_of=self.settings.as_of)
-        for one, rows in zip(self.devices, followed, strict=True):
-            one.checked = check(one.history, one.today, rows, one.clients)
+        for case, rows in zip(self.devices, followed, strict=True):
+            case.checked = check(case.history, case.today, rows, case.clients)
 
     def _evaluate(self, indexes: Sequence[int], storages: Sequence[str], factor: float = 1.0) -> dict[str, list]:
-        """Storages under so much of the demands of these indexes, in the settled cycle."""
+        """Evaluates storages under so much of the demands of these indexes, in the settled
+        cycle."""
         instances = [self.instances[index] for index in indexes]
         with core_errors():
             return self.demands.evaluate(
@@ -199,13 +204,13 @@ class _Batch:
             )
 
     def _today(self, trusted: Sequence[int]) -> None:
-        """What today's storage gives, and what nothing may be worse than."""
+        """Evaluates today's storage, and sets the bounds that nothing may be worse than."""
         columns = self._evaluate(trusted, [self.devices[index].today.text for index in trusted])
         for place, index in enumerate(trusted):
-            one = self.devices[index]
-            one.figures["today_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
-            one.figures["today_p99_ms"] = columns["worst_p99_ms"][place]
-            one.bound_ms = max(self.settings.p99_ms, columns["worst_p99_ms"][place] or 0.0)
+            case = self.devices[index]
+            case.figures["today_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
+            case.figures["today_p99_ms"] = columns["worst_p99_ms"][place]
+            case.bound_ms = max(self.settings.p99_ms, columns["worst_p99_ms"][place] or 0.0)
         # A p99 of waiting for limits is nothing to hold another storage to: without it, then.
         waiting = [index for index in trusted if self.devices[index].figures["today_throttled_min"] > 0]
         calm = self._evaluate(waiting, [self.devices[index].today.text for index in waiting], CALM)
@@ -217,12 +222,13 @@ class _Batch:
     # --- search -----------------------------------------------------------------------------------
 
     def meets(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Which candidates meet the goals: no throttling and the p99, with the head-room."""
+        """Returns which candidates meet the goals: no throttling and the p99, with the
+        head-room."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
             places = [place for *_, place in new]
             with core_errors():
-                found = self.demands.meets(
+                meeting = self.demands.meets(
                     places,
                     [data for data, *_ in new],
                     [self.instances[place] for place in places],
@@ -231,40 +237,43 @@ class _Batch:
                     THROTTLED_S,
                     as_of=self.settings.as_of,
                 )
-            for candidate, met in zip(new, found, strict=True):
+            for candidate, met in zip(new, meeting, strict=True):
                 self._known[candidate] = met and not self._is_less(candidate)
         return [self._known[candidate] for candidate in candidates]
 
     def _is_less(self, candidate: Candidate) -> bool:
-        """Whether it gives less of what a volume at its limit was short of: more was asked than is
-        known."""
-        one = self.devices[candidate[2]]
-        if not self._fails(one):
+        """True when a candidate gives less of what a volume at its limit was short of: more was
+        asked than is known."""
+        case = self.devices[candidate[2]]
+        if not self._fails(case):
             return False
-        if one.short_of is None:
-            one.short_of = one.history.short_of(one.today.text, self.settings.as_of)
-        return weaker(candidate[0], one.today.text, self.settings.as_of, one.short_of)
+        if case.short_of is None:
+            case.short_of = case.history.short_of(case.today.text, self.settings.as_of)
+        return weaker(candidate[0], case.today.text, self.settings.as_of, case.short_of)
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """USD a month at the prices of each device's region and account."""
+        """Returns USD a month at the prices of each device's region and account."""
         return np.array([self._usd(self.devices[place], data) for data, _, place in candidates])
 
-    def _region(self, one: _Open) -> str:
-        return one.device.members[0].region or self.settings.region
+    def _region(self, case: _Case) -> str:
+        return case.device.members[0].region or self.settings.region
 
     def _search(self, trusted: Sequence[int]) -> None:
         best: dict[int, float] = {}
 
-        def note(found: SpaceResult) -> None:
-            best[found.space.host] = min(best.get(found.space.host, math.inf), found.usd)
+        def note(result: SpaceResult) -> None:
+            best[result.space.host] = min(best.get(result.space.host, math.inf), result.usd)
 
         spaces = [space for index in trusted for space in self._spaces(index)]
         search = Search(self, self.meets, lambda space: best.get(space.host, math.inf), note)  # pyright: ignore[reportArgumentType]
-        for one in sorted((one for one in search.run(spaces) if one.best is not None), key=rank, reverse=True):
-            self.devices[one.space.host].best = one  # the cheapest comes last
+        for result in sorted(
+            (result for result in search.run(spaces) if result.best is not None), key=rank, reverse=True
+        ):
+            self.devices[result.space.host].best = result  # the cheapest comes last
 
     def _spaces(self, index: int) -> list[Space]:
-        """What today's volumes can be modified into: the planner's rule for its `in place` row."""
+        """Returns what today's volumes can be modified into: the planner's rule for its `in place`
+        row."""
         today = self.devices[index].today
         if not can_be_searched(today):
             return []
@@ -276,14 +285,14 @@ class _Batch:
     # --- risk -------------------------------------------------------------------------------------
 
     def _risks(self, trusted: Sequence[int]) -> None:
-        """Fortnights drawn from the recorded days, each day's level moved by as much as days
-        differ."""
-        wanted = [index for index in trusted if self._wanted(self.devices[index])]
-        if not wanted:
+        """Evaluates fortnights drawn from the recorded days, each day's level moved by as much as
+        days differ."""
+        advised = [index for index in trusted if self._advised_storage(self.devices[index])]
+        if not advised:
             return
-        storages = [self._wanted(self.devices[index]) for index in wanted]
-        columns = self._evaluate(wanted, storages)
-        for place, index in enumerate(wanted):
+        storages = [self._advised_storage(self.devices[index]) for index in advised]
+        columns = self._evaluate(advised, storages)
+        for place, index in enumerate(advised):
             figures = self.devices[index].figures
             figures["wanted_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             figures["wanted_p99_ms"] = columns["worst_p99_ms"][place]
@@ -293,8 +302,8 @@ class _Batch:
                 )
         if not (count := self.settings.fortnights):
             return
-        drawn = [self.devices[index].history.fortnights(count, self.settings.seed) for index in wanted]
-        asked = [(index, storage, one) for index, storage, one in zip(wanted, storages, drawn, strict=True) if one]
+        drawn = [self.devices[index].history.fortnights(count, self.settings.seed) for index in advised]
+        asked = [(index, storage, draw) for index, storage, draw in zip(advised, storages, drawn, strict=True) if draw]
         if not asked:
             return
         with core_errors():
@@ -313,32 +322,32 @@ class _Batch:
         for (index, *_), failed in zip(asked, missing, strict=True):
             self.devices[index].risk = failed / count
 
-    def _wanted(self, one: _Open) -> str:
-        """The storage advised instead of today's, "" where today's stays."""
-        if one.best is None:
+    def _advised_storage(self, case: _Case) -> str:
+        """Returns the storage advised instead of today's, "" where today's stays."""
+        if case.best is None:
             return ""
-        text = one.best.candidate[0]
-        if text == one.today.text:
+        text = case.best.candidate[0]
+        if text == case.today.text:
             return ""
-        return text if self._fails(one) or self._saves(one) else ""
+        return text if self._fails(case) or self._saves(case) else ""
 
-    def _saves(self, one: _Open) -> bool:
-        """Whether what was found costs noticeably less than today's storage."""
-        assert one.best is not None  # asked only where something was found
-        before = self._usd(one, one.today.text)
-        return before - one.best.usd >= max(LEAST_SAVING * before, LEAST_SAVING_USD)
+    def _saves(self, case: _Case) -> bool:
+        """True when the advised storage costs noticeably less than today's."""
+        assert case.best is not None  # asked only where something was found
+        before = self._usd(case, case.today.text)
+        return before - case.best.usd >= max(LEAST_SAVING * before, LEAST_SAVING_USD)
 
-    def _fails(self, one: _Open) -> bool:
-        """Whether today's storage throttles, or did in the recording."""
-        return one.figures["today_throttled_min"] > 0 or one.history.censored_share > 0
+    def _fails(self, case: _Case) -> bool:
+        """True when today's storage throttles, or did in the recording."""
+        return case.figures["today_throttled_min"] > 0 or case.history.censored_share > 0
 
-    def _usd(self, one: _Open, storage: str) -> float:
-        return _usd_of(one.device, storage, self.settings)
+    def _usd(self, case: _Case, storage: str) -> float:
+        return _usd_of(case.device, storage, self.settings)
 
     # --- words ------------------------------------------------------------------------------------
 
-    def _told(self, one: _Open) -> VolumeAnswer:
-        checked, history = one.checked, one.history
+    def _answer_of(self, case: _Case) -> VolumeAnswer:
+        checked, history = case.checked, case.history
         assert checked is not None  # every device was checked
         about = {
             "grain_s": history.grain_s,
@@ -350,64 +359,64 @@ class _Batch:
             "prices": self.settings.prices,
         }
         if checked.why:
-            return _answer(one.device, "withheld", f"not modelled: {checked.why}", one.today.text, **about)
-        about |= {"usd_today": self._usd(one, one.today.text), **one.figures}
-        bound = self._instance_bound(one)
-        if bound and self._fails(one):
-            first = one.device.members[0]
+            return _answer(case.device, "withheld", f"not modelled: {checked.why}", case.today.text, **about)
+        about |= {"usd_today": self._usd(case, case.today.text), **case.figures}
+        bound = self._instance_bound(case)
+        if bound and self._fails(case):
+            first = case.device.members[0]
             about["bound_by"] = f"{first.instance_id} ({first.instance_type})"
-            return _answer(one.device, "keep", bound, one.today.text, **about)
-        wanted = self._wanted(one)
-        if not wanted:
-            return _answer(one.device, "keep", self._why_keep(one), one.today.text, **about)
-        assert one.best is not None  # else nothing is wanted
-        about |= {"wanted": wanted, "usd_wanted": one.best.usd, "risk": one.risk}
-        about["durability"] = durability_lost(one.today.text, wanted, self.settings.as_of)
-        if not self._saves(one):  # then today's fails
-            return _answer(one.device, "grow", self._why_grow(one), one.today.text, **about)
-        return _answer(one.device, "change", self._why_change(one, about["durability"]), one.today.text, **about)
+            return _answer(case.device, "keep", bound, case.today.text, **about)
+        advised = self._advised_storage(case)
+        if not advised:
+            return _answer(case.device, "keep", self._why_keep(case), case.today.text, **about)
+        assert case.best is not None  # else nothing is wanted
+        about |= {"wanted": advised, "usd_wanted": case.best.usd, "risk": case.risk}
+        about["durability"] = durability_lost(case.today.text, advised, self.settings.as_of)
+        if not self._saves(case):  # then today's fails
+            return _answer(case.device, "grow", self._why_grow(case), case.today.text, **about)
+        return _answer(case.device, "change", self._why_change(case, about["durability"]), case.today.text, **about)
 
-    def _why_grow(self, one: _Open) -> str:
-        count, total = int(one.history.censored.sum()), len(one.history.censored)
+    def _why_grow(self, case: _Case) -> str:
+        count, total = int(case.history.censored.sum()), len(case.history.censored)
         if count:
-            grain = span_in_words(one.history.grain_s)
+            grain = span_in_words(case.history.grain_s)
             return (
                 f"today's volume is at a limit in {count:,} of {total:,} periods of {grain}: what it gave is less than what was "
-                f"asked{self._waiting(one)}"
+                f"asked{self._waiting(case)}"
             )
-        waited = 60.0 * one.figures["today_throttled_min"]
+        waited = 60.0 * case.figures["today_throttled_min"]
         span = span_in_words(round(waited)) if waited >= 1.0 else "less than 1 s"
         return f"simulated with the recorded demand, today's volume makes requests wait for its limits for {span}"
 
-    def _why_change(self, one: _Open, durability: str) -> str:
+    def _why_change(self, case: _Case, durability: str) -> str:
         lost = f"; less durable: {durability} a year" if durability else ""
-        if one.clients is not None:
-            return f"today's volume makes requests wait for its limits{self._waiting(one)}{lost}"
+        if case.clients is not None:
+            return f"today's volume makes requests wait for its limits{self._waiting(case)}{lost}"
         carries = f"still {self.settings.headroom_percent:g} % head-room"
-        p99_ms = one.figures.get("wanted_p99_ms")
+        p99_ms = case.figures.get("wanted_p99_ms")
         if p99_ms is None:  # nothing was asked of it
             return f"{carries}{lost}"
-        if self._fails(one):
+        if self._fails(case):
             return f"today's volume makes requests wait for its limits; with this one {carries}, I/O p99 {_ms(p99_ms)}{lost}"
         bound = f"the goal is {_ms(self.settings.p99_ms)}"
-        if one.bound_ms > self.settings.p99_ms:
-            bound = f"today's is {_ms(one.bound_ms)}"
+        if case.bound_ms > self.settings.p99_ms:
+            bound = f"today's is {_ms(case.bound_ms)}"
         return f"{carries}, I/O p99 {_ms(p99_ms)} ({bound}){lost}"
 
-    def _waiting(self, one: _Open) -> str:
-        """How many waited, and what an I/O then takes today and on what is advised; "" where no
-        clients waited."""
-        if one.clients is None or one.best is None:
+    def _waiting(self, case: _Case) -> str:
+        """Returns how many I/Os waited, and what an I/O then takes today and on the advised
+        storage; "" where no clients waited."""
+        if case.clients is None or case.best is None:
             return ""
-        told = f"; {one.clients.queue:,.0f} I/Os waited there, {_ms(one.clients.today_ms)} each"
-        if one.still_ms is None:
-            return told
-        return f"{told}; if as many wait again, each takes {_ms(one.still_ms)} on the advised one"
+        waited = f"; {case.clients.queue:,.0f} I/Os waited there, {_ms(case.clients.today_ms)} each"
+        if case.still_ms is None:
+            return waited
+        return f"{waited}; if as many wait again, each takes {_ms(case.still_ms)} on the advised one"
 
-    def _instance_bound(self, one: _Open) -> str:
-        """Where the instance binds while this volume is at a limit, a larger volume brings nothing;
-        in words, "" where it does not."""
-        first, history = one.device.members[0], one.history
+    def _instance_bound(self, case: _Case) -> str:
+        """Returns in words that the instance binds while this volume is at a limit, so that a
+        larger volume brings nothing; "" where it does not."""
+        first, history = case.device.members[0], case.history
         if history.at_instance is None or not history.censored.any():
             return ""
         # For most of the time at a limit it is that of the instance.
@@ -434,18 +443,18 @@ class _Batch:
                     )
         return ""
 
-    def _why_keep(self, one: _Open) -> str:
-        if one.best is None and not can_be_searched(one.today):
-            return f"for {one.today.text} nothing is looked for: magnetic volumes and arrays of unequal ones stay"
-        if one.best is None:
+    def _why_keep(self, case: _Case) -> str:
+        if case.best is None and not can_be_searched(case.today):
+            return f"for {case.today.text} nothing is looked for: magnetic volumes and arrays of unequal ones stay"
+        if case.best is None:
             return "no storage that it can be modified into meets the goals"
-        if self._fails(one):
+        if self._fails(case):
             return "it is at a limit at times, and nothing that gives as much of what it is short of costs less"
         return "nothing that meets the goals costs noticeably less"
 
 
 def _ms(value: float) -> str:
-    """A latency with three figures."""
+    """Returns a latency with three figures."""
     return f"{value:.3g} ms" if value < 100 else f"{value:,.0f} ms"
 
 
@@ -456,25 +465,25 @@ NO_HOST = Host(None)
 
 @cache
 def prices_of(region: str, as_of: str | None) -> PriceList:
-    """The list prices of a region."""
+    """Returns the list prices of a region."""
     return PriceList(region, as_of)
 
 
 @cache
 def usd_of(region: str, as_of: str | None, storage: str) -> float:
-    """USD a month of a storage at list prices; NaN where none is known."""
+    """Returns USD a month of a storage at list prices; NaN where none is known."""
     return float(prices_of(region, as_of).volume_totals([storage], 0.0)[0])
 
 
 @lru_cache(maxsize=MOST_USD)
 def usd_at(table: PriceTable, storage: str) -> float:
-    """USD a month of a storage at an account's prices; NaN where none is known."""
+    """Returns USD a month of a storage at an account's prices; NaN where none is known."""
     with core_errors():
         return core.monthly_totals([storage], table.region, table.table["as_of"], 0.0, table.table)[0]
 
 
 def _usd_of(device: FleetDevice, storage: str, settings: FleetSettings) -> float:
-    """USD a month of a storage in the place of a device."""
+    """Returns USD a month of a storage in the place of a device."""
     first = device.members[0]
     region = first.region or settings.region
     table = _tables(settings.tables).get((region, first.account))
@@ -483,28 +492,30 @@ def _usd_of(device: FleetDevice, storage: str, settings: FleetSettings) -> float
 
 @lru_cache(maxsize=4)  # of the settings of a run
 def _tables(tables: tuple[PriceTable, ...]) -> dict[tuple[str, str], PriceTable]:
-    """What each account pays in each region."""
+    """Returns what each account pays in each region."""
     return {(table.region, table.account): table for table in tables}
 
 
 def _demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDemands:
-    """The demand of devices in the core, one after the other."""
-    joined: dict[str, Any] = {name: np.concatenate([one[name] for one in columns]) for name in DeviceHistory.COLUMNS}
-    lengths = [len(one["duration_s"]) for one in columns]
+    """Puts the demand of devices into the core, one after the other."""
+    joined: dict[str, Any] = {
+        name: np.concatenate([demand[name] for demand in columns]) for name in DeviceHistory.COLUMNS
+    }
+    lengths = [len(demand["duration_s"]) for demand in columns]
     return core.FleetDemands(**joined, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
 
 
 @cache
-def weaker(wanted: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
-    """Whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the two only
-    those that are asked about count."""
-    after, before = holding(wanted, as_of=as_of), holding(today, as_of=as_of)
+def weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
+    """True when a storage gives fewer IOPS or MiB/s than another, both with credits; of the two
+    only those that are asked about count."""
+    after, before = holding(storage, as_of=as_of), holding(today, as_of=as_of)
     fewer = after.burst_iops < before.burst_iops, after.burst_bytes_s < before.burst_bytes_s
     return any(short and less for short, less in zip(short_of, fewer, strict=True))
 
 
 def can_be_searched(today: Storage) -> bool:
-    """Whether something else is looked for: of volumes that are alike and of a current type."""
+    """True when something else is looked for: for volumes that are alike and of a current type."""
     alike = len({member.size_gib for member in today.members}) == 1
     return alike and today.members[0].type not in (LOCAL, "standard")
 
@@ -513,20 +524,20 @@ def can_be_searched(today: Storage) -> bool:
 def shapes_in(
     region: str, as_of: str | None, exclude: tuple[str, ...], layout: str, members: int, gib: int
 ) -> tuple[Shape, ...]:
-    """What `members` volumes of `gib` in a layout can be modified into. Volumes of one size share
-    them, and so the notations made."""
-    found: list[Shape] = []
+    """Returns what `members` volumes of `gib` in a layout can be modified into. Volumes of one size
+    share the shapes, and so the notations made."""
+    shapes: list[Shape] = []
     for family in families(region, as_of, exclude):
         own = Family(family.volume_type, layout, family.era, (members,))
         least = max(gib, family.min_gib)
         if least <= family.max_gib:
-            found.append(shape_of(own, members, least))
-    return tuple(found)
+            shapes.append(shape_of(own, members, least))
+    return tuple(shapes)
 
 
 @cache
 def families(region: str, as_of: str | None, exclude: tuple[str, ...]) -> tuple[Family, ...]:
-    """Types that single volumes may be modified into."""
+    """Returns the types that single volumes may be modified into."""
     prices = prices_of(region, as_of)
-    found, _ = families_on(Directory(prices.as_of), prices, dict.fromkeys(exclude, "excluded"), 1, [NO_HOST])
-    return tuple(family for family in found if family.layout == "single" and family.volume_type != LOCAL)
+    listed, _ = families_on(Directory(prices.as_of), prices, dict.fromkeys(exclude, "excluded"), 1, [NO_HOST])
+    return tuple(family for family in listed if family.layout == "single" and family.volume_type != LOCAL)

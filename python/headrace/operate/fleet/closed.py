@@ -56,17 +56,17 @@ class WaitingClients:
     io_kib: float
 
     def ms_on(self, storage: str, instance: str | None, as_of: str | None) -> float | None:
-        """What an I/O takes on another storage where as many are outstanding; None where that is
-        not known."""
-        found = _closed(storage, instance, as_of, self.queue, self.io_kib, self.read_share, 0.0)
-        return None if found is None else found[1]
+        """Returns what an I/O takes on another storage where as many are outstanding; None where
+        that is not known."""
+        outcome = _closed(storage, instance, as_of, self.queue, self.io_kib, self.read_share, 0.0)
+        return None if outcome is None else outcome[1]
 
 
 def waiting_clients(
     history: DeviceHistory, today: Storage, instance: str | None, as_of: str | None
 ) -> WaitingClients | None:
-    """The requests that waited at a limit; None where none did, for less than an hour of points,
-    where no queue was recorded, or where it is too long to be one of clients."""
+    """Returns the requests that waited at a limit; None where none did, for less than an hour of
+    points, where no queue was recorded, or where it is too long to be one of clients."""
     with np.errstate(invalid="ignore"):
         seen = history.censored & (history.queue >= LEAST_QUEUE) & (history.given_iops > 0)
     if seen.sum() < LEAST_PERIODS:
@@ -93,7 +93,7 @@ def waiting_clients(
 
 
 def raised(history: DeviceHistory, clients: WaitingClients | None) -> dict[str, np.ndarray]:
-    """The demand to plan for: what was given while clients waited, and the margin."""
+    """Returns the demand to plan for: what was given while clients waited, and the margin."""
     if clients is None:
         return history.columns
     factor = np.where(clients.waits, MARGIN, 1.0)
@@ -103,8 +103,8 @@ def raised(history: DeviceHistory, clients: WaitingClients | None) -> dict[str, 
 def _closed(
     storage: str, instance: str | None, as_of: str | None, queue: float, io_kib: float, share: float, balance: float
 ) -> tuple[float, float] | None:
-    """IOPS and ms of an I/O of a closed load, from a balance in percent; None where the core
-    refuses it. Size and mix are rounded to some per cent."""
+    """Returns IOPS and ms of an I/O of a closed load, from a balance in percent; None where the
+    core refuses it. Size and mix are rounded to some per cent."""
     rounded = 2.0 ** (round(SIZES * np.log2(max(io_kib, 0.5))) / SIZES)
     return _simulated(storage, instance, as_of, max(1, round(queue)), max(0.5, rounded), round(100 * share), balance)
 

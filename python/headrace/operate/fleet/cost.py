@@ -84,8 +84,8 @@ class VolumeBill:
 
 @dataclass(frozen=True)
 class PaidRate:
-    """What a report says of one kind of usage: `amount` in the catalog's units and months, `usd`
-    paid for it."""
+    """The figures of one kind of usage in a report: `amount` in the catalog's units and months,
+    `usd` paid for it."""
 
     account: str
     product: str
@@ -97,20 +97,20 @@ class PaidRate:
 
 @dataclass(frozen=True, eq=False)
 class PriceTable:
-    """What an account pays in a region: `table` as the core takes it. `told`: which items are at
-    the account's own rates and which at list prices, in words; "" where all are of one source.
-    """
+    """The prices that an account pays in a region: `table` as the core takes it. `words`: which
+    items are at the account's own rates and which at list prices, in words; "" where all are of one
+    source."""
 
     region: str
     account: str
     table: core.RegionPrices
-    told: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True)
 class CostReport:
-    """What a Cost and Usage Report says of volumes. `month`: `2026-10`. `billed`: US dollars of
-    each volume in that month, discounts taken off. `notes`: what is not part of a rate."""
+    """The figures of a Cost and Usage Report on volumes. `month`: `2026-10`. `billed`: US dollars
+    of each volume in that month, discounts taken off. `notes`: what is not part of a rate."""
 
     month: str
     rates: tuple[tuple[str, PaidRate], ...]  # by region, where the inventory knows it
@@ -151,30 +151,30 @@ class FleetPrices:
         return f"list prices of {len(lists)} regions{less}{own}"
 
     def bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
-        """The bill of a month of a storage in the notation. Raises InputError where a price is not
-        known."""
+        """Returns the bill of a month of a storage in the notation. Raises InputError where a price
+        is not known."""
         with core_errors():
             items = core.monthly_cost(storage, region, self.as_of, million_ios, self.table(region, account).table)
         return VolumeBill(storage, tuple(items))
 
     def totals(self, storages: Sequence[str], region: str, account: str = "", million_ios: float = 0.0) -> list[float]:
-        """Totals of many storages' bills; NaN where a price is not known or the storage is not
-        sold."""
+        """Returns totals of many storages' bills; NaN where a price is not known or the storage is
+        not sold."""
         with core_errors():
             table = self.table(region, account).table
             return core.monthly_totals(list(storages), region, self.as_of, million_ios, table)
 
     def tables(self, places: Iterable[tuple[str, str]]) -> tuple[PriceTable, ...]:
-        """The tables of these regions and accounts, each once; none where EBS has no price in a
-        region."""
-        found = []
+        """Returns the tables of these regions and accounts, each once; none where EBS has no price
+        in a region."""
+        known_tables = []
         for region, account in sorted(set(places)):
             try:
                 PriceList(region, self.as_of)
             except HeadraceError:  # the region's own; what is wrong with the price file is told
                 continue
-            found.append(self.table(region, account))
-        return tuple(found)
+            known_tables.append(self.table(region, account))
+        return tuple(known_tables)
 
     def _list(self, region: str) -> PriceList:
         if region not in self._lists:
@@ -184,31 +184,32 @@ class FleetPrices:
         return self._lists[region]
 
     def table(self, region: str, account: str = "") -> PriceTable:
-        """The prices of a region that the account pays."""
+        """Returns the prices of a region that the account pays."""
         key = (region, account)
         if key not in self._tables:
             listed = self._list(region).table
-            made = PriceTable(region, account, listed) if self.report is None else self._paid(listed, region, account)
-            self._tables[key] = made
+            priced = PriceTable(region, account, listed) if self.report is None else self._paid(listed, region, account)
+            self._tables[key] = priced
         return self._tables[key]
 
     def _paid(self, listed: core.RegionPrices, region: str, account: str) -> PriceTable:
-        """The listed prices with the rates that the account paid in place of those it paid."""
+        """Returns the listed prices with the rates that the account paid in place of those it
+        paid."""
         assert self.report is not None
         here = [rate for of, rate in self.report.rates if of == region]
         own = _rates(rate for rate in here if rate.account == account)
         # What another account of the report pays for an item is nearer than its list price.
-        found = _rates(here) | own
+        paid = _rates(here) | own
         source = f"Cost and Usage Report of {self.report.month}"
         steps = _steps(listed["items"])
         rows: list[core.PriceItem] = [
-            {**row, "usd": found[key], "source": source} if key in found else row for key, row in steps.items()
+            {**row, "usd": paid[key], "source": source} if key in paid else row for key, row in steps.items()
         ]
-        factors = {key: found[key] / row["usd"] for key, row in steps.items() if key in found and row["usd"] > 0.0}
+        factors = {key: paid[key] / row["usd"] for key, row in steps.items() if key in paid and row["usd"] > 0.0}
         of = f"account {account}" if own and account else "all accounts of the report"
-        others = {key for key in found if own and key not in own}
-        told = f"{region}, {of}: {_factors_in_words(factors, steps, others)}"
-        return PriceTable(region, account, {**listed, "items": rows}, told)
+        others = {key for key in paid if own and key not in own}
+        words = f"{region}, {of}: {_factors_in_words(factors, steps, others)}"
+        return PriceTable(region, account, {**listed, "items": rows}, words)
 
 
 # --- the report --------------------------------------------------
@@ -217,7 +218,7 @@ class FleetPrices:
 def read_cost_report(
     files: Iterable[str | PathLike[str]], regions: dict[str, str], accounts: dict[str, str] | None = None
 ) -> CostReport:
-    """What a CUR 2.0 (its files of one month, Parquet or CSV) says of volumes.
+    """Reads what a CUR 2.0 (its files of one month, Parquet or CSV) says of volumes.
 
     `regions`: of each volume, by id, from the inventory; rows of other volumes tell no rate.
     `accounts`: the account by which the inventory knows each volume, where it does. Raises
@@ -277,20 +278,20 @@ class _Report:
             raise InputError(f"{self.name}: currency {sorted(currencies)[0]}", rule, DOC, "Use a price file instead.")
         rows, month = self._one_month(rows, notes)
         kinds = rows.select(pl.col("line_item_usage_type").unique().drop_nulls()).to_series().to_list()
-        known = {text: found for text in kinds if (found := _kind(text))}
-        about = pl.col("line_item_usage_type").is_in(list(known))
+        kinds_of = {text: kind for text in kinds if (kind := _kind(text))}
+        about = pl.col("line_item_usage_type").is_in(list(kinds_of))
         used = rows.filter(about & pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]))
         self._rest(rows.filter(pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]).not_()), notes)
         usage = used.filter(pl.col("line_item_line_item_type").is_in(USAGE))
         if usage.is_empty():
-            found = ", ".join(sorted(set(rows["line_item_line_item_type"].drop_nulls()))) or "no rows"
+            types = ", ".join(sorted(set(rows["line_item_line_item_type"].drop_nulls()))) or "no rows"
             rule = "has no usage of EBS volumes, so it tells no rate"
-            raise InputError(f"{self.name} of {month}: {found}", rule, DOC, "Give the export of a month with usage.")
+            raise InputError(f"{self.name} of {month}: {types}", rule, DOC, "Give the export of a month with usage.")
         if usage.filter(pl.col("line_item_usage_amount") < 0.0).height:
             raise InputError(f"{self.name}: usage below 0", "usage cannot be negative", SOURCE, "Export it again.")
-        return self._put_together(used, known, regions, accounts, month, notes)
+        return self._put_together(used, kinds_of, regions, accounts, month, notes)
 
-    def _put_together(self, used, known, regions, accounts, month, notes) -> CostReport:
+    def _put_together(self, used, kinds_of, regions, accounts, month, notes) -> CostReport:
         is_usage = pl.col("line_item_line_item_type").is_in(USAGE)
         amount = pl.col("line_item_usage_amount").filter(is_usage).sum()
         keys = ["line_item_resource_id", "line_item_usage_account_id", "line_item_usage_type"]
@@ -306,12 +307,12 @@ class _Report:
             volume = (resource or "").rpartition("/")[2]
             if volume not in regions:
                 continue
-            product, component, step = known[kind]
+            product, component, step = kinds_of[kind]
             billed[volume] = billed.get(volume, 0.0) + usd
             units = quantity * UNITS.get(component, 1.0)
             rate = (regions[volume], accounts.get(volume) or account or "", product, component, step)
-            known_units, known_usd = rates.get(rate, (0.0, 0.0))
-            rates[rate] = (known_units + units, known_usd + usd)
+            earlier_units, earlier_usd = rates.get(rate, (0.0, 0.0))
+            rates[rate] = (earlier_units + units, earlier_usd + usd)
             strange -= 1
         if strange:
             notes.append(f"{strange} items of volumes that are not in the inventory are left out.")
@@ -323,11 +324,11 @@ class _Report:
         if not rates:
             rule = "has none of the inventory's volumes"
             raise InputError(f"{self.name} of {month}", rule, DOC, "Give the report of the same accounts and time.")
-        made = [(key[0], PaidRate(*key[1:], units, usd)) for key, (units, usd) in rates.items()]
-        return CostReport(month, tuple(made), billed, tuple(notes))
+        paid_rates = [(key[0], PaidRate(*key[1:], units, usd)) for key, (units, usd) in rates.items()]
+        return CostReport(month, tuple(paid_rates), billed, tuple(notes))
 
     def _one_month(self, rows: pl.DataFrame, notes: list[str]) -> tuple[pl.DataFrame, str]:
-        """The rows of the latest month."""
+        """Returns the rows of the latest month."""
         months = rows["bill_billing_period_start_date"].str.slice(0, 7).drop_nulls().unique().sort().to_list()
         if not months:
             raise InputError(
@@ -338,14 +339,15 @@ class _Report:
         return rows.filter(pl.col("bill_billing_period_start_date").str.slice(0, 7) == months[-1]), months[-1]
 
     def _rest(self, rows: pl.DataFrame, notes: list[str]) -> None:
-        """Rows that are not usage: credits, refunds, tax, fees."""
+        """Notes the rows that are not usage: credits, refunds, tax, fees."""
         sums = rows.group_by("line_item_line_item_type").agg(pl.col("line_item_unblended_cost").sum())
         for kind, usd in sorted(sums.iter_rows()):
             notes.append(f"{kind} of {usd:,.2f} USD is not part of a rate: it ends, or follows what is used.")
 
 
 def _kind(usage_type: str) -> tuple[str, str, int] | None:
-    """Product, component and price step of a usage type; None where it is not a volume's."""
+    """Returns product, component and price step of a usage type; None where it is not a
+    volume's."""
     match = USAGE_TYPE.match(usage_type)
     if match is None:
         return None
@@ -358,8 +360,8 @@ def _factors_in_words(
     steps: Iterable[tuple[str, str, int]],
     others: Collection[tuple[str, str, int]],
 ) -> str:
-    """Which items are at own rates, or at those of `others` of the report's accounts, and how far
-    from the list price; which are at list prices."""
+    """Returns which items are at own rates, or at those of `others` of the report's accounts, and
+    how far from the list price; which are at list prices."""
 
     def name(key: tuple[str, str, int]) -> str:
         return f"{key[0]} {ITEMS[key[1]]}" + (f" (step {key[2] + 1})" if key[2] else "")
@@ -372,8 +374,8 @@ def _factors_in_words(
 
     volumes = [key for key in steps if key[1] in ITEMS and key[0] != "snapshot"]
     volumes.sort(key=lambda key: (key[0], list(ITEMS).index(key[1]), key[2]))
-    known = [(key in others, f"{name(key)} ({apart(factors[key])})") for key in volumes if key in factors]
-    own, theirs = ([text for other, text in known if other == one] for one in (False, True))
+    paid = [(key in others, f"{name(key)} ({apart(factors[key])})") for key in volumes if key in factors]
+    own, theirs = ([text for other, text in paid if other == whose] for whose in (False, True))
     listed = [name(key) for key in volumes if key not in factors]
     parts = [f"own rates of {', '.join(own)}"] if own else []
     parts += [f"rates of other accounts of {', '.join(theirs)}"] if theirs else []
@@ -384,24 +386,24 @@ def _factors_in_words(
 
 
 def _rates(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], float]:
-    """USD a unit of each kind of usage, where any was paid for."""
+    """Returns USD a unit of each kind of usage, where any was paid for."""
     return {key: usd / amount for key, (amount, usd) in _by_kind(rates).items() if amount > 0.0}
 
 
 def _by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:
-    """Amounts and dollars of each kind of usage."""
-    found: dict[tuple[str, str, int], tuple[float, float]] = {}
+    """Returns amounts and dollars of each kind of usage."""
+    totals: dict[tuple[str, str, int], tuple[float, float]] = {}
     for rate in rates:
         key = (rate.product, rate.component, rate.step)
-        amount, usd = found.get(key, (0.0, 0.0))
-        found[key] = (amount + rate.amount, usd + rate.usd)
-    return found
+        amount, usd = totals.get(key, (0.0, 0.0))
+        totals[key] = (amount + rate.amount, usd + rate.usd)
+    return totals
 
 
 def _steps(listed: Sequence[core.PriceItem]) -> dict[tuple[str, str, int], core.PriceItem]:
-    """The rows of a price table by product, component and step, lowest quantity first."""
-    found: dict[tuple[str, str, int], core.PriceItem] = {}
+    """Returns the rows of a price table by product, component and step, lowest quantity first."""
+    rows: dict[tuple[str, str, int], core.PriceItem] = {}
     for row in sorted(listed, key=lambda row: (row["product"], row["component"], row["from_quantity"])):
-        step = sum(key[:2] == (row["product"], row["component"]) for key in found)
-        found[row["product"], row["component"], step] = row
-    return found
+        step = sum(key[:2] == (row["product"], row["component"]) for key in rows)
+        rows[row["product"], row["component"], step] = row
+    return rows

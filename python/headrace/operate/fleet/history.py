@@ -74,17 +74,17 @@ class DeviceHistory:
 
     @cached_property
     def censored(self) -> np.ndarray:
-        """Which points were at a limit: the check said so, the credits were gone, or the rate is
-        that of a limit."""
-        found = self.throttled
-        return found if self.at_instance is None else found | self.at_instance
+        """The points at a limit: the check said so, the credits were gone, or the rate is that of a
+        limit."""
+        at_limit = self.throttled
+        return at_limit if self.at_instance is None else at_limit | self.at_instance
 
     @cached_property
     def throttled(self) -> np.ndarray:
-        """Which points were at a limit of the volume itself."""
+        """The points at a limit of the volume itself."""
         with np.errstate(invalid="ignore"):
-            found = (self.exceeded > 0) | (self.balance_percent <= GONE_PERCENT)
-        return found if self.at_rate is None else found | self.at_rate
+            at_limit = (self.exceeded > 0) | (self.balance_percent <= GONE_PERCENT)
+        return at_limit if self.at_rate is None else at_limit | self.at_rate
 
     @cached_property
     def censored_share(self) -> float:
@@ -92,8 +92,8 @@ class DeviceHistory:
         return float(self.censored.mean())
 
     def short_of(self, storage: str, as_of: str | None) -> tuple[bool, bool]:
-        """Whether it was at a limit in IOPS, and in MiB/s; both where it was at one and nothing
-        says in which."""
+        """Returns whether it was at a limit in IOPS, and in MiB/s; both where it was at one and
+        nothing says in which."""
         limits = holding(storage, as_of=as_of)
         with np.errstate(invalid="ignore"):
             gone = bool((self.balance_percent <= GONE_PERCENT).any())
@@ -106,8 +106,8 @@ class DeviceHistory:
     @property
     def first_balance(self) -> float | None:
         """The balance before the first point, as far as it is published."""
-        known = self.balance_percent[:1]
-        return None if np.isnan(known).any() else float(known[0])
+        first = self.balance_percent[:1]
+        return None if np.isnan(first).any() else float(first[0])
 
     @property
     def per_day(self) -> int:
@@ -115,9 +115,9 @@ class DeviceHistory:
         return round(DAY_S / self.grain_s)
 
     def fortnights(self, count: int, seed: int) -> tuple[list[int], list[float]] | None:
-        """The days of `count` fortnights, one after the other: each drawn from the recorded ones,
-        and the factor of its level, moved as the levels of days differ. None for less than two
-        days."""
+        """Returns the days of `count` fortnights, one after the other: each drawn from the recorded
+        ones, and the factor of its level, moved as the levels of days differ. None for less than
+        two days."""
         days = len(self.columns["duration_s"]) // self.per_day
         if days < 2:
             return None
@@ -144,11 +144,11 @@ def history_of(
     least_days: float,
     limits: HoldingLimits | None = None,
 ) -> DeviceHistory:
-    """The points of all members on one axis, from the last modification of any on: what was before
-    is of another volume. `limits`: of the device; where no check was published, a rate at one of
-    them is a point at a limit. Raises InputError for a member without points or without one of the
-    four metrics, for fewer days than `least_days`, for points too long or beyond any volume, and
-    for a recording with too many holes."""
+    """Returns the points of all members on one axis, from the last modification of any on: what was
+    before is of another volume. `limits`: of the device; where no check was published, a rate at
+    one of them is a point at a limit. Raises InputError for a member without points or without one
+    of the four metrics, for fewer days than `least_days`, for points too long or beyond any volume,
+    and for a recording with too many holes."""
     series = [_rows_of(member.id, points.get(member.id)) for member in device.members]
     grains = {float(rows["period_s"].min()) for rows in series} | {float(rows["period_s"].max()) for rows in series}  # pyright: ignore[reportArgumentType]
     if len(grains) > 1:
@@ -163,8 +163,8 @@ def history_of(
     count = max(0, round((end - begin) / grain))
     if count * grain < least_days * DAY_S:
         since = f" since it was modified on {modified:%Y-%m-%d}" if modified is not None else ""
-        told = f"{device.key}: {count * grain / DAY_S:.1f} days{since}"
-        raise InputError(told, f"at least {least_days:g} are needed", DOC)
+        value = f"{device.key}: {count * grain / DAY_S:.1f} days{since}"
+        raise InputError(value, f"at least {least_days:g} are needed", DOC)
     sums: dict[str, np.ndarray] = {
         name: np.zeros(count) for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")
     }
@@ -196,13 +196,15 @@ def history_of(
     if limits is not None:
         at_rate = np.isnan(exceeded) & at_level(given[0], limits.burst_iops)
         at_rate |= np.isnan(exceeded) & at_level(given[1], limits.burst_bytes_s)
-    found = DeviceHistory(begin, grain, demand, balance, exceeded, exceeded_of, queue, *given, missing / count, at_rate)
-    return _uncensored(found)
+    history = DeviceHistory(
+        begin, grain, demand, balance, exceeded, exceeded_of, queue, *given, missing / count, at_rate
+    )
+    return _uncensored(history)
 
 
 def _rows_of(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
-    """The periods of a volume in which all four metrics have a figure. Raises InputError for a
-    volume without points, or without one of the metrics in all of them."""
+    """Returns the periods of a volume in which all four metrics have a figure. Raises InputError
+    for a volume without points, or without one of the metrics in all of them."""
     if rows is None or not rows.height:
         raise InputError(volume, "has no points", DOC, "Import its metrics: headrace fleet import.")
     lacking = [metric for metric, (name, _) in METRICS.items() if name in SUMS and rows[name].is_nan().all()]
@@ -213,37 +215,44 @@ def _rows_of(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def at_level(rates: np.ndarray, limit: float | None) -> np.ndarray:
-    """Which rates are those of a limit, as near as sums of a period tell."""
+    """Returns which rates are those of a limit, as near as sums of a period tell."""
     return np.zeros(len(rates), bool) if not limit else rates >= AT_LIMIT * limit
 
 
 def _begins(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tuple[float, datetime | None]:
-    """Where the history begins, and the modification that it begins behind, if it is one."""
+    """Returns when the history begins, and the modification that it begins behind, if it is one."""
     begin = max(float(rows["t_unix"][0]) for rows in series)
-    last = max((one.ended or one.started for member in device.members for one in member.modifications), default=None)
+    last = max(
+        (
+            modification.ended or modification.started
+            for member in device.members
+            for modification in member.modifications
+        ),
+        default=None,
+    )
     if last is None or last.timestamp() <= begin:
         return begin, None
     return begin + grain * math.ceil((last.timestamp() - begin) / grain), last
 
 
 def _of_device(sums: dict[str, np.ndarray], device: FleetDevice) -> dict[str, np.ndarray]:
-    """What was asked of an array, of what its members did together: a mirror writes everything
-    twice, and parity reads before it writes."""
+    """Returns what was asked of an array, from what its members did together: a mirror writes
+    everything twice, and parity reads before it writes."""
     with core_errors():
         cost = core.storage_cost(device.storage().text)
     reads_per_write = cost["reads_per_write"]
     writes_per_write = cost["ios_per_write"] - reads_per_write
-    found = {}
+    asked = {}
     for unit in ("ops", "bytes"):
         writes = sums[f"write_{unit}"] / writes_per_write
         reads = np.maximum(sums[f"read_{unit}"] - reads_per_write * writes, 0.0)
-        found |= {f"read_{unit}": reads / cost["ios_per_read"], f"write_{unit}": writes}
-    return found
+        asked |= {f"read_{unit}": reads / cost["ios_per_read"], f"write_{unit}": writes}
+    return asked
 
 
 def _uncensored(history: DeviceHistory) -> DeviceHistory:
-    """Where the volume was at a limit, what was asked was at least what was given and what waits
-    more at the end of the period than at its begin."""
+    """Raises the demand where the volume was at a limit: what was asked was at least what was given
+    and what waits more at the end of the period than at its begin."""
     if not history.censored.any():
         return history
     columns = history.columns

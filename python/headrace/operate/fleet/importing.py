@@ -33,11 +33,11 @@ from headrace.observe.formats.metric_pages import MetricSeries, read_pages
 from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
 from headrace.observe.recording import MAX_BYTES, STDIN, clip, recording_of
 from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SCHEMA, SUMS, write_points
-from headrace.operate.fleet.recordings import RecordingsTold, points_of_recording, points_of_service
+from headrace.operate.fleet.recordings import RecordingHints, points_of_recording, points_of_service
 
 NAMESPACE = "AWS/EBS"
 OF_HOSTS = ("iostat", "sar", "vmstat", "prometheus")  # forms of recordings that have devices and no volumes
-NOTHING_TOLD = RecordingsTold()
+NO_HINTS = RecordingHints()
 STREAMS = "CloudWatch guide, Metric streams, JSON format"
 PARTS = 64  # of volumes, by their ids: a part of 10,000 volumes over 14 days of five minutes is 0.6 million rows
 POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
@@ -86,20 +86,21 @@ def import_points(
     to: Path,
     *,
     period_s: float | None = None,
-    told: RecordingsTold = NOTHING_TOLD,
+    hints: RecordingHints = NO_HINTS,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[int, int, list[str]]:
-    """Writes the points of `files` to `to`; volumes, rows, and notes. A file may be `-` (standard
-    input) or a service that keeps recordings (`prometheus:...`, `aws:...`). `period_s`: means and
-    sums over so long a period; None: as they are. `told`: what recordings of hosts do not say.
-    Raises InputError (file, place, value, rule) or CouldNotRun; then nothing is written."""
+    """Writes the points of `files` to `to` and returns volumes, rows, and notes. A file may be `-`
+    (standard input) or a service that keeps recordings (`prometheus:...`, `aws:...`). `period_s`:
+    means and sums over so long a period; None: as they are. `hints`: what recordings of hosts do
+    not say. Raises InputError (file, place, value, rule) or CouldNotRun; then nothing is
+    written."""
     notes: list[str] = []
     with tempfile.TemporaryDirectory(
         prefix=".headrace-import.", dir=to.parent if to.parent.is_dir() else None
     ) as folder:
         spill = _Spill(Path(folder))
         for done, file in enumerate(files):
-            _read_any(str(file), spill, notes, told)
+            _read_any(str(file), spill, notes, hints)
             progress(0.6 * (done + 1) / len(files))
         spill.flush()
         volumes, lacking = [0], {}
@@ -138,7 +139,7 @@ class _Spill:
         self.folder, self.written = folder, 0
         self.rows: dict[str, int] = {}  # of each file
         self.columns: dict[str, list] = {name: [] for name in SPILLED}
-        self.known: dict[str, int] = {}
+        self.part_numbers: dict[str, int] = {}
         self.origins: dict[str, str] = {}  # the file that a device of a host's recording came from
         # Volumes whose points lie further apart for a while: holes, or another period in one file.
         self.sparse: dict[str, str] = {}
@@ -146,13 +147,13 @@ class _Spill:
     def add(
         self, volume: str, metric: str, t_unix: float, value: float, account: str = "", period_s: float | None = None
     ) -> None:
-        for name, one in zip(SPILLED, (volume, metric, t_unix, value, account, period_s), strict=True):
-            self.columns[name].append(one)
+        for name, figure in zip(SPILLED, (volume, metric, t_unix, value, account, period_s), strict=True):
+            self.columns[name].append(figure)
         if len(self.columns["volume"]) >= POINTS_AT_ONCE:
             self.flush()
 
     def add_frame(self, frame: pl.DataFrame) -> None:
-        """Rows of SPILLED, behind all that were added before."""
+        """Adds rows of SPILLED, behind all that were added before."""
         self.flush()
         self._write(frame)
 
@@ -166,17 +167,17 @@ class _Spill:
             self.write(int(number), part)
 
     def write(self, number: int, rows: pl.DataFrame) -> None:
-        """Rows of SPILLED, all of volumes of that part; `flush` comes before them."""
+        """Writes rows of SPILLED, all of volumes of that part; `flush` comes before them."""
         name = f"{number:03d}-{self.written:06d}.parquet"
         rows.select(list(SPILLED)).write_parquet(self.folder / name, compression="lz4")
         self.rows[name] = rows.height
         self.written += 1
 
     def part_of(self, volume: str) -> int:
-        """The number of the part of a volume."""
-        if volume not in self.known:
-            self.known[volume] = zlib.crc32(volume.encode()) % PARTS
-        return self.known[volume]
+        """Returns the number of the part of a volume."""
+        if volume not in self.part_numbers:
+            self.part_numbers[volume] = zlib.crc32(volume.encode()) % PARTS
+        return self.part_numbers[volume]
 
     def flush(self) -> None:
         if self.columns["volume"]:
@@ -185,28 +186,28 @@ class _Spill:
             self._write(frame)
 
     def parts(self) -> Iterator[tuple[int, pl.DataFrame]]:
-        """All points of some volumes after the other, in the order in which they were read; and how
-        many parts are done. Small parts come together."""
+        """Yields all points of some volumes after the other, in the order in which they were read;
+        and how many parts are done. Small parts come together."""
         files: list[Path] = []
         rows = 0
         for number in range(PARTS):
-            found = sorted(self.folder.glob(f"{number:03d}-*.parquet"))
-            files += found
-            rows += sum(self.rows[file.name] for file in found)
+            part_files = sorted(self.folder.glob(f"{number:03d}-*.parquet"))
+            files += part_files
+            rows += sum(self.rows[file.name] for file in part_files)
             if files and (rows >= ROWS_TOGETHER or number == PARTS - 1):
                 yield number + 1, pl.concat([pl.read_parquet(file) for file in files])
                 files, rows = [], 0
 
 
 def _name_of(file: str | Path) -> str:
-    """What is said of a file: its name without the folder; a service as it was named."""
+    """Returns how a file is called: its name without the folder; a service as it was named."""
     return str(file) if is_service(str(file)) else Path(file).name
 
 
-def _read_any(target: str, spill: _Spill, notes: list[str], told: RecordingsTold) -> None:
+def _read_any(target: str, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
     """Takes in a file, standard input, or what a service keeps."""
     if is_service(target):
-        for rows in points_of_service(target, told, notes):
+        for rows in points_of_service(target, hints, notes):
             spill.add_frame(rows.select(list(SPILLED)))
         return
     file = Path(target)
@@ -215,10 +216,10 @@ def _read_any(target: str, spill: _Spill, notes: list[str], told: RecordingsTold
         file = spill.folder / "standard input"
         with file.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
-    _read(file, spill, notes, told)
+    _read(file, spill, notes, hints)
 
 
-def _read(file: Path, spill: _Spill, notes: list[str], told: RecordingsTold) -> None:
+def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
     refuse_folder(file)
     try:
         with file.open("rb") as opened:
@@ -231,7 +232,7 @@ def _read(file: Path, spill: _Spill, notes: list[str], told: RecordingsTold) -> 
         return _read_parquet(file, spill)
     if not head.startswith(GZIP):
         with file.open("rb") as opened:
-            return _read_plain(file, head, opened, spill, notes, told)
+            return _read_plain(file, head, opened, spill, notes, hints)
     with gzip.open(file) as opened:
         try:
             head = opened.read(HEAD)
@@ -239,11 +240,11 @@ def _read(file: Path, spill: _Spill, notes: list[str], told: RecordingsTold) -> 
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise _damaged(f"{file.name}, start", error) from None
         if head:
-            _read_plain(file, head, cast("IO[bytes]", opened), spill, notes, told)
+            _read_plain(file, head, cast("IO[bytes]", opened), spill, notes, hints)
 
 
 def _read_plain(
-    file: Path, head: bytes, opened: IO[bytes], spill: _Spill, notes: list[str], told: RecordingsTold
+    file: Path, head: bytes, opened: IO[bytes], spill: _Spill, notes: list[str], hints: RecordingHints
 ) -> None:
     """Reads what is not Parquet, after unpacking; its first bytes say what it is."""
     if b'"metric_stream_name"' in head or b'"metric_name"' in head:
@@ -254,17 +255,17 @@ def _read_plain(
             raise InputError(clip(file.name, 80), rule, f"{DOC}, Points", "Is it the file you meant, and whole?")
         _read_open_telemetry(file, opened, spill, notes)
     else:
-        _read_export(file, opened, spill, notes, told)
+        _read_export(file, opened, spill, notes, hints)
 
 
 def _may_be_open_telemetry(head: bytes) -> bool:
-    """Whether a file begins as a record in OpenTelemetry format does: its length, seven bits a
+    """True when a file begins as a record in OpenTelemetry format does: its length, seven bits a
     byte, then the tag of its first field."""
     last = next((at for at, byte in enumerate(head) if byte < 0x80), len(head))
     return int.from_bytes(head[: last + 1], "big") > 0 and head[last + 1 : last + 2] == FIRST_FIELD
 
 
-def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str], told: RecordingsTold) -> None:
+def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
     try:
         content = opened.read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -278,7 +279,7 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
         return
     recording = recording_of(clip(file.name, 80), content)
     if detect(recording.text)[0] in OF_HOSTS:
-        for rows in points_of_recording(parse_recording(recording), told, notes):
+        for rows in points_of_recording(parse_recording(recording), hints, notes):
             _check_times(recording.name, rows)
             _check_origin(recording.name, str(rows["volume"][0]), str(file), spill)
             spill.add_frame(rows.select(list(SPILLED)))
@@ -301,8 +302,8 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
 
 
 def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
-    """Raises InputError for a device that another recording of the same name has too: which host is
-    which nobody said."""
+    """Raises InputError for a device that another recording of the same name has too: nothing says
+    which host is which."""
     if "/" in volume and spill.origins.setdefault(volume, file) != file:
         rule = f"is in {clip(spill.origins[volume])} too: two recordings of one name"
         hint = "Rename one after its host, or say which volume it is: --device NAME=VOLUME."
@@ -312,75 +313,81 @@ def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
 def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bool:
     """Takes the series of pages in; False where one is of no volume or of no time, which the slow
     reader says better."""
-    ours = [one for one in series if one.metric in METRICS]
-    if any(not one.volume or one.t_unix.min() < EARLIEST_S or one.t_unix.max() > LATEST_S for one in ours):
+    ours = [metric_series for metric_series in series if metric_series.metric in METRICS]
+    if any(
+        not metric_series.volume or metric_series.t_unix.min() < EARLIEST_S or metric_series.t_unix.max() > LATEST_S
+        for metric_series in ours
+    ):
         return False
     if not ours:
         return True
-    periods = _periods_of_series(file, [one for one in ours if one.metric in SUMMED], spill)
+    periods = _periods_of_series(
+        file, [metric_series for metric_series in ours if metric_series.metric in SUMMED], spill
+    )
     spill.flush()
     columns: dict[str, Callable[[MetricSeries], object]] = {
-        "volume": lambda one: one.volume,
-        "metric": lambda one: one.metric,
-        "account": lambda one: "",
-        "period_s": lambda one: periods.get(one.volume),
+        "volume": lambda metric_series: metric_series.volume,
+        "metric": lambda metric_series: metric_series.metric,
+        "account": lambda metric_series: "",
+        "period_s": lambda metric_series: periods.get(metric_series.volume),
     }
     of_part: dict[int, list[MetricSeries]] = {}
-    for one in ours:
-        of_part.setdefault(spill.part_of(one.volume), []).append(one)
+    for metric_series in ours:
+        of_part.setdefault(spill.part_of(metric_series.volume), []).append(metric_series)
     for number, own in of_part.items():
-        values = np.concatenate([one.values for one in own])
+        values = np.concatenate([metric_series.values for metric_series in own])
         spill.write(number, _repeated(own, columns).with_columns(value=values))
     return True
 
 
 def _periods_of_series(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> dict[str, float]:
-    """The period of each volume, where its points tell it. Series share their times as a rule, and
-    so the array of them: what is alike is looked at once."""
+    """Returns the period of each volume, where its points tell it. Series share their times as a
+    rule, and so the array of them: what is alike is looked at once."""
     of_volume: dict[str, dict[int, MetricSeries]] = {}
-    for one in series:
-        of_volume.setdefault(one.volume, {})[id(one.t_unix)] = one
+    for metric_series in series:
+        of_volume.setdefault(metric_series.volume, {})[id(metric_series.t_unix)] = metric_series
     alike: dict[frozenset[int], list[str]] = {}
     for volume, own in of_volume.items():
         alike.setdefault(frozenset(own), []).append(volume)
     if not alike:
         return {}
-    first = [one for volumes in alike.values() for one in of_volume[volumes[0]].values()]
+    first = [metric_series for volumes in alike.values() for metric_series in of_volume[volumes[0]].values()]
     sparse: dict[str, str] = {}
-    found = _periods_of(file, _repeated(first, {"volume": lambda one: one.volume}), sparse)
+    periods = _periods_of(file, _repeated(first, {"volume": lambda metric_series: metric_series.volume}), sparse)
     for volumes in alike.values():
-        if (period := found.get(volumes[0])) is not None:
-            found |= dict.fromkeys(volumes, period)
+        if (period := periods.get(volumes[0])) is not None:
+            periods |= dict.fromkeys(volumes, period)
         if (holes := sparse.get(volumes[0])) is not None:
             sparse |= dict.fromkeys(volumes, holes)
     spill.sparse |= sparse
-    return found
+    return periods
 
 
 def _repeated(series: Iterable[MetricSeries], columns: dict[str, Callable[[MetricSeries], object]]) -> pl.DataFrame:
-    """A row a point: its time, and what `columns` say of its series."""
+    """Returns a row a point: its time, and what `columns` say of its series."""
     series = list(series)
-    places = np.repeat(np.arange(len(series), dtype=np.uint32), [len(one.t_unix) for one in series])
+    places = np.repeat(np.arange(len(series), dtype=np.uint32), [len(metric_series.t_unix) for metric_series in series])
     of_series = pl.DataFrame(
-        {name: [value(one) for one in series] for name, value in columns.items()},
+        {name: [value(metric_series) for metric_series in series] for name, value in columns.items()},
         schema={name: SPILLED[name] for name in columns},
     )
-    return of_series[places].with_columns(t_unix=np.concatenate([one.t_unix for one in series]))
+    return of_series[places].with_columns(t_unix=np.concatenate([metric_series.t_unix for metric_series in series]))
 
 
 def _periods_of_page(file: Path, series: cloudwatch.Metrics, spill: _Spill) -> dict[str, float]:
-    """The period of each volume in a page, where its points tell it."""
+    """Returns the period of each volume in a page, where its points tell it."""
     rows = [(volume, at) for (volume, metric), points in series.items() if metric in SUMMED for at in points]
     schema = {name: SPILLED[name] for name in ("volume", "t_unix")}
     return _periods_of(file, pl.DataFrame(rows, schema=schema, orient="row"), spill.sparse) if rows else {}
 
 
 def _periods_of(file: Path, times: pl.DataFrame, sparse: dict[str, str]) -> dict[str, float]:
-    """The same, of the times of its points; volumes that lack some go to `sparse`."""
-    found = _told_by_steps(times, f"{clip(file.name, 80)}, ")
-    _note_sparse(found, sparse)
+    """Returns the period of each volume by the times of its points; volumes that lack some go to
+    `sparse`."""
+    spacing = _spacing_of(times, f"{clip(file.name, 80)}, ")
+    _note_sparse(spacing, sparse)
     # Holes alone can make most steps longer; then all points of the volume decide.
-    sure = found.filter(pl.col("steps") >= LEAST_STEPS, pl.col("shortest") >= pl.col("period_s") - STEP_SLACK_S)
+    sure = spacing.filter(pl.col("steps") >= LEAST_STEPS, pl.col("shortest") >= pl.col("period_s") - STEP_SLACK_S)
     return dict(sure.select("volume", "period_s").rows())
 
 
@@ -433,13 +440,13 @@ def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill)
     value = point.value
     if value.count <= 0:
         raise InputError(f"{file.name}, {unit} {number}: count {value.count:g}", "must be above 0", STREAMS)
-    found = {"Sum": value.sum, "Average": value.sum / value.count, "Maximum": value.max}[statistic]
-    if not 0 <= found <= MOST_VALUE:
+    figure = {"Sum": value.sum, "Average": value.sum / value.count, "Maximum": value.max}[statistic]
+    if not 0 <= figure <= MOST_VALUE:
         rule = "must be 0 or more, and finite"
-        raise InputError(f"{file.name}, {unit} {number}: {point.metric_name} = {found:g}", rule, STREAMS)
+        raise InputError(f"{file.name}, {unit} {number}: {point.metric_name} = {figure:g}", rule, STREAMS)
     if not EARLIEST_S <= point.timestamp / MS_PER_S <= LATEST_S:
         raise _of_no_time(f"{file.name}, {unit} {number}: {point.metric_name}", point.timestamp / MS_PER_S)
-    spill.add(volume, point.metric_name, point.timestamp / MS_PER_S, found, point.account_id, point.period_s)
+    spill.add(volume, point.metric_name, point.timestamp / MS_PER_S, figure, point.account_id, point.period_s)
 
 
 def _read_parquet(file: Path, spill: _Spill) -> None:
@@ -452,10 +459,10 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
         index = ["volume", "t_unix", "account", "period_s"]
         for rows in _slices(name, lazy.select(COLUMNS), POINTS_AT_ONCE // len(columns)):
             long = rows.unpivot(on=list(columns), index=index, variable_name="metric")
-            kept = long.filter(pl.col("value").is_not_nan() & pl.col("value").is_not_null())
-            kept = kept.with_columns(pl.col("metric").replace_strict(columns)).select(list(SPILLED))
-            _check_times(name, kept)
-            spill.add_frame(kept)
+            measured = long.filter(pl.col("value").is_not_nan() & pl.col("value").is_not_null())
+            measured = measured.with_columns(pl.col("metric").replace_strict(columns)).select(list(SPILLED))
+            _check_times(name, measured)
+            spill.add_frame(measured)
         return
     columns = _stream_columns(name, names)
     ours = (pl.col("namespace") == NAMESPACE) & pl.col("metric_name").is_in(list(METRICS))
@@ -480,7 +487,7 @@ def _parquet(name: str) -> Iterator[None]:
 
 
 def _slices(name: str, lazy: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
-    """The rows of a file in parts of that many: a fleet does not fit into memory."""
+    """Yields the rows of a file in parts of that many: a fleet does not fit into memory."""
     with _parquet(name):
         height = lazy.select(pl.len()).collect().item()
     for begin in range(0, height, rows):
@@ -490,10 +497,11 @@ def _slices(name: str, lazy: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
 
 
 def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
-    """What makes SPILLED's columns of those of a metric stream. Raises InputError for others."""
-    wanted = {"namespace", "metric_name", "dimensions", "timestamp", "value"}
-    if not wanted <= set(names):
-        rule = f"lacks {', '.join(sorted(wanted - set(names)))}: it is neither of an import nor of a metric stream"
+    """Returns what makes SPILLED's columns of those of a metric stream. Raises InputError for
+    others."""
+    needed = {"namespace", "metric_name", "dimensions", "timestamp", "value"}
+    if not needed <= set(names):
+        rule = f"lacks {', '.join(sorted(needed - set(names)))}: it is neither of an import nor of a metric stream"
         raise InputError(name, rule, STREAMS)
     time = pl.col("timestamp")
     if isinstance(names["timestamp"], pl.Datetime):
@@ -503,10 +511,10 @@ def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
     else:
         raise _of_kind(name, names, "timestamp", "must be a timestamp, or milliseconds")
     value = names["value"]
-    if not isinstance(value, pl.Struct) or not {"count", "sum", "max"} <= {one.name for one in value.fields}:
+    if not isinstance(value, pl.Struct) or not {"count", "sum", "max"} <= {part.name for part in value.fields}:
         raise _of_kind(name, names, "value", "must be a struct with count, sum and max")
-    count, total, largest = (pl.col("value").struct.field(one) for one in ("count", "sum", "max"))
-    statistic = pl.col("metric_name").replace_strict({metric: one for metric, (_, one) in METRICS.items()})
+    count, total, largest = (pl.col("value").struct.field(part) for part in ("count", "sum", "max"))
+    statistic = pl.col("metric_name").replace_strict({metric: stat for metric, (_, stat) in METRICS.items()})
     figure = pl.when(statistic == "Average").then(total / count).when(statistic == "Maximum").then(largest)
     return {
         "volume": _volume_column(name, names),
@@ -519,14 +527,15 @@ def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
 
 
 def _volume_column(name: str, names: pl.Schema) -> pl.Expr:
-    """The VolumeId in the dimensions: a struct, or a map (to Parquet a list of key and value)."""
-    kind, found = names["dimensions"], pl.col("dimensions")
+    """Returns the VolumeId in the dimensions: a struct, or a map (to Parquet a list of key and
+    value)."""
+    kind, dimensions = names["dimensions"], pl.col("dimensions")
     inner = kind.inner if isinstance(kind, pl.List) else None
-    if isinstance(inner, pl.Struct) and {"key", "value"} <= {one.name for one in inner.fields}:
+    if isinstance(inner, pl.Struct) and {"key", "value"} <= {part.name for part in inner.fields}:
         key, value = pl.element().struct.field("key"), pl.element().struct.field("value")
-        return found.list.eval(value.filter(key == "VolumeId")).list.first().cast(pl.String)
-    if isinstance(kind, pl.Struct) and "VolumeId" in {one.name for one in kind.fields}:
-        return found.struct.field("VolumeId").cast(pl.String)
+        return dimensions.list.eval(value.filter(key == "VolumeId")).list.first().cast(pl.String)
+    if isinstance(kind, pl.Struct) and "VolumeId" in {part.name for part in kind.fields}:
+        return dimensions.struct.field("VolumeId").cast(pl.String)
     raise _of_kind(name, names, "dimensions", "must be a struct with VolumeId, or a map")
 
 
@@ -551,8 +560,8 @@ def _of_no_time(place: str, t_unix: float | None) -> InputError:
 def _wide(
     part: pl.DataFrame, period_s: float | None, sparse: dict[str, str], lacking: dict[str, list[str]]
 ) -> pl.DataFrame:
-    """Rows of the file, volume by volume in the order of time. `lacking` gets the volumes of which
-    one of the four metrics is not there at all."""
+    """Returns the rows of the file, volume by volume in the order of time. `lacking` gets the
+    volumes of which one of the four metrics is not there at all."""
     part = _of_one_account(_numbered(part)).with_columns(pl.when(pl.col("period_s") > 0).then("period_s"))
     sums = part.filter(pl.col("metric").is_in(SUMMED))
     _check_one_period_at_a_time(sums.filter(pl.col("period_s").is_null()))
@@ -576,14 +585,14 @@ def _wide(
 
 
 def _numbered(part: pl.DataFrame) -> pl.DataFrame:
-    """Volumes and metrics as numbers with names: sorted, joined and compared as numbers, in the
-    order of their names."""
+    """Turns volumes and metrics into numbers with names: sorted, joined and compared as numbers, in
+    the order of their names."""
     volumes = pl.Enum(part["volume"].unique().sort())
     return part.with_columns(pl.col("volume").cast(volumes), pl.col("metric").cast(pl.Enum(list(METRICS))))
 
 
 def _in_order(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
-    """Which rows are kept: a period without one of the four tells no demand, since CloudWatch
+    """Returns which rows stay: a period without one of the four tells no demand, since CloudWatch
     publishes them together. A volume of which one was never there keeps its rows without it, so
     that it can be said what is missing."""
     there = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
@@ -594,27 +603,28 @@ def _in_order(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
         if not all(row[name] for name in SUMS)
     }
     lacking |= never
-    kept = pl.col("volume").cast(pl.String).is_in(list(never))
-    return kept | pl.all_horizontal(pl.col(SUMS).is_not_null())
+    incomplete = pl.col("volume").cast(pl.String).is_in(list(never))
+    return incomplete | pl.all_horizontal(pl.col(SUMS).is_not_null())
 
 
 def _of_one_account(part: pl.DataFrame) -> pl.DataFrame:
-    """The points with the account of their volume; pages tell none. Raises InputError for two."""
+    """Returns the points with the account of their volume; pages tell none. Raises InputError for
+    two."""
     if part["account"].n_unique() == 1:
         return part
-    told = part.group_by("volume").agg(pl.col("account").filter(pl.col("account") != "").unique().sort())
-    twice = told.filter(pl.col("account").list.len() > 1).sort("volume")
+    accounts = part.group_by("volume").agg(pl.col("account").filter(pl.col("account") != "").unique().sort())
+    twice = accounts.filter(pl.col("account").list.len() > 1).sort("volume")
     if twice.height:
         first = twice.row(0, named=True)
         value = f"{first['volume']} in accounts {', '.join(first['account'])}"
         raise InputError(value, "a volume belongs to one account", DOC, "Import the accounts into files of their own.")
-    one = told.select("volume", pl.col("account").list.first().fill_null(""))
-    return part.drop("account").join(one, on="volume", maintain_order="left")
+    account_of = accounts.select("volume", pl.col("account").list.first().fill_null(""))
+    return part.drop("account").join(account_of, on="volume", maintain_order="left")
 
 
 def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
-    """A row for each of `index`, with a column for each metric, in the order of volume and time; of
-    points that come twice the last one read."""
+    """Returns a row for each of `index`, with a column for each metric, in the order of volume and
+    time; of points that come twice the last one read."""
     keys = _keys(rows, index)
     if keys is None:
         # Sorted before the pivot: the last one read stays, and the order does not hang on threads.
@@ -626,8 +636,8 @@ def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
     whole = np.unique(keys)
     places = np.searchsorted(whole, keys)
     # Which row tells the index of each place: all that do tell the same.
-    told = np.empty(len(whole), dtype=np.int64)
-    told[places] = np.arange(len(keys))
+    row_of = np.empty(len(whole), dtype=np.int64)
+    row_of[places] = np.arange(len(keys))
     values, metrics = rows["value"].to_numpy(), rows["metric"].to_physical().to_numpy()
     columns = []
     for number, (column, _) in enumerate(METRICS.values()):
@@ -636,22 +646,22 @@ def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
             figures = np.full(len(whole), np.nan)
             figures[places[own]] = values[own]  # where a place comes twice, numpy keeps the last
             columns.append(pl.Series(column, figures, nan_to_null=True))
-    return rows.select(index)[told].with_columns(columns)
+    return rows.select(index)[row_of].with_columns(columns)
 
 
 def _keys(rows: pl.DataFrame, index: list[str]) -> np.ndarray | None:
-    """Volume, time and period of each row as one number that sorts as they do; None where their
-    range is too large for it, or a time is not a whole second."""
+    """Returns volume, time and period of each row as one number that sorts as they do; None where
+    their range is too large for it, or a time is not a whole second."""
     at = rows["t_unix"].to_numpy()
     if not len(at) or (at != np.floor(at)).any():
         return None
     periods = np.zeros(len(at), dtype=np.int64)
     count = 1
     if "period_s" in index:
-        found = rows["period_s"].unique().sort().to_numpy()
-        count = len(found)
+        lengths = rows["period_s"].unique().sort().to_numpy()
+        count = len(lengths)
         if count > 1:
-            periods = np.searchsorted(found, rows["period_s"].to_numpy())
+            periods = np.searchsorted(lengths, rows["period_s"].to_numpy())
     first, span = int(at.min()), int(at.max() - at.min()) + 1
     volumes = rows["volume"].to_physical().to_numpy().astype(np.int64)
     if (int(volumes.max()) + 1) * span * count >= MOST_KEYS:
@@ -659,19 +669,19 @@ def _keys(rows: pl.DataFrame, index: list[str]) -> np.ndarray | None:
     return (volumes * span + (at.astype(np.int64) - first)) * count + periods
 
 
-def _told_by_steps(times: pl.DataFrame, where: str = "") -> pl.DataFrame:
-    """The most frequent step between the points of each volume (`period_s`; the shorter of two),
-    the `shortest`, how many there are, and a `longer` one that comes many times in a row. Raises
-    InputError where they are of two periods."""
+def _spacing_of(times: pl.DataFrame, where: str = "") -> pl.DataFrame:
+    """Returns the most frequent step between the points of each volume (`period_s`; the shorter of
+    two), the `shortest`, how many there are, and a `longer` one that comes many times in a row.
+    Raises InputError where they are of two periods."""
     steps = times.select("volume", "t_unix").unique().sort("volume", "t_unix")
     steps = steps.with_columns(pl.col("t_unix").diff().over("volume").alias("step")).drop_nulls("step")
     step = pl.col("step")
-    found = steps.group_by("volume").agg(
+    spacing = steps.group_by("volume").agg(
         step.mode().min().alias("period_s"), step.min().alias("shortest"), pl.len().alias("steps")
     )
     run = pl.struct("volume", "step").rle_id().alias("run")
     runs = steps.group_by("volume", run, maintain_order=True).agg(step.first(), pl.len().alias("long"))
-    runs = runs.join(found, on="volume", maintain_order="left")
+    runs = runs.join(spacing, on="volume", maintain_order="left")
     other = runs.filter(step < pl.col("period_s") - STEP_SLACK_S, pl.col("long") >= SHORTER_IN_A_ROW)
     if other.height:
         first = other.row(0, named=True)
@@ -681,27 +691,27 @@ def _told_by_steps(times: pl.DataFrame, where: str = "") -> pl.DataFrame:
         hint = f"Import the files of each period alone, then join both imports with --period {longest:g}."
         raise InputError(value, rule, DOC, hint)
     longer = runs.filter(step > pl.col("period_s") + STEP_SLACK_S, pl.col("long") >= LONGER_IN_A_ROW)
-    return found.join(longer.group_by("volume").agg(step.first().alias("longer")), on="volume", how="left")
+    return spacing.join(longer.group_by("volume").agg(step.first().alias("longer")), on="volume", how="left")
 
 
 def _check_one_period_at_a_time(points: pl.DataFrame) -> None:
-    """Points that come twice with other figures are corrections, and the last counts; unless every
-    so-and-so-many of a volume do, and the larger figure is what the next points add up to: those
-    are of a longer period, and say so by nothing else. Raises InputError."""
+    """Raises InputError where a volume has points of two periods at the same times. Points that
+    come twice with other figures are corrections, and the last counts, unless they recur at a fixed
+    interval and equal the sum of the following points: then they are points of a longer period."""
     figures = points.group_by("volume", "metric", "t_unix").agg(
         pl.col("value").min().alias("least"), pl.col("value").max().alias("most")
     )
     twice = figures.filter(pl.col("most") > pl.col("least"))
-    for (volume,), found in sorted(twice.group_by("volume")):
+    for (volume,), corrected in sorted(twice.group_by("volume")):
         of_volume = figures.filter(pl.col("volume") == volume).sort("t_unix")
         times = of_volume["t_unix"].unique().sort()
         apart = float(times.diff().drop_nulls().mode().min() or 0.0)  # pyright: ignore[reportArgumentType]
-        steps = found["t_unix"].unique().sort().diff().drop_nulls()
+        steps = corrected["t_unix"].unique().sort().diff().drop_nulls()
         longer = float(steps.mode().min() or 0.0) if len(steps) else 0.0  # pyright: ignore[reportArgumentType]
         if apart <= 0.0 or longer < 2 * apart - STEP_SLACK_S:
             continue
         sums, alike = 0, 0
-        for (metric,), own in found.group_by("metric"):
+        for (metric,), own in corrected.group_by("metric"):
             series = of_volume.filter(pl.col("metric") == metric)
             at, least = series["t_unix"].to_numpy(), np.cumsum(np.append(0.0, series["least"].to_numpy()))
             begins = own["t_unix"].to_numpy()
@@ -716,23 +726,23 @@ def _check_one_period_at_a_time(points: pl.DataFrame) -> None:
 
 
 def _with_periods(sums: pl.DataFrame, sparse: dict[str, str]) -> pl.DataFrame:
-    """Points of which none is without a period; those whose period nothing tells are left out."""
+    """Returns points that all have a period; those whose period nothing tells are left out."""
     open_ones = sums.filter(pl.col("period_s").is_null())
     if not open_ones.height:
         return sums
-    told = _told_by_steps(open_ones)
-    _note_sparse(told, sparse)
-    known = sums.group_by("volume").agg(pl.col("period_s").drop_nulls().unique().alias("known"))
-    only = known.filter(pl.col("known").list.len() == 1).select("volume", pl.col("known").list.first())
+    spacing = _spacing_of(open_ones)
+    _note_sparse(spacing, sparse)
+    stated = sums.group_by("volume").agg(pl.col("period_s").drop_nulls().unique().alias("known"))
+    only = stated.filter(pl.col("known").list.len() == 1).select("volume", pl.col("known").list.first())
     sums = sums.join(
-        told.select("volume", pl.col("period_s").alias("told")), on="volume", how="left", maintain_order="left"
+        spacing.select("volume", pl.col("period_s").alias("told")), on="volume", how="left", maintain_order="left"
     )
     sums = sums.join(only, on="volume", how="left", maintain_order="left")
     return sums.with_columns(pl.coalesce("period_s", "told", "known")).drop_nulls("period_s")
 
 
-def _note_sparse(told: pl.DataFrame, sparse: dict[str, str]) -> None:
-    for volume, period, longer in told.drop_nulls("longer").select("volume", "period_s", "longer").rows():
+def _note_sparse(spacing: pl.DataFrame, sparse: dict[str, str]) -> None:
+    for volume, period, longer in spacing.drop_nulls("longer").select("volume", "period_s", "longer").rows():
         sparse[volume] = f"{longer:g} s apart for a while, and {period:g} s as a rule"
 
 
@@ -743,9 +753,9 @@ def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
         of_volume = periods.group_by("volume", maintain_order=True).agg("period_s")
         several = of_volume.filter(pl.col("period_s").list.len() > 1)
         if several.height:
-            volume, found = several.row(0)
-            value = f"{volume}: points of {' and of '.join(f'{one:g} s' for one in found)}"
-            hint = f"Add --period {_common(found):g}, or leave the files of the other periods out."
+            volume, lengths = several.row(0)
+            value = f"{volume}: points of {' and of '.join(f'{length:g} s' for length in lengths)}"
+            hint = f"Add --period {_common(lengths):g}, or leave the files of the other periods out."
             raise InputError(value, "the points of one volume must be of one period", DOC, hint)
         return
     for volume, period in periods.rows():
@@ -759,13 +769,13 @@ def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
 
 
 def _common(periods: Sequence[float]) -> float:
-    """The shortest period that all of them divide."""
-    return math.lcm(*(math.ceil(one) for one in periods))
+    """Returns the shortest period that all of them divide."""
+    return math.lcm(*(math.ceil(period) for period in periods))
 
 
 def _coarser(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:
-    """Sums and means over longer periods. Points that overlap, of one period or of several, count
-    by their lengths: the sum is that of the mean rate."""
+    """Returns sums and means over longer periods. Points that overlap, of one period or of several,
+    count by their lengths: the sum is that of the mean rate."""
     slot = (pl.col("t_unix") / period_s).floor() * period_s
     lasted = pl.col("period_s")
     covered = lasted.sum()

@@ -127,13 +127,13 @@ class FleetVolume(msgspec.Struct, frozen=True):
         return last if last in ACTIVE else ""
 
     def modified_since(self, moment: datetime) -> tuple[datetime, ...]:
-        """The starts of the known modifications after `moment`, oldest first."""
-        return tuple(one.started for one in self.modifications if one.started > moment)
+        """Returns the starts of the known modifications after `moment`, oldest first."""
+        return tuple(modification.started for modification in self.modifications if modification.started > moment)
 
 
 class FleetDevice(msgspec.Struct, frozen=True):
-    """What a server sees as one device: a volume, or the members of an array by id. `key`: the
-    volume's id, or INSTANCE/NAME of the array; unique in a fleet."""
+    """A device as a server sees it: a volume, or the members of an array by id. `key`: the volume's
+    id, or INSTANCE/NAME of the array; unique in a fleet."""
 
     key: str
     members: tuple[FleetVolume, ...]
@@ -147,14 +147,15 @@ class FleetDevice(msgspec.Struct, frozen=True):
         return clip(", ".join(names), MOST_NAME)
 
     def storage(self) -> Storage:
-        """All of it in the storage notation. Raises InputError where the catalog refuses it."""
-        one, *others = sorted({member.notation for member in self.members})
+        """Returns all of it in the storage notation. Raises InputError where the catalog refuses
+        it."""
+        notation, *others = sorted({member.notation for member in self.members})
         count = len(self.members)
         if self.level is None:
-            return Storage.parse(one)
+            return Storage.parse(notation)
         if others:
             return Storage.parse(f"{self.level}:" + "+".join(member.notation for member in self.members))
-        return Storage.parse(f"{self.level}:{count}x{one}")
+        return Storage.parse(f"{self.level}:{count}x{notation}")
 
 
 class FleetInventory(msgspec.Struct, frozen=True):
@@ -165,24 +166,24 @@ class FleetInventory(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
     def volume(self, volume_id: str) -> FleetVolume | None:
-        """The volume of an id."""
+        """Returns the volume of an id."""
         at = bisect_left(self.volumes, volume_id, key=lambda volume: volume.id)
-        found = self.volumes[at] if at < len(self.volumes) else None
-        return found if found and found.id == volume_id else None
+        candidate = self.volumes[at] if at < len(self.volumes) else None
+        return candidate if candidate and candidate.id == volume_id else None
 
     def devices(self) -> list[FleetDevice]:
-        """The volumes, members of an array put together; in the order of their first volume's
-        id."""
-        found: dict[str, list[FleetVolume]] = defaultdict(list)
+        """Returns the volumes, members of an array put together; in the order of their first
+        volume's id."""
+        groups: dict[str, list[FleetVolume]] = defaultdict(list)
         for volume in self.volumes:
-            found[volume.array or volume.id].append(volume)
+            groups[volume.array or volume.id].append(volume)
         return [
             FleetDevice(key, tuple(members), (members[0].array_level or "raid0") if len(members) > 1 else None)
-            for key, members in found.items()
+            for key, members in groups.items()
         ]
 
     def of_instance(self, instance_id: str) -> tuple[FleetVolume, ...]:
-        """The volumes attached to an instance, Multi-Attach ones too."""
+        """Returns the volumes attached to an instance, Multi-Attach ones too."""
         return tuple(v for v in self.volumes if any(at.instance_id == instance_id for at in v.attachments))
 
 
@@ -277,7 +278,7 @@ _MISTAKES = {
 
 
 def read_inventory(files: Iterable[str | PathLike[str]], account: str = "") -> FleetInventory:
-    """The inventory in the output of `aws ec2 describe-volumes`, `describe-instances`,
+    """Reads the inventory in the output of `aws ec2 describe-volumes`, `describe-instances`,
     `describe-volumes-modifications` and `aws cloudtrail lookup-events` (of ModifyVolume).
 
     `account`: of volumes whose owner no instance tells. Raises InputError and CouldNotRun.
@@ -289,7 +290,8 @@ def read_inventory(files: Iterable[str | PathLike[str]], account: str = "") -> F
 
 
 def inventory_json(volumes: Sequence[dict], reservations: Sequence[dict] = (), account: str = "") -> FleetInventory:
-    """The inventory from an SDK's answers, JSON already (times as text). Raises InputError."""
+    """Returns the inventory from an SDK's answers, JSON already (times as text). Raises
+    InputError."""
     document = {"Volumes": list(volumes)} | ({"Reservations": list(reservations)} if reservations else {})
     reader = _Reader(account)
     reader.read(Recording("the answer of EC2", json.dumps(document), ""))
@@ -328,7 +330,7 @@ class _Reader:
                 self.ended.add((kind, region))
 
     def inventory(self) -> FleetInventory:
-        """All that was read. Raises InputError where a part is missing."""
+        """Returns all that was read. Raises InputError where a part is missing."""
         for recording, kind, region in self.open:
             if (kind, region) not in self.ended:
                 rule = "ends with a NextToken, and no file has the page that follows"
@@ -341,10 +343,13 @@ class _Reader:
             raise InputError("the inventory", "has no volumes: none of its files holds any", API, hint)
         for volume, calls in self.calls.items():
             for started in sorted(calls):
-                if all(abs((known.started - started).total_seconds()) > SAME_S for known in self.modifications[volume]):
+                if all(
+                    abs((modification.started - started).total_seconds()) > SAME_S
+                    for modification in self.modifications[volume]
+                ):
                     self.modifications[volume].add(KnownModification("", started))
-        instances = {key: _fleet_instance(*found) for key, found in self.instances.items()}
-        volumes = [self._volume(one, instances) for _, (one, _) in sorted(self.volumes.items())]
+        instances = {key: _fleet_instance(*entry) for key, entry in self.instances.items()}
+        volumes = [self._volume(described, instances) for _, (described, _) in sorted(self.volumes.items())]
         notes = [] if instances else ["No describe-instances was given: limits and owners of instances are not known."]
         unknown = sorted(set(self.modifications) - set(self.volumes))
         if unknown:
@@ -354,112 +359,116 @@ class _Reader:
     # --- parts of files --------------------------------------------------
 
     def _take(self, recording: Recording, kind: str, items: object, number: int) -> str:
-        """Takes a page in; the region that it is of, or ""."""
+        """Takes a page in and returns the region that it is of, or ""."""
         self.seen.add(kind)
         if not isinstance(items, list):
             raise recording.bad(kind, type(items).__name__, "must be a list", "Is it the whole output of the CLI?", API)
         region = ""
         for index, item in enumerate(items):
             where = f"page {number}, {kind}[{index}]"
-            one = _converted(recording, where, item, _KINDS[kind])
-            if isinstance(one, _Volume):
-                region = self._take_volume(recording, where, one)
-            elif isinstance(one, _Reservation):
-                region = self._take_instances(recording, where, one) or region
-            elif isinstance(one, _Modification):
+            entry = _converted(recording, where, item, _KINDS[kind])
+            if isinstance(entry, _Volume):
+                region = self._take_volume(recording, where, entry)
+            elif isinstance(entry, _Reservation):
+                region = self._take_instances(recording, where, entry) or region
+            elif isinstance(entry, _Modification):
                 times = (
-                    _moment(recording, where, one.start_time),
-                    one.end_time and _moment(recording, where, one.end_time),
+                    _moment(recording, where, entry.start_time),
+                    entry.end_time and _moment(recording, where, entry.end_time),
                 )
-                self.modifications[one.volume_id].add(
-                    KnownModification(one.modification_state, times[0], times[1] or None)
+                self.modifications[entry.volume_id].add(
+                    KnownModification(entry.modification_state, times[0], times[1] or None)
                 )
-            elif isinstance(one, _Event):
-                self._take_event(recording, where, one)
+            elif isinstance(entry, _Event):
+                self._take_event(recording, where, entry)
         return region
 
-    def _take_volume(self, recording: Recording, where: str, one: _Volume) -> str:
-        if one.size < 1:
-            raise recording.bad(where, f"{one.volume_id}: Size = {one.size}", "must be 1 GiB or more", "", API)
-        for what, figure in (("Iops", one.iops), ("Throughput", one.throughput)):
+    def _take_volume(self, recording: Recording, where: str, volume: _Volume) -> str:
+        if volume.size < 1:
+            raise recording.bad(where, f"{volume.volume_id}: Size = {volume.size}", "must be 1 GiB or more", "", API)
+        for what, figure in (("Iops", volume.iops), ("Throughput", volume.throughput)):
             if figure is not None and figure < 0:
-                raise recording.bad(where, f"{one.volume_id}: {what} = {figure}", "cannot be negative", "", API)
-        for attachment in one.attachments:
+                raise recording.bad(where, f"{volume.volume_id}: {what} = {figure}", "cannot be negative", "", API)
+        for attachment in volume.attachments:
             _checked_moment(recording, where, attachment.attach_time)
-        _checked_moment(recording, where, one.create_time)
-        before = self.volumes.get(one.volume_id)
-        if before and before[0] != one:
+        _checked_moment(recording, where, volume.create_time)
+        before = self.volumes.get(volume.volume_id)
+        if before and before[0] != volume:
             rule = f"is in {before[1]} too, with other figures"
             hint = "Give listings of one moment; leave the older file out."
-            raise recording.bad(where, one.volume_id, rule, hint, API)
-        self.volumes[one.volume_id] = (one, recording.name)
-        return region_of_zone(one.availability_zone)
+            raise recording.bad(where, volume.volume_id, rule, hint, API)
+        self.volumes[volume.volume_id] = (volume, recording.name)
+        return region_of_zone(volume.availability_zone)
 
-    def _take_instances(self, recording: Recording, where: str, one: _Reservation) -> str:
+    def _take_instances(self, recording: Recording, where: str, reservation: _Reservation) -> str:
         region = ""
-        for instance in one.instances:
+        for instance in reservation.instances:
             region = region_of_zone(instance.placement.availability_zone if instance.placement else "")
             before = self.instances.get(instance.instance_id)
             if before and before[0] != instance:
                 rule = f"is in {before[2]} too, with other figures"
                 hint = "Give listings of one moment; leave the older file out."
                 raise recording.bad(where, instance.instance_id, rule, hint, "EC2 API, DescribeInstances")
-            self.instances[instance.instance_id] = (instance, one.owner_id, recording.name)
+            self.instances[instance.instance_id] = (instance, reservation.owner_id, recording.name)
         return region
 
-    def _take_event(self, recording: Recording, where: str, one: _Event) -> None:
-        """A ModifyVolume that CloudTrail kept; those that EC2 refused do not count."""
-        if one.event_name != "ModifyVolume":
+    def _take_event(self, recording: Recording, where: str, record: _Event) -> None:
+        """Takes in a ModifyVolume that CloudTrail recorded; those that EC2 refused do not count."""
+        if record.event_name != "ModifyVolume":
             return
         try:
-            event = json.loads(one.cloud_trail_event)
+            event = json.loads(record.cloud_trail_event)
             asked = (event.get("requestParameters") or {}).get("ModifyVolumeRequest") or {}
             volume, at = asked.get("VolumeId"), event.get("eventTime")
         except (ValueError, AttributeError):
-            raise recording.bad(where, one.cloud_trail_event, "is not an event of CloudTrail in JSON") from None
+            raise recording.bad(where, record.cloud_trail_event, "is not an event of CloudTrail in JSON") from None
         if volume and at and not event.get("errorCode"):
             self.calls[volume].add(_moment(recording, where, at))
 
     def _unknown(self, recording: Recording, document: dict) -> InputError:
-        """The refusal of a file that holds something else."""
+        """Returns the refusal of a file that holds something else."""
         hint = next((text for key, text in _MISTAKES.items() if key in document), "")
-        found = ", ".join(list(document)[:5]) or "an empty object"
-        return recording.bad("", found, f"has none of {', '.join(_KINDS)}", hint or "Give the CLI's whole output.", DOC)
+        keys = ", ".join(list(document)[:5]) or "an empty object"
+        return recording.bad("", keys, f"has none of {', '.join(_KINDS)}", hint or "Give the CLI's whole output.", DOC)
 
     # --- a volume --------------------------------------------------
 
-    def _volume(self, one: _Volume, instances: dict[str, FleetInstance]) -> FleetVolume:
-        tags = {tag.key: tag.value for tag in one.tags}
-        held = [at for at in one.attachments if at.instance_id and at.state != "detached"]
-        attachments = tuple(VolumeAttachment(at.instance_id, at.device, _time(at.attach_time)) for at in held)
+    def _volume(self, described: _Volume, instances: dict[str, FleetInstance]) -> FleetVolume:
+        tags = {tag.key: tag.value for tag in described.tags}
+        attached = [at for at in described.attachments if at.instance_id and at.state != "detached"]
+        attachments = tuple(VolumeAttachment(at.instance_id, at.device, _time(at.attach_time)) for at in attached)
         only = attachments[0] if len(attachments) == 1 else None
         instance = instances.get(only.instance_id) if only else None
         array = next((tags[key].strip() for key in ARRAY_TAGS if tags.get(key, "").strip()), "")
         if array:  # two instances may each have an md0
             array = f"{only.instance_id if only else 'unattached'}/{array}"
-        owners = {found.account for at in attachments if (found := instances.get(at.instance_id))}
+        owners = {owner.account for at in attachments if (owner := instances.get(at.instance_id))}
         volume = FleetVolume(
-            id=one.volume_id,
-            region=region_of_zone(one.availability_zone),
-            zone=one.availability_zone,
+            id=described.volume_id,
+            region=region_of_zone(described.availability_zone),
+            zone=described.availability_zone,
             account=owners.pop() if len(owners) == 1 else self.account,
             name=tags.get("Name", ""),
-            type=one.volume_type,
-            size_gib=one.size,
-            iops=one.iops,
-            mib_s=one.throughput,
-            state=one.state,
-            multi_attach=one.multi_attach_enabled,
+            type=described.volume_type,
+            size_gib=described.size,
+            iops=described.iops,
+            mib_s=described.throughput,
+            state=described.state,
+            multi_attach=described.multi_attach_enabled,
             attachments=attachments,
             instance_id=only.instance_id if only else "",
             instance_type=instance.type if instance else "",
             root=bool(only and instance and only.device == instance.root_device),
-            created=_time(one.create_time),
+            created=_time(described.create_time),
             tags=tags,
             array=array,
             array_level=tags.get(LEVEL_TAG, "").lower(),
-            modifications=tuple(sorted(self.modifications.get(one.volume_id, ()), key=lambda known: known.started)),
-            managed_by=one.operator.principal or "an AWS service" if one.operator and one.operator.managed else "",
+            modifications=tuple(
+                sorted(self.modifications.get(described.volume_id, ()), key=lambda modification: modification.started)
+            ),
+            managed_by=described.operator.principal or "an AWS service"
+            if described.operator and described.operator.managed
+            else "",
             remarks=(),
         )
         return msgspec.structs.replace(volume, remarks=tuple(_remarks(volume, instances)))
@@ -470,45 +479,47 @@ SAME_S = 60.0
 
 
 def _remarks(volume: FleetVolume, instances: dict[str, FleetInstance]) -> list[str]:
-    """What is strange about a volume, in words."""
-    found = []
+    """Returns in words what is strange about a volume."""
+    remarks = []
     if volume.region == "":
-        found.append(f"its zone {clip(volume.zone, 40)} is of no region known by its form")
+        remarks.append(f"its zone {clip(volume.zone, 40)} is of no region known by its form")
     try:
         limits = Storage.parse(volume.notation).limits()[0]
         if volume.type == "gp2" and volume.iops is not None and volume.iops != limits["iops"]:
             figure, baseline = volume.iops, limits["iops"]
             what = "the burst" if limits["io_burst"] and figure == limits["io_burst"]["iops"] else "not the baseline"
-            found.append(f"its IOPS of {figure:,} are {what}: the baseline of {volume.size_gib:,} GiB is {baseline:,}")
+            remarks.append(
+                f"its IOPS of {figure:,} are {what}: the baseline of {volume.size_gib:,} GiB is {baseline:,}"
+            )
     except InputError as error:
-        found.append(f"the catalog refuses {clip(volume.notation, 60)}: {error.rule}")
+        remarks.append(f"the catalog refuses {clip(volume.notation, 60)}: {error.rule}")
     if volume.multi_attach and len(volume.attachments) > 1:
-        found.append(f"it is attached to {len(volume.attachments)} instances, whose demand adds up")
+        remarks.append(f"it is attached to {len(volume.attachments)} instances, whose demand adds up")
     for attachment in volume.attachments:
         if instances and attachment.instance_id not in instances:
-            found.append(f"its instance {attachment.instance_id} is not in the inventory")
-    return found
+            remarks.append(f"its instance {attachment.instance_id} is not in the inventory")
+    return remarks
 
 
 def region_of_zone(zone: str) -> str:
-    """The region of an availability zone, a local or a wavelength zone; "" where its form is
-    unknown."""
+    """Returns the region of an availability zone, a local or a wavelength zone; "" where its form
+    is unknown."""
     match = _REGION.match(zone)
     return match[1] if match else ""
 
 
-def _fleet_instance(one: _Instance, owner: str, _: str) -> FleetInstance:
-    tags = {tag.key: tag.value for tag in one.tags}
-    zone = one.placement.availability_zone if one.placement else ""
-    state = one.state.name if one.state else ""
+def _fleet_instance(described: _Instance, owner: str, _: str) -> FleetInstance:
+    tags = {tag.key: tag.value for tag in described.tags}
+    zone = described.placement.availability_zone if described.placement else ""
+    state = described.state.name if described.state else ""
     return FleetInstance(
-        one.instance_id,
-        one.instance_type,
+        described.instance_id,
+        described.instance_type,
         state,
         owner,
         region_of_zone(zone),
         tags.get("Name", ""),
-        one.root_device_name or "",
+        described.root_device_name or "",
     )
 
 
@@ -521,8 +532,8 @@ def _converted(recording: Recording, where: str, value: object, kind: type[T]) -
 
 
 def _name_of(value: Any) -> str:
-    found = value.get("VolumeId") or value.get("InstanceId") if isinstance(value, dict) else None
-    return str(found) if found else clip(str(value), 60)
+    name = value.get("VolumeId") or value.get("InstanceId") if isinstance(value, dict) else None
+    return str(name) if name else clip(str(value), 60)
 
 
 def _checked_moment(recording: Recording, where: str, text: str | None) -> None:
@@ -531,18 +542,18 @@ def _checked_moment(recording: Recording, where: str, text: str | None) -> None:
 
 
 def _moment(recording: Recording, where: str, text: str) -> datetime:
-    """A time of the CLI, in UTC; one without a zone is taken as UTC."""
-    found = _time(text)
-    if found is None:
+    """Parses a time of the CLI, in UTC; one without a zone is taken as UTC."""
+    parsed = _time(text)
+    if parsed is None:
         raise recording.bad(where, text, "must be a time like 2026-11-20T08:30:00+00:00", "", API)
-    return found
+    return parsed
 
 
 def _time(text: str | None) -> datetime | None:
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)

@@ -34,7 +34,8 @@ ONE_THREAD = {"RAYON_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 
 
 def ray_runner(address: str) -> Runner:
-    """What `plan_fleet` takes as `runner`. `address`: `auto`, `HOST:PORT` or `ray://HOST:PORT`."""
+    """Returns what `plan_fleet` takes as `runner`. `address`: `auto`, `HOST:PORT` or
+    `ray://HOST:PORT`."""
     if not address.strip():
         raise InputError("--ray", "needs an address", DOC, "For example auto, 10.0.0.1:6379 or ray://10.0.0.1:10001.")
 
@@ -53,7 +54,7 @@ def ray_runner(address: str) -> Runner:
 
 
 def _connected(address: str) -> Any:
-    """Ray, connected to the cluster at an address. Raises CouldNotRun."""
+    """Connects Ray to the cluster at an address. Raises CouldNotRun."""
     try:
         ray = import_module("ray")
     except ImportError:
@@ -65,14 +66,14 @@ def _connected(address: str) -> Any:
         ray.init(address=address, runtime_env=environment, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # Ray has an error of its own for each way in which a cluster may be missing
         hint = "Start one with ray start --head, or leave --ray out: one machine needs none."
-        told = " ".join(str(error).split())[:160]
-        raise CouldNotRun(f"--ray {address}", f"there is no cluster: {told}", "Ray", hint) from None
+        reason = " ".join(str(error).split())[:160]
+        raise CouldNotRun(f"--ray {address}", f"there is no cluster: {reason}", "Ray", hint) from None
     return ray
 
 
 def _check_listens(address: str) -> None:
-    """Ray itself waits a minute for a cluster that is not there. Raises CouldNotRun and
-    InputError."""
+    """Checks that something listens: Ray itself waits a minute for a cluster that is not there.
+    Raises CouldNotRun and InputError."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:  # `auto` and the like
         return
@@ -92,14 +93,14 @@ def _answered(
     places: dict[str, tuple[int, int]],
     settings: FleetSettings,
 ) -> Iterator[tuple[int, bytes]]:
-    """The number of each batch and its answers, as they come."""
+    """Yields the number of each batch and its answers, as they come."""
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(batch_on_worker)
     waiting = iter(enumerate(batches))
     under_way: dict[Any, int] = {}
     while True:
         processors = int(ray.cluster_resources().get("CPU", 1))
-        while len(under_way) < IN_FLIGHT * max(1, processors) and (one := next(waiting, None)):
-            number, devices = one
+        while len(under_way) < IN_FLIGHT * max(1, processors) and (numbered := next(waiting, None)):
+            number, devices = numbered
             volumes = [member.id for device in devices for member in device.members]
             own = {volume: places[volume] for volume in volumes if volume in places}
             under_way[task.remote(version_of("headrace"), devices, str(points), own, settings)] = number
@@ -113,19 +114,19 @@ def _answered(
             cause = error.cause
             if isinstance(cause, HeadraceError):
                 raise cause from None
-            told = " ".join(str(cause).split())[-200:]
+            reason = " ".join(str(cause).split())[-200:]
             hint = "Install the same headrace on all nodes, with what it needs."
-            raise CouldNotRun("a worker of the Ray cluster", f"failed: {told}", "Ray", hint) from error
+            raise CouldNotRun("a worker of the Ray cluster", f"failed: {reason}", "Ray", hint) from error
         except ray.exceptions.RayError as error:
-            told = " ".join(str(error).split())[:160]
+            reason = " ".join(str(error).split())[:160]
             hint = "Run it again: what was answered is kept. See Ray's own log for why its workers end."
-            raise CouldNotRun("the Ray cluster", f"lost a batch {RETRIES} times: {told}", "Ray", hint) from None
+            raise CouldNotRun("the Ray cluster", f"lost a batch {RETRIES} times: {reason}", "Ray", hint) from None
 
 
 def batch_on_worker(
     version: str, devices: list[FleetDevice], points: str, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> bytes:
-    """The answers of a batch, on the worker. Raises CouldNotRun where another Headrace is there."""
+    """Answers a batch, on the worker. Raises CouldNotRun where another Headrace is there."""
     if version != (own := version_of("headrace")):
         hint = "Install the same version on all nodes."
         raise CouldNotRun(f"a worker has headrace {own}", f"and its driver {version}", DOC, hint)

@@ -50,10 +50,10 @@ def plan_fleet(
     note: Callable[[str], None] = lambda text: None,
     answered: Callable[[pl.DataFrame], None] | None = None,
 ) -> list[VolumeAnswer]:
-    """Answers every device of the inventory and writes `to` (Parquet). A run that was stopped goes
-    on where it was, if nothing it rests on has changed. `note` is told of volumes that have points
-    and no place in the inventory; `answered` gets the answers of each batch as soon as they are
-    there, those of a run before first. Raises InputError or CouldNotRun."""
+    """Answers every device of the inventory and writes `to` (Parquet). A run that was
+    stopped goes on where it was, if nothing it rests on has changed. `note` is told of volumes that
+    have points and no place in the inventory; `answered` gets the answers of each batch as soon as
+    they are there, those of a run before first. Raises InputError or CouldNotRun."""
     settings = settings.checked()
     places = volumes_of(points)
     batches = list(batches_of(inventory, places))
@@ -88,19 +88,19 @@ def plan_fleet(
 
 
 def kept_batches(to: Path) -> int:
-    """How many batches a run that was stopped has answered; the same command goes on behind
+    """Returns how many batches a run that was stopped has answered; the same command goes on behind
     them."""
     return sum(1 for _ in _parts_of(to).glob(PARTS))
 
 
 def _strangers(places: dict[str, tuple[int, int]], inventory: FleetInventory) -> list[str]:
-    """Volumes with points that the inventory does not name."""
-    return sorted(set(places) - {one.id for one in inventory.volumes})
+    """Returns volumes with points that the inventory does not name."""
+    return sorted(set(places) - {volume.id for volume in inventory.volumes})
 
 
 def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) -> Iterator[list[FleetDevice]]:
-    """Devices in the order of the points, some hundred volumes at once; those without points last.
-    Devices of one instance share its limits and lie in one batch."""
+    """Yields devices in the order of the points, some hundred volumes at once; those without points
+    last. Devices of one instance share its limits and lie in one batch."""
     nowhere = (1 << 62, 0)
     groups: dict[str, list[FleetDevice]] = {}
     for device in inventory.devices():
@@ -125,14 +125,14 @@ def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) ->
 def embedded(
     batches: Sequence[list[FleetDevice]], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> Iterator[tuple[int, bytes]]:
-    """Answers the batches in this process, on all cores: the number of each and its Parquet, as
-    they are done."""
+    """Answers the batches in this process, on all cores; yields the number of each and its
+    Parquet, as they are done."""
     waiting = iter(enumerate(batches))
     with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
         under_way: dict[Future[bytes], int] = {}
         while True:
-            while len(under_way) < BATCHES_AT_ONCE and (one := next(waiting, None)):
-                number, devices = one
+            while len(under_way) < BATCHES_AT_ONCE and (numbered := next(waiting, None)):
+                number, devices = numbered
                 under_way[pool.submit(batch_bytes, devices, points, places, settings)] = number
             if not under_way:
                 return
@@ -144,22 +144,23 @@ def embedded(
 def batch_bytes(
     devices: list[FleetDevice], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> bytes:
-    """The answers of one batch as the bytes of a Parquet file: the same wherever it is computed."""
+    """Returns the answers of one batch as the bytes of a Parquet file: the same wherever it is
+    computed."""
     volumes = [member.id for device in devices for member in device.members]
     answers = answer_batch(devices, read_points(points, places, volumes), settings)
     return _parquet(answers_frame(answers))
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:
-    """The frame as the content of a Parquet file."""
+    """Returns the frame as the content of a Parquet file."""
     content = BytesIO()
     frame.write_parquet(content)
     return content.getvalue()
 
 
 def _rests_on(inventory: FleetInventory, points: Path, settings: FleetSettings) -> str:
-    """What answers follow from, in short: another value means that kept answers are of another
-    question."""
+    """Returns a digest of what answers follow from: another value means that saved answers are of
+    another question."""
     about = points.stat()
     ours = (__version__, core.newest_date())  # another version or catalog may answer otherwise
     whole = msgspec.json.encode((ours, inventory, settings, about.st_size, about.st_mtime_ns))
@@ -167,8 +168,8 @@ def _rests_on(inventory: FleetInventory, points: Path, settings: FleetSettings) 
 
 
 def _prepare(parts: Path, rests_on: str) -> None:
-    """The folder of kept answers; emptied where they are of another question. Raises InputError
-    where it holds what is not ours."""
+    """Makes the folder of saved answers; empties it where they are of another question. Raises
+    InputError where it holds what is not ours."""
     mark = parts / MARK
     try:
         if parts.is_dir() and not mark.exists() and set(parts.iterdir()) - set(_ours(parts)):
@@ -191,7 +192,8 @@ def _empty(parts: Path) -> None:
 
 
 def _ours(parts: Path) -> list[Path]:
-    """What we wrote there, with what a killed run left of a file (`base.files.write_whole`)."""
+    """Returns the files that we wrote there, with what a killed run left of a file
+    (`base.files.write_whole`)."""
     return [file for pattern in (PARTS, f".{PARTS}.*", f".{MARK}.*") for file in parts.glob(pattern)]
 
 

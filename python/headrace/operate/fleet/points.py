@@ -52,22 +52,22 @@ ROWS_AT_ONCE = 64 * ROWS_OF_A_GROUP
 
 
 def volumes_of(path: Path) -> dict[str, tuple[int, int]]:
-    """The first row and the number of rows of each volume, in the order of the file. Raises
+    """Returns the first row and the number of rows of each volume, in the order of the file. Raises
     InputError for a file that is not one of points, or whose rows of a volume lie apart."""
-    found: dict[str, tuple[int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}
     last = None
     for volume, first, rows in _runs(path):
         if volume == last:  # it goes on in the next slice
-            first, rows = found[volume][0], found[volume][1] + rows
-        elif volume in found:
+            first, rows = places[volume][0], places[volume][1] + rows
+        elif volume in places:
             raise InputError(str(path), "has the rows of a volume in several places", DOC, "Import it again.")
-        found[volume], last = (first, rows), volume
-    return found
+        places[volume], last = (first, rows), volume
+    return places
 
 
 def _runs(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Rows of one volume after another: the volume, the first of them, how many. A volume that
-    lies across two slices comes twice in a row."""
+    """Yields rows of one volume after another: the volume, the first of them, how many. A volume
+    that lies across two slices comes twice in a row."""
     column = _scan(path).select("volume")
     height = column.select(pl.len()).collect().item()
     for begin in range(0, height, ROWS_AT_ONCE):
@@ -77,11 +77,11 @@ def _runs(path: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def read_points(path: Path, places: dict[str, tuple[int, int]], volumes: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """The rows of these volumes, as far as the file has them. Reads no more than the groups of rows
-    that they lie in."""
-    known = sorted((name for name in volumes if name in places), key=lambda name: places[name])
+    """Reads the rows of these volumes, as far as the file has them. Reads no more than the groups
+    of rows that they lie in."""
+    present = sorted((name for name in volumes if name in places), key=lambda name: places[name])
     spans: list[list[str]] = []  # volumes that lie next to each other
-    for name in known:
+    for name in present:
         if spans and places[name][0] == sum(places[spans[-1][-1]]):
             spans[-1].append(name)
         else:
@@ -98,8 +98,8 @@ def read_points(path: Path, places: dict[str, tuple[int, int]], volumes: Sequenc
 
 
 def write_points(path: Path, parts: Iterable[pl.DataFrame], read: str = "") -> int:
-    """Writes parts in the order given, whole or not at all; the number of rows. Raises CouldNotRun,
-    and InputError, which names what was `read`, where there is nothing to write."""
+    """Writes parts in the order given, whole or not at all, and returns the number of rows. Raises
+    CouldNotRun, and InputError, which names what was `read`, where there is nothing to write."""
     rows = 0
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name[:80]}.", dir=path.parent) as folder:

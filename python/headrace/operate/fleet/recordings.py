@@ -41,12 +41,12 @@ OF_RDS = {
     "DiskQueueDepth": ("VolumeQueueLength", False),
     "BurstBalance": ("BurstBalance", False),
 }
-MADE_OF_OTHERS = ("md", "dm-")  # devices that show the I/O of others again (Linux, devices.txt)
+ARRAYS = ("md", "dm-")  # devices that show the I/O of others again (Linux, devices.txt)
 
 
 @dataclass(frozen=True)
-class RecordingsTold:
-    """What is said besides the recordings. `interval_s`, `clock_start`: of those without times.
+class RecordingHints:
+    """Facts given besides the recordings. `interval_s`, `clock_start`: of those without times.
     `span`: what services are asked for. `volumes`: by device ("nvme1n1", or "db1/nvme1n1" of one
     recording among several), the id of the volume; where any is named, no other is imported."""
 
@@ -58,8 +58,8 @@ class RecordingsTold:
 
 
 def parse_devices(given: list[str]) -> dict[str, str]:
-    """The volumes of devices from NAME=VOLUME. Raises InputError."""
-    found: dict[str, str] = {}
+    """Parses the volumes of devices from NAME=VOLUME. Raises InputError."""
+    volumes: dict[str, str] = {}
     for text in given:
         device, _, volume = text.partition("=")
         device, volume = device.strip().removeprefix("/dev/"), volume.strip()
@@ -68,27 +68,29 @@ def parse_devices(given: list[str]) -> dict[str, str]:
             raise InputError(
                 f"--device {clip(text)}", "must be the name of a device and the id of its volume", DOC, hint
             )
-        if device in found or volume in found.values():
+        if device in volumes or volume in volumes.values():
             rule = "names a device or a volume that another --device names"
             raise InputError(f"--device {clip(text)}", rule, DOC, "Name each of them once.")
-        found[device] = volume
-    return found
+        volumes[device] = volume
+    return volumes
 
 
-def points_of_service(target: str, told: RecordingsTold, notes: list[str]) -> Iterator[pl.DataFrame]:
-    """Rows (volume, metric, t_unix, value, account, period_s) of what a service keeps: of
+def points_of_service(target: str, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
+    """Yields rows (volume, metric, t_unix, value, account, period_s) of what a service keeps: of
     Prometheus, all hosts that the target selects. Raises InputError, CouldNotRun."""
-    span = told.span or TimeSpan()
+    span = hints.span or TimeSpan()
     if target.startswith(PREFIX):
-        for one in hosts(target, span):
-            options = ReadOptions(span=span, step_s=told.interval_s, progress=told.progress)
-            loaded = load_recording(one, options)
-            loaded.recording.title = parse_target(one).labels[0][1]  # with its port: hosts may differ by it alone
-            yield from points_of_recording(loaded, replace(told, interval_s=None), notes)
+        for host_target in hosts(target, span):
+            options = ReadOptions(span=span, step_s=hints.interval_s, progress=hints.progress)
+            loaded = load_recording(host_target, options)
+            loaded.recording.title = parse_target(host_target).labels[0][
+                1
+            ]  # with its port: hosts may differ by it alone
+            yield from points_of_recording(loaded, replace(hints, interval_s=None), notes)
         return
-    if told.interval_s is not None:
+    if hints.interval_s is not None:
         rule = "is for recordings without times, and CloudWatch's points have their own period"
-        raise InputError(f"--interval {told.interval_s:g}", rule, DOC, "Leave it out, or give --period.")
+        raise InputError(f"--interval {hints.interval_s:g}", rule, DOC, "Leave it out, or give --period.")
     fetched = aws.fetch(target, span)
     notes += fetched.notes
     for (volume, metric), values in fetched.points.items():
@@ -100,26 +102,26 @@ def points_of_service(target: str, told: RecordingsTold, notes: list[str]) -> It
         yield _rows(volume or fetched.name, name, list(values), figures, fetched.period_s)
 
 
-def points_of_recording(loaded: LoadedRecording, told: RecordingsTold, notes: list[str]) -> Iterator[pl.DataFrame]:
-    """The same rows of a host's recording. Raises InputError."""
+def points_of_recording(loaded: LoadedRecording, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
+    """Yields the same rows of a host's recording. Raises InputError."""
     recording, readings = loaded.recording, loaded.readings
     title = recording.title or recording.name.rsplit(".", 1)[0]
     devices = ranked(readings)
-    volumes = {device: volume for device in devices if (volume := _volume_of(device, title, loaded, told)) is not None}
+    volumes = {device: volume for device in devices if (volume := _volume_of(device, title, loaded, hints)) is not None}
     if not volumes:
         there = ", ".join(devices[:12]) or "none"
-        value = f"{recording.name}: {', '.join(f'--device {name}' for name in told.volumes) or 'no devices'}"
+        value = f"{recording.name}: {', '.join(f'--device {name}' for name in hints.volumes) or 'no devices'}"
         raise InputError(value, "has no device that is to be imported", DOC, f"There are: {there}.")
     for device, volume in volumes.items():
         copy, apart = loaded.apart()
-        _, interval_s, series = device_series(copy, apart, device, told.interval_s)
+        _, interval_s, series = device_series(copy, apart, device, hints.interval_s)
         notes += copy.notes
         begin = series.begin_s
-        if told.clock_start is not None:
-            stamp = parse_iso(told.clock_start)
+        if hints.clock_start is not None:
+            stamp = parse_iso(hints.clock_start)
             if stamp is None:
                 rule = "must be a date and time like 2026-11-21T10:00:00"
-                raise InputError(f"--clock-start {clip(told.clock_start)}", rule, "ISO 8601")
+                raise InputError(f"--clock-start {clip(hints.clock_start)}", rule, "ISO 8601")
             begin = stamp.epoch_s
         if begin is None:
             hint = "Say when it began: --clock-start 2026-11-21T10:00:00."
@@ -129,9 +131,11 @@ def points_of_recording(loaded: LoadedRecording, told: RecordingsTold, notes: li
             sums = [(value or 0.0) * factor * interval_s for value in series.columns[column]]
             yield _rows(volume, metric, times, sums, interval_s)
         for metric, column in STATES.items():
-            known = [(at, value) for at, value in zip(times, series.columns[column], strict=True) if value is not None]
-            if known:
-                yield _rows(volume, metric, [at for at, _ in known], [value for _, value in known], interval_s)
+            published = [
+                (at, value) for at, value in zip(times, series.columns[column], strict=True) if value is not None
+            ]
+            if published:
+                yield _rows(volume, metric, [at for at, _ in published], [value for _, value in published], interval_s)
     unknown = [volume for volume in volumes.values() if "/" in volume]
     if unknown:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
@@ -143,14 +147,14 @@ def points_of_recording(loaded: LoadedRecording, told: RecordingsTold, notes: li
         notes.append(f"{recording.name}: its times are of the host's own clock, without a zone, and are taken for UTC.")
 
 
-def _volume_of(device: str, title: str, loaded: LoadedRecording, told: RecordingsTold) -> str | None:
-    """What the volume behind a device is called; None for one that is not imported."""
+def _volume_of(device: str, title: str, loaded: LoadedRecording, hints: RecordingHints) -> str | None:
+    """Returns the name of the volume behind a device; None for one that is not imported."""
     plain = device.rpartition("/")[2]
     host = device.rpartition("/")[0] or title
-    named = told.volumes.get(f"{host}/{plain}") or told.volumes.get(plain)
-    if told.volumes or named:
+    named = hints.volumes.get(f"{host}/{plain}") or hints.volumes.get(plain)
+    if hints.volumes or named:
         return named
-    if plain.startswith(MADE_OF_OTHERS):
+    if plain.startswith(ARRAYS):
         return None
     described = loaded.readings.described.get(device)
     return described.id if described is not None else f"{host}/{plain}"

@@ -57,7 +57,8 @@ class SelfCheck:
 def check(
     history: DeviceHistory, today: Storage, rows: core.Followed | str, clients: WaitingClients | None = None
 ) -> SelfCheck:
-    """Compares. `rows`: of `FleetDemands.follow`; `clients`: those that waited at a limit."""
+    """Compares simulation and recording. `rows`: of `FleetDemands.follow`; `clients`: those that
+    waited at a limit."""
     if isinstance(rows, str):
         return SelfCheck(rows)
     simulated = {name: np.frombuffer(rows[name]) for name in ("balance_percent", "throttled_s", "queue")}
@@ -67,7 +68,7 @@ def check(
         waited = waited | clients.waits
     f1 = _agreement(history, waited)
     ratio = _queue_ratio(history, simulated["queue"], waited)
-    found = {"balance_error": balance_error, "throttled_f1": f1, "queue_ratio": ratio}
+    figures = {"balance_error": balance_error, "throttled_f1": f1, "queue_ratio": ratio}
     why = (
         _over_limits(history, today)
         or _balance_apart(balance_error)
@@ -75,7 +76,7 @@ def check(
         or _clients_apart(clients)
         or _queue_apart(ratio)
     )
-    return SelfCheck(why, **found)
+    return SelfCheck(why, **figures)
 
 
 def _balance_apart(error: float | None) -> str:
@@ -85,11 +86,11 @@ def _balance_apart(error: float | None) -> str:
 
 
 def _throttling_apart(history: DeviceHistory, waited: np.ndarray, f1: float | None) -> str:
-    """Where simulation and recording disagree on when it was throttled. Silent metrics say
+    """Returns where simulation and recording disagree on when it was throttled. Silent metrics say
     nothing: where neither checks nor balance nor queue were published, that is said."""
     if f1 is not None:
-        told = f"their F1 is {f1:.2f}, and {LEAST_F1:g} is the least"
-        return f"simulation and CloudWatch disagree on when it was throttled: {told}" if f1 < LEAST_F1 else ""
+        agreement = f"their F1 is {f1:.2f}, and {LEAST_F1:g} is the least"
+        return f"simulation and CloudWatch disagree on when it was throttled: {agreement}" if f1 < LEAST_F1 else ""
     # The checks tell of the limits of the volume, and not of those of the instance.
     open_waits = waited if history.at_instance is None else waited & ~history.at_instance
     checked = ~np.isnan(history.exceeded)
@@ -108,7 +109,8 @@ def _throttling_apart(history: DeviceHistory, waited: np.ndarray, f1: float | No
 
 
 def _clients_apart(clients: WaitingClients | None) -> str:
-    """Where as many clients as waited would get more than they got: it was not this limit."""
+    """Returns where as many clients as waited would get more than they got: it was not this
+    limit."""
     if clients is None or clients.given_iops * CLOSED_FACTOR >= clients.iops[0]:
         return ""
     return (
@@ -124,12 +126,12 @@ def _queue_apart(ratio: float | None) -> str:
 
 
 def _times(ratio: float) -> str:
-    """A factor with two figures, never as a power of ten."""
+    """Returns a factor with two figures, never as a power of ten."""
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def _over_limits(history: DeviceHistory, today: Storage) -> str:
-    """Where it delivered more than the storage can give at its best."""
+    """Returns where it delivered more than the storage can give at its best."""
     limits = holding(today.text)
     iops, bytes_s = history.given_iops, history.given_bytes_s
     over = [float(np.max(iops / limits.burst_iops)), float(np.max(bytes_s / limits.burst_bytes_s))]
@@ -157,20 +159,20 @@ def _balance_error(history: DeviceHistory, simulated: np.ndarray) -> float | Non
 
 
 def _agreement(history: DeviceHistory, waited: np.ndarray) -> float | None:
-    """F1 of the periods in which it was throttled, as simulated and as recorded: by the checks, or
-    where none was published by credits that were gone and rates at a limit."""
-    known = ~np.isnan(history.exceeded) | history.throttled
+    """Returns the F1 of the periods in which it was throttled, as simulated and as recorded: by the
+    checks, or where none was published by credits that were gone and rates at a limit."""
+    comparable = ~np.isnan(history.exceeded) | history.throttled
     flagged = history.throttled & (np.isnan(history.exceeded) | (history.exceeded > 0))
     if flagged.sum() < LEAST_FLAGGED:
         return None
-    hits = float((flagged & waited & known).sum())
-    return 2 * hits / float(flagged.sum() + (waited & known).sum())
+    hits = float((flagged & waited & comparable).sum())
+    return 2 * hits / float(flagged.sum() + (waited & comparable).sum())
 
 
 def _queue_ratio(history: DeviceHistory, simulated: np.ndarray, waited: np.ndarray) -> float | None:
-    """Simulated over recorded queue where nothing waited for a limit."""
-    known = ~np.isnan(history.queue) & ~waited & ~history.censored
-    if known.sum() < LEAST_FLAGGED:
+    """Returns simulated over recorded queue where nothing waited for a limit."""
+    comparable = ~np.isnan(history.queue) & ~waited & ~history.censored
+    if comparable.sum() < LEAST_FLAGGED:
         return None
-    recorded, made = float(history.queue[known].mean()), float(simulated[known].mean())
-    return made / recorded if recorded >= LEAST_QUEUE and made >= LEAST_QUEUE else None
+    recorded, modelled = float(history.queue[comparable].mean()), float(simulated[comparable].mean())
+    return modelled / recorded if recorded >= LEAST_QUEUE and modelled >= LEAST_QUEUE else None

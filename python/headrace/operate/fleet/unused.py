@@ -19,8 +19,8 @@ LEAST_IOS_A_DAY = 1.0
 def unused_because(
     device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float
 ) -> tuple[str, str] | None:
-    """A verdict and its reason: "unused", or "withheld" for a volume that is attached to nothing
-    and did I/O within the points; None where it is in use, or not known."""
+    """Returns a verdict and its reason: "unused", or "withheld" for a volume that is attached to
+    nothing and did I/O within the points; None where it is in use, or not known."""
     if any(member.managed_by or member.root for member in device.members):
         return None
     detached = all(member.state == "available" and not member.attachments for member in device.members)
@@ -30,8 +30,8 @@ def unused_because(
         at = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
         return "withheld", f"{what.lower()} attached to nothing now, and did I/O until {at}: ask before it is deleted"
     if detached:
-        made = max((member.created for member in device.members if member.created), default=None)
-        since = f" (made on {made:%Y-%m-%d})" if made else ""
+        created = max((member.created for member in device.members if member.created), default=None)
+        since = f" (made on {created:%Y-%m-%d})" if created else ""
         return "unused", f"{what} attached to nothing{since}. Keep a snapshot and delete it."
     days = min((_idle_days(points.get(member.id)) for member in device.members), default=0.0)
     if days < least_days:
@@ -40,7 +40,7 @@ def unused_because(
 
 
 def _last_io(rows: pl.DataFrame | None) -> float:
-    """The end of the last period with I/O, seconds since 1970; 0 without any."""
+    """Returns the end of the last period with I/O, seconds since 1970; 0 without any."""
     if rows is None or not rows.height:
         return 0.0
     busy = rows.filter(pl.any_horizontal(pl.col("read_ops") > 0, pl.col("write_ops") > 0))
@@ -48,7 +48,8 @@ def _last_io(rows: pl.DataFrame | None) -> float:
 
 
 def _idle_days(rows: pl.DataFrame | None) -> float:
-    """For how many days it had no I/O worth the name; 0 where it had, or that is not known."""
+    """Returns for how many days it had no I/O worth the name; 0 where it had, or that is not
+    known."""
     if rows is None or not rows.height:
         return 0.0
     whole = rows.filter(pl.all_horizontal(pl.col(name).is_not_nan() for name in SUMS))

@@ -25,13 +25,13 @@ NEAR_DAYS = 60.0
 @dataclass(frozen=True)
 class Forecast:
     """`credits`, `growth` and `space` are None or empty where they could not be said; `missing`
-    then says why. `made`: the end of the recording, on its own clock; `dated`: whether that has a
-    date."""
+    then says why. `made_at`: the end of the recording, on its own clock; `dated`: whether that has
+    a date."""
 
     of: str
     storage: str
     instance: str | None
-    made: datetime
+    made_at: datetime
     dated: bool
     credits: CreditForecast | None
     growth: tuple[GrowthForecast, ...]
@@ -40,16 +40,18 @@ class Forecast:
     notes: tuple[str, ...]
 
     def findings(self) -> bool:
-        """Whether anything runs out soon, or is at its end now, whatever the trend."""
+        """True when anything runs out soon, or is at its end now, whatever the trend."""
         empty = self.credits is not None and self.credits.share_empty >= LIKELY
-        near = any(one.at_limit or one.days[1] <= NEAR_DAYS for one in self.growth)
+        near = any(growth.at_limit or growth.days[1] <= NEAR_DAYS for growth in self.growth)
         space = self.space
         full = space is not None and (space.full or (space.trend.claimed and space.days[1] <= NEAR_DAYS))
         return empty or near or full
 
     def promises(self) -> list[Promise]:
-        """What is kept, to be scored later; nothing where the recording has no date."""
-        return promises(self.of, self.storage, self.made, self.credits, self.growth, self.space) if self.dated else []
+        """Returns the promises to be scored later; nothing where the recording has no date."""
+        return (
+            promises(self.of, self.storage, self.made_at, self.credits, self.growth, self.space) if self.dated else []
+        )
 
 
 def forecast(
@@ -67,7 +69,7 @@ def forecast(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Forecast:
-    """What will run out on `storage`, if demand goes on as in the recording `workload`.
+    """Forecasts what will run out on `storage`, if demand goes on as in the recording `workload`.
 
     `hours`: how far the credits are followed (1 to 336). `balance_percent`: today's credits; None:
     as recorded, else simulated. `space`: used space by day, `limit_gib`: where it is full (None:

@@ -48,7 +48,7 @@ class Balances:
 
 @dataclass(frozen=True)
 class Followed:
-    """What a demand makes of the credits. `empty_at_s`: when the first are gone, infinite where
+    """The effect of a demand on the credits. `empty_at_s`: when the first are gone, infinite where
     none are; `empty_s`: for how long in all. By row, which begins at `t_s`: the balance of the
     volumes at its end (of the instance where they have none) as `own`, the `lowest` of all, and the
     seconds in which requests waited, `throttled_s`."""
@@ -64,7 +64,7 @@ class Followed:
 def balances_now(
     workload: OpenWorkload, storage: str, given: float | None, instance: str | None, as_of: str | None
 ) -> Balances:
-    """The balances at the end of a recording of `storage`.
+    """Returns the balances at the end of a recording of `storage`.
 
     The volumes' is `given`, else the last one recorded, followed on by simulation to the end, else
     simulated from full; the instance's is simulated from full. Raises InputError for a balance that
@@ -75,8 +75,8 @@ def balances_now(
     if given is not None and not own:
         rule = f"{storage} has no credits of its own; those of the instance are simulated over the recording"
         raise InputError(f"balance {given:g} %", rule, "headrace catalog", "Leave the balance out.")
-    known = _last_known(workload) if own and given is None else None
-    if given is None and known is None:
+    recorded = _last_known(workload) if own and given is None else None
+    if given is None and recorded is None:
         run = simulate(workload.uncensored(1.0), storage, form="interval", instance=instance, as_of=as_of)
         volume = _at_end(run.rows, VOLUME) if own else None
         return Balances(
@@ -87,9 +87,9 @@ def balances_now(
         # What was recorded has passed the volumes: theirs do not hold it back a second time.
         host = simulate(workload, without_credits(storage), form="interval", instance=instance, as_of=as_of)
         burst = _at_end(host.rows, *INSTANCE)
-    if given is not None or known is None:
+    if given is not None or recorded is None:
         return Balances(given, burst, "given")
-    percent, index = known
+    percent, index = recorded
     rest = workload.uncensored(1.0).points[index + 1 :]
     age_s, backlog = float(rest["duration_s"].sum()), 0.0
     if rest.height:
@@ -106,7 +106,7 @@ def balances_now(
     return Balances(percent, burst, "recorded", age_s, backlog)
 
 
-def followed(
+def follow(
     load: OpenWorkload,
     storage: str,
     now: Balances,
@@ -115,7 +115,7 @@ def followed(
     as_of: str | None,
     interval_s: float | None = None,
 ) -> Followed:
-    """`load` on `storage`, from the balances `now`."""
+    """Simulates `load` on `storage` from the balances `now`."""
 
     def run(place: str, start: float | None, host: str | None):
         return simulate(
@@ -131,7 +131,7 @@ def followed(
         empty_s = max(volumes.summary["credits_empty_s"], host.summary["instance_empty_s"])
     gone = (volumes.summary["credits_empty_at_s"], host.summary["instance_empty_at_s"])
     own, burst = _levels(volumes.rows, VOLUME), _levels(host.rows, *INSTANCE)
-    waited = [one.rows["throttled_s"].to_numpy() for one in (volumes, host)]
+    waited = [run_.rows["throttled_s"].to_numpy() for run_ in (volumes, host)]
     return Followed(
         min((at for at in gone if at is not None), default=math.inf),
         empty_s,
@@ -143,8 +143,8 @@ def followed(
 
 
 def without_credits(storage: str) -> str:
-    """An array of the same layout whose volumes give for ever what those of `storage` give while
-    they have credits, or more."""
+    """Returns an array of the same layout whose volumes give for ever what those of `storage` give
+    while they have credits, or more."""
     parsed = Storage.parse(storage)
     members = []
     for member in parsed.members:
@@ -154,19 +154,19 @@ def without_credits(storage: str) -> str:
 
 
 def own_balances(rows: pl.DataFrame) -> np.ndarray:
-    """The balance of the volumes at the end of each row, of the instance where they have none; NaN
-    without either."""
+    """Returns the balance of the volumes at the end of each row, of the instance where they have
+    none; NaN without either."""
     own = _levels(rows, VOLUME)
     return _levels(rows, *INSTANCE) if np.isnan(own).all() else own
 
 
 def _last_known(workload: OpenWorkload) -> tuple[float, int] | None:
-    """The last balance that was recorded and the number of its point."""
+    """Returns the last balance that was recorded and the number of its point."""
     if VOLUME not in workload.points.columns:
         return None
     percent = workload.points[VOLUME].cast(pl.Float64).fill_null(math.nan).to_numpy()
-    known = np.flatnonzero(np.isfinite(percent))
-    return (float(percent[known[-1]]), int(known[-1])) if len(known) else None
+    recorded = np.flatnonzero(np.isfinite(percent))
+    return (float(percent[recorded[-1]]), int(recorded[-1])) if len(recorded) else None
 
 
 def _levels(rows: pl.DataFrame, *names: str) -> np.ndarray:

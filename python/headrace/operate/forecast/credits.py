@@ -19,7 +19,7 @@ import polars as pl
 
 from headrace.errors import InputError
 from headrace.operate.evidence.limits import holding
-from headrace.operate.forecast.balances import Balances, balances_now, followed
+from headrace.operate.forecast.balances import Balances, balances_now, follow
 from headrace.operate.forecast.history import (
     DOC,
     SLOT_S,
@@ -103,8 +103,8 @@ class CreditForecast:
 
 
 def has_credits(storage: str, instance: str | None, as_of: str | None) -> bool:
-    """Whether anything on this storage and instance can run out. Raises InputError for an instance
-    that is not known."""
+    """True when anything on this storage and instance can run out. Raises InputError for an
+    instance that is not known."""
     limits = holding(storage, instance, as_of)
     return limits.credits is not None or limits.instance_burst_s > 0
 
@@ -122,7 +122,7 @@ def credits_ahead(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> CreditForecast:
-    """The credits of `storage` over the next hours, if demand goes on as in the history.
+    """Forecasts the credits of `storage` over the next hours, if demand goes on as in the history.
 
     Raises InputError for fewer than three whole days, or for a storage without credits.
     """
@@ -137,14 +137,14 @@ def credits_ahead(
         raise InputError(f"whole days of demand: {len(days)}", rule, DOC, "Record longer.")
     where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     now = balances_now(workload, storage, balance_percent, **where)
-    made = futures(history, hours, runs, seed)
+    drawn = futures(history, hours, runs, seed)
     empty_h, outage_h, own, lowest, waits = [], [], [], [], np.zeros(24)
     hourly = slice(SLOTS_PER_HOUR - 1, None, SLOTS_PER_HOUR)
     waiting = _backlog(history, now.backlog)
-    for index, rates in enumerate(made):
+    for index, rates in enumerate(drawn):
         rates[0] += waiting
         future = workload_of(history, rates, "future")
-        run = followed(future, storage, now, interval_s=float(SLOT_S), **where)
+        run = follow(future, storage, now, interval_s=float(SLOT_S), **where)
         empty_h.append(run.empty_at_s / 3_600)
         outage_h.append(run.empty_s / 3_600)
         own.append(run.own[hourly])
@@ -166,9 +166,9 @@ def credits_ahead(
 
 
 def _backlog(history: DemandHistory, ios: float) -> np.ndarray:
-    """I/Os that wait at the end of the recording, as demand of the first slot that follows: the
-    simulation that a forecast is scored by carries them on too. Their mix is that of the last slot
-    with demand."""
+    """Returns the I/Os that wait at the end of the recording, as demand of the first slot that
+    follows: the simulation that a forecast is scored by carries them on too. Their mix is that of
+    the last slot with demand."""
     busy = np.flatnonzero(history.iops > 0)
     if not len(busy) or ios <= 0.0:
         return np.zeros(history.rates.shape[1])
@@ -185,8 +185,8 @@ def soon_empty(
     instance: str | None = None,
     as_of: str | None = None,
 ) -> CreditsSoon:
-    """When the credits are gone if the demand stays at the mean of the last minute (or point), from
-    the balance of the volumes and that of the instance."""
+    """Returns when the credits are gone if the demand stays at the mean of the last minute (or
+    point), from the balance of the volumes and that of the instance."""
     minute = _last_minute(workload)
     last = minute[0] + minute[1]
     now = Balances(balance, instance_balance, "given")
@@ -213,17 +213,17 @@ def _last_minute(workload: OpenWorkload) -> tuple[float, float, float, float]:
     def mean(rates: np.ndarray) -> float:
         return float(rates @ seconds) / float(seconds.sum())
 
-    found = []
+    directions = []
     for rate, size in (("reads_per_s", "read_kib"), ("writes_per_s", "write_kib")):
         rates = points[rate].to_numpy()
         ios = mean(rates)
-        found.append((ios, mean(rates * points[size].to_numpy()) / ios if ios else 0.0))
-    (reads, read_kib), (writes, write_kib) = found
+        directions.append((ios, mean(rates * points[size].to_numpy()) / ios if ios else 0.0))
+    (reads, read_kib), (writes, write_kib) = directions
     return reads, writes, read_kib, write_kib
 
 
 def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndarray:
-    """Demand of the next hours, made of days of the history: runs x slots x columns."""
+    """Draws the demand of the next hours from days of the history: runs x slots x columns."""
     first_midnight, days = history.whole_days()
     draw = np.random.default_rng(seed)
     slots = hours * SLOTS_PER_HOUR
@@ -238,7 +238,7 @@ def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndar
     last_hour = (offset - 1 - np.arange(SLOTS_PER_HOUR)) % SLOTS_PER_DAY
     most = math.log(MOST_FACTOR)
     fading = nearness ** (np.arange(slots) / SLOTS_PER_HOUR)
-    found = np.empty((runs, slots, 4))
+    demand = np.empty((runs, slots, 4))
     for run in range(runs):
         parts = []
         for ahead, drawer in enumerate(drawers):
@@ -246,12 +246,12 @@ def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndar
             parts.append(rates * growth ** ((midnight - first_midnight).days + ahead - day))
         usual = math.log(float(iops_of(parts[0][last_hour]).mean()) + quiet)
         factor = np.exp(np.clip(level - usual, -most, most) * fading)
-        found[run] = np.concatenate(parts)[offset : offset + slots] * factor[:, None]
-    return found
+        demand[run] = np.concatenate(parts)[offset : offset + slots] * factor[:, None]
+    return demand
 
 
 def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Callable[[int], tuple[int, np.ndarray]]:
-    """What makes one future `day` of a drawn number: (day it is taken from, its slots).
+    """Returns what makes a future `day` of a drawn number: (day it is taken from, its slots).
 
     Where few days are like it (its weekday, a weekend), it has their usual shape and the deviation
     of any day from its own like: three days alone would make three futures.
@@ -265,22 +265,23 @@ def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Ca
     iops = iops_of(days)
     quiet = _quiet(iops)
     apart = np.empty_like(iops)
-    for one in every:
+    for index in every:
         # Against the others of its like: with itself among three it would be too near.
-        others = [other for other in _alike(weekday, int(weekday[one])) if other != one]
-        apart[one] = (iops[one] + quiet) / (np.median(iops[others], axis=0) + quiet)
+        others = [other for other in _alike(weekday, int(weekday[index])) if other != index]
+        apart[index] = (iops[index] + quiet) / (np.median(iops[others], axis=0) + quiet)
     middle = int(np.median(alike))
     return lambda number: (middle, usual * np.minimum(apart[number], MOST_FACTOR)[:, None])
 
 
 def _quiet(iops: np.ndarray) -> float:
-    """What is added to demand before ratios are taken, IOPS: idle hours would make them endless."""
+    """Returns what is added to demand before ratios are taken, IOPS: idle hours would make them
+    endless."""
     return QUIET_SHARE * max(float(iops.mean()), 1.0)
 
 
 def _alike(weekday: np.ndarray, day: int) -> np.ndarray:
-    """Which days may stand for a weekday: the same one where three are known, else working days
-    for working days and weekends for weekends, else all."""
+    """Returns the days that may stand for a weekday: the same one where three are known, else
+    working days for working days and weekends for weekends, else all."""
     same = np.flatnonzero(weekday == day)
     if len(same) >= WEEKDAY_DAYS:
         return same
@@ -289,7 +290,7 @@ def _alike(weekday: np.ndarray, day: int) -> np.ndarray:
 
 
 def _growth(days: np.ndarray, seed: int) -> float:
-    """The factor by which demand changes a day; 1 where there is no trend."""
+    """Returns the factor by which demand changes a day; 1 where there is no trend."""
     totals = iops_of(days).mean(axis=1)
     asked = with_demand(totals)  # the others keep their place in time
     if len(asked) < TREND_DAYS:
@@ -299,8 +300,8 @@ def _growth(days: np.ndarray, seed: int) -> float:
 
 
 def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, float]:
-    """How much an hour resembles the next (0..1), the logarithm of the last hour's demand, and
-    what was added to keep it finite."""
+    """Returns how much an hour resembles the next (0..1), the logarithm of the last hour's demand,
+    and what was added to keep it finite."""
     iops = iops_of(days)
     quiet = _quiet(iops)
     hourly = np.log(iops.reshape(len(days), 24, SLOTS_PER_HOUR).mean(axis=2) + quiet)
@@ -311,7 +312,7 @@ def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, floa
 
 
 def _by_hour(t_s: np.ndarray, throttled_s: np.ndarray, begin: datetime) -> np.ndarray:
-    """Minutes of waiting by hour of the day."""
+    """Returns minutes of waiting by hour of the day."""
     minutes = np.zeros(24)
     for at_s, waited_s in zip(t_s, throttled_s, strict=True):
         minutes[(begin + timedelta(seconds=float(at_s))).hour] += waited_s / 60
@@ -326,8 +327,8 @@ def _steady(
     instance: str | None,
     as_of: str | None,
 ) -> float:
-    """Seconds until the credits are gone at `factor` times the demand of the last minute; infinite
-    where they last two weeks."""
+    """Returns seconds until the credits are gone at `factor` times the demand of the last minute;
+    infinite where they last two weeks."""
     from headrace.workload.points import make_points
 
     if factor == 0.0:
@@ -337,7 +338,7 @@ def _steady(
     columns = [[value] * count for value in (reads * factor, writes * factor, read_kib, write_kib)]
     points = make_points([3_600.0 * hour for hour in range(count)], [3_600.0] * count, *columns)
     load = OpenWorkload(name="steady", kind="recorded", points=points)
-    return followed(load, storage, now, instance=instance, as_of=as_of).empty_at_s
+    return follow(load, storage, now, instance=instance, as_of=as_of).empty_at_s
 
 
 def _counted(
@@ -351,7 +352,7 @@ def _counted(
     days: int,
     soon: CreditsSoon,
 ) -> CreditForecast:
-    """What the futures say together."""
+    """Returns what the futures say together."""
     runs = len(empty_h)
     drawn, promised = (np.percentile(levels, SHOWN, axis=0) for levels in (lowest, own))
     fan = pl.DataFrame(
@@ -365,7 +366,7 @@ def _counted(
     )
     empty_after = _three(np.percentile(empty_h, SHOWN, method="closest_observation"))
     outages = [length for length in outage_h if length > 0]
-    balance = next((one for one in (now.volume, now.instance) if one is not None), math.nan)
+    balance = next((percent for percent in (now.volume, now.instance) if percent is not None), math.nan)
     longest = _three(np.percentile(outages, SHOWN)) if outages else None
     return CreditForecast(
         hours,

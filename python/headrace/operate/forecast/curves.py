@@ -42,7 +42,7 @@ class GrowthShape:
     rests: bool = True
 
     def at(self, days: np.ndarray) -> np.ndarray:
-        """The figure on each day."""
+        """Returns the figure on each day."""
         if self.kind == FACTOR:
             return np.exp(np.minimum(self.level + self.slope * days, 700.0))  # e^700 is the largest float, nearly
         if self.bend * self.slope < 0.0:
@@ -59,7 +59,7 @@ class GrowthShape:
 
     @property
     def per_day(self) -> float:
-        """How much the figure changes a day, on day 0."""
+        """The change of the figure a day, on day 0."""
         if self.kind == FACTOR:
             return self.slope * math.exp(self.level)
         if self.kind == AMOUNT:
@@ -68,7 +68,7 @@ class GrowthShape:
 
 
 def fitted(kind: str, days: np.ndarray, values: np.ndarray) -> GrowthShape:
-    """The shape of that kind through the figures: lines by the median of all slopes."""
+    """Fits the shape of that kind to the figures: lines by the median of all slopes."""
     if kind == BEND:
         return _bend(days, values)
     figures = {FACTOR: np.log, AMOUNT: np.exp}.get(kind, np.asarray)(values)
@@ -77,51 +77,51 @@ def fitted(kind: str, days: np.ndarray, values: np.ndarray) -> GrowthShape:
 
 
 def chances_of(days: np.ndarray, values: np.ndarray, logarithms: bool) -> dict[str, float]:
-    """The kinds that the figures speak for with the chance of each, the best first; those that they
-    speak against are left out. `logarithms`: whether the figures are."""
+    """Returns the kinds that the figures speak for with the chance of each, the best first; those
+    that they speak against are left out. `logarithms`: True where the figures are logarithms."""
     other = AMOUNT if logarithms else FACTOR
     kinds = [LINE, BEND, other] if logarithms or values.min() > 0 else [LINE, BEND]
     shapes = {kind: fitted(kind, days, values) for kind in kinds}
-    # Of the parabola, which has both others in it, nearly: what it leaves is chance.
+    # The parabola nearly has both others in it: what it leaves is chance.
     count = _independent(values - shapes[BEND].at(days))
     scores = {kind: _score(shape, days, values, count) for kind, shape in shapes.items()}
     best = min(scores.values())
     # Chances of the kinds: the criterion's, and that most growth is straight.
     chances = {kind: math.exp((best - value) / 2.0) * PRIOR[kind] for kind, value in scores.items()}
     total = sum(chances.values())
-    found = {kind: chance / total for kind, chance in chances.items() if chance >= LEAST_CHANCE * total}
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    likely = {kind: chance / total for kind, chance in chances.items() if chance >= LEAST_CHANCE * total}
+    return dict(sorted(likely.items(), key=lambda item: -item[1]))
 
 
 def _independent(residuals: np.ndarray) -> float:
-    """How many days count, where each resembles the day before: a mean of n has the variance of one
-    of n (1 - r) / (1 + r)."""
-    left = residuals - residuals.mean()
-    power = float(left @ left)
-    likeness = min(MOST_LIKENESS, max(0.0, float(left[1:] @ left[:-1]) / power)) if power > 0 else 0.0
+    """Returns how many days count, where each resembles the day before: a mean of n has the
+    variance of one of n (1 - r) / (1 + r)."""
+    centred = residuals - residuals.mean()
+    power = float(centred @ centred)
+    likeness = min(MOST_LIKENESS, max(0.0, float(centred[1:] @ centred[:-1]) / power)) if power > 0 else 0.0
     return len(residuals) * (1.0 - likeness) / (1.0 + likeness)
 
 
 def _score(shape: GrowthShape, days: np.ndarray, values: np.ndarray, count: float) -> float:
-    """The criterion, of `count` days that count; the lower the better."""
+    """Returns the criterion for `count` days that count; the lower the better."""
     rounding = ROUNDING * (float(np.ptp(values)) + abs(float(values.mean())))
     spread = max(float(np.abs(values - shape.at(days)).mean()), rounding, LEAST_FIGURE)
     return 2.0 * count * math.log(spread) + PARAMETERS[shape.kind] * math.log(max(count, 2.0))
 
 
 def _bend(days: np.ndarray, values: np.ndarray) -> GrowthShape:
-    """A parabola by least squares, odd days weighed down."""
+    """Fits a parabola by least squares, odd days weighed down."""
     scale = max(1.0, float(np.abs(days).max()))
     x = days / scale
     table = np.column_stack([np.ones_like(x), x, x**2])
     weights = np.ones_like(x)
-    found = np.zeros(3)
+    coefficients = np.zeros(3)
     for _ in range(ROUNDS):
         root = np.sqrt(weights)
-        found = np.linalg.lstsq(table * root[:, None], values * root, rcond=None)[0]
-        residuals = np.abs(values - table @ found)
+        coefficients = np.linalg.lstsq(table * root[:, None], values * root, rcond=None)[0]
+        residuals = np.abs(values - table @ coefficients)
         sigma = MAD_TO_SIGMA * float(np.median(residuals))
         if sigma <= 0.0:
             break
         weights = np.minimum(1.0, HUBER * sigma / np.maximum(residuals, 1e-300))
-    return GrowthShape(BEND, float(found[0]), float(found[1]) / scale, float(found[2]) / scale**2)
+    return GrowthShape(BEND, float(coefficients[0]), float(coefficients[1]) / scale, float(coefficients[2]) / scale**2)

@@ -43,7 +43,7 @@ class GrowthForecast:
 
     @property
     def at_limit(self) -> bool:
-        """Whether 90 % of the limit is met now."""
+        """True when 90 % of the limit is met now."""
         return self.share_now >= MET_AT
 
     @property
@@ -57,7 +57,7 @@ class GrowthForecast:
 def growth_ahead(
     history: DemandHistory, storage: str, *, instance: str | None = None, as_of: str | None = None, seed: int = 1
 ) -> tuple[GrowthForecast, ...]:
-    """When each limit of the storage (and of the instance) is met, the earliest first.
+    """Forecasts when each limit of the storage (and of the instance) is met, the earliest first.
 
     A day without demand, or with hardly any, tells nothing of growth and is left out; the others
     keep their place in time. Raises InputError for fewer than 14 whole days with demand, or an
@@ -75,28 +75,28 @@ def growth_ahead(
             f"growth needs at least {LEAST_DAYS} whole days with demand; {idle} of {len(days)} were idle or nearly idle"
         )
         raise InputError(f"whole days with demand: {len(days) - idle}", rule, DOC, "Record longer.")
-    full_units = any(one["random_charges_full_unit"] for one in core.storage_limits(storage, as_of, instance))
+    full_units = any(member["random_charges_full_unit"] for member in core.storage_limits(storage, as_of, instance))
     mib_s = charged["hdd_mib_s" if full_units else "mib_s"]
-    # Of the volumes what they give while they have credits: what runs out is `credits`' question.
+    # The volumes' rates with credits count: `credits` answers when these run out.
     # Members carry like shares, so a stripe is met where its weakest member is.
     members = [holding(str(member), instance, as_of) for member in Storage.parse(storage).members]
     count, whole = len(members), members[0]
     limits = [
-        ("volume-iops", "IOPS", min(one.burst_iops for one in members) * count, charged["iops"]),
-        ("volume-throughput", "MiB/s", min(one.burst_bytes_s for one in members) * count / MIB, mib_s),
+        ("volume-iops", "IOPS", min(member.burst_iops for member in members) * count, charged["iops"]),
+        ("volume-throughput", "MiB/s", min(member.burst_bytes_s for member in members) * count / MIB, mib_s),
         ("instance-iops", "IOPS", whole.instance_iops or 0.0, charged["iops"]),
         ("instance-throughput", "MiB/s", (whole.instance_bytes_s or 0.0) / MIB, mib_s),
     ]
-    made = [_one(cap, unit, limit, rates, seed) for cap, unit, limit, rates in limits if limit > 0]
-    return tuple(sorted(made, key=lambda one: (one.days[1], -one.share_now)))
+    forecasts = [_forecast_limit(cap, unit, limit, rates, seed) for cap, unit, limit, rates in limits if limit > 0]
+    return tuple(sorted(forecasts, key=lambda forecast: (forecast.days[1], -forecast.share_now)))
 
 
 def _busy(rates: Sequence[float]) -> np.ndarray:
-    """The busy rate of each day."""
+    """Returns the busy rate of each day."""
     return np.percentile(np.reshape(rates, (-1, SLOTS_PER_DAY)), BUSY_PERCENTILE, axis=1)
 
 
-def _one(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast:
+def _forecast_limit(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast:
     busy = _busy(rates)
     asked = with_demand(busy)
     trend = trend_of(np.log(busy[asked]), seed, asked - (len(busy) - 1), logarithms=True)

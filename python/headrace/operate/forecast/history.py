@@ -52,12 +52,13 @@ class DemandHistory:
         return iops_of(self.rates)
 
     def slot_of_day(self, index: int = 0) -> int:
-        """Which slot of its day the slot `index` is, 0 at midnight."""
+        """Returns the place of the slot `index` in its day, 0 at midnight."""
         first = (self.begin.hour * 3_600 + self.begin.minute * 60) // SLOT_S
         return (first + index) % SLOTS_PER_DAY
 
     def whole_days(self) -> tuple[datetime, np.ndarray]:
-        """The first midnight, and the days that are whole: an array of days x slots x columns."""
+        """Returns the first midnight, and the days that are whole: an array of days x slots x
+        columns."""
         skipped = -self.slot_of_day() % SLOTS_PER_DAY
         days = max(0, (len(self.rates) - skipped) // SLOTS_PER_DAY)
         whole = self.rates[skipped : skipped + days * SLOTS_PER_DAY]
@@ -65,7 +66,8 @@ class DemandHistory:
 
 
 def history_of(workload: OpenWorkload) -> DemandHistory:
-    """The demand of a recording in slots of five minutes; the ends that fill no slot are left out.
+    """Returns the demand of a recording in slots of five minutes; the ends that fill no slot are
+    left out.
 
     What the volume could not deliver is raised to the least that was asked
     (`OpenWorkload.uncensored` with a margin of 1). Raises InputError for a recording shorter than
@@ -94,7 +96,8 @@ def history_of(workload: OpenWorkload) -> DemandHistory:
 
 
 def means_between(at: np.ndarray, edges: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """The mean rate between each two moments of `at`; `rates[i]` holds from `edges[i]` to the next.
+    """Returns the mean rate between each two moments of `at`; `rates[i]` holds from `edges[i]` to
+    the next.
 
     The sum up to a moment is a broken line: its differences are exact for any moments.
     """

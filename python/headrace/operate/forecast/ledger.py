@@ -39,15 +39,15 @@ LINE_BEGINS = b'{"of":"'
 NEAREST = timedelta(minutes=5)
 
 
-class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One figure of a forecast. `of` and `storage`: the workload's name and where it runs. `made`,
-    `due`: clock times of the recording, ISO without a zone. `low`, `middle`, `high`: 10th, 50th and
-    90th percentile."""
+class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"made_at": "made"}):
+    """One figure of a forecast. `of` and `storage`: the workload's name and where it runs.
+    `made_at`, `due`: clock times of the recording, ISO without a zone. `low`, `middle`, `high`:
+    10th, 50th and 90th percentile."""
 
     of: str
     storage: str
     quantity: str
-    made: str
+    made_at: str
     due: str
     low: float
     middle: float
@@ -56,69 +56,69 @@ class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Score:
-    """How promises about one quantity, so far ahead, turned out. `held`: how many of `count` lay in
+    """The outcome of promises about one quantity, so far ahead. `hits`: how many of `count` lay in
     their 80 % interval; `median_error`: of the middle, in the quantity's unit."""
 
     quantity: str
     ahead: timedelta
     count: int
-    held: int
+    hits: int
     median_error: float
 
 
 def promises(
     of: str,
     storage: str,
-    made: datetime,
+    made_at: datetime,
     credits: CreditForecast | None,
     growth: Sequence[GrowthForecast],
     space: SpaceForecast | None,
 ) -> list[Promise]:
-    """What a forecast promises; nothing of a growth that rests on too few days."""
-    found = []
+    """Returns the promises of a forecast; none of a growth that rests on too few days."""
+    promised = []
 
     def add(quantity: str, from_moment: datetime, ahead: timedelta, figures: Iterable[float]) -> None:
         low, middle, high = figures
-        found.append(
+        promised.append(
             Promise(
                 of, storage, quantity, from_moment.isoformat(), (from_moment + ahead).isoformat(), low, middle, high
             )
         )
 
     for mark in credits.marks if credits is not None else ():
-        add(BALANCE, made, timedelta(hours=mark.hours), (mark.low, mark.middle, mark.high))
-    today = made.replace(hour=0, minute=0, second=0)
-    for one in growth:
-        for days in MARKS_DAYS if one.trend.enough else ():
-            figures = [math.exp(value) / one.limit for value in one.trend.figure_in(days)]
-            add(f"{BUSY}: {one.cap}", today - timedelta(days=1), timedelta(days=days), figures)
+        add(BALANCE, made_at, timedelta(hours=mark.hours), (mark.low, mark.middle, mark.high))
+    today = made_at.replace(hour=0, minute=0, second=0)
+    for forecast in growth:
+        for days in MARKS_DAYS if forecast.trend.enough else ():
+            figures = [math.exp(value) / forecast.limit for value in forecast.trend.figure_in(days)]
+            add(f"{BUSY}: {forecast.cap}", today - timedelta(days=1), timedelta(days=days), figures)
     if space is not None and space.trend.enough:
         for days in MARKS_DAYS:
             add(SPACE, space.last, timedelta(days=days), space.trend.figure_in(days))
-    return found
+    return promised
 
 
 def known_as(workload: OpenWorkload) -> str:
-    """The name that a forecast is kept under: the volume's id where the recording tells it,
+    """Returns the name that a forecast is kept under: the volume's id where the recording tells it,
     whatever its file is called; else the recording's name."""
     device = workload.source.get("device")
     return device if isinstance(device, str) and VOLUME_ID.fullmatch(device) else workload.name
 
 
 def default_ledger() -> Path:
-    """$HEADRACE_FORECASTS, else forecasts.jsonl in the data folder of this user."""
+    """Returns $HEADRACE_FORECASTS, else forecasts.jsonl in the data folder of this user."""
     return settings.folder("HEADRACE_FORECASTS")
 
 
-def keep(made: Sequence[Promise], path: Path) -> None:
+def keep(promises: Sequence[Promise], path: Path) -> None:
     """Appends the promises. Promises made at one moment about one thing are kept once, and those
     with a figure that is not finite not at all: nothing can be held against them.
 
     A last line that a crash cut off is taken out first. Raises InputError where the file is no
     ledger, else CouldNotRun.
     """
-    made = [one for one in made if math.isfinite(one.low + one.middle + one.high)]
-    if not made:
+    promises = [promise for promise in promises if math.isfinite(promise.low + promise.middle + promise.high)]
+    if not promises:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,15 +126,15 @@ def keep(made: Sequence[Promise], path: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             content = file.read(MOST_BYTES + 1)
-            known = set(_decoded(path, content, []))
-            new = [one for one in made if one not in known]
+            recorded = set(_decoded(path, content, []))
+            new = [promise for promise in promises if promise not in recorded]
             whole = content.rfind(b"\n") + 1
             # The last line may be whole and lack its end only.
             begin = b"\n" if _promise(content[whole:]) is not None else b""
             if not begin:
                 file.truncate(whole)
             file.seek(0, os.SEEK_END)
-            file.write(begin + b"".join(msgspec.json.encode(one) + b"\n" for one in new))
+            file.write(begin + b"".join(msgspec.json.encode(promise) + b"\n" for promise in new))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -142,9 +142,10 @@ def keep(made: Sequence[Promise], path: Path) -> None:
         raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", "operating system", hint) from None
 
 
-def kept(path: Path, notes: list[str] | None = None) -> list[Promise]:
-    """The promises of a ledger; none where there is not a ledger. `notes` is told of damaged lines,
-    which are passed over. Raises InputError where the file is not a ledger, or CouldNotRun."""
+def load(path: Path, notes: list[str] | None = None) -> list[Promise]:
+    """Returns the promises of a ledger; none where there is not a ledger. `notes` gets a sentence
+    on damaged lines, which are passed over. Raises InputError where the file is not a ledger, or
+    CouldNotRun."""
     try:
         with path.open("rb") as file:
             return _decoded(path, file.read(MOST_BYTES + 1), [] if notes is None else notes)
@@ -160,25 +161,25 @@ def _decoded(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
         raise InputError(str(path), rule, DOC, "Move the file away: a new one is begun.")
     lines = content.split(b"\n")
     decoded = [_promise(line) for line in lines]
-    found = [one for one in decoded if one is not None]
+    promises = [promise for promise in decoded if promise is not None]
     # What follows the last line end was cut off by a crash: nobody need be told.
-    damaged = [number for number, one in enumerate(decoded[:-1], 1) if one is None]
+    damaged = [number for number, promise in enumerate(decoded[:-1], 1) if promise is None]
     foreign = [
         number
         for number, line in enumerate(lines, 1)
         if not line.startswith(LINE_BEGINS) and not (number == len(lines) and LINE_BEGINS.startswith(line))
     ]
-    if foreign and not found:
+    if foreign and not promises:
         rule = "is not a forecast that was kept, and no other line of the file is one"
         raise InputError(f"{path}, line {foreign[0]}", rule, DOC, "Move the file away, or name another one.")
     if damaged:
         what = f"line {damaged[0]} is" if len(damaged) == 1 else f"{len(damaged)} lines, the first {damaged[0]}, are"
         notes.append(f"{path}: {what} damaged and passed over.")
-    return found
+    return promises
 
 
 def _promise(line: bytes) -> Promise | None:
-    """What a line promises; None for one that is damaged."""
+    """Decodes the promise of a line; None for a damaged line."""
     try:
         return msgspec.json.decode(line, type=Promise)
     except msgspec.DecodeError:
@@ -197,7 +198,7 @@ def scores(
     instance: str | None = None,
     as_of: str | None = None,
 ) -> list[Score]:
-    """The promises about `of` on `storage` due in this recording, by quantity and distance.
+    """Scores the promises about `of` on `storage` due in this recording, by quantity and distance.
 
     The balance is the recorded one of the volumes; where none was recorded, or they have none, it
     is that of the recorded demand simulated on the storage.
@@ -205,47 +206,51 @@ def scores(
     balances = _balances(workload, history, storage, instance, as_of)
     busy = _busy_days(history, growth)
     errors: dict[tuple[str, timedelta], list[tuple[bool, float]]] = {}
-    for one in promised:
-        made, due = datetime.fromisoformat(one.made), datetime.fromisoformat(one.due)
-        if (one.of, one.storage) != (of, storage) or made >= history.end:
+    for promise in promised:
+        made_at, due = datetime.fromisoformat(promise.made_at), datetime.fromisoformat(promise.due)
+        if (promise.of, promise.storage) != (of, storage) or made_at >= history.end:
             continue
-        if one.quantity == BALANCE:
+        if promise.quantity == BALANCE:
             came = _at(balances, history, due)
-        elif one.quantity == SPACE:
+        elif promise.quantity == SPACE:
             came = None if space is None else _on(space.first, space.used_gib, due)
         else:
-            first, figures = busy.get(one.quantity, (due, np.empty(0)))
+            first, figures = busy.get(promise.quantity, (due, np.empty(0)))
             came = _on(first, figures, due)
         if came is not None:
-            held = one.low <= came <= one.high
-            errors.setdefault((one.quantity, due - made), []).append((held, abs(came - one.middle)))
+            hit = promise.low <= came <= promise.high
+            errors.setdefault((promise.quantity, due - made_at), []).append((hit, abs(came - promise.middle)))
     return [
         Score(
-            quantity, ahead, len(found), sum(held for held, _ in found), float(np.median([error for _, error in found]))
+            quantity,
+            ahead,
+            len(outcomes),
+            sum(hit for hit, _ in outcomes),
+            float(np.median([error for _, error in outcomes])),
         )
-        for (quantity, ahead), found in sorted(errors.items())
+        for (quantity, ahead), outcomes in sorted(errors.items())
     ]
 
 
 def _balances(
     workload: OpenWorkload, history: DemandHistory, storage: str, instance: str | None, as_of: str | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds from the recording's begin, and the balance there."""
+    """Returns the seconds from the recording's begin, and the balance there."""
     points = workload.points
     if "balance_percent" in points.columns and holding(storage, instance, as_of).credits is not None:
-        known = points.filter(points["balance_percent"].fill_null(math.nan).is_not_nan())
-        return (known["t_s"] + known["duration_s"]).to_numpy(), known["balance_percent"].to_numpy()
+        recorded = points.filter(points["balance_percent"].fill_null(math.nan).is_not_nan())
+        return (recorded["t_s"] + recorded["duration_s"]).to_numpy(), recorded["balance_percent"].to_numpy()
     run = simulate(workload.uncensored(1.0), storage, form="interval", instance=instance, as_of=as_of)
     return (run.rows["t_s"] + run.rows["duration_s"]).to_numpy(), own_balances(run.rows)
 
 
 def _at(balances: tuple[np.ndarray, np.ndarray], history: DemandHistory, due: datetime) -> float | None:
     at_s, percent = balances
-    wanted = (due - history.recorded_from).total_seconds()
+    due_s = (due - history.recorded_from).total_seconds()
     if not len(at_s) or np.isnan(percent).all():
         return None
-    index = int(np.argmin(np.abs(at_s - wanted)))
-    return float(percent[index]) if abs(at_s[index] - wanted) <= NEAREST.total_seconds() else None
+    index = int(np.argmin(np.abs(at_s - due_s)))
+    return float(percent[index]) if abs(at_s[index] - due_s) <= NEAREST.total_seconds() else None
 
 
 def _on(first: datetime, figures: np.ndarray, due: datetime) -> float | None:
@@ -255,4 +260,4 @@ def _on(first: datetime, figures: np.ndarray, due: datetime) -> float | None:
 
 def _busy_days(history: DemandHistory, growth: Sequence[GrowthForecast]) -> dict[str, tuple[datetime, np.ndarray]]:
     first, _ = history.whole_days()
-    return {f"{BUSY}: {one.cap}": (first, one.busy / one.limit) for one in growth}
+    return {f"{BUSY}: {forecast.cap}": (first, forecast.busy / forecast.limit) for forecast in growth}

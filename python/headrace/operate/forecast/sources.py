@@ -11,14 +11,22 @@ import numpy as np
 from headrace.base.storage import Storage
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
-from headrace.operate.evidence import Evidence, SourceOptions, described_by, evidence_of, is_live, load_target, told_of
+from headrace.operate.evidence import (
+    Evidence,
+    SourceOptions,
+    described_by,
+    evidence_of,
+    import_options,
+    is_live,
+    load_target,
+)
 from headrace.operate.forecast.history import DOC
 from headrace.operate.forecast.space import SpaceHistory, space_from_free
 from headrace.workload import OpenWorkload
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_IO_KIB, MIN_POINT_S, make_points
 
 KIB_PER_MIB = 1024.0  # IEC 80000-13
-NOTHING_SAID = SourceOptions()
+DEFAULT_OPTIONS = SourceOptions()
 
 
 class RecordedDemand(NamedTuple):
@@ -31,9 +39,9 @@ class RecordedDemand(NamedTuple):
     space: SpaceHistory | None = None
 
 
-def demand_of(target: str, options: SourceOptions = NOTHING_SAID) -> RecordedDemand:
-    """The demand on the target's volume, and what is known of it. `options.devices`: of several
-    volumes the one that is meant.
+def demand_of(target: str, options: SourceOptions = DEFAULT_OPTIONS) -> RecordedDemand:
+    """Returns the demand on the target's volume, and what is known of the volume.
+    `options.devices`: of several volumes the only one that is read.
 
     Raises InputError for a live target, which has no days behind it, and for a target with several
     volumes; else as `evidence_of`.
@@ -47,7 +55,7 @@ def demand_of(target: str, options: SourceOptions = NOTHING_SAID) -> RecordedDem
         return RecordedDemand(*from_evidence(evidence_of(target, options)[0]))
     # A volume of EBS that nobody uses publishes nothing; elsewhere a missing point is a hole.
     gaps = "zero" if loaded.readings.gaps == "zero" else "hold"
-    load = loaded.workload(told_of(target, options, gaps))
+    load = loaded.workload(import_options(target, options, gaps))
     storage, instance = described_by(loaded, load)
     space = None
     if loaded.readings.free_bytes and storage is not None:
@@ -57,11 +65,11 @@ def demand_of(target: str, options: SourceOptions = NOTHING_SAID) -> RecordedDem
 
 
 def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | None]:
-    """As `demand_of`. What was not published counts as no I/O: a volume that nobody uses, or that
-    is detached, publishes nothing."""
+    """Returns demand, storage and instance as `demand_of`. What was not published counts as no I/O:
+    a volume that nobody uses, or that is detached, publishes nothing."""
     if len(evidence.volumes) != 1:
         rule = f"has {len(evidence.volumes)} volumes; a forecast is about one"
-        names = ", ".join(one.facts.name for one in evidence.volumes)
+        names = ", ".join(volume.facts.name for volume in evidence.volumes)
         hint = f"Name one with --device: {names}." if names else ""
         raise InputError(evidence.facts.target[:80], rule, DOC, hint)
     (volume,) = evidence.volumes
@@ -90,7 +98,7 @@ def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | N
         frame = frame.with_columns(balance_percent=balance)
     dated = begin > DAY_S  # seconds since 1970; a source without a clock counts from its beginning
     caveats = (f"{gaps / 3_600:.1f} h without points count as no I/O.",) if gaps >= 1.0 else ()
-    made = OpenWorkload(
+    load = OpenWorkload(
         name=volume.facts.name,
         kind="recorded",
         points=frame,
@@ -98,4 +106,4 @@ def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | N
         clock_zone="UTC",
         caveats=caveats,
     )
-    return made, volume.facts.storage, evidence.facts.instance
+    return load, volume.facts.storage, evidence.facts.instance

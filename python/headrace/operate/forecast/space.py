@@ -53,7 +53,7 @@ class SpaceForecast:
 
     @property
     def full(self) -> bool:
-        """Whether it is full, or was in the last weeks: to 98 %, or to the last byte where files
+        """True when it is full, or was in the last weeks: to 98 %, or to the last byte where files
         have room inside."""
         taken = self.used_gib - self.free_inside_gib
         return taken >= FULL_AT * self.limit_gib or self.used_gib >= self.limit_gib
@@ -74,7 +74,8 @@ class SpaceHistory:
 
 
 def read_space(path: Path) -> SpaceHistory:
-    """A CSV with a time and used_gib, used_mib, used_kib or used_bytes (`df -B1 --output=used`).
+    """Reads a CSV with a time and used_gib, used_mib, used_kib or used_bytes (`df -B1
+    --output=used`).
 
     Days without a line are laid on the straight line between their neighbours; the trend does not
     rest on them. Raises InputError for another header, a time that is not ISO 8601, a zone in some
@@ -103,8 +104,8 @@ def read_space(path: Path) -> SpaceHistory:
 
 
 def space_from_free(name: str, free_bytes: Mapping[float, float], size_gib: float) -> SpaceHistory | None:
-    """The same of free space by time (seconds since 1970, UTC days) on a volume of that size, as
-    RDS publishes it; None where fewer than seven days were recorded. Raises InputError."""
+    """Returns the history for free space by time (seconds since 1970, UTC days) on a volume of that
+    size, as RDS publishes it; None where fewer than seven days were recorded. Raises InputError."""
     highest: dict[int, float] = {}
     for at, free in free_bytes.items():
         day = datetime.fromtimestamp(at, UTC).toordinal()
@@ -113,15 +114,15 @@ def space_from_free(name: str, free_bytes: Mapping[float, float], size_gib: floa
 
 
 def _history_of(name: str, highest: dict[int, float]) -> SpaceHistory:
-    """The history of the highest used GiB of days by their ordinals. Raises InputError for fewer
-    than seven."""
-    known = sorted(highest)
-    if len(known) < LEAST_DAYS:
+    """Returns the history of the highest used GiB of days by their ordinals. Raises InputError for
+    fewer than seven."""
+    ordinals = sorted(highest)
+    if len(ordinals) < LEAST_DAYS:
         rule = f"a forecast of space needs at least {LEAST_DAYS} days that were recorded"
-        raise InputError(f"{name}: {len(known)} days with a line", rule, DOC, "Record longer, each day.")
-    days = np.arange(known[0], known[-1] + 1)
-    used_gib = np.interp(days, known, [highest[day] for day in known])
-    return SpaceHistory(datetime.fromordinal(known[0]), used_gib, np.isin(days, known))
+        raise InputError(f"{name}: {len(ordinals)} days with a line", rule, DOC, "Record longer, each day.")
+    days = np.arange(ordinals[0], ordinals[-1] + 1)
+    used_gib = np.interp(days, ordinals, [highest[day] for day in ordinals])
+    return SpaceHistory(datetime.fromordinal(ordinals[0]), used_gib, np.isin(days, ordinals))
 
 
 def _moment(recording: Recording, line: int, text: str) -> datetime:
@@ -135,7 +136,8 @@ def _moment(recording: Recording, line: int, text: str) -> datetime:
 def space_ahead(
     history: SpaceHistory, limit_gib: float, *, free_inside_gib: float = 0.0, seed: int = 1
 ) -> SpaceForecast:
-    """When the daily maximum reaches `limit_gib`; what is free inside the files delays it."""
+    """Forecasts when the daily maximum reaches `limit_gib`; what is free inside the files delays
+    it."""
     count = len(history.used_gib)
     recorded = np.arange(count) if history.recorded is None else np.flatnonzero(history.recorded)
     trend = trend_of(history.used_gib[recorded], seed, recorded - (count - 1))
@@ -146,9 +148,9 @@ def space_ahead(
 
 
 def _most(used_gib: np.ndarray, trend: Trend) -> tuple[float, int]:
-    """The most used in the last weeks, and the place of that day (0: the last): what is purged each
-    week or month comes again. Days before a sudden change do not count, and what a volume shrinks
-    by each day is taken off those before."""
+    """Returns the most used in the last weeks, and the place of that day (0: the last): what is
+    purged each week or month comes again. Days before a sudden change do not count, and what a
+    volume shrinks by each day is taken off those before."""
     days = np.arange(1 - len(used_gib), 1)
     seen = days >= max(1 - MOST_DAYS_BACK, trend.since if trend.cut is not None else -np.inf)
     shrinks = min(0.0, trend.per_day) if trend.claimed else 0.0

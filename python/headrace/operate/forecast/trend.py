@@ -65,17 +65,18 @@ class Trend:
 
     @property
     def enough(self) -> bool:
-        """Whether it rests on enough days to say anything of the days to come."""
+        """True when it rests on enough days to say anything of the days to come."""
         return self.days >= LEAST_DAYS
 
     @property
     def curved(self) -> bool:
-        """Whether it is known not to be straight."""
+        """True when it is known not to be straight."""
         return self.kinds[0] != LINE
 
     def days_until(self, target: float) -> tuple[float, float, float]:
-        """Days from the last day until a day's figure first reaches `target` from below: the 10th,
-        50th and 90th percentile of the paths; infinite where it is not reached in three years."""
+        """Returns days from the last day until a day's figure first reaches `target` from below:
+        the 10th, 50th and 90th percentile of the paths; infinite where it is not reached in three
+        years."""
         ahead = np.arange(1.0, HORIZON_DAYS + 1.0)
         paths = np.array([shape.at(ahead) for shape in self.shapes]) + self.noise
         reached = paths >= target
@@ -85,7 +86,7 @@ class Trend:
         return float(early), float(middle), float(late)
 
     def figure_in(self, days: float) -> tuple[float, float, float]:
-        """The figure of a single day, `days` ahead: 10th, 50th and 90th percentile, a day's
+        """Returns the figure of a single day, `days` ahead: 10th, 50th and 90th percentile, a day's
         own noise included."""
         at = np.array([days])
         ahead = np.array([shape.at(at) for shape in self.shapes]) + self.noise[:, :WEEK]
@@ -94,8 +95,8 @@ class Trend:
 
 
 def with_demand(figures: np.ndarray) -> np.ndarray:
-    """Which days tell something of growth: not those that were idle, or nearly so (a day the server
-    was away, or was recorded in part)."""
+    """Returns the days that tell something of growth: not those that were idle, or nearly so (a day
+    the server was away, or was recorded in part)."""
     usual = figures[figures > 0]
     least = NEARLY_IDLE * float(np.median(usual)) if len(usual) else 0.0
     idle = (figures > 0) & (figures < least)
@@ -108,7 +109,7 @@ def with_demand(figures: np.ndarray) -> np.ndarray:
 
 
 def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logarithms: bool = False) -> Trend:
-    """The trend of a figure a day, oldest first, at least 3 of them.
+    """Returns the trend of a figure a day, oldest first, at least 3 of them.
 
     `at`: where days are left out, the place of each figure in days from the last day of the history
     (0; earlier days are negative). None: a figure for each day. `logarithms`: whether the figures
@@ -121,60 +122,62 @@ def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logari
     step = last_step(values, days)
     if step is not None and len(values) - step < 3:
         step = None  # two days make no line: the step may be the noise of a day
-    kept, days = values[step or 0 :], days[step or 0 :]
+    recent, days = values[step or 0 :], days[step or 0 :]
     cut, since = None if step is None else step + dropped, float(days[0])
     draw = np.random.default_rng(seed)
-    if len(kept) < LEAST_DAYS:
-        return _level(kept, days, cut, draw)
+    if len(recent) < LEAST_DAYS:
+        return _level(recent, days, cut, draw)
     # A part of a week more at one end would tilt the line.
     whole = days > -((1.0 - days[0]) // WEEK * WEEK)
-    kept, days = kept[whole], days[whole]
-    chances = chances_of(days, kept, logarithms)
+    recent, days = recent[whole], days[whole]
+    chances = chances_of(days, recent, logarithms)
     kinds = tuple(chances)
-    shape = fitted(kinds[0], days, kept)
+    shape = fitted(kinds[0], days, recent)
     line = shape.at(days)
-    residuals = kept - line
-    resampled = _blocks(residuals, len(kept), draw)
+    residuals = recent - line
+    resampled = _blocks(residuals, len(recent), draw)
     # Kinds that the days cannot tell apart take turns, by their chances.
     shapes = tuple(
         fitted(kind, days, _possible(kind, line + noise))
         for noise, kind in zip(resampled, _turns(chances), strict=True)
     )
     # How growth that slows down goes on is not in the days: between its rest and no more slowing.
-    shapes = tuple(replace(one, rests=number % 2 == 0) for number, one in enumerate(shapes))
-    slopes = np.array([one.per_day for one in shapes])
+    shapes = tuple(replace(shape, rests=number % 2 == 0) for number, shape in enumerate(shapes))
+    slopes = np.array([shape.per_day for shape in shapes])
     low, _, high = np.percentile(slopes, SHOWN)
     least, most = np.percentile(slopes, CLAIM)
-    surest = _interval_within_weeks(days, kept)
+    surest = _interval_within_weeks(days, recent)
     claimed = bool((least > 0 and surest[0] > 0) or (most < 0 and surest[1] < 0))
     now = float(shape.at(np.zeros(1))[0])
     ahead = _blocks(residuals, HORIZON_DAYS, draw)
-    return Trend(shape.per_day, float(low), float(high), claimed, now, len(kept), cut, since, kinds, shapes, ahead)
+    return Trend(shape.per_day, float(low), float(high), claimed, now, len(recent), cut, since, kinds, shapes, ahead)
 
 
-def _level(kept: np.ndarray, days: np.ndarray, cut: int | None, draw: np.random.Generator) -> Trend:
-    """Figures that are too few for a trend: their level and how much they differ from it."""
-    level = float(np.median(kept))
-    noise = draw.choice(kept - level, size=(RESAMPLES, HORIZON_DAYS))
+def _level(figures: np.ndarray, days: np.ndarray, cut: int | None, draw: np.random.Generator) -> Trend:
+    """Returns the trend of figures that are too few for one: their level and how much they differ
+    from it."""
+    level = float(np.median(figures))
+    noise = draw.choice(figures - level, size=(RESAMPLES, HORIZON_DAYS))
     shapes = (GrowthShape(LINE, level, 0.0),) * RESAMPLES
-    return Trend(0.0, 0.0, 0.0, False, level, len(kept), cut, float(days[0]), (LINE,), shapes, noise)
+    return Trend(0.0, 0.0, 0.0, False, level, len(figures), cut, float(days[0]), (LINE,), shapes, noise)
 
 
 def _turns(chances: dict[str, float]) -> list[str]:
-    """Which kind each resampled history is fitted with: of each as many as its chance says."""
+    """Returns the kind that each resampled history is fitted with: of each as many as its chance
+    says."""
     ends = np.cumsum(list(chances.values())) / sum(chances.values())
     kinds = list(chances)
     return [kinds[int(np.searchsorted(ends, (number + 0.5) / RESAMPLES))] for number in range(RESAMPLES)]
 
 
 def _possible(kind: str, values: np.ndarray) -> np.ndarray:
-    """Figures of which that kind can take the logarithm."""
+    """Returns figures of which that kind can take the logarithm."""
     return np.maximum(values, LEAST_FIGURE) if kind == FACTOR else values
 
 
 def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
-    """Index of the first figure behind the last step, None without one. `days`: the day of each
-    figure, None: one a day.
+    """Returns the index of the first figure behind the last step, None without one. `days`: the day
+    of each figure, None: one a day.
 
     A step is a change from one day to the next that is more than five standard deviations (by the
     median of absolute deviations) from the usual change; over days that are left out, from that of
@@ -194,18 +197,18 @@ def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
     far = max(STEP_SIGMA * sigma, least)
     odd = np.abs(apart) > far
     level = values - usual * days
-    found = [
+    steps = [
         int(index)
         for up in (True, False)
         if 0 < (alike := odd & ((apart > 0) == up)).sum() < RECURRING
         for index in np.flatnonzero(alike)
         if _stays(level, days, int(index) + 1, far if up else -far, usual)
     ]
-    return max(found) + 1 if found else None
+    return max(steps) + 1 if steps else None
 
 
 def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: float) -> bool:
-    """Whether the level from the figure `first` on is another than before it, by `far` or more:
+    """True when the level from the figure `first` on is another than before it, by `far` or more:
     most figures of the week after it lie so far from the median of the week before, and the other
     way round. A weekend is not a step: most days behind it must differ from the same day of the
     week before it. `slope`: a day's usual change, which is taken off the level."""
@@ -233,14 +236,14 @@ def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: f
 
 
 def _line(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Slope, and level at day 0."""
+    """Returns slope, and level at day 0."""
     slope = float(np.array(theilslopes(values, days))[0])
     return slope, float(np.median(values - slope * days))
 
 
 def _interval_within_weeks(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Sen's interval of the slope once the days of the week are level. Two or three blocks of a
-    short history differ too little from each other to find it by resampling alone."""
+    """Returns Sen's interval of the slope once the days of the week are level. Two or three blocks
+    of a short history differ too little from each other to find it by resampling alone."""
     slope, level = _line(days, values)
     residuals = values - level - slope * days
     levelled = values.copy()
@@ -249,17 +252,17 @@ def _interval_within_weeks(days: np.ndarray, values: np.ndarray) -> tuple[float,
         for day in np.unique(weekday):
             levelled[weekday == day] -= np.median(residuals[weekday == day])
     middle, _, least, most = (float(value) for value in np.array(theilslopes(levelled, days, alpha=CLAIM_CONFIDENCE)))
-    left = levelled - middle * days
-    left = left - left.mean()
-    power = float(left @ left)
+    rest = levelled - middle * days
+    rest = rest - rest.mean()
+    power = float(rest @ rest)
     # Days that resemble the day before carry less: the variance of a mean grows by (1 + r)/(1 - r).
-    likeness = min(MOST_LIKENESS, max(0.0, float(left[1:] @ left[:-1]) / power)) if power > 0 else 0.0
+    likeness = min(MOST_LIKENESS, max(0.0, float(rest[1:] @ rest[:-1]) / power)) if power > 0 else 0.0
     wider = math.sqrt((1.0 + likeness) / (1.0 - likeness))
     return middle + (least - middle) * wider, middle + (most - middle) * wider
 
 
 def _blocks(residuals: np.ndarray, days: int, draw: np.random.Generator) -> np.ndarray:
-    """Resampled residuals of `days` days, a row each, put together from runs of days."""
+    """Returns resampled residuals of `days` days, a row each, put together from runs of days."""
     count = len(residuals)
     block = max(1, min(count - 1, max(min(WEEK, count // 3), int(BLOCK_SHARE * count))))
     pieces = -(-days // block)

@@ -43,44 +43,53 @@ class Ec2Service:
         self.root, self.zone = root, zone
         self._client = _client(profile, region)
         self._instances: dict[str, str] = {}
-        # What the rehearsal found out, so that the call need not ask while things are frozen.
+        # The rehearsal's results, so that the call need not ask while things are frozen.
         self._chosen: dict[tuple[str, ...], dict[str, Any]] = {}
 
-    def members(self, found: Below) -> list[MemberVolume]:
-        """By the serial number of the disk, by the name udev gave it, or by the device name of the
-        attachment."""
-        volumes = [volume_id(disk, self.root) or self._by_name(disk) for disk in found.disks]
+    def members(self, device: Below) -> list[MemberVolume]:
+        """Returns the volumes by the serial number of the disk, by the name udev gave it, or by the
+        device name of the attachment."""
+        volumes = [volume_id(disk, self.root) or self._by_name(disk) for disk in device.disks]
         answer = self._call("describe_volumes", VolumeIds=list(dict.fromkeys(volumes)))
-        known = {one["VolumeId"]: one for one in answer["Volumes"]}
-        for one in known.values():
-            attached = [each["InstanceId"] for each in one.get("Attachments", ()) if each.get("State") == "attached"]
+        described = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
+        for volume in described.values():
+            attached = [
+                attachment["InstanceId"]
+                for attachment in volume.get("Attachments", ())
+                if attachment.get("State") == "attached"
+            ]
             if len(attached) != 1:
                 rule = f"is attached to {len(attached)} instances, not to one"
-                raise InputError(one["VolumeId"], rule, DOC, "Volumes for several instances are not supported.")
-            self._instances[one["VolumeId"]] = attached[0]
-        return [MemberVolume(one, _spec(known[one]), known[one].get("AvailabilityZone", "")) for one in volumes]
+                raise InputError(volume["VolumeId"], rule, DOC, "Volumes for several instances are not supported.")
+            self._instances[volume["VolumeId"]] = attached[0]
+        return [
+            MemberVolume(name, _spec(described[name]), described[name].get("AvailabilityZone", "")) for name in volumes
+        ]
 
     def _by_name(self, disk: str) -> str:
-        """Devices of Xen instances have no serial number; /dev/sdf of the attachment may be
-        /dev/xvdf here (EC2 User Guide, "Device names")."""
+        """Returns the volume attached under a disk's name. Devices of Xen instances have no serial
+        number; /dev/sdf of the attachment may be /dev/xvdf here (EC2 User Guide, "Device
+        names")."""
         answer = self._pages(
             "describe_volumes", "Volumes", Filters=[{"Name": "attachment.status", "Values": ["attached"]}]
         )
-        found = set()
-        for one in answer:
-            for attachment in one.get("Attachments", ()):
+        matches = set()
+        for volume in answer:
+            for attachment in volume.get("Attachments", ()):
                 name = str(attachment.get("Device", ""))
                 here = os.path.basename(os.path.realpath(self.root / name.lstrip("/")))
                 names = {here, os.path.basename(name), os.path.basename(name).replace("sd", "xvd", 1)}
                 if disk in names and os.path.exists(self.root / "sys/class/block" / disk):
-                    found.add(one["VolumeId"])
-        if len(found) != 1:
-            said = "several volumes are attached by this name" if found else "no EBS volume is known for it"
-            raise InputError(f"/dev/{disk}", said, DOC, "Is it instance store, or not on EBS? Those have no snapshots.")
-        return found.pop()
+                    matches.add(volume["VolumeId"])
+        if len(matches) != 1:
+            problem = "several volumes are attached by this name" if matches else "no EBS volume is known for it"
+            raise InputError(
+                f"/dev/{disk}", problem, DOC, "Is it instance store, or not on EBS? Those have no snapshots."
+            )
+        return matches.pop()
 
     def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:
-        """A dry run of the call."""
+        """Makes a dry run of the call."""
         self._chosen[tuple(volumes)] = self._specification(volumes)
         try:
             self._call("create_snapshots", DryRun=True, **self._arguments(volumes, tags, ""))
@@ -91,63 +100,63 @@ class Ec2Service:
     def create(
         self, volumes: Sequence[str], tags: Mapping[str, str], description: str, token: str
     ) -> list[StoredSnapshot]:
-        """CreateSnapshots: of the instance, without its other volumes."""
-        made = self._call("create_snapshots", **self._arguments(volumes, tags, description))["Snapshots"]
-        return [_of_ec2(one) for one in made]
+        """Calls CreateSnapshots for the instance, without its other volumes."""
+        created = self._call("create_snapshots", **self._arguments(volumes, tags, description))["Snapshots"]
+        return [_of_ec2(snapshot) for snapshot in created]
 
     def _specification(self, volumes: Sequence[str]) -> dict[str, Any]:
-        """The instance, and which of its volumes are left out."""
-        instances = {self._instances[one] for one in volumes}
+        """Returns the instance, and which of its volumes are left out."""
+        instances = {self._instances[volume] for volume in volumes}
         if len(instances) != 1:
             rule = f"are attached to {len(instances)} instances, and one call takes those of one"
             raise InputError(", ".join(volumes), rule, "EC2 API, CreateSnapshots")
         instance = instances.pop()
         boot = self._boot_volume(instance)
         here = [{"Name": "attachment.instance-id", "Values": [instance]}]
-        attached = [one["VolumeId"] for one in self._pages("describe_volumes", "Volumes", Filters=here)]
-        others = [one for one in attached if one not in volumes and one != boot]
+        attached = [volume["VolumeId"] for volume in self._pages("describe_volumes", "Volumes", Filters=here)]
+        others = [volume for volume in attached if volume not in volumes and volume != boot]
         if len(others) > MOST_EXCLUDED:
             raise InputError(instance, f"has more than {MOST_EXCLUDED} other volumes", "EC2 API, CreateSnapshots")
-        found: dict[str, Any] = {"InstanceId": instance, "ExcludeBootVolume": boot not in volumes}
-        return found | ({"ExcludeDataVolumeIds": others} if others else {})
+        arguments: dict[str, Any] = {"InstanceId": instance, "ExcludeBootVolume": boot not in volumes}
+        return arguments | ({"ExcludeDataVolumeIds": others} if others else {})
 
     def _arguments(self, volumes: Sequence[str], tags: Mapping[str, str], description: str) -> dict[str, Any]:
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
-        found: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "InstanceSpecification": self._chosen[tuple(volumes)],
             "TagSpecifications": [{"ResourceType": "snapshot", "Tags": listed}],
         }
-        return found | ({"Description": description} if description else {})
+        return arguments | ({"Description": description} if description else {})
 
     def _boot_volume(self, instance: str) -> str | None:
-        """The one that is attached as the root device."""
+        """Returns the volume that is attached as the root device."""
         answer = self._call("describe_instances", InstanceIds=[instance])
         for reservation in answer["Reservations"]:
-            for one in reservation["Instances"]:
-                for mapping in one.get("BlockDeviceMappings", ()):
-                    if mapping.get("DeviceName") == one.get("RootDeviceName"):
+            for description in reservation["Instances"]:
+                for mapping in description.get("BlockDeviceMappings", ()):
+                    if mapping.get("DeviceName") == description.get("RootDeviceName"):
                         return mapping.get("Ebs", {}).get("VolumeId")
         return None
 
     def tag(self, snapshots: Sequence[str], tags: Mapping[str, str]) -> None:
-        """CreateTags: of all of them."""
+        """Calls CreateTags for all of them."""
         self._call("create_tags", Resources=list(snapshots), Tags=[{"Key": k, "Value": v} for k, v in tags.items()])
 
     def delete(self, snapshot: str) -> None:
-        """To the recycle bin, where a rule keeps it."""
+        """Deletes a snapshot, to the recycle bin where a rule keeps it."""
         self._unless_gone("delete_snapshot", SnapshotId=snapshot)
 
     def stored(self) -> list[StoredSnapshot]:
-        """This account's, page by page."""
-        found = self._pages("describe_snapshots", "Snapshots", OwnerIds=["self"], Filters=[{"Name": "tag-key", "Values": [SET]}])  # fmt: skip
-        return [_of_ec2(one) for one in found]
+        """Returns the snapshots of this account that belong to a set, page by page."""
+        snapshots = self._pages("describe_snapshots", "Snapshots", OwnerIds=["self"], Filters=[{"Name": "tag-key", "Values": [SET]}])  # fmt: skip
+        return [_of_ec2(snapshot) for snapshot in snapshots]
 
     def now(self) -> datetime:
-        """The wall's."""
+        """Returns the wall-clock time."""
         return datetime.now(UTC)
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
-        """In the zone that the volume was in, unless another was named."""
+        """Makes a volume in the zone that the volume was in, unless another was named."""
         zone = self.zone or str(snapshot.member.get("zone") or "")
         if not zone:
             raise InputError(snapshot.id, "its zone is not known", DOC, "Add --zone.")
@@ -158,47 +167,47 @@ class Ec2Service:
         if len(limits) > 1 and kind == "gp3":
             more["Throughput"] = int(limits[1])
         listed = [{"Key": key, "Value": value} for key, value in ({"Name": name} | dict(tags)).items()]
-        made = self._call(
+        volume = self._call(
             "create_volume",
             SnapshotId=snapshot.id,
             AvailabilityZone=zone,
             TagSpecifications=[{"ResourceType": "volume", "Tags": listed}],
             **more,
         )
-        return made["VolumeId"]
+        return volume["VolumeId"]
 
     def delete_volume(self, volume: str) -> None:
-        """One that is not attached."""
+        """Deletes a volume that is not attached."""
         self._unless_gone("delete_volume", VolumeId=volume)
 
     # --- calls ---
 
     def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """One call. Raises InputError with the error's code as `kind`, CouldNotRun."""
+        """Makes one call. Raises InputError with the error's code as `kind`, CouldNotRun."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         operation: Callable[..., dict[str, Any]] = getattr(self._client, name)
         try:
             return operation(**arguments)
         except ClientError as error:
-            found = error.response.get("Error", {})
-            code, said = str(found.get("Code", "")), str(found.get("Message", ""))
+            refusal = error.response.get("Error", {})
+            code, message = str(refusal.get("Code", "")), str(refusal.get("Message", ""))
             if code in REFUSED:
                 hint = "The guide has the policy that it takes."
-                raise InputError(f"EC2 {name}", f"{code}: {said[:300]}", DOC, hint, kind=code) from None
-            raise InputError(f"EC2 {name}", f"{code}: {said[:300]}", "EC2 API, error codes", kind=code) from None
+                raise InputError(f"EC2 {name}", f"{code}: {message[:300]}", DOC, hint, kind=code) from None
+            raise InputError(f"EC2 {name}", f"{code}: {message[:300]}", "EC2 API, error codes", kind=code) from None
         except BotoCoreError as error:
             rule = f"could not be called: {str(error)[:300]}"
             raise CouldNotRun(f"EC2 {name}", rule, DOC, "Is there a network, a region, a profile?") from None
 
     def _pages(self, name: str, member: str, **arguments: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         token: dict[str, str] = {}
         while True:
             page = self._call(name, **arguments, **token)
-            found += page[member]
+            entries += page[member]
             if not page.get("NextToken"):
-                return found
+                return entries
             token = {"NextToken": page["NextToken"]}
 
     def _unless_gone(self, name: str, **arguments: Any) -> None:
@@ -233,13 +242,13 @@ def _spec(volume: Mapping[str, Any]) -> str:
     return ":".join(str(part) for part in parts if part)
 
 
-def _of_ec2(one: Mapping[str, Any]) -> StoredSnapshot:
-    started = one["StartTime"]
+def _of_ec2(described: Mapping[str, Any]) -> StoredSnapshot:
+    started = described["StartTime"]
     return StoredSnapshot(
-        id=one["SnapshotId"],
-        volume=one.get("VolumeId", ""),
-        size_gib=one["VolumeSize"],
-        state=one["State"],
+        id=described["SnapshotId"],
+        volume=described.get("VolumeId", ""),
+        size_gib=described["VolumeSize"],
+        state=described["State"],
         started_at=started if isinstance(started, str) else started.isoformat(timespec="milliseconds"),
-        tags={tag["Key"]: tag["Value"] for tag in one.get("Tags", ())},
+        tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", ())},
     )

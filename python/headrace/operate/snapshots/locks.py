@@ -45,7 +45,7 @@ ANSWER_S = 5.0
 
 @dataclass(frozen=True)
 class ServerPosition:
-    """Where a server was when its commits were held back. Every commit up to here is in the
+    """The position of a server when its commits were held back. Every commit up to here is in the
     snapshot.
 
     `gtid`: everything it had executed; "" without GTIDs. `file`, `offset`: its binary log; "" and 0
@@ -68,7 +68,7 @@ class ServerPosition:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What is asked before anything is locked. `folders`: where its files are."""
+    """The facts that are asked before anything is locked. `folders`: where its files are."""
 
     flavor: str
     version: str
@@ -99,7 +99,7 @@ class ServerLock:
         # One answer may wait for every lock that is taken before it comes.
         self._connection = connect(self.address, self.wait_s + ANSWER_S)
         try:
-            self.facts = self._asked_facts()
+            self.facts = self._ask_facts()
         except BaseException:
             self.__exit__()
             raise
@@ -113,7 +113,7 @@ class ServerLock:
             cut(connection)
 
     def rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
-        """Rows by name. Raises InputError for rights that are missing, CouldNotRun."""
+        """Asks for rows by name. Raises InputError for rights that are missing, CouldNotRun."""
         import pymysql
 
         if self._connection is None:
@@ -126,7 +126,8 @@ class ServerLock:
             raise self._refusal(statement, error) from None
 
     def take(self) -> ServerPosition:
-        """Locks, and reads the position. Raises InputError, CouldNotRun; nothing is locked then."""
+        """Locks, and returns the position. Raises InputError, CouldNotRun; nothing is locked
+        then."""
         facts = self.facts
         assert facts is not None
         began = time.monotonic()
@@ -168,30 +169,32 @@ class ServerLock:
 
     # --- what is asked ---
 
-    def _asked_facts(self) -> ServerFacts:
+    def _ask_facts(self) -> ServerFacts:
         names = ("version", "version_comment", "hostname", "server_id", "pid_file", "datadir", "server_uuid", *FOLDERS, *FILES)  # fmt: skip
         listed = ", ".join(f"'{name}'" for name in names)
-        found = {
+        variables = {
             row["Variable_name"].lower(): row["Value"] or ""
             for row in self.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
         }
-        flavor = "mariadb" if "mariadb" in (found["version"] + found.get("version_comment", "")).lower() else "mysql"
-        datadir = found["datadir"]
+        flavor = (
+            "mariadb" if "mariadb" in (variables["version"] + variables.get("version_comment", "")).lower() else "mysql"
+        )
+        datadir = variables["datadir"]
         return ServerFacts(
             flavor=flavor,
-            version=found["version"],
-            numbers=_numbers(found["version"]),
-            hostname=found.get("hostname", ""),
-            uuid=found.get("server_uuid", ""),
-            server_id=int(found.get("server_id") or 0),
-            pid_file=_absolute(found.get("pid_file", ""), datadir),
+            version=variables["version"],
+            numbers=_numbers(variables["version"]),
+            hostname=variables.get("hostname", ""),
+            uuid=variables.get("server_uuid", ""),
+            server_id=int(variables.get("server_id") or 0),
+            pid_file=_absolute(variables.get("pid_file", ""), datadir),
             datadir=datadir,
-            folders=tuple(dict.fromkeys([datadir, *_folders(found, datadir), *self._elsewhere(datadir)])),
+            folders=tuple(dict.fromkeys([datadir, *_folders(variables, datadir), *self._elsewhere(datadir)])),
             unsafe_tables=self._unsafe_tables(flavor),
         )
 
     def _unsafe_tables(self, flavor: str) -> tuple[str, ...]:
-        """Tables with rows that a crash may leave torn, at most a few."""
+        """Returns tables with rows that a crash may leave torn, at most a few."""
         if flavor == "mysql":
             # The statistics are cached for a day otherwise (MySQL 8.0 manual).
             with contextlib.suppress(CouldNotRun):
@@ -204,7 +207,7 @@ class ServerLock:
         return tuple(f"{row['a']}.{row['b']}" for row in rows)
 
     def _elsewhere(self, datadir: str) -> list[str]:
-        """Folders of tablespaces that were made with DATA DIRECTORY."""
+        """Returns folders of tablespaces that were made with DATA DIRECTORY."""
         # MariaDB has the second, which says the same, from 10.6 on; MySQL before 8.0 the third.
         tables = (("path", "innodb_datafiles"), ("filename", "innodb_sys_tablespaces"), ("path", "innodb_sys_datafiles"))  # fmt: skip
         for column, table in tables:
@@ -244,7 +247,7 @@ class ServerLock:
 
     def _refusal(self, statement: str, error: Exception) -> HeadraceError:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        said = "".join(
+        message = "".join(
             letter if letter.isprintable() else "?" for letter in str(error.args[-1] if error.args else error)
         )
         label = self.address.label
@@ -257,9 +260,9 @@ class ServerLock:
         if code in DENIED:
             user = self.address.user
             hint = f"GRANT RELOAD, REPLICATION CLIENT ON *.* TO {user}; on MySQL 8 also BACKUP_ADMIN, and SELECT ON performance_schema.log_status."
-            return InputError(label, f"{user} may not {statement.split(' WHERE')[0][:60]}: {said[:160]}", DOC, hint)
+            return InputError(label, f"{user} may not {statement.split(' WHERE')[0][:60]}: {message[:160]}", DOC, hint)
         return CouldNotRun(
-            label, f"{statement[:60]}: {said[:200]}", f"error {code} of the server", "See its error log."
+            label, f"{statement[:60]}: {message[:200]}", f"error {code} of the server", "See its error log."
         )
 
 
@@ -271,23 +274,25 @@ FOLDERS = (
 FILES = ("log_bin_basename", "relay_log_basename")
 
 
-def _folders(found: dict[str, str], datadir: str) -> list[str]:
+def _folders(variables: dict[str, str], datadir: str) -> list[str]:
     listed: list[str] = []
     for name in FOLDERS:
         # innodb_directories is a list, with semicolons.
-        listed += [_absolute(one.strip(), datadir) for one in found.get(name, "").split(";") if one.strip()]
-    listed += [_absolute(found[name], datadir).rpartition("/")[0] for name in FILES if found.get(name)]
+        listed += [
+            _absolute(folder.strip(), datadir) for folder in variables.get(name, "").split(";") if folder.strip()
+        ]
+    listed += [_absolute(variables[name], datadir).rpartition("/")[0] for name in FILES if variables.get(name)]
     return listed
 
 
 def _absolute(path: str, datadir: str) -> str:
-    """A path of the server: relative ones begin in its data directory."""
+    """Returns a path of the server in full: relative ones begin in its data directory."""
     return path if path.startswith("/") or not path else f"{datadir.rstrip('/')}/{path}"
 
 
 def _normal(gtids: str, flavor: str) -> str:
-    """As a set is written everywhere in this package; as the server wrote it, where that is not
-    understood: no snapshot fails for it."""
+    """Returns a set of GTIDs as it is written everywhere in this package; as the server wrote it,
+    where that is not understood: no snapshot fails for it."""
     try:
         return str(GtidSet.parse(gtids, flavor))
     except InputError:

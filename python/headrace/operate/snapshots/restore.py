@@ -48,7 +48,8 @@ def to_server(
     settings: Mapping[str, str | None] | None = None,
     progress: Progress = lambda share, what: None,
 ) -> Server:
-    """A new server of the lab from a set of one. Its blocks are loaded when they are first used.
+    """Makes a new server of the lab from a set of one. Its blocks are loaded when they are first
+    used.
 
     It has an identity of its own (server_id, and MySQL's server_uuid), and does not replicate by
     itself: a copy of a replica would take the replica's place at its source.
@@ -64,21 +65,21 @@ def to_server(
     for server in servers.servers(lab):
         if server.name == name:
             raise InputError(name, "is a server of this lab already", DOC, "Name another: --name. Or destroy it first.")
-    found = {role: _snapshot(chosen, volume) for role, volume in roles.items()}
-    for one in found.values():
-        progress(0.0, f"waiting for {one.id} to be stored")
-        stored(lab, one.id)
-    log = found.get("log")
+    snapshots = {role: _snapshot(chosen, volume) for role, volume in roles.items()}
+    for snapshot in snapshots.values():
+        progress(0.0, f"waiting for {snapshot.id} to be stored")
+        stored(lab, snapshot.id)
+    log = snapshots.get("log")
     return servers.up(
         lab,
         name=name,
         flavor=chosen.flavor,
         engine=chosen.about.get("engine"),
-        storage=storage or _spec(found["data"]),
+        storage=storage or _spec(snapshots["data"]),
         log_storage=(log_storage or _spec(log)) if log is not None else None,
         memory_gib=memory_gib or chosen.about.get("memory_gib"),
         port=port,
-        seed_from=found["data"].id,
+        seed_from=snapshots["data"].id,
         log_seed_from=None if log is None else log.id,
         settings=_settings(chosen) | dict(settings or {}),
         progress=progress,
@@ -86,9 +87,9 @@ def to_server(
 
 
 def _snapshot(chosen: SnapshotSet, volume: str) -> StoredSnapshot:
-    for one in chosen.snapshots:
-        if one.volume == volume:
-            return one
+    for snapshot in chosen.snapshots:
+        if snapshot.volume == volume:
+            return snapshot
     raise InputError(chosen.id, f"has no snapshot of {volume}", DOC)
 
 
@@ -97,63 +98,66 @@ def _spec(snapshot: StoredSnapshot) -> str:
 
 
 def _settings(chosen: SnapshotSet) -> dict[str, str | None]:
-    """Those of the server, with an identity of its own."""
-    found: dict[str, Any] = {}
+    """Returns the settings of the server, with an identity of its own."""
+    settings: dict[str, Any] = {}
     given = chosen.about.get("settings")
     for name, value in (given if isinstance(given, dict) else {}).items():
         if isinstance(name, str) and (value is None or isinstance(value, str)):
-            found[name.replace("_", "-")] = value
-    found["server-id"] = str(random.SystemRandom().randrange(SMALL_ID, MOST_ID))
+            settings[name.replace("_", "-")] = value
+    settings["server-id"] = str(random.SystemRandom().randrange(SMALL_ID, MOST_ID))
     numbers = tuple(int(part) for part in chosen.version.split("-")[0].split(".") if part.isdigit())
     renamed = chosen.flavor == "mysql" and numbers >= RENAMED
-    found["skip-replica-start" if renamed else "skip-slave-start"] = "ON"
-    return found
+    settings["skip-replica-start" if renamed else "skip-slave-start"] = "ON"
+    return settings
 
 
 def to_volumes(
     service: VolumeService, chosen: SnapshotSet, prefix: str, spec: str | None = None
 ) -> list[RestoredVolume]:
-    """A volume from each snapshot of a set, all or none. `spec`: another storage for each, not
-    smaller. Raises InputError for a set that is not whole, CouldNotRun."""
+    """Makes a volume from each snapshot of a set, all or none. `spec`: another storage for each,
+    not smaller. Raises InputError for a set that is not whole, CouldNotRun."""
     check_whole(chosen)
-    pending = [one.id for one in chosen.snapshots if one.state != "completed"]
+    pending = [snapshot.id for snapshot in chosen.snapshots if snapshot.state != "completed"]
     if pending:
         rule = f"is not stored yet: {', '.join(pending)}"
         raise CouldNotRun(chosen.id, rule, DOC, "Wait: headrace snapshot sets shows it.")
-    made: list[RestoredVolume] = []
+    volumes: list[RestoredVolume] = []
     with ends_as_interrupts():
         try:
-            for number, one in enumerate(chosen.snapshots):
-                use = one.member
-                layout = tuple(item for item in use.get("layout") or () if isinstance(item, dict))
+            for number, snapshot in enumerate(chosen.snapshots):
+                use = snapshot.member
+                layout = tuple(layer for layer in use.get("layout") or () if isinstance(layer, dict))
                 tags = {"headrace:restored-from": chosen.id}
-                volume = service.create_volume(one, spec or _spec(one), f"{prefix}-{number}", tags)
-                made.append(RestoredVolume(volume, one.id, str(use.get("place", "")), spec or _spec(one), layout))
+                volume = service.create_volume(snapshot, spec or _spec(snapshot), f"{prefix}-{number}", tags)
+                volumes.append(
+                    RestoredVolume(volume, snapshot.id, str(use.get("place", "")), spec or _spec(snapshot), layout)
+                )
         except BaseException as error:
-            kept = []
+            remaining = []
             with undisturbed():
-                for one in made:
+                for restored in volumes:
                     try:
-                        service.delete_volume(one.volume)
-                    except HeadraceError as left:
-                        kept.append(f"{one.volume}: {left.rule}")
-            if kept and isinstance(error, HeadraceError):
-                raise error.but(hint=f"{error.hint} Not deleted: {'; '.join(kept)}.".strip()) from error
+                        service.delete_volume(restored.volume)
+                    except HeadraceError as failure:
+                        remaining.append(f"{restored.volume}: {failure.rule}")
+            if remaining and isinstance(error, HeadraceError):
+                raise error.but(hint=f"{error.hint} Not deleted: {'; '.join(remaining)}.".strip()) from error
             raise
-    return made
+    return volumes
 
 
-def next_steps(made: list[RestoredVolume]) -> list[str]:
-    """What to do on the machine with the volumes, as lines to paste once they are attached."""
-    layouts = [item for one in made for item in one.layout]
+def next_steps(volumes: list[RestoredVolume]) -> list[str]:
+    """Returns what to do on the machine with the volumes, as lines to paste once they are
+    attached."""
+    layouts = [layer for volume in volumes for layer in volume.layout]
     lines = []
-    arrays = {item["md"]: item for item in layouts if "md" in item}
-    for item in arrays.values():
-        by = f"--uuid={item['uuid']} " if item.get("uuid") else "--scan "
-        lines.append(f"mdadm --assemble {by}/dev/{item['md']}".replace("--scan /dev/" + item["md"], "--scan"))
-    if any("dm" in item for item in layouts):
+    arrays = {layer["md"]: layer for layer in layouts if "md" in layer}
+    for layer in arrays.values():
+        by = f"--uuid={layer['uuid']} " if layer.get("uuid") else "--scan "
+        lines.append(f"mdadm --assemble {by}/dev/{layer['md']}".replace("--scan /dev/" + layer["md"], "--scan"))
+    if any("dm" in layer for layer in layouts):
         lines.append("vgchange --activate y")
-    for place in dict.fromkeys(one.place for one in made if one.place):
+    for place in dict.fromkeys(volume.place for volume in volumes if volume.place):
         lines.append(f"mount -o noatime,nouuid DEVICE {_quoted(place)}")
     return lines
 

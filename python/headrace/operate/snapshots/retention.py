@@ -20,23 +20,27 @@ BEING_TAKEN_S = 900.0
 
 @dataclass(frozen=True)
 class RetentionVerdict:
-    """What happens to a set, and why."""
+    """The fate of a set, and why."""
 
     chosen: SnapshotSet
     goes: bool
     why: str
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON and CSV."""
-        one = self.chosen
-        found: dict[str, object] = {"id": one.id, "server": one.server, "taken_at": one.taken_at}
-        return found | {"goes": self.goes, "why": self.why}
+        """Returns the verdict for JSON and CSV."""
+        snapshot_set = self.chosen
+        document: dict[str, object] = {
+            "id": snapshot_set.id,
+            "server": snapshot_set.server,
+            "taken_at": snapshot_set.taken_at,
+        }
+        return document | {"goes": self.goes, "why": self.why}
 
 
 def judge(
     sets: Sequence[SnapshotSet], now: datetime, keep: int | None, keep_for_s: float | None
 ) -> list[RetentionVerdict]:
-    """Each set of one server with its verdict, the newest first.
+    """Returns each set of one server with its verdict, the newest first.
 
     A whole set goes when it is neither among the newest `keep` nor younger than `keep_for_s`; what
     is None keeps nothing by itself. The newest whole and stored set never goes. A set that is not
@@ -45,49 +49,53 @@ def judge(
     if keep is None and keep_for_s is None:
         raise InputError("what to keep", "was not said", DOC, "Add --keep N, --keep-for TIME, or both.")
     verdicts, counted, last = [], 0, False
-    for one in sorted(sets, key=lambda each: (moment(each.taken_at), each.id), reverse=True):
-        age = (now - moment(one.taken_at)).total_seconds()
-        if not one.whole:
+    for snapshot_set in sorted(
+        sets, key=lambda snapshot_set: (moment(snapshot_set.taken_at), snapshot_set.id), reverse=True
+    ):
+        age = (now - moment(snapshot_set.taken_at)).total_seconds()
+        if not snapshot_set.whole:
             young = age < BEING_TAKEN_S
-            why = "may be being taken" if young else f"is not whole: {one.problems[0]}"
-            verdicts.append(RetentionVerdict(one, not young, why))
+            why = "may be being taken" if young else f"is not whole: {snapshot_set.problems[0]}"
+            verdicts.append(RetentionVerdict(snapshot_set, not young, why))
             continue
         counted += 1
-        if one.stored and not last:
+        if snapshot_set.stored and not last:
             last = True
-            verdicts.append(RetentionVerdict(one, False, "the newest whole one"))
+            verdicts.append(RetentionVerdict(snapshot_set, False, "the newest whole one"))
         elif not last:
             # Should storing it fail, an older one is the newest whole one.
-            verdicts.append(RetentionVerdict(one, False, "is still being stored"))
+            verdicts.append(RetentionVerdict(snapshot_set, False, "is still being stored"))
         elif keep is not None and counted <= keep:
-            verdicts.append(RetentionVerdict(one, False, f"number {counted} of the {keep} newest"))
+            verdicts.append(RetentionVerdict(snapshot_set, False, f"number {counted} of the {keep} newest"))
         elif keep_for_s is not None and age < keep_for_s:
-            verdicts.append(RetentionVerdict(one, False, f"is {timedelta(seconds=int(age))} old"))
+            verdicts.append(RetentionVerdict(snapshot_set, False, f"is {timedelta(seconds=int(age))} old"))
         else:
-            verdicts.append(RetentionVerdict(one, True, f"number {counted}, {timedelta(seconds=int(max(age, 0)))} old"))
+            verdicts.append(
+                RetentionVerdict(snapshot_set, True, f"number {counted}, {timedelta(seconds=int(max(age, 0)))} old")
+            )
     return verdicts
 
 
 def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> list[str]:
-    """Deletes what goes, the oldest first; in words, what could not be deleted.
+    """Deletes what goes, the oldest first; returns in words what could not be deleted.
 
     Raises CouldNotRun, before it deletes anything, where no whole set would stay that was there.
     """
-    whole = [one for one in verdicts if one.chosen.whole]
-    if whole and all(one.goes for one in whole):
+    whole = [verdict for verdict in verdicts if verdict.chosen.whole]
+    if whole and all(verdict.goes for verdict in whole):
         raise CouldNotRun("prune", "would delete the last whole set", DOC, "Keep one: --keep 1.")
-    kept = []
-    for one in reversed(verdicts):
-        for snapshot in one.chosen.snapshots if one.goes else ():
-            left = delete_all(service, [snapshot.id])
-            if left:
-                kept += left  # locked, perhaps: the rest of the set stays as well
+    failures = []
+    for verdict in reversed(verdicts):
+        for snapshot in verdict.chosen.snapshots if verdict.goes else ():
+            failed = delete_all(service, [snapshot.id])
+            if failed:
+                failures += failed  # locked, perhaps: the rest of the set stays as well
                 break
-    return kept
+    return failures
 
 
 def seconds(text: str, option: str) -> int:
-    """A time as 90s, 12h, 7d. Raises InputError."""
+    """Parses a time such as 90s, 12h, 7d. Raises InputError."""
     match = re.fullmatch(r"([0-9]{1,9})([smhdw])", text.strip())
     if match is None or int(match[1]) == 0:
         raise InputError(f"{option} {text[:40]}", "is a number with s, m, h, d or w", "", "Such as 12h.")
@@ -104,7 +112,7 @@ LEAST_EVERY_S = 60
 def units(
     name: str, program: Sequence[str], take: Sequence[str], prune_words: Sequence[str] | None, every_s: int
 ) -> dict[str, str]:
-    """A systemd service and its timer, as file names and texts (systemd.service(5),
+    """Returns a systemd service and its timer, as file names and texts (systemd.service(5),
     systemd.timer(5)).
 
     `program`: the command `headrace`; `take`, `prune_words`: its words. Raises InputError.
@@ -152,8 +160,8 @@ PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=,@+-]+", re.ASCII)
 
 
 def _words(words: Sequence[str]) -> str:
-    """A command line of systemd: quoted as C does, with % and $ doubled (systemd.service(5),
-    "Command lines")."""
+    """Returns a command line of systemd: quoted as C does, with % and $ doubled
+    (systemd.service(5), "Command lines")."""
     for word in words:
         if not word.isprintable():
             raise InputError(ascii(word)[:60], "cannot stand in a unit of systemd", "systemd.service(5)")

@@ -25,10 +25,10 @@ class MemberVolume:
 
 
 class VolumeService(Protocol):
-    """What is needed of the lab or of EC2. Every method raises InputError or CouldNotRun."""
+    """The calls that the lab or EC2 must answer. Every method raises InputError or CouldNotRun."""
 
-    def members(self, found: Below) -> list[MemberVolume]:
-        """The volumes of these disks, in their order."""
+    def members(self, device: Below) -> list[MemberVolume]:
+        """Returns the volumes of these disks, in their order."""
         ...
 
     def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:
@@ -38,7 +38,7 @@ class VolumeService(Protocol):
     def create(
         self, volumes: Sequence[str], tags: Mapping[str, str], description: str, token: str
     ) -> list[StoredSnapshot]:
-        """One call for all of them: one moment, all or none."""
+        """Takes snapshots of all of them with one call: one moment, all or none."""
         ...
 
     def tag(self, snapshots: Sequence[str], tags: Mapping[str, str]) -> None:
@@ -46,23 +46,23 @@ class VolumeService(Protocol):
         ...
 
     def delete(self, snapshot: str) -> None:
-        """Deletes it; one that is gone is fine."""
+        """Deletes a snapshot; one that is gone is fine."""
         ...
 
     def stored(self) -> list[StoredSnapshot]:
-        """All snapshots that belong to a set."""
+        """Returns all snapshots that belong to a set."""
         ...
 
     def now(self) -> datetime:
-        """The time that its snapshots are of: lab time, or the wall's."""
+        """Returns the time that its snapshots are of: lab time, or the wall clock's."""
         ...
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
-        """A volume made from a snapshot; its id."""
+        """Makes a volume from a snapshot and returns its id."""
         ...
 
     def delete_volume(self, volume: str) -> None:
-        """Deletes one that is not attached; one that is gone is fine."""
+        """Deletes a volume that is not attached; one that is gone is fine."""
         ...
 
 
@@ -73,21 +73,21 @@ class LabService:
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
 
-    def members(self, found: Below) -> list[MemberVolume]:
-        """By the block device that a volume is attached as."""
+    def members(self, device: Below) -> list[MemberVolume]:
+        """Returns the volumes by the block device that they are attached as."""
         devices = {}
         for volume in self.lab.volumes():
             attachment = volume.get("attachment") or {}
             if attachment.get("device"):
                 devices[str(attachment["device"]).removeprefix("/dev/")] = MemberVolume(volume["id"], volume["spec"])
-        missing = [disk for disk in found.disks if disk not in devices]
+        missing = [disk for disk in device.disks if disk not in devices]
         if missing:
             rule = "is not the device of a volume of this lab"
             raise InputError(f"/dev/{missing[0]}", rule, DOC, "On EC2, name the place: --on ec2.")
-        return [devices[disk] for disk in found.disks]
+        return [devices[disk] for disk in device.disks]
 
     def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:
-        """A dry run of the call."""
+        """Makes a dry run of the call."""
         try:
             self.lab.call("snapshot.create_many", dry_run=True, volumes=list(volumes), tags=dict(tags))
         except LabRefused as refused:
@@ -97,18 +97,18 @@ class LabService:
     def create(
         self, volumes: Sequence[str], tags: Mapping[str, str], description: str, token: str
     ) -> list[StoredSnapshot]:
-        """snapshot.create_many, once however often it is sent."""
-        made = self.lab.call(
+        """Calls snapshot.create_many, which runs once however often it is sent."""
+        answer = self.lab.call(
             "snapshot.create_many", token=token, volumes=list(volumes), tags=dict(tags), description=description
         )
-        return [_of_lab(one) for one in made["snapshots"]]
+        return [_of_lab(snapshot) for snapshot in answer["snapshots"]]
 
     def tag(self, snapshots: Sequence[str], tags: Mapping[str, str]) -> None:
-        """All of them, or none."""
+        """Tags all of them, or none."""
         self.lab.tag_resources(list(snapshots), set=dict(tags))
 
     def delete(self, snapshot: str) -> None:
-        """To the recycle bin, where a rule keeps it."""
+        """Deletes a snapshot, to the recycle bin where a rule keeps it."""
         try:
             self.lab.delete_snapshot(snapshot)
         except LabRefused as refused:
@@ -116,26 +116,26 @@ class LabService:
                 raise
 
     def stored(self) -> list[StoredSnapshot]:
-        """Page by page."""
-        found: list[StoredSnapshot] = []
+        """Returns all snapshots that belong to a set, page by page."""
+        snapshots: list[StoredSnapshot] = []
         after = None
         while True:
             page = self.lab.snapshots(after=after)
-            found += [_of_lab(one) for one in page["snapshots"] if SET in (one["tags"] or {})]
+            snapshots += [_of_lab(snapshot) for snapshot in page["snapshots"] if SET in (snapshot["tags"] or {})]
             after = page["next"]
             if after is None:
-                return found
+                return snapshots
 
     def now(self) -> datetime:
-        """Lab time."""
+        """Returns lab time."""
         return moment(self.lab.status()["lab_time"])
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
-        """Usable at once; blocks are loaded when they are first used."""
+        """Makes a volume that is usable at once; blocks are loaded when they are first used."""
         return self.lab.create(spec or None, name=name, tags=dict(tags), snapshot=snapshot.id)["id"]
 
     def delete_volume(self, volume: str) -> None:
-        """Detached first."""
+        """Detaches a volume and deletes it."""
         with contextlib.suppress(LabRefused):
             self.lab.detach(volume, force=True)
         try:
@@ -145,24 +145,24 @@ class LabService:
                 raise
 
 
-def _of_lab(one: Mapping[str, Any]) -> StoredSnapshot:
+def _of_lab(described: Mapping[str, Any]) -> StoredSnapshot:
     return StoredSnapshot(
-        id=one["id"],
-        volume=one["volume"] or "",
-        size_gib=one["size_gib"],
-        state=one["state"],
-        started_at=one["started_at"],
-        tags=one["tags"] or {},
-        copy=bool(one["copy_of"]),
+        id=described["id"],
+        volume=described["volume"] or "",
+        size_gib=described["size_gib"],
+        state=described["state"],
+        started_at=described["started_at"],
+        tags=described["tags"] or {},
+        copy=bool(described["copy_of"]),
     )
 
 
 def delete_all(service: VolumeService, snapshots: Sequence[str]) -> list[str]:
-    """Deletes them; in words, what could not be."""
-    kept = []
+    """Deletes the snapshots and returns in words what could not be deleted."""
+    failures = []
     for snapshot in snapshots:
         try:
             service.delete(snapshot)
         except HeadraceError as error:
-            kept.append(f"{snapshot}: {error.rule}")
-    return kept
+            failures.append(f"{snapshot}: {error.rule}")
+    return failures

@@ -29,7 +29,7 @@ STEPS, FROZEN, FINISHED = "headrace:steps", "headrace:frozen-ms", "headrace:fini
 MEMBER, ABOUT = "headrace:member", "headrace:about"
 # Amazon EC2 User Guide, "Tag your Amazon EC2 resources": 256 characters a value, 50 tags.
 VALUE_CHARACTERS = 256
-# Of those 50: other tags of ours take some 15, those of the user some 10. A guess.
+# Out of those 50, other tags of ours take some 15, those of the user some 10. A guess.
 LONG_TAGS = 20
 # Snapshots of one call carry one time; those of separate calls do not. EC2's times have ms. A guess
 # at how far clocks of its parts may be apart.
@@ -50,11 +50,11 @@ class StoredSnapshot:
 
     @property
     def member(self) -> dict[str, Any]:
-        """How the volume was used: `place`, `kind`, `layout`, `spec`, `role`."""
+        """The use of the volume: `place`, `kind`, `layout`, `spec`, `role`."""
         return _json(_joined(self.tags, MEMBER))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the snapshot for JSON."""
         own = {"snapshot": self.id, "volume": self.volume, "size_gib": self.size_gib, "state": self.state}
         return self.member | own
 
@@ -79,36 +79,36 @@ class SnapshotSet:
 
     @property
     def whole(self) -> bool:
-        """Nothing is wrong with it."""
+        """True when nothing is wrong with the set."""
         return not self.problems
 
     @property
     def stored(self) -> bool:
-        """All its blocks are in the object store."""
-        return all(one.state == "completed" for one in self.snapshots)
+        """True when all its blocks are in the object store."""
+        return all(snapshot.state == "completed" for snapshot in self.snapshots)
 
     @property
     def size_gib(self) -> int:
-        """Of its volumes."""
-        return sum(one.size_gib for one in self.snapshots)
+        """The size of its volumes together, GiB."""
+        return sum(snapshot.size_gib for snapshot in self.snapshots)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON and CSV."""
+        """Returns the set for JSON and CSV."""
         names = ("id", "server", "flavor", "version", "taken_at", "gtid", "replica_gtid", "position", "frozen_ms")
-        found: dict[str, object] = {name: getattr(self, name) for name in names}
-        members = [one.as_dict() for one in self.snapshots]
+        document: dict[str, object] = {name: getattr(self, name) for name in names}
+        members = [snapshot.as_dict() for snapshot in self.snapshots]
         steps = ["crash-consistent"] if not self.steps else list(self.steps)
-        return found | {"steps": steps, "whole": self.whole, "problems": list(self.problems), "snapshots": members}
+        return document | {"steps": steps, "whole": self.whole, "problems": list(self.problems), "snapshots": members}
 
 
 def new_id() -> str:
-    """set- and 17 hexadecimal digits, as EC2 names things."""
+    """Returns set- and 17 hexadecimal digits, as EC2 names things."""
     return f"set-{secrets.token_hex(9)[:17]}"
 
 
 def long_tags(key: str, text: str) -> dict[str, str]:
-    """A text as the value of one tag, or of several: KEY.0, KEY.1, ... Raises InputError for one
-    that no number of tags would hold."""
+    """Returns a text as the value of one tag, or of several: KEY.0, KEY.1, ... Raises InputError
+    for one that no number of tags would hold."""
     if len(text) <= VALUE_CHARACTERS:
         return {key: text} if text else {}
     parts = [text[at : at + VALUE_CHARACTERS] for at in range(0, len(text), VALUE_CHARACTERS)]
@@ -119,59 +119,62 @@ def long_tags(key: str, text: str) -> dict[str, str]:
 
 
 def fits(text: str) -> bool:
-    """Whether tags can hold it."""
+    """True when tags can hold the text."""
     return len(text) <= LONG_TAGS * VALUE_CHARACTERS
 
 
 def _joined(tags: Mapping[str, str], key: str) -> str:
     if key in tags:
         return tags[key]
-    found = []
-    while (part := tags.get(f"{key}.{len(found)}")) is not None:
-        found.append(part)
-    return "".join(found)
+    parts = []
+    while (part := tags.get(f"{key}.{len(parts)}")) is not None:
+        parts.append(part)
+    return "".join(parts)
 
 
 def as_json(value: object) -> str:
-    """One line, in ASCII: whatever a name holds, a tag holds it."""
+    """Returns one line in ASCII: whatever a name holds, a tag holds it."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text) if text else {}
+        value = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def sets_of(snapshots: Iterable[StoredSnapshot]) -> list[SnapshotSet]:
-    """The sets that these snapshots form, the oldest first."""
+    """Returns the sets that these snapshots form, the oldest first."""
     grouped: dict[str, list[StoredSnapshot]] = defaultdict(list)
-    for one in snapshots:
-        if one.tags.get(SET):
-            grouped[one.tags[SET]].append(one)
-    return sorted((_set(name, found) for name, found in grouped.items()), key=lambda one: (one.taken_at, one.id))
+    for snapshot in snapshots:
+        if snapshot.tags.get(SET):
+            grouped[snapshot.tags[SET]].append(snapshot)
+    return sorted(
+        (_set(name, group) for name, group in grouped.items()),
+        key=lambda snapshot_set: (snapshot_set.taken_at, snapshot_set.id),
+    )
 
 
-def _set(name: str, found: list[StoredSnapshot]) -> SnapshotSet:
-    found.sort(key=lambda one: (one.volume, one.started_at, one.id))
-    tags = found[0].tags
+def _set(name: str, snapshots: list[StoredSnapshot]) -> SnapshotSet:
+    snapshots.sort(key=lambda snapshot: (snapshot.volume, snapshot.started_at, snapshot.id))
+    tags = snapshots[0].tags
     frozen = tags.get(FROZEN)
     return SnapshotSet(
         id=name,
         server=tags.get(SERVER, ""),
         flavor=tags.get(FLAVOR, ""),
         version=tags.get(VERSION, ""),
-        taken_at=min(one.started_at for one in found),
-        snapshots=tuple(found),
+        taken_at=min(snapshot.started_at for snapshot in snapshots),
+        snapshots=tuple(snapshots),
         gtid=_joined(tags, GTID),
         replica_gtid=_joined(tags, REPLICA_GTID),
         position=tags.get(POSITION, ""),
         steps=tuple(tags.get(STEPS, "").split()),
         frozen_ms=_number(frozen),
         about=_json(_joined(tags, ABOUT)),
-        problems=tuple(_problems(found)),
+        problems=tuple(_problems(snapshots)),
     )
 
 
@@ -182,52 +185,66 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _problems(found: list[StoredSnapshot]) -> list[str]:
-    """Why they are not the snapshots of one moment of all volumes."""
-    wanted = [volume for volume in _joined(found[0].tags, VOLUMES).split(",") if volume]
-    have = [one.volume for one in found]
-    problems = [f"no snapshot of {volume}" for volume in wanted if volume not in have]
-    foreign = [one for one in found if one.volume not in wanted]
-    problems += [f"{one.id} is of {one.volume or 'an unknown volume'}, which is not a member" for one in foreign]
-    problems += [f"more than one snapshot of {volume}" for volume in wanted if have.count(volume) > 1]
-    if not wanted:
+def _problems(snapshots: list[StoredSnapshot]) -> list[str]:
+    """Returns why they are not the snapshots of one moment of all volumes."""
+    members = [volume for volume in _joined(snapshots[0].tags, VOLUMES).split(",") if volume]
+    have = [snapshot.volume for snapshot in snapshots]
+    problems = [f"no snapshot of {volume}" for volume in members if volume not in have]
+    foreign = [snapshot for snapshot in snapshots if snapshot.volume not in members]
+    problems += [
+        f"{snapshot.id} is of {snapshot.volume or 'an unknown volume'}, which is not a member" for snapshot in foreign
+    ]
+    problems += [f"more than one snapshot of {volume}" for volume in members if have.count(volume) > 1]
+    if not members:
         problems = ["its tags do not say which volumes it is of"]
-    times = [moment(one.started_at) for one in found]
+    times = [moment(snapshot.started_at) for snapshot in snapshots]
     apart = (max(times) - min(times)).total_seconds()
     if apart > SAME_TIME_S:
         problems.append(f"its snapshots are {apart:,.1f} s apart: they are not of one moment")
-    problems += [f"{one.id} is in state error" for one in found if one.state == "error"]
+    problems += [f"{snapshot.id} is in state error" for snapshot in snapshots if snapshot.state == "error"]
     unfinished = "was not finished: its maker ended before the freeze was known to have held"
-    problems += [f"{one.id} {unfinished}" for one in found if FINISHED not in one.tags]
-    if len({(_joined(one.tags, VOLUMES), _joined(one.tags, GTID), one.tags.get(POSITION)) for one in found}) > 1:
+    problems += [f"{snapshot.id} {unfinished}" for snapshot in snapshots if FINISHED not in snapshot.tags]
+    if (
+        len(
+            {
+                (_joined(snapshot.tags, VOLUMES), _joined(snapshot.tags, GTID), snapshot.tags.get(POSITION))
+                for snapshot in snapshots
+            }
+        )
+        > 1
+    ):
         problems.append("its snapshots have tags that contradict each other")
     return problems
 
 
 def moment(text: str) -> datetime:
-    """A time as the lab and EC2 write it."""
+    """Parses a time as the lab and EC2 write it."""
     return datetime.fromisoformat(text)
 
 
 def chosen(sets: list[SnapshotSet], name: str) -> SnapshotSet:
-    """The set of an id, or `latest`, or `latest:SERVER`: the newest whole one. Raises
+    """Returns the set of an id, or `latest`, or `latest:SERVER`: the newest whole one. Raises
     InputError."""
     kind, _, server = name.partition(":")
     if kind == "latest":
-        good = [one for one in sets if one.whole and (not server or one.server == server)]
+        good = [
+            snapshot_set
+            for snapshot_set in sets
+            if snapshot_set.whole and (not server or snapshot_set.server == server)
+        ]
         if good:
             return good[-1]
-        bad = len([one for one in sets if not server or one.server == server])
+        bad = len([snapshot_set for snapshot_set in sets if not server or snapshot_set.server == server])
         rule = f"there is no whole set{f' of {server[:60]}' if server else ''}; {bad} are not whole"
         raise InputError(name[:80], rule, DOC, "See headrace snapshot sets.")
-    for one in sets:
-        if one.id == name:
-            return one
+    for snapshot_set in sets:
+        if snapshot_set.id == name:
+            return snapshot_set
     raise InputError(name[:80], "is not a snapshot set here", DOC, "See headrace snapshot sets.")
 
 
-def check_whole(one: SnapshotSet) -> None:
+def check_whole(snapshot_set: SnapshotSet) -> None:
     """Raises InputError for a set that must not be restored, with all reasons."""
-    if one.problems:
+    if snapshot_set.problems:
         hint = "Choose another: headrace snapshot sets."
-        raise InputError(one.id, "; ".join(one.problems), DOC, hint)
+        raise InputError(snapshot_set.id, "; ".join(snapshot_set.problems), DOC, hint)

@@ -38,10 +38,10 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SnapshotRequest:
-    """What to take. `name`: of the server, for people. `service`: where its volumes are. `about`:
-    what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`: longest wait
-    for the lock. `hold_s`: longest freeze. `tags`: the user's own. `keep_off`: folders that are
-    needed meanwhile, so must not be on a filesystem that is frozen."""
+    """A set that is asked for. `name`: of the server, for people. `service`: where its volumes are.
+    `about`: what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`:
+    longest wait for the lock. `hold_s`: longest freeze. `tags`: the user's own. `keep_off`: folders
+    that are needed meanwhile, so must not be on a filesystem that is frozen."""
 
     name: str
     address: Address
@@ -58,7 +58,7 @@ class SnapshotRequest:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What will be locked, frozen and snapshotted."""
+    """The things that will be locked, frozen and snapshotted."""
 
     facts: ServerFacts
     filesystems: tuple[Filesystem, ...]
@@ -75,7 +75,7 @@ class TakenSet:
     """A set that was taken, and how long it took: ms that commits were held back, that writers
     were, and until the lock came."""
 
-    made: SnapshotSet
+    snapshot_set: SnapshotSet
     locked_ms: float
     frozen_ms: float
     waited_ms: float
@@ -83,40 +83,45 @@ class TakenSet:
 
 
 def quiet(step: str) -> None:
-    """For callers who want to hear nothing."""
+    """Ignores a step, for callers who want no progress."""
 
 
 def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
-    """Which filesystems and volumes a server's files are on. Changes nothing.
+    """Finds the filesystems and volumes that a server's files are on. Changes nothing.
 
     Raises InputError for what cannot be frozen or is not on a volume, CouldNotRun.
     """
     paths = [_here(path, facts) for path in facts.folders]
-    found = filesystems_of(paths)
+    filesystems = filesystems_of(paths)
     for path in paths:
         number = os.stat(path).st_dev
-        if f"{os.major(number)}:{os.minor(number)}" not in {one.number for one in found}:
+        if f"{os.major(number)}:{os.minor(number)}" not in {filesystem.number for filesystem in filesystems}:
             rule = "is on a filesystem that is mounted over another one"
             raise CouldNotRun(shown(path), rule, "proc_pid_mountinfo(5)", "See findmnt.")
     for path in request.keep_off:
         with contextlib.suppress(OSError):
             number = os.stat(path).st_dev
-            if f"{os.major(number)}:{os.minor(number)}" in {one.number for one in found}:
+            if f"{os.major(number)}:{os.minor(number)}" in {filesystem.number for filesystem in filesystems}:
                 rule = "is on a filesystem that would be frozen, and it is needed to take the snapshot"
                 raise InputError(shown(path), rule, DOC, "Move it to another filesystem.")
     members: list[tuple[MemberVolume, dict[str, Any]]] = []
-    for one in found:
-        device = below(one.device)
+    for filesystem in filesystems:
+        device = below(filesystem.device)
         for order, member in enumerate(request.service.members(device)):
-            use: dict[str, Any] = {"place": one.place, "kind": one.kind, "order": order, "spec": member.spec}
+            use: dict[str, Any] = {
+                "place": filesystem.place,
+                "kind": filesystem.kind,
+                "order": order,
+                "spec": member.spec,
+            }
             use |= {"layout": list(device.layout)} if device.layout else {}
             use |= {"zone": member.zone} if member.zone else {}
             members.append((member, use))
-    return Prepared(facts, found, tuple(members))
+    return Prepared(facts, filesystems, tuple(members))
 
 
 def _here(path: str, facts: ServerFacts) -> str:
-    """A path of the server, without symbolic links, if it is the same file for us. Raises
+    """Returns a path of the server, without symbolic links, if it is the same file for us. Raises
     InputError, CouldNotRun."""
     real = os.path.realpath(path)
     pid = _process_of(facts)
@@ -134,7 +139,7 @@ def _here(path: str, facts: ServerFacts) -> str:
 
 
 def _process_of(facts: ServerFacts) -> int | None:
-    """The server's process. Raises InputError for a server that is not on this machine."""
+    """Returns the server's process. Raises InputError for a server that is not on this machine."""
     try:
         pid = int(Path(facts.pid_file).read_text().split()[0])
         folder = os.readlink(f"/proc/{pid}/cwd")
@@ -149,7 +154,8 @@ def _process_of(facts: ServerFacts) -> int | None:
 
 
 def plan(request: SnapshotRequest) -> Prepared:
-    """What `take` would lock, freeze and ask for; nothing is done but a dry run of the call."""
+    """Returns what `take` would lock, freeze and ask for; nothing is done but a dry run of the
+    call."""
     with ServerLock(request.address, request.wait_lock_s, request.hold_s) as lock:
         assert lock.facts is not None
         prepared = prepare(request, lock.facts)
@@ -172,15 +178,15 @@ def take(request: SnapshotRequest, on_step: Step = quiet) -> TakenSet:
         assert lock.facts is not None
         prepared = prepare(request, lock.facts)
         request.service.rehearse(prepared.volumes, _first_tags(request, prepared, name, ServerPosition()))
-        return _taken(request, prepared, lock, name, on_step)
+        return _run_steps(request, prepared, lock, name, on_step)
 
 
 def _hold_s(request: SnapshotRequest) -> float:
     return request.hold_s + SYNC_S
 
 
-def _taken(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
-    position, made, frozen = ServerPosition(), [], None
+def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
+    position, snapshots, frozen = ServerPosition(), [], None
     done = []
     try:
         with Freezer(prepared.filesystems, request.hold_s) as freezer:
@@ -197,40 +203,42 @@ def _taken(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name:
                 done.append("freeze")
                 on_step("frozen")
             tags = _first_tags(request, prepared, name, position)
-            made = request.service.create(prepared.volumes, tags, request.description, name)
+            snapshots = request.service.create(prepared.volumes, tags, request.description, name)
             on_step("snapshot")
             frozen = freezer.thaw()
             on_step("thawed")
-        if request.freeze and not frozen.held:
+        if request.freeze and not frozen.unbroken:
             why = f"after {request.hold_s:g} s" if freezer.late else "by another program"
             rule = f"the filesystems were thawed before the snapshot had begun, {why}"
             raise CouldNotRun(request.name, rule, DOC, "Allow it more time (--hold), or see what is slow.")
         if request.lock:
             lock.release()
             on_step("unlocked")
-        _finish(request, prepared, name, made, done, frozen)
+        _finish(request, prepared, name, snapshots, done, frozen)
         on_step("tagged")
     except BaseException as error:
         with undisturbed():
-            kept = delete_all(request.service, [one.id for one in made] or _begun(request.service, name))
-        if kept and isinstance(error, (InputError, CouldNotRun)):
-            raise error.but(hint=f"{error.hint} Not deleted: {'; '.join(kept)}.".strip()) from error
+            remaining = delete_all(
+                request.service, [snapshot.id for snapshot in snapshots] or _find_begun(request.service, name)
+            )
+        if remaining and isinstance(error, (InputError, CouldNotRun)):
+            raise error.but(hint=f"{error.hint} Not deleted: {'; '.join(remaining)}.".strip()) from error
         raise
-    found = next(one for one in sets.sets_of(request.service.stored()) if one.id == name)
+    snapshot_set = next(candidate for candidate in sets.sets_of(request.service.stored()) if candidate.id == name)
     frozen_ms = frozen.milliseconds if request.freeze else 0.0
-    return TakenSet(found, lock.held_ms, frozen_ms, lock.waited_ms, _notes(request, prepared, position))
+    return TakenSet(snapshot_set, lock.held_ms, frozen_ms, lock.waited_ms, _notes(request, prepared, position))
 
 
-def _begun(service: VolumeService, name: str) -> list[str]:
-    """Snapshots of a call whose answer did not come."""
+def _find_begun(service: VolumeService, name: str) -> list[str]:
+    """Returns the snapshots of a call whose answer did not come."""
     try:
-        return [one.id for one in service.stored() if one.tags.get(sets.SET) == name]
+        return [snapshot.id for snapshot in service.stored() if snapshot.tags.get(sets.SET) == name]
     except (InputError, CouldNotRun):
         return []
 
 
 def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, position: ServerPosition) -> dict[str, str]:
-    """The tags of the call itself."""
+    """Returns the tags of the call itself."""
     facts = prepared.facts
     tags = dict(request.tags) | {
         sets.SET: name,
@@ -249,9 +257,9 @@ def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, positio
 
 
 def _finish(
-    request: SnapshotRequest, prepared: Prepared, name: str, made: list, done: list[str], frozen: Frozen
+    request: SnapshotRequest, prepared: Prepared, name: str, snapshots: list, done: list[str], frozen: Frozen
 ) -> None:
-    """The tags that are known at the end; the one that says so comes last."""
+    """Adds the tags that are known at the end; the tag that says so comes last."""
     about = {"server_id": prepared.facts.server_id, "uuid": prepared.facts.uuid} | dict(request.about)
     common = sets.long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}
     if request.freeze:
@@ -259,26 +267,28 @@ def _finish(
     uses: dict[str, list[dict[str, Any]]] = {}
     for member, use in prepared.members:
         uses.setdefault(member.id, []).append(use)
-    for one in made:
-        use = uses[one.volume]
+    for snapshot in snapshots:
+        use = uses[snapshot.volume]
         more = {"more": use[1:]} if len(use) > 1 else {}
-        request.service.tag([one.id], common | sets.long_tags(sets.MEMBER, sets.as_json(use[0] | more)))
-    request.service.tag([one.id for one in made], {sets.FINISHED: datetime.now(UTC).isoformat(timespec="seconds")})
+        request.service.tag([snapshot.id], common | sets.long_tags(sets.MEMBER, sets.as_json(use[0] | more)))
+    request.service.tag(
+        [snapshot.id for snapshot in snapshots], {sets.FINISHED: datetime.now(UTC).isoformat(timespec="seconds")}
+    )
 
 
 def _notes(request: SnapshotRequest, prepared: Prepared, position: ServerPosition) -> tuple[str, ...]:
-    """What a user should know of this set."""
-    found = []
+    """Returns what a user should know of this set."""
+    notes = []
     if prepared.facts.unsafe_tables:
-        tables = ", ".join(shown(one) for one in prepared.facts.unsafe_tables)
+        tables = ", ".join(shown(table) for table in prepared.facts.unsafe_tables)
         if not request.lock:
-            found.append(f"taken without a lock, and a crash may leave these tables torn: {tables}")
+            notes.append(f"taken without a lock, and a crash may leave these tables torn: {tables}")
         elif prepared.facts.flavor == "mysql":
-            found.append(f"FLUSH TABLES WITH READ LOCK was needed, which stops all writes, for: {tables}")
+            notes.append(f"FLUSH TABLES WITH READ LOCK was needed, which stops all writes, for: {tables}")
     if not sets.fits(position.gtid):
-        found.append("its GTID set is too long for tags; the restored server has it")
-    if any("dm" in one for _, use in prepared.members for one in use.get("layout", ())):
-        found.append("it is on LVM: volumes of the group without a logical volume are not found")
+        notes.append("its GTID set is too long for tags; the restored server has it")
+    if any("dm" in layer for _, use in prepared.members for layer in use.get("layout", ())):
+        notes.append("it is on LVM: volumes of the group without a logical volume are not found")
     if not request.lock:
-        found.append("taken without a lock: its position is not known")
-    return tuple(found)
+        notes.append("taken without a lock: its position is not known")
+    return tuple(notes)

@@ -22,8 +22,8 @@ SECRET = re.compile(r"pass|secret|key|token|credential", re.IGNORECASE)
 
 
 def lab_request(lab: Lab, name: str, **options: Any) -> SnapshotRequest:
-    """The request for a server of the lab. Raises InputError, CouldNotRun for one that is not
-    up."""
+    """Returns the request for a server of the lab. Raises InputError, CouldNotRun for one that is
+    not up."""
     server = servers.find(lab, name)
     if server.state != "running":
         rule = f"is {server.state}, so it cannot be held still, and its position is not known"
@@ -40,16 +40,16 @@ def lab_request(lab: Lab, name: str, **options: Any) -> SnapshotRequest:
 
 
 def ec2_request(address: Address, service: VolumeService, name: str | None, **options: Any) -> SnapshotRequest:
-    """The request for a server at an address, which runs on this instance. `name`: for people, else
-    that of the host."""
+    """Returns the request for a server at an address, which runs on this instance. `name`: for
+    people, else that of the host."""
     named = name or address.host or os.uname().nodename
     return SnapshotRequest(name=named, address=address, service=service, about={"ec2": True}, **options)
 
 
 def about(server: Server) -> Mapping[str, Any]:
-    """What a restore needs to make the same server again."""
+    """Returns what a restore needs to make the same server again."""
     roles = {"data": server.data_volume} | ({"log": server.log_volume} if server.log_volume else {})
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "lab": True,
         "engine": server.engine,
         "storage": server.storage,
@@ -59,7 +59,7 @@ def about(server: Server) -> Mapping[str, Any]:
         "settings": {name: value for name, value in server.settings.items() if not SECRET.search(name)},
     }
     if server.config not in ("default", "tuned"):
-        found["config"] = os.path.basename(server.config)
+        description["config"] = os.path.basename(server.config)
     elif server.config != "default":
-        found["config"] = server.config
-    return {name: value for name, value in found.items() if value not in (None, {})}
+        description["config"] = server.config
+    return {name: value for name, value in description.items() if value not in (None, {})}

@@ -40,8 +40,8 @@ class FilePart:
 
 
 def order(folders: Iterable[Path], dump: str, page_bytes: int = PAGE_BYTES) -> Iterator[FilePart]:
-    """Parts of all files below these folders, each once, in order of need. `dump`: the server's
-    list of cached pages (`ib_buffer_pool`), lines of SPACE,PAGE."""
+    """Yields parts of all files below these folders, each once, in order of need. `dump`: the
+    server's list of cached pages (`ib_buffer_pool`), lines of SPACE,PAGE."""
     sizes = {path: size for folder in folders for path, size in sorted(_files(folder))}
     done: set[tuple[Path, int]] = set()
 
@@ -85,7 +85,7 @@ def _is_first(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _space(path: Path) -> int | None:
-    """The number of a tablespace, which its first page has."""
+    """Returns the number of a tablespace, which its first page has."""
     try:
         with open(path, "rb") as file:
             head = file.read(SPACE_AT + 4)
@@ -95,28 +95,28 @@ def _space(path: Path) -> int | None:
 
 
 def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None] = lambda share: None) -> int:
-    """Reads them, some at once, in their order; how many bytes. A file that is gone meanwhile is
-    left out. An interrupt ends it within a read."""
+    """Reads the parts, some at once, in their order, and returns the number of bytes. A file that
+    is gone meanwhile is left out. An interrupt ends it within a read."""
     stop, lock, done = threading.Event(), threading.Lock(), 0
 
-    def read(one: FilePart) -> None:
+    def read(part: FilePart) -> None:
         nonlocal done
         if stop.is_set():
             return
         try:
-            handle = os.open(one.path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(part.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return
         try:
             # All of it: where the file lies in pieces, it is on more blocks of the volume than one.
             # And not from memory.
-            os.posix_fadvise(handle, one.offset, one.length, os.POSIX_FADV_DONTNEED)
-            os.pread(handle, one.length, one.offset)
-            os.posix_fadvise(handle, one.offset, one.length, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(handle, part.offset, part.length, os.POSIX_FADV_DONTNEED)
+            os.pread(handle, part.length, part.offset)
+            os.posix_fadvise(handle, part.offset, part.length, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)
         with lock:
-            done += one.length
+            done += part.length
             tick(min(1.0, done / max(1, total)))
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -131,7 +131,7 @@ def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None
 
 
 def warm_server(server: Server, progress: Callable[[float, str], None] = lambda share, what: None) -> int:
-    """Loads the files of a server of the lab, in order of need; how many bytes."""
+    """Loads the files of a server of the lab, in order of need, and returns the number of bytes."""
     folders = [server.paths.data_mount] + ([server.paths.log_mount] if server.log_volume else [])
     total = sum(size for folder in folders for _, size in _files(folder))
     dump = server.datadir / "ib_buffer_pool"

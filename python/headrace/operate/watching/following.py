@@ -24,7 +24,7 @@ WAITS = {
 }
 IO_WAITS = ("data files", "redo log", "binlog")
 MS_PER_S = US_PER_S / US_PER_MS
-# What has given nothing for this long does not answer, s: it is asked every second. Ours.
+# Volumes and servers without figures for this long do not answer, s: they are asked each second.
 SILENT_S = 3.5
 # A replica says its channel only with several; the evidence has one.
 DEFAULT_CHANNEL = ""
@@ -47,14 +47,14 @@ class TickFollower:
         notes: tuple[str, ...] = (),
         pages: Mapping[str, NvmePage] | None = None,
     ) -> Moment:
-        """The moment of a tick."""
-        volumes = tuple(self._volume(one, tick, facts, (pages or {}).get(one.name)) for one in facts.volumes)
+        """Returns the moment of a tick."""
+        volumes = tuple(self._volume(volume, tick, facts, (pages or {}).get(volume.name)) for volume in facts.volumes)
         server = self._server(facts, tick)
         instance = self._instance(facts, tick)
         replicas = _replicas(tick.replica)
         bare = Moment(facts.target, tick.t_unix, tick.duration_s, (Judge.UNKNOWN,), volumes, instance, server, replicas)
         findings = self._judge.see(bare)
-        told = [*notes, *facts.notes, *(f"not known: {text}" for text in facts.missing)]
+        remarks = [*notes, *facts.notes, *(f"not known: {text}" for text in facts.missing)]
         return Moment(
             facts.target,
             tick.t_unix,
@@ -64,36 +64,38 @@ class TickFollower:
             instance,
             server,
             replicas,
-            tuple(dict.fromkeys(told)),
+            tuple(dict.fromkeys(remarks)),
         )
 
-    def _volume(self, one: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
-        row = tick.volumes.get(one.name)
+    def _volume(self, volume: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
+        row = tick.volumes.get(volume.name)
         if row is None:
-            was = self._seen.get(one.name)
+            was = self._seen.get(volume.name)
             silent_s = math.inf if was is None else tick.t_unix - was[0]
-            if was is not None and 0 <= silent_s <= SILENT_S and one.device is not None:
+            if was is not None and 0 <= silent_s <= SILENT_S and volume.device is not None:
                 return was[1]
-            self._emptying.pop(one.name, None)
+            self._emptying.pop(volume.name, None)
             words = "no figures yet" if was is None else f"no figures for {silent_s:.0f} s"
-            gone = "is detached" if one.device is None and facts.kind == "live" else words
-            return VolumeNow(one.id or one.name, one.name, spec=one.storage, device=one.device, gone=gone)
-        found = self._volume_of(one, row, tick, page)
-        self._seen[one.name] = (tick.t_unix, found)
-        return found
+            gone = "is detached" if volume.device is None and facts.kind == "live" else words
+            return VolumeNow(
+                volume.id or volume.name, volume.name, spec=volume.storage, device=volume.device, gone=gone
+            )
+        now = self._volume_of(volume, row, tick, page)
+        self._seen[volume.name] = (tick.t_unix, now)
+        return now
 
-    def _volume_of(self, one: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
+    def _volume_of(self, volume: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
         balance = _share(row.get("balance_percent"))
-        limits = one.limits
-        left = None
+        limits = volume.limits
+        time_to_empty = None
         if limits is not None and limits.credits and balance is not None:
             refill = limits.rate_of("volume-credits") or 0.0
-            left = self._left(one.name, (limits.credits, refill), tick, balance)
+            time_to_empty = self._left(volume.name, (limits.credits, refill), tick, balance)
         return VolumeNow(
-            one.id or one.name,
-            one.name,
-            spec=one.storage,
-            device=one.device,
+            volume.id or volume.name,
+            volume.name,
+            spec=volume.storage,
+            device=volume.device,
             read_iops=row.get("read_iops"),
             write_iops=row.get("write_iops"),
             read_mib_s=row.get("read_mib_s"),
@@ -108,36 +110,38 @@ class TickFollower:
             limits=_limits(limits),
             bursts=limits is not None and limits.credits is not None,
             balance=balance if limits is None or limits.credits else None,
-            left=left,
+            time_to_empty=time_to_empty,
             page=page,
         )
 
     def _left(self, name: str, bucket: tuple[float, float], tick: Tick, share: float) -> CreditsLeft | None:
-        known = self._emptying.get(name)
-        if known is None or known[0] != bucket:
-            known = self._emptying[name] = (bucket, Emptying(*bucket))
-        known[1].add(tick.t_unix + tick.duration_s, share * bucket[0])
-        return known[1].left()
+        bucket_and_emptying = self._emptying.get(name)
+        if bucket_and_emptying is None or bucket_and_emptying[0] != bucket:
+            bucket_and_emptying = self._emptying[name] = (bucket, Emptying(*bucket))
+        bucket_and_emptying[1].add(tick.t_unix + tick.duration_s, share * bucket[0])
+        return bucket_and_emptying[1].estimate()
 
     def _instance(self, facts: SourceFacts, tick: Tick) -> InstanceNow | None:
-        limits = next((one.limits for one in facts.volumes if one.limits and one.limits.instance), None)
+        limits = next((volume.limits for volume in facts.volumes if volume.limits and volume.limits.instance), None)
         if limits is None:
             return None
         buckets = core.credit_buckets(limits.storage, facts.as_of, limits.instance)
-        balances, left = {}, {}
+        balances, times_to_empty = {}, {}
         for unit, column in INSTANCE.items():
             bucket = buckets["instance_ios" if unit == "ios" else "instance_bytes"]
-            known = (row.get(column) for row in tick.volumes.values())
-            share = _share(next((value for value in known if value is not None), None))
+            shares = (row.get(column) for row in tick.volumes.values())
+            share = _share(next((value for value in shares if value is not None), None))
             if bucket is None or share is None:
                 continue
             balances[unit] = share
-            found = self._left(f"instance {unit}", (float(bucket["capacity"]), float(bucket["refill"])), tick, share)
-            if found is not None:
-                left[unit] = found
+            time_to_empty = self._left(
+                f"instance {unit}", (float(bucket["capacity"]), float(bucket["refill"])), tick, share
+            )
+            if time_to_empty is not None:
+                times_to_empty[unit] = time_to_empty
         rates = {name: limits.rate_of(name) for name in ("instance-iops", "instance-throughput")}
         return InstanceNow(
-            limits.instance, {name: rate for name, rate in rates.items() if rate is not None}, balances, left
+            limits.instance, {name: rate for name, rate in rates.items() if rate is not None}, balances, times_to_empty
         )
 
     def _server(self, facts: SourceFacts, tick: Tick) -> ServerNow | None:
@@ -160,8 +164,8 @@ class TickFollower:
         running = row.get("threads_running")
         waits = {}
         if running:
-            known = ((name, row.get(column)) for name, column in WAITS.items())
-            waits = {name: min(1.0, value / running) for name, value in known if value is not None}
+            values = ((name, row.get(column)) for name, column in WAITS.items())
+            waits = {name: min(1.0, value / running) for name, value in values if value is not None}
         io_wait = min(1.0, sum(waits[name] for name in IO_WAITS if name in waits)) if waits else None
         if running == 0:
             io_wait = 0.0
@@ -185,7 +189,8 @@ class TickFollower:
         )
 
     def _counted(self, row: Row, duration_s: float) -> dict[str, float]:
-        """Rates summed up again: counters that never go back, also when the server's own do."""
+        """Returns the rates summed up again: counters that never go back, also when the server's
+        own do."""
         for name, column in TOTALS.items():
             if (rate := row.get(column)) is not None:
                 self._totals[name] = self._totals.get(name, 0.0) + rate * duration_s
@@ -202,11 +207,15 @@ TOTALS = {
 
 
 def _from_disks(row: Row, tick: Tick, running: float) -> float | None:
-    """Where the server does not time its waits: reads and flushes a second, each as long as the
-    volumes' own take on average, over the clients at work (operate_page 1.3)."""
+    """Estimates the clients' share of time in I/O where the server does not time its waits: reads
+    and flushes a second, each as long as the volumes' own take on average, over the clients at work
+    (operate_page 1.3)."""
     reads, syncs = row.get("data_reads_per_s"), row.get("log_fsyncs_per_s")
     times = {
-        way: max((value for one in tick.volumes.values() if (value := one.get(f"{way}_ms")) is not None), default=None)
+        way: max(
+            (value for figures in tick.volumes.values() if (value := figures.get(f"{way}_ms")) is not None),
+            default=None,
+        )
         for way in ("read", "write")
     }
     parts = [
@@ -229,16 +238,16 @@ def _replicas(row: Row) -> tuple[ReplicaNow, ...]:
 def _limits(limits: HoldingLimits | None) -> dict[str, float]:
     if limits is None:
         return {}
-    found = {"volume-iops": limits.burst_iops, "volume-throughput": limits.burst_bytes_s}
+    by_name = {"volume-iops": limits.burst_iops, "volume-throughput": limits.burst_bytes_s}
     if limits.credits:
-        found |= (
+        by_name |= (
             {"baseline-iops": limits.iops} if limits.credit_unit == "ios" else {"baseline-throughput": limits.bytes_s}
         )
-    return found
+    return by_name
 
 
 def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict[str, float]:
-    """Rates over what the volume gives now: without credits its baseline."""
+    """Returns the rates over what the volume gives now: without credits its baseline."""
     if limits is None:
         return {}
     empty = balance is not None and balance <= 0
@@ -246,12 +255,12 @@ def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict
     moved = [value * MIB for value in (row.get("read_mib_s"), row.get("write_mib_s")) if value is not None]
     iops = limits.iops if empty and limits.credit_unit == "ios" else limits.burst_iops
     bytes_s = limits.bytes_s if empty and limits.credit_unit == "bytes" else limits.burst_bytes_s
-    found = {}
+    used = {}
     if charged is not None and iops:
-        found["volume-iops"] = charged / iops
+        used["volume-iops"] = charged / iops
     if moved and bytes_s:
-        found["volume-throughput"] = sum(moved) / bytes_s
-    return found
+        used["volume-throughput"] = sum(moved) / bytes_s
+    return used
 
 
 def _first(row: Row, *names: str) -> float | None:

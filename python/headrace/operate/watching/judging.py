@@ -18,7 +18,7 @@ from headrace.operate.watching.moment import LiveVerdict, Moment, VolumeNow
 # Seconds from which on a mean is a verdict: a single I/O is none. Ours.
 LEAST_S = 3.0
 # The doctor's own: window, shares, and when credits count as coming to an end.
-KNOWN = Thresholds()
+THRESHOLDS = Thresholds()
 
 
 class Judge:
@@ -27,28 +27,30 @@ class Judge:
     UNKNOWN = LiveVerdict("cannot tell", None, "", "there is nothing to judge yet")
 
     def __init__(self) -> None:
-        # Of each volume and limit: (seconds, share), and the sum of seconds x share.
+        # By volume and limit: (seconds, share), and the sum of seconds x share.
         self._minute: dict[tuple[str, str], deque[tuple[float, float]]] = {}
         self._felt: deque[tuple[float, float]] = deque()
         self._locked: deque[tuple[float, float]] = deque()
 
     def see(self, moment: Moment) -> tuple[LiveVerdict, ...]:
-        """What is found with this moment, the worst first: one at least."""
+        """Returns the verdicts with this moment, the most severe first: at least one."""
         if moment.server is not None and moment.server.io_wait is not None:
             _push(self._felt, moment.grain_s, moment.server.io_wait)
             _push(self._locked, moment.grain_s, moment.server.waits.get("row locks", 0.0))
         exceeded = self._exceeded(moment)
         locked = _mean(self._locked) or 0.0
-        if locked >= KNOWN.lock_share and locked > (_mean(self._felt) or 0.0):
+        if locked >= THRESHOLDS.lock_share and locked > (_mean(self._felt) or 0.0):
             return (
                 LiveVerdict("not storage", None, "", f"clients wait for row locks {in_percent(locked)} of their time"),
             )
-        found = [self._binding(share, volume, limit) for share, volume, limit in exceeded if share >= KNOWN.seen_share]
-        known = {(one.where, one.limit) for one in found}
+        verdicts = [
+            self._binding(share, volume, limit) for share, volume, limit in exceeded if share >= THRESHOLDS.seen_share
+        ]
+        named = {(verdict.where, verdict.limit) for verdict in verdicts}
         exact = any(volume.exceeded for volume in moment.volumes)
-        found += [one for one in self._credits(moment, exact) if (one.where, one.limit) not in known]
-        if found:
-            return tuple(found)
+        verdicts += [verdict for verdict in self._credits(moment, exact) if (verdict.where, verdict.limit) not in named]
+        if verdicts:
+            return tuple(verdicts)
         if not exact:
             words = "nothing here says how long limits were exceeded; see headrace doctor"
             return (LiveVerdict("cannot tell", None, "", words),)
@@ -58,29 +60,29 @@ class Judge:
         return (LiveVerdict("fine", None, "", f"no limit binds{room}"),)
 
     def _exceeded(self, moment: Moment) -> list[tuple[float, VolumeNow, str]]:
-        """Shares of the last minute by volume and limit, the largest first."""
-        found = []
+        """Returns the shares of the last minute by volume and limit, the largest first."""
+        shares = []
         for volume in moment.volumes:
             for limit, share in volume.exceeded.items():
-                kept = self._minute.setdefault((volume.id, limit), deque())
-                _push(kept, moment.grain_s, share)
-                if (mean := _mean(kept)) is not None:
-                    found.append((mean, volume, limit))
-        return sorted(found, key=lambda one: -one[0])
+                minute = self._minute.setdefault((volume.id, limit), deque())
+                _push(minute, moment.grain_s, share)
+                if (mean := _mean(minute)) is not None:
+                    shares.append((mean, volume, limit))
+        return sorted(shares, key=lambda entry: -entry[0])
 
     def _credits(self, moment: Moment, exact: bool) -> Iterator[LiveVerdict]:
-        """Balances that are gone or soon will be, the first to be empty first."""
+        """Yields verdicts on balances that are empty or soon will be, the first of them first."""
         felt = _mean(self._felt)
         # Where nobody counts how long requests waited, credits that are gone bind.
-        gone = "touched" if exact or (felt is not None and felt < KNOWN.felt_share) else "binds"
-        for where, left in moment.emptying:
-            if left.seconds <= KNOWN.coming_s:
+        gone = "touched" if exact or (felt is not None and felt < THRESHOLDS.felt_share) else "binds"
+        for where, time_to_empty in moment.emptying:
+            if time_to_empty.seconds <= THRESHOLDS.coming_s:
                 limit = "instance-credits" if where.startswith("instance") else "volume-credits"
-                word = gone if left.seconds <= 0 else "will bind"
-                yield LiveVerdict(word, limit, where, f"{where}: {empty_words(left)}")
+                word = gone if time_to_empty.seconds <= 0 else "will bind"
+                yield LiveVerdict(word, limit, where, f"{where}: {empty_words(time_to_empty)}")
 
     def _binding(self, share: float, volume: VolumeNow, limit: str) -> LiveVerdict:
-        gone = volume.left is not None and volume.left.seconds <= 0
+        gone = volume.time_to_empty is not None and volume.time_to_empty.seconds <= 0
         of_volume = limit.startswith("volume")
         name = "volume-credits" if gone and of_volume else limit
         felt = _mean(self._felt)
@@ -93,17 +95,17 @@ class Judge:
             f"{words}; clients wait for I/O {in_percent(felt)}",
             f"{brief}, clients in I/O {in_percent(felt)}",
         )
-        if felt < KNOWN.felt_share:
+        if felt < THRESHOLDS.felt_share:
             return LiveVerdict("touched", name, where, f"{words}: not felt", brief)
         return LiveVerdict("binds", name, where, words, brief)
 
 
-def _push(kept: deque[tuple[float, float]], seconds: float, share: float) -> None:
-    kept.append((seconds, share if math.isfinite(share) else 0.0))
-    while len(kept) > 1 and sum(one for one, _ in kept) - kept[0][0] >= KNOWN.window_s:
-        kept.popleft()
+def _push(minute: deque[tuple[float, float]], seconds: float, share: float) -> None:
+    minute.append((seconds, share if math.isfinite(share) else 0.0))
+    while len(minute) > 1 and sum(span_s for span_s, _ in minute) - minute[0][0] >= THRESHOLDS.window_s:
+        minute.popleft()
 
 
-def _mean(kept: deque[tuple[float, float]]) -> float | None:
-    seconds = sum(one for one, _ in kept)
-    return sum(one * share for one, share in kept) / seconds if seconds >= LEAST_S else None
+def _mean(minute: deque[tuple[float, float]]) -> float | None:
+    seconds = sum(span_s for span_s, _ in minute)
+    return sum(span_s * share for span_s, share in minute) / seconds if seconds >= LEAST_S else None

@@ -19,10 +19,10 @@ from headrace.operate.watching.moment import Moment
 from headrace.operate.watching.screen import ScreenState, lines
 from headrace.operate.watching.terminal import Screen
 
-# What an arrow goes back or forth, s; up and down go further.
+# Seconds that an arrow goes back or forth; up and down go further.
 STEPS = {"left": 10.0, "right": -10.0, "up": 300.0, "down": -300.0}
 HOUR_S = 3_600.0
-# What a key did is told for this long, s.
+# The message on what a key did stays for this long, s.
 MESSAGE_S = 10.0
 # How often the screen looks by itself whether it must say something, s.
 LOOK_S = 5.0
@@ -33,48 +33,49 @@ class Feed:
 
     def __init__(self, moments: Iterator[Moment], woken: Callable[[], None] = lambda: None) -> None:
         self._moments, self._woken = moments, woken
-        self._found: queue.SimpleQueue[Moment | BaseException | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Moment | BaseException | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headrace-watch", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             for moment in self._moments:
-                self._found.put(moment)
+                self._queue.put(moment)
                 self._woken()
-            self._found.put(None)
+            self._queue.put(None)
         except BaseException as error:
-            self._found.put(error)
+            self._queue.put(error)
         self._woken()
 
     def fresh(self) -> tuple[list[Moment], bool]:
-        """What came since, and whether that was all. Raises what the reading raised."""
-        found: list[Moment] = []
-        while not self._found.empty():
-            one = self._found.get()
-            if one is None:
-                return found, True
-            if isinstance(one, BaseException):
-                raise one
-            found.append(one)
-        return found, False
+        """Returns the moments that came since, and whether they were the last. Raises what the
+        reading raised."""
+        moments: list[Moment] = []
+        while not self._queue.empty():
+            answer = self._queue.get()
+            if answer is None:
+                return moments, True
+            if isinstance(answer, BaseException):
+                raise answer
+            moments.append(answer)
+        return moments, False
 
 
 class Watching:
-    """What the keys and the moments make of the screen. Without a terminal: `press` and `lines`."""
+    """The screen as keys and moments make it. Without a terminal: `press` and `lines`."""
 
     def __init__(self, folder: Path, ascii: bool = False) -> None:
         self.history, self.state, self.folder = History(), ScreenState(ascii=ascii), folder
         self.newest: Moment | None = None
         self._shown: Moment | None = None
         self._difference = False
-        self._told_until = 0.0
+        self._message_until = 0.0
 
     def add(self, moment: Moment) -> None:
-        """A moment that has just come."""
+        """Takes a new moment."""
         self.history.add(moment)
         self.newest = moment
-        if self.state.message and not self._told_until - MESSAGE_S <= moment.t_unix <= self._told_until:
+        if self.state.message and not self._message_until - MESSAGE_S <= moment.t_unix <= self._message_until:
             self.state = replace(self.state, message="")
         if not self.state.frozen and not self.state.back_s:
             self._shown = moment
@@ -84,7 +85,7 @@ class Watching:
             self._subtract()
 
     def press(self, key: str) -> bool:
-        """What a key does; False ends the screen."""
+        """Does what a key asks; False ends the screen."""
         self.state = replace(self.state, message="")
         if key in ("q", "Q"):
             return False
@@ -100,7 +101,7 @@ class Watching:
         elif key == "j":
             self.state = replace(self.state, message=self._write())
         self._subtract()
-        self._told_until = self.newest.t_unix + MESSAGE_S
+        self._message_until = self.newest.t_unix + MESSAGE_S
         return True
 
     def _go(self, step_s: float) -> None:
@@ -121,8 +122,8 @@ class Watching:
             before = self.history.at(self._shown.t_unix - HOUR_S)
             gap = 0.0 if before is None else self._shown.t_unix - before.t_unix
             if abs(gap - HOUR_S) > LOOK_S and not self.state.message:
-                told = f"compared with {span_in_words(round(gap))} before: nothing is older"
-                self.state = replace(self.state, message=told)
+                text = f"compared with {span_in_words(round(gap))} before: nothing is older"
+                self.state = replace(self.state, message=text)
         self.state = replace(self.state, before=before)
 
     def _write(self) -> str:
@@ -135,7 +136,7 @@ class Watching:
         return f"written: {path}"
 
     def lines(self, width: int, height: int) -> list:
-        """The screen now."""
+        """Returns the screen now."""
         if self._shown is None:
             return [
                 [("Waiting for the first second ...", "dim")],
@@ -153,12 +154,12 @@ def run(screen: Screen, moments: Iterator[Moment], seconds: float | None = None)
         feed = Feed(moments, screen.wake)
         ended = False
         while until is None or time.monotonic() < until:
-            found: list[Moment] = []
+            fresh: list[Moment] = []
             if not ended:
-                found, ended = feed.fresh()
-            for moment in found:
+                fresh, ended = feed.fresh()
+            for moment in fresh:
                 watching.add(moment)
             screen.show(watching.lines(*screen.size))
-            left = LOOK_S if until is None else max(0.0, min(LOOK_S, until - time.monotonic()))
-            if not all(watching.press(key) for key in screen.keys(left)):
+            wait_s = LOOK_S if until is None else max(0.0, min(LOOK_S, until - time.monotonic()))
+            if not all(watching.press(key) for key in screen.keys(wait_s)):
                 return

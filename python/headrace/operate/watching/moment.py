@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rich.cells import cell_len
@@ -50,23 +50,23 @@ class VolumeNow:
     limits: Mapping[str, float] = field(default_factory=dict)
     bursts: bool = False
     balance: float | None = None
-    left: CreditsLeft | None = None
+    time_to_empty: CreditsLeft | None = None
     page: NvmePage | None = None
     gone: str | None = None
 
     @property
     def label(self) -> str:
-        """Its name, its id without one."""
+        """The name, or the id of a volume without a name."""
         return self.name or self.id
 
     @property
     def iops(self) -> float | None:
-        """Both kinds."""
+        """Reads and writes together, I/Os a second."""
         return _sum(self.read_iops, self.write_iops)
 
     @property
     def mib_s(self) -> float | None:
-        """Both kinds."""
+        """Reads and writes together, MiB/s."""
         return _sum(self.read_mib_s, self.write_mib_s)
 
     @property
@@ -82,12 +82,13 @@ class VolumeNow:
 
 @dataclass(frozen=True)
 class InstanceNow:
-    """The instance in front of the volumes: `balances` and `left` by `ios` and `bytes`, 0-1."""
+    """The instance in front of the volumes: `balances` (0-1) and `time_to_empty` by `ios` and
+    `bytes`."""
 
     type: str | None
     limits: Mapping[str, float] = field(default_factory=dict)
     balances: Mapping[str, float] = field(default_factory=dict)
-    left: Mapping[str, CreditsLeft] = field(default_factory=dict)
+    time_to_empty: Mapping[str, CreditsLeft] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class LiveVerdict:
     brief: str = ""
 
     def headline(self, width: int) -> str:
-        """One line, the brief one where the other is too long."""
+        """Returns one line: the brief text where the other is too long."""
         whole = f"{self.word}: {self.text}"
         return whole if cell_len(whole) <= width or not self.brief else f"{self.word}: {self.brief}"
 
@@ -159,7 +160,7 @@ class Moment:
 
     @property
     def verdict(self) -> LiveVerdict:
-        """The worst."""
+        """The most severe finding."""
         return self.findings[0]
 
     @property
@@ -170,37 +171,51 @@ class Moment:
     @property
     def emptying(self) -> list[tuple[str, CreditsLeft]]:
         """Balances and whose they are, the one that is empty first before the others."""
-        found = [(volume.label, volume.left) for volume in self.volumes if volume.left is not None]
+        times = [(volume.label, volume.time_to_empty) for volume in self.volumes if volume.time_to_empty is not None]
         if self.instance is not None:
-            found += [(f"instance {unit}", left) for unit, left in self.instance.left.items()]
-        return sorted(found, key=lambda one: one[1].seconds)
+            times += [
+                (f"instance {unit}", time_to_empty) for unit, time_to_empty in self.instance.time_to_empty.items()
+            ]
+        return sorted(times, key=lambda entry: entry[1].seconds)
 
     def to_document(self) -> dict[str, Any]:
-        """One line of `--output jsonl`: numbers that are infinite are null, with `never` true."""
+        """Returns a line of `--output jsonl`; infinite numbers are null, with `never` true."""
         document: dict[str, Any] = {"schema": SCHEMA} | asdict(self) | {"verdict": asdict(self.verdict)}
-        for volume, shown in zip(self.volumes, document["volumes"], strict=True):
-            shown["left"] = left_document(volume.left)
-            shown["headroom"] = volume.headroom
-            del shown["page"]
+        document["volumes"] = [_volume_document(volume) for volume in self.volumes]
         if self.instance is not None:
-            document["instance"]["left"] = {unit: left_document(one) for unit, one in self.instance.left.items()}
+            instance = _with_left(document["instance"])
+            instance["left"] = {unit: empty_document(value) for unit, value in self.instance.time_to_empty.items()}
+            document["instance"] = instance
         return document
 
 
-def left_document(left: CreditsLeft | None) -> dict[str, Any] | None:
-    """Time to empty as JSON has it."""
-    if left is None:
+def _volume_document(volume: VolumeNow) -> dict[str, Any]:
+    """Returns a volume as JSON has it: without the page, with its head-room."""
+    document = _with_left(asdict(replace(volume, page=None)))
+    document |= {"left": empty_document(volume.time_to_empty), "headroom": volume.headroom}
+    del document["page"]
+    return document
+
+
+def _with_left(document: dict[str, Any]) -> dict[str, Any]:
+    """Renames `time_to_empty` to `left`, its name in JSON."""
+    return {"left" if name == "time_to_empty" else name: value for name, value in document.items()}
+
+
+def empty_document(time_to_empty: CreditsLeft | None) -> dict[str, Any] | None:
+    """Returns time to empty as JSON has it."""
+    if time_to_empty is None:
         return None
-    found: dict[str, Any] = asdict(left)
-    finite = {name: None if value is None or math.isinf(value) else value for name, value in found.items()}
-    return {"never": math.isinf(left.seconds)} | finite
+    document: dict[str, Any] = asdict(time_to_empty)
+    finite = {name: None if value is None or math.isinf(value) else value for name, value in document.items()}
+    return {"never": math.isinf(time_to_empty.seconds)} | finite
 
 
 def limit_words(name: str) -> str:
-    """A limit in a sentence."""
+    """Returns the words for a limit in a sentence."""
     return caps.long(name)
 
 
 def _sum(*parts: float | None) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+    figures = [part for part in parts if part is not None]
+    return sum(figures) if figures else None

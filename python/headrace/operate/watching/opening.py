@@ -13,12 +13,12 @@ from headrace.observe.live.nvme import NvmePage
 from headrace.operate.evidence import Evidence, LiveSource, SourceOptions, evidence_of, is_live, open_live
 from headrace.operate.evidence.model import Tick
 from headrace.operate.watching.following import TickFollower
-from headrace.operate.watching.history import KEPT_S
+from headrace.operate.watching.history import REACH_S
 from headrace.operate.watching.moment import Moment
 
 # What is asked of the lab at the start: seconds for rates and credits at once, minutes for the
 # hour before them.
-PAST_S, PAST_MINUTES_S = 90, int(KEPT_S)
+PAST_S, PAST_MINUTES_S = 90, int(REACH_S)
 # A row of the lab comes this late at most where the machine is busy, s; ours.
 LATE_S = 20.0
 # CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s.
@@ -52,7 +52,7 @@ def opened(
         with open_live(target, options) as source:
             yield Watched(target, _live(source, pages_every_s, past), source)
     elif target.startswith("aws:"):
-        first, _ = evidence_of(target, options, KEPT_S if past else AWS_AGAIN_S)
+        first, _ = evidence_of(target, options, REACH_S if past else AWS_AGAIN_S)
         yield Watched(target, _polled(target, options, first, seconds))
     else:
         evidence, _ = evidence_of(target, options)
@@ -84,7 +84,7 @@ def _pages(source: LiveSource) -> dict[str, NvmePage]:
 
 
 def _past(source: LiveSource) -> list[Tick]:
-    """Minutes, then seconds. Nothing where volumes keep none, or the lab does not answer."""
+    """Returns minutes, then seconds; nothing where volumes keep none or the lab is not there."""
     with suppress(HeadraceError):
         seconds = source.past(PAST_S, "second")
         begins = seconds[0].t_unix if seconds else time.time()
@@ -99,8 +99,8 @@ def _recorded(evidence: Evidence, follower: TickFollower, ticks: list[Tick]) -> 
 
 
 def _polled(target: str, options: SourceOptions, evidence: Evidence, seconds: float | None = None) -> Iterator[Moment]:
-    """CloudWatch, minute by minute; a request that fails is tried again in the next minute. Ends
-    after `seconds`."""
+    """Yields CloudWatch, minute by minute; a request that fails is tried again in the next minute.
+    Ends after `seconds`."""
     follower, last = TickFollower(), 0.0
     until = math.inf if seconds is None else time.monotonic() + seconds
     while True:

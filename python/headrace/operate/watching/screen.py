@@ -39,15 +39,15 @@ OVER_SHARE, LOW_SHARE, FULL_SHARE = 0.05, 0.2, 0.75
 # Waits below this share are not worth a line. Ours.
 LEAST_SHARE = 0.005
 # Lines that a verdict or a message takes at most, and more columns or lines than there are. Ours.
-MOST_TOLD, UNBOUNDED = 3, 100_000
+MOST_FOOTER, UNBOUNDED = 3, 100_000
 # Columns of a bar, with its brackets.
 BAR = 12
 
 
 @dataclass(frozen=True)
 class ScreenState:
-    """What the keys have set: `frozen`; `back_s`: how old the moment shown is; `before`: the moment
-    an hour ago that is subtracted; `message`: what a key did."""
+    """The state that the keys have set: `frozen`; `back_s`: how old the moment shown is; `before`:
+    the moment an hour ago that is subtracted; `message`: what a key did."""
 
     frozen: bool = False
     back_s: float = 0.0
@@ -57,40 +57,40 @@ class ScreenState:
 
 
 def lines(moment: Moment, width: int, height: int, state: ScreenState | None = None) -> list[Line]:
-    """The screen, at most `height` lines of `width` columns."""
+    """Returns the screen, at most `height` lines of `width` columns."""
     state = state or ScreenState()
     if width < LEAST_COLUMNS or height < LEAST_LINES:
-        told = f"{width} x {height} is too small: watch takes {LEAST_COLUMNS} x {LEAST_LINES} and up"
-        return [[(_fit(told, max(1, width)), "bold")]][:height]
+        message = f"{width} x {height} is too small: watch takes {LEAST_COLUMNS} x {LEAST_LINES} and up"
+        return [[(_fit(message, max(1, width)), "bold")]][:height]
     head = _head(moment, width, state)
-    told = _folded(state.message or KEYS, width)[:MOST_TOLD]
-    found = [*head, *_server(moment, state)]
-    room = height - len(found) - len(told)
-    found[len(head) : len(head)] = _volumes(moment, room, state)
+    footer = _folded(state.message or KEYS, width)[:MOST_FOOTER]
+    rows = [*head, *_server(moment, state)]
+    room = height - len(rows) - len(footer)
+    rows[len(head) : len(head)] = _volumes(moment, room, state)
     notes = [piece for note in moment.notes for piece in _folded(note, width)]
-    found += [[(note, "dim")] for note in notes[: max(0, height - len(found) - len(told))]]
-    found = found[: height - len(told)]
-    found += [[] for _ in range(height - len(told) - len(found))]
-    found += [[(_fit(line, width), "reverse")] for line in told]
-    return [_cut(line, width) for line in found]
+    rows += [[(note, "dim")] for note in notes[: max(0, height - len(rows) - len(footer))]]
+    rows = rows[: height - len(footer)]
+    rows += [[] for _ in range(height - len(footer) - len(rows))]
+    rows += [[(_fit(line, width), "reverse")] for line in footer]
+    return [_cut(line, width) for line in rows]
 
 
 def whole(moment: Moment, width: int | None = None) -> list[Line]:
-    """Everything there is to show, as many lines as it takes, and nothing cut: for `--once`.
-    `width`: where sentences are broken between words; None: nowhere."""
+    """Returns everything there is to show, as many lines as it takes, and nothing cut: for
+    `--once`. `width`: where sentences are broken between words; None: nowhere."""
     state, room = ScreenState(), max(LEAST_COLUMNS, width or UNBOUNDED)
-    found = [*_head(moment, room, state), *_volumes(moment, UNBOUNDED, state, uncut=True), *_server(moment, state)]
-    return found + [[(piece, "dim")] for note in moment.notes for piece in _folded(note, room)]
+    rows = [*_head(moment, room, state), *_volumes(moment, UNBOUNDED, state, uncut=True), *_server(moment, state)]
+    return rows + [[(piece, "dim")] for note in moment.notes for piece in _folded(note, room)]
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """A sentence on as many lines as it takes."""
+    """Returns a sentence on as many lines as it takes."""
     return textwrap.wrap(_printable(text), width, break_on_hyphens=False) or [""]
 
 
-def as_text(found: Sequence[Line]) -> str:
-    """The same without styles, for `--once` and tests."""
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in found).rstrip() + "\n"
+def as_text(rows: Sequence[Line]) -> str:
+    """Returns lines as text without styles, for `--once` and tests."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in rows).rstrip() + "\n"
 
 
 def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
@@ -98,10 +98,10 @@ def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
     empty = "" if first is None else f"{first[0]} {empty_words(first[1], brief=True)}"
     verdict = moment.verdict
     room = width - cell_len(empty) - (2 if empty else 0)
-    first_line, *rest = _folded(verdict.headline(room), room)[:MOST_TOLD]
+    first_line, *rest = _folded(verdict.headline(room), room)[:MOST_FOOTER]
     style = STYLE_OF.get(verdict.word, "")
     top: Line = [(_fit(first_line, room) if width < UNBOUNDED else first_line, style)]
-    top += [("  ", ""), (empty, _left_style(first and first[1]))] if empty else []
+    top += [("  ", ""), (empty, _empty_style(first and first[1]))] if empty else []
     below: list[Line] = [[(line, style)] for line in rest]
     if moment.t_unix < DAY_S:  # a recording without times counts from its beginning
         at = f"{span_in_words(round(moment.t_unix))} after the start"
@@ -131,20 +131,20 @@ def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False)
         rates = ((max(RATES[0][0], names), RATES[0][1]), *RATES[1:])
         limits = ((max(LIMITS[0][0], specs + 2), LIMITS[0][1]), *LIMITS[1:])
     before = {volume.id: volume for volume in state.before.volumes} if state.before else {}
-    found: list[Line] = [[(_row(rates, [title for _, title in rates]), "bold")]]
+    rows: list[Line] = [[(_row(rates, [title for _, title in rates]), "bold")]]
     # With both lines of each if they fit, else what does not fit has its rates only.
     whole = 2 + 2 * len(moment.volumes) <= room
     if whole:
-        found.append([(_row(limits, [title for _, title in limits]), "bold")])
+        rows.append([(_row(limits, [title for _, title in limits]), "bold")])
     for volume in moment.volumes[: max(1, room - 2)]:
-        found.append(_rates_line(volume, before.get(volume.id), rates))
+        rows.append(_rates_line(volume, before.get(volume.id), rates))
         if whole:
-            found.append(_limits_line(volume, state.ascii, limits))
+            rows.append(_limits_line(volume, state.ascii, limits))
     if not whole:
-        hidden = len(moment.volumes) - (len(found) - 1)
+        hidden = len(moment.volumes) - (len(rows) - 1)
         more = f"and {hidden} more; " if hidden > 0 else ""
-        found.append([(f"{more}a taller terminal shows limits and balances", "dim")])
-    return found
+        rows.append([(f"{more}a taller terminal shows limits and balances", "dim")])
+    return rows
 
 
 def _row(columns: Sequence[tuple[int, str]], cells: Sequence[str]) -> str:
@@ -157,71 +157,75 @@ def _rates_line(volume: VolumeNow, before: VolumeNow | None, columns: Columns) -
         return [(_fit(volume.label, columns[0][0]), ""), (f" {volume.gone}", "bold red")]
     cells = [volume.label]
     cells += [
-        _number(_less(of(volume), before and of(before)), digits, before is not None) for of, digits in RATE_CELLS
+        _number(_less(read(volume), before and read(before)), digits, before is not None) for read, digits in RATE_CELLS
     ]
     return [(_row(columns, cells), "")]
 
 
 RATE_CELLS: tuple[tuple[Callable[[VolumeNow], float | None], int], ...] = (
-    (lambda one: one.iops, 0),
-    (lambda one: one.read_iops, 0),
-    (lambda one: one.write_iops, 0),
-    (lambda one: one.mib_s, 1),
-    (lambda one: one.io_kib, 0),
-    (lambda one: one.queue, 1),
-    (lambda one: one.read_p50_ms, 2),
-    (lambda one: one.read_p99_ms, 2),
-    (lambda one: one.write_p50_ms, 2),
-    (lambda one: one.write_p99_ms, 2),
+    (lambda volume: volume.iops, 0),
+    (lambda volume: volume.read_iops, 0),
+    (lambda volume: volume.write_iops, 0),
+    (lambda volume: volume.mib_s, 1),
+    (lambda volume: volume.io_kib, 0),
+    (lambda volume: volume.queue, 1),
+    (lambda volume: volume.read_p50_ms, 2),
+    (lambda volume: volume.read_p99_ms, 2),
+    (lambda volume: volume.write_p50_ms, 2),
+    (lambda volume: volume.write_p99_ms, 2),
 )
 
 
 def _limits_line(volume: VolumeNow, ascii: bool, columns: Columns) -> Line:
-    found: Line = [(_fit(f"  {volume.spec or volume.device or ''}", columns[0][0]), "dim")]
+    cells: Line = [(_fit(f"  {volume.spec or volume.device or ''}", columns[0][0]), "dim")]
     for (width, _), limit in zip(LIMITS[1:5], caps.COUNTED, strict=True):
         share = volume.exceeded.get(limit)
         style = "" if share is None or share < OVER_SHARE else "bold red"
-        found.append((_right("-" if share is None else in_percent(share), width), style))
+        cells.append((_right("-" if share is None else in_percent(share), width), style))
     if volume.balance is None:
-        found += [
+        cells += [
             (_right("no credits" if volume.spec and not volume.bursts else "-", LIMITS[5][0] + LIMITS[6][0]), "dim")
         ]
     else:
         style = "red" if volume.balance < LOW_SHARE else "green"
-        found += [
+        cells += [
             (" ", ""),
             (bar(volume.balance, BAR, ascii), style),
             (_right(in_percent(volume.balance), LIMITS[6][0]), ""),
         ]
-    found.append(
-        (_right("" if volume.left is None else left_words(volume.left), LIMITS[7][0]), _left_style(volume.left))
+    cells.append(
+        (
+            _right("" if volume.time_to_empty is None else left_words(volume.time_to_empty), LIMITS[7][0]),
+            _empty_style(volume.time_to_empty),
+        )
     )
     room = volume.headroom
-    found.append(
+    cells.append(
         (
             _right("" if room is None else in_percent(room), LIMITS[8][0]),
             "bold yellow" if room is not None and room < LOW_SHARE else "",
         )
     )
-    return found
+    return cells
 
 
 def _server(moment: Moment, state: ScreenState) -> list[Line]:
-    found: list[Line] = []
+    rows: list[Line] = []
     if moment.instance is not None and moment.instance.balances:
         parts = []
         for unit, share in moment.instance.balances.items():
-            left = moment.instance.left.get(unit)
+            time_to_empty = moment.instance.time_to_empty.get(unit)
             parts.append(
-                f"{unit} {bar(share, BAR, state.ascii)} {in_percent(share)}" + (f" {empty_words(left)}" if left else "")
+                f"{unit} {bar(share, BAR, state.ascii)} {in_percent(share)}"
+                + (f" {empty_words(time_to_empty)}" if time_to_empty else "")
             )
-        found.append([(f"instance {moment.instance.type or ''}: " + ", ".join(parts), "")])
+        rows.append([(f"instance {moment.instance.type or ''}: " + ", ".join(parts), "")])
     server, before = moment.server, state.before.server if state.before else None
     if server is None:
-        return found
+        return rows
     if not server.up:
-        found.append([(f"{server.label} does not answer", "bold red")])
-        return found
+        rows.append([(f"{server.label} does not answer", "bold red")])
+        return rows
     differs = before is not None
     rates = [
         (name, _number(_less(value, was), digits, differs))
@@ -234,7 +238,7 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
         )
         if value is not None
     ]
-    found.append(
+    rows.append(
         [(server.version or server.label, "bold"), ("  " + " ".join(f"{name} {text}" for name, text in rates), "")]
     )
     levels: Line = []
@@ -246,30 +250,30 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
         levels.append((f"clients in I/O {in_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else ""))
     if server.running is not None:
         levels.append((f"  run {_number(_less(server.running, before and before.running), 0, differs)}", ""))
-    found.append(levels)
+    rows.append(levels)
     if any(share >= LEAST_SHARE for share in server.waits.values()):
-        shown = sorted(server.waits.items(), key=lambda one: -one[1])
-        found.append([("waits: " + ", ".join(f"{name} {in_percent(share)}" for name, share in shown), "")])
+        shown = sorted(server.waits.items(), key=lambda entry: -entry[1])
+        rows.append([("waits: " + ", ".join(f"{name} {in_percent(share)}" for name, share in shown), "")])
     for replica in moment.replicas:
         lag = "lag not known" if replica.lag_s is None else f"lag {replica.lag_s:,.0f} s"
         works = "applies" if replica.applies and replica.receives else replica.error or "stopped"
-        found.append(
+        rows.append(
             [(f"replica {replica.channel or '(default)'}: {lag}, {works}", "" if replica.applies else "bold red")]
         )
-    return found
+    return rows
 
 
 def bar(share: float, width: int, ascii: bool = False) -> str:
-    """A bar with brackets, `width` columns."""
+    """Returns a bar with brackets, `width` columns."""
     inside = width - 2
     full = min(inside, max(0, round(share * inside)))
     return f"[{'#' * full}{'-' * (inside - full)}]" if ascii else f"[{'█' * full}{'░' * (inside - full)}]"
 
 
-def _left_style(left: CreditsLeft | None) -> str:
-    if left is None or math.isinf(left.seconds):
+def _empty_style(time_to_empty: CreditsLeft | None) -> str:
+    if time_to_empty is None or math.isinf(time_to_empty.seconds):
         return ""
-    return "bold red" if left.seconds < 600 else "bold yellow" if left.seconds < 3_600 else ""
+    return "bold red" if time_to_empty.seconds < 600 else "bold yellow" if time_to_empty.seconds < 3_600 else ""
 
 
 def _less(value: float | None, before: float | None) -> float | None:
@@ -301,13 +305,13 @@ def _right(text: str, width: int) -> str:
 
 
 def _cut(line: Line, width: int) -> Line:
-    found, left = [], width
+    parts, room = [], width
     for text, style in line:
-        if left <= 0:
+        if room <= 0:
             break
         text = _printable(text)
-        if cell_len(text) > left:
-            text = _fit(text, left)
-        found.append((text, style))
-        left -= cell_len(text)
-    return found
+        if cell_len(text) > room:
+            text = _fit(text, room)
+        parts.append((text, style))
+        room -= cell_len(text)
+    return parts

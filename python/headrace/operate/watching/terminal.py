@@ -39,7 +39,8 @@ ADVICE = "Use --once for one screen as text, or --output jsonl for a line a seco
 
 
 def check() -> Console:
-    """The console of a terminal that can show the screen. Raises InputError where there is none."""
+    """Returns the console of a terminal that can show the screen. Raises InputError where there is
+    none."""
     console = Console(highlight=False)
     source = "headrace watch --help"
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
@@ -68,7 +69,7 @@ class Screen:
 
     @contextmanager
     def taken(self) -> Iterator[Screen]:
-        """The terminal is ours inside, and as it was after it: also for Ctrl-C, SIGTERM, Ctrl-Z."""
+        """Takes the terminal, and puts it back as it was: also after Ctrl-C, SIGTERM, Ctrl-Z."""
         handlers = {signal.SIGWINCH: self._resized, signal.SIGTSTP: self._stopped, signal.SIGTERM: self._ended}
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         fd = signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
@@ -101,8 +102,8 @@ class Screen:
             _write("".join(out))
 
     def keys(self, wait_s: float) -> list[str]:
-        """Keys pressed within `wait_s`: characters and the names of arrows. Returns as soon as
-        there is one, the terminal changed its size, or `wake` was called."""
+        """Returns the keys pressed within `wait_s`: characters and the names of arrows. Returns as
+        soon as there is one, the terminal changed its size, or `wake` was called."""
         ready = select.select([0, self._wake], [], [], wait_s)[0]
         if self._wake in ready:
             with suppress(BlockingIOError):
@@ -116,22 +117,22 @@ class Screen:
             return ["q"]
         if data == b"\x1b" and select.select([0], [], [], REST_S)[0]:
             data += os.read(0, 1024)
-        found = []
+        keys = []
         while data:
-            arrow = next((one for one in ARROWS if data.startswith(one)), None)
+            arrow = next((sequence for sequence in ARROWS if data.startswith(sequence)), None)
             if arrow:
-                found.append(ARROWS[arrow])
+                keys.append(ARROWS[arrow])
                 data = data[len(arrow) :]
             else:
-                found.append(chr(data[0]))
+                keys.append(chr(data[0]))
                 data = data[1:]
-        return found
+        return keys
 
     def _styled(self, text: str, style: str) -> str:
         if not style or self._system is None and self._colors:
             return text
-        known = _style(style)
-        return (known if self._colors else known.without_color).render(text, color_system=self._system)
+        parsed = _style(style)
+        return (parsed if self._colors else parsed.without_color).render(text, color_system=self._system)
 
     def _enter(self) -> None:
         tty.setcbreak(0, termios.TCSANOW)
@@ -149,7 +150,7 @@ class Screen:
         _write("\x1b[2J")
 
     def _stopped(self, number: int, _frame: FrameType | None) -> None:
-        """Ctrl-Z: the shell gets its terminal, and after `fg` the screen comes back."""
+        """Handles Ctrl-Z: the shell gets its terminal, and after `fg` the screen comes back."""
         self._leave()
         before = signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -39,7 +39,7 @@ def in_words(forecast) -> list[str]:
 
 
 def _moment(forecast, ahead: timedelta) -> str:
-    at = forecast.made + ahead
+    at = forecast.made_at + ahead
     return at.strftime("%a %Y-%m-%d %H:%M" if forecast.dated else "%H:%M")
 
 
@@ -95,14 +95,12 @@ def _growth(forecast, growth) -> str:
     now = f"the busiest five minutes of a day take {percent(growth.share_now)} of {cap} ({number(growth.limit)} {growth.unit})"
     now += ": it is at the limit now" if growth.at_limit else ""
     if not growth.trend.claimed:
-        return (
-            f"Growth: {now}; {_no_trend(growth.trend, forecast.made - timedelta(days=1) if forecast.dated else None)}."
-        )
+        return f"Growth: {now}; {_no_trend(growth.trend, forecast.made_at - timedelta(days=1) if forecast.dated else None)}."
     low, middle, high = (percent(value) for value in growth.growth_per_month)
     text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {growth.trend.days} days{_describe_bend(growth.trend)}"
     if growth.trend.per_day <= 0 or growth.at_limit:
         return f"{text}."
-    return f"{text}; 90 % of the limit is met {_on(forecast.made, growth.days)}."
+    return f"{text}; 90 % of the limit is met {_on(forecast.made_at, growth.days)}."
 
 
 def _space(full) -> str:
@@ -175,7 +173,7 @@ def document(forecast) -> dict:
         "of": forecast.of,
         "storage": forecast.storage,
         "instance": forecast.instance,
-        "made": forecast.made.isoformat(),
+        "made": forecast.made_at.isoformat(),
         "dated": forecast.dated,
         "credits": None
         if credits is None
@@ -241,7 +239,7 @@ def score_rows(scores) -> list[tuple[str, ...]]:
             score.quantity,
             span(score.ahead.total_seconds()),
             str(score.count),
-            percent(score.held / score.count),
+            percent(score.hits / score.count),
             number(score.median_error),
         )
         for score in scores

@@ -39,7 +39,9 @@ def _credits(forecast) -> Drawing:
     now = pl.DataFrame({"hours": [0.0], **{name: [lowest] for name in ("low", "middle", "high")}})
     fan = ahead.fan.gather_every(-(-ahead.fan.height // MOST_POINTS))
     rows = pl.concat([now, fan]).with_columns((pl.col("hours") * 3_600.0).alias("t_s"), pl.lit(0.0).alias("duration_s"))
-    axis = TimeAxis(forecast.made.isoformat() if forecast.dated else f"{forecast.made:%H:%M:%S}", ahead.hours * 3_600.0)
+    axis = TimeAxis(
+        forecast.made_at.isoformat() if forecast.dated else f"{forecast.made_at:%H:%M:%S}", ahead.hours * 3_600.0
+    )
     frame = axis.add(rows)
     x, y = axis.x(True), linear("credit balance (%)", *PERCENT, ticks=5)
     band = alt.Chart(frame).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
@@ -47,7 +49,7 @@ def _credits(forecast) -> Drawing:
     layers = [band.encode(x=x, y=y("low"), y2="high:Q"), line.encode(x=x, y=y("middle"))]
     empty = ahead.empty_after_h[1]
     if math.isfinite(empty):
-        label = f"{forecast.made + timedelta(hours=empty):%H:%M}: empty, in the median"
+        label = f"{forecast.made_at + timedelta(hours=empty):%H:%M}: empty, in the median"
         gone = axis.add(pl.DataFrame({"t_s": [empty * 3_600.0], "duration_s": [0.0], "label": [label]}))
         mark = alt.Chart(gone).mark_rule(color=style.WARN, strokeWidth=1.5, strokeDash=[5, 3])
         right = empty < ahead.hours / 2
@@ -81,7 +83,7 @@ def _growth(forecast) -> Drawing:
         past = pl.DataFrame({"day": np.arange(1 - len(growth.busy), 1, dtype=float), "value": growth.busy})
         limit = (growth.limit, caps.long(growth.cap), growth.unit)
         panels.append(
-            _panel(forecast.made if forecast.dated else None, past, growth.trend, growth.days, limit, math.exp)
+            _panel(forecast.made_at if forecast.dated else None, past, growth.trend, growth.days, limit, math.exp)
         )
     title = f"Busiest five minutes of each day of {forecast.of} on {forecast.storage}"
     return _finish(alt.vconcat(*panels, spacing=26), title)

@@ -1,5 +1,5 @@
-"""Testing what lies in a target, without a server: every byte of every file against its checksum,
-and whether anything is there that no backup knows, or is missing that one needs."""
+"""Checks the files in a target, without a server: every byte of every file against its checksum,
+files that belong to no backup, and files that a backup lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.servers.backup.targets.target import BackupTarget
 
 @dataclass(frozen=True)
 class Checked:
-    """What was looked at, and what is wrong with it, in words."""
+    """What was checked, its size in bytes, and its problems, each a phrase."""
 
     what: str
     files: int
@@ -29,7 +29,7 @@ class Checked:
 def check_backup(
     target: BackupTarget, backup: str, key: bytes | None = None, tell: Callable[[int], None] = lambda count: None
 ) -> Checked:
-    """Reads every file of a backup. Raises CouldNotRun where the target cannot be read."""
+    """Reads every file of a backup. Raises CouldNotRun if the target cannot be read."""
     problems: list[str] = []
     size = 0
     try:
@@ -47,15 +47,17 @@ def check_backup(
         documents.read_proof(target, backup, key)
     except InputError as error:
         problems.append(f"{error.value}: {error.rule}")
-    problems += [f"{name} is of no backup" for name in _strangers(target, manifest)]
+    problems += [f"{name} is of no backup" for name in _list_unknown_files(target, manifest)]
     return Checked(backup, len(manifest.parts) + 1, size, tuple(problems))
 
 
-def _strangers(target: BackupTarget, manifest: Manifest) -> list[str]:
-    known = {part.name for part in manifest.parts} | {documents.MANIFEST, documents.PROOF}
-    known |= {documents.RUNNING, documents.BEGUN}  # killed behind its last step
+def _list_unknown_files(target: BackupTarget, manifest: Manifest) -> list[str]:
+    expected_names = {part.name for part in manifest.parts} | {documents.MANIFEST, documents.PROOF}
+    expected_names |= {documents.RUNNING, documents.BEGUN}  # killed behind its last step
     folder = folder_of(manifest.id)
-    return [one.name for one in target.list(f"{folder}/") if one.name.removeprefix(f"{folder}/") not in known]
+    return [
+        file.name for file in target.list(f"{folder}/") if file.name.removeprefix(f"{folder}/") not in expected_names
+    ]
 
 
 def check_timeline(
@@ -64,34 +66,35 @@ def check_timeline(
     key: bytes | None = None,
     tell: Callable[[int], None] = lambda count: None,
 ) -> Checked:
-    """Reads every byte of a timeline: checksums, events, and that what is in a piece is what its
-    index says."""
+    """Reads every byte of a timeline: checks checksums, events, and that each piece holds the
+    transactions of its index."""
     problems, size, count = list(timeline.problems), 0, 0
     for file in timeline.files:
         reader, following = binlog.Reader(file.name), binlog.Transactions(file.name)
-        found = 0
+        transactions = 0
         try:
             for name, piece in zip(file.names, file.pieces, strict=True):
                 count += 1
                 for data in archive.piece_bytes(target, name, piece, key):
                     size += len(data)
                     tell(len(data))
-                    found += sum(following.see(event) is not None for event in reader.feed(data))
-            if found != sum(entry.transactions for entry in file.entries):
-                problems.append(f"{file.name} has {found:,} transactions, and its index says otherwise")
+                    transactions += sum(following.see(event) is not None for event in reader.feed(data))
+            if transactions != sum(entry.transactions for entry in file.entries):
+                problems.append(f"{file.name} has {transactions:,} transactions, and its index says otherwise")
         except InputError as error:
             problems.append(f"{error.value}: {error.rule}")
     return Checked(timeline.id, count, size, tuple(problems))
 
 
-def broken_chains(found: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:
-    """In words, which backups cannot be replayed up to the end of their source's archive."""
-    streamed = {one.source_id for one in histories if one.files}
+def broken_chains(backups: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:
+    """Lists, in words, the backups that cannot be replayed up to the end of their source's
+    archive."""
+    streamed = {timeline.source_id for timeline in histories if timeline.files}
     return [
-        f"{one.id}: the binary log from its position to the archive's end is not whole"
-        for one in found
-        if one.manifest.source_id in streamed
-        and one.manifest.position.file
-        and not one.manifest.only
-        and not chain_whole(one, histories)
+        f"{backup.id}: the binary log from its position to the archive's end is not whole"
+        for backup in backups
+        if backup.manifest.source_id in streamed
+        and backup.manifest.position.file
+        and not backup.manifest.only
+        and not chain_whole(backup, histories)
     ]

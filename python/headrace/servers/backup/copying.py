@@ -1,13 +1,13 @@
-"""Taking a backup: a copy is made by the server's own tool, packed, encrypted, written in files of
-one size with their checksums, and last of all the manifest.
+"""Takes a backup: the server's own tool makes a copy, which is packed, encrypted and written in
+files of equal size with their checksums; the manifest is written last.
 
     logical    mariadb-dump, mysqldump: statements; any server that can be reached
     physical   mariabackup (MariaDB), CLONE (MySQL): files; a server of the lab
     snapshot   the volumes of a server of the lab, at one instant under a lock
 
 With `spool` the first two are finished in a folder of this machine, and sent from there. A run that
-was killed leaves files without a manifest, which nobody takes for a backup: `unfinished` says what
-the next run goes on with, and removes the rest.
+was killed leaves files without a manifest, which do not count as a backup: `unfinished` says which
+of them the next run resumes with, and removes the rest.
 """
 
 from __future__ import annotations
@@ -67,16 +67,17 @@ MOST_PACKET = 1 << 30
 
 
 class Pace(Protocol):
-    """How fast a copy may go; `pacing.Pacer` is one. `gentle`: the load counts more than it."""
+    """How fast a copy may go; `pacing.Pacer` is an example. `gentle`: the load has priority over
+    it."""
 
     gentle: bool
 
     def spent(self, count: int) -> None:
-        """Called after `count` bytes were read: waits as long as it must."""
+        """Waits as long as the pace demands, after `count` bytes were read."""
         ...
 
     def free(self) -> None:
-        """From now on it does not wait: the server is held up."""
+        """Ends the waiting, because the server's commits are blocked meanwhile."""
         ...
 
 
@@ -86,17 +87,18 @@ class Unpaced:
     gentle = False
 
     def spent(self, count: int) -> None:
-        """Goes on at once."""
+        """Returns at once."""
 
     def free(self) -> None:
-        """Nothing to free."""
+        """Does nothing."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """How a backup is taken. `pack`: zstd, none, or None for the best there is. `staging`: where
-    CLONE copies to. `spool`: a folder where the copy is finished before it is sent. `anew`: goes on
-    with no run that was killed. `only`: the databases of a logical copy of a part of its server."""
+class BackupRequest:
+    """How a backup is taken. `pack`: zstd, none, or None for the best available. `staging`: the
+    folder that CLONE copies to. `spool`: a folder where the copy is finished before it is sent.
+    `anew`: does not resume an interrupted run. `only`: the databases of a logical copy of a part of
+    its server."""
 
     method: str = "physical"
     pack: str | None = None
@@ -110,33 +112,33 @@ class Wanted:
     note: Callable[[str], None] = lambda text: None
 
 
-def run(source: BackupSource, target: BackupTarget, wanted: Wanted) -> Manifest:
-    """Takes a backup, or goes on with that of a run that was killed. Raises InputError,
-    CouldNotRun; then there is none, and nothing is left but a whole copy in `spool`."""
-    _refuse(source, target, wanted)
-    spool = FolderTarget(wanted.spool) if wanted.spool is not None else None
+def run(source: BackupSource, target: BackupTarget, request: BackupRequest) -> Manifest:
+    """Takes a backup, or resumes that of a killed run. Raises InputError, CouldNotRun; then nothing
+    remains but, if the copy was complete, the copy in `spool`."""
+    _refuse(source, target, request)
+    spool = FolderTarget(request.spool) if request.spool is not None else None
     lab = source.server.lab if source.server is not None else None
-    held = None if wanted.anew else _held(source, target, spool, lab, wanted)
-    _clear(source, target, spool, lab, wanted, held)
-    backup = held.id if held is not None else new_id(source.name)
-    tagged = lab if wanted.method == "snapshot" else None
+    previous = None if request.anew else _find_previous(source, target, spool, lab, request)
+    _clear(source, target, spool, lab, request, previous)
+    backup = previous.id if previous is not None else new_id(source.name)
+    tagged = lab if request.method == "snapshot" else None
     places = [target] if spool is None else [target, spool]
     try:
         with contextlib.ExitStack() as marks:
             for place in places:
                 marks.enter_context(unfinished.marked(place, backup, source.name, tagged))
-            made = held if held is not None else _taken(source, places[-1], wanted, backup)
+            manifest = previous if previous is not None else _take_copy(source, places[-1], request, backup)
             if spool is not None:
-                if held is None:
-                    write_manifest(spool, made, wanted.key)
-                _send(spool, target, made, wanted)
-            if made.snapshots and lab is not None:
-                _completed(lab, list(made.snapshots.values()))
-            write_manifest(target, made, wanted.key)
+                if previous is None:
+                    write_manifest(spool, manifest, request.key)
+                _send(spool, target, manifest, request)
+            if manifest.snapshots and lab is not None:
+                _wait_completed(lab, list(manifest.snapshots.values()))
+            write_manifest(target, manifest, request.key)
     except BaseException as error:
         damaged = isinstance(error, InputError) and error.kind == DAMAGED
         if spool is not None and not damaged and spool.exists(f"{folder_of(backup)}/{documents.MANIFEST}"):
-            wanted.note(f"the copy {backup} is whole in {spool.folder}: run it again to go on with sending it")
+            request.note(f"the copy {backup} is whole in {spool.folder}: run it again to go on with sending it")
             with contextlib.suppress(HeadraceError, OSError):
                 for place in reversed(places):
                     unfinished.unmark(place, backup)
@@ -144,61 +146,63 @@ def run(source: BackupSource, target: BackupTarget, wanted: Wanted) -> Manifest:
             for place in reversed(places):
                 unfinished.forget_quietly(place, backup, tagged)
         raise
-    # From here on there is a backup, whatever happens: what is left over the next run removes.
+    # From here on there is a backup, whatever happens: the next run removes what remains of this
+    # one.
     with contextlib.suppress(HeadraceError, OSError):
         unfinished.unmark(target, backup)
         if spool is not None:
             unfinished.forget(spool, backup)
-    return made
+    return manifest
 
 
-def _refuse(source: BackupSource, target: BackupTarget, wanted: Wanted) -> None:
-    """Raises InputError for what cannot be taken."""
-    if wanted.method not in documents.METHODS:
-        raise InputError(wanted.method[:40], f"a method is one of {', '.join(documents.METHODS)}", DOC, "")
-    sources.refuse_method(source, wanted.method)
-    if wanted.only and wanted.method != "logical":
-        rule = f"is for logical copies: a {wanted.method} copy has the whole server"
-        raise InputError(f"--only {wanted.only[0][:64]}", rule, DOC, "Take --method logical, or leave it out.")
-    if wanted.method == "snapshot" and wanted.spool is not None:
+def _refuse(source: BackupSource, target: BackupTarget, request: BackupRequest) -> None:
+    """Raises InputError for a request that cannot be met."""
+    if request.method not in documents.METHODS:
+        raise InputError(request.method[:40], f"a method is one of {', '.join(documents.METHODS)}", DOC, "")
+    sources.refuse_method(source, request.method)
+    if request.only and request.method != "logical":
+        rule = f"is for logical copies: a {request.method} copy has the whole server"
+        raise InputError(f"--only {request.only[0][:64]}", rule, DOC, "Take --method logical, or leave it out.")
+    if request.method == "snapshot" and request.spool is not None:
         rule = "is for copies that are sent, and snapshots stay in the store of the lab"
-        raise InputError(f"--spool {wanted.spool}", rule, DOC, "Leave it out.")
-    if isinstance(target, FolderTarget) and wanted.spool == target.folder:
-        raise InputError(f"--spool {wanted.spool}", "is the target itself", DOC, "Leave it out.")
+        raise InputError(f"--spool {request.spool}", rule, DOC, "Leave it out.")
+    if isinstance(target, FolderTarget) and request.spool == target.folder:
+        raise InputError(f"--spool {request.spool}", "is the target itself", DOC, "Leave it out.")
 
 
-def _taken(source: BackupSource, place: BackupTarget, wanted: Wanted, backup: str) -> Manifest:
-    """The copy, whole in `place` but for its manifest."""
-    if wanted.method == "snapshot":
-        return _snapshot(source, place, wanted, backup)
-    pack = wanted.pack or best_pack()
+def _take_copy(source: BackupSource, place: BackupTarget, request: BackupRequest, backup: str) -> Manifest:
+    """Writes the copy into `place`, without its manifest, which is returned."""
+    if request.method == "snapshot":
+        return _snapshot(source, place, request, backup)
+    pack = request.pack or best_pack()
     physical = _mariabackup if source.flavor == "mariadb" else _clone
-    made = (_logical if wanted.method == "logical" else physical)(source, place, wanted, backup, pack)
-    if not made.parts:
+    manifest = (_logical if request.method == "logical" else physical)(source, place, request, backup, pack)
+    if not manifest.parts:
         raise CouldNotRun(source.name, "the copy is empty", DOC, "See the server's error log.")
-    return made
+    return manifest
 
 
 # --- runs that were killed ------------------------------------------------------------------------
 
 
-def _held(
-    source: BackupSource, target: BackupTarget, spool: BackupTarget | None, lab: Lab | None, wanted: Wanted
+def _find_previous(
+    source: BackupSource, target: BackupTarget, spool: BackupTarget | None, lab: Lab | None, request: BackupRequest
 ) -> Manifest | None:
-    """The copy of a killed run that this one goes on with: of today, as it would take it now."""
-    found: list[Manifest] = []
+    """Returns the copy of a killed run that this run resumes: not older than a day, and taken with
+    the same options."""
+    candidates: list[Manifest] = []
     if spool is not None:
-        found = unfinished.spooled(spool, source, wanted.key)
-    elif wanted.method == "snapshot" and lab is not None:
-        found = unfinished.stored_snapshots(target, source, lab, wanted.key)
-    for one in found:
-        alike = one.method == wanted.method and wanted.pack in (None, one.packed)
-        alike = alike and one.encrypted == (wanted.key is not None) and one.only == wanted.only
-        young = time.time() - one.began_unix < unfinished.SWEEP_S
-        if alike and young and not target.exists(f"{folder_of(one.id)}/{documents.MANIFEST}"):
-            began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.began_unix))
-            wanted.note(f"goes on with {one.id}, a run that was cut off: it has the data of {began}")
-            return one
+        candidates = unfinished.spooled(spool, source, request.key)
+    elif request.method == "snapshot" and lab is not None:
+        candidates = unfinished.stored_snapshots(target, source, lab, request.key)
+    for candidate in candidates:
+        alike = candidate.method == request.method and request.pack in (None, candidate.packed)
+        alike = alike and candidate.encrypted == (request.key is not None) and candidate.only == request.only
+        young = time.time() - candidate.began_unix < unfinished.SWEEP_S
+        if alike and young and not target.exists(f"{folder_of(candidate.id)}/{documents.MANIFEST}"):
+            began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(candidate.began_unix))
+            request.note(f"goes on with {candidate.id}, a run that was cut off: it has the data of {began}")
+            return candidate
     return None
 
 
@@ -207,55 +211,57 @@ def _clear(
     target: BackupTarget,
     spool: BackupTarget | None,
     lab: Lab | None,
-    wanted: Wanted,
-    held: Manifest | None,
+    request: BackupRequest,
+    previous: Manifest | None,
 ) -> None:
-    """Removes what killed runs left, says so, and why this run starts anew."""
-    keep = held.id if held is not None else ""
+    """Removes the files of killed runs, and notes that, and why this run starts anew."""
+    keep = previous.id if previous is not None else ""
     opened = (lambda: lab) if lab is not None else None
-    left = unfinished.clear(target, opened, keep)
+    leftovers = unfinished.clear(target, opened, keep)
     if spool is not None:
-        left += unfinished.clear(spool, opened, keep)
-        for one in unfinished.spooled(spool, source, wanted.key):
-            if one.id != keep:
-                unfinished.forget(spool, one.id)
-                left.append(Leftover(source.name, f"{one.id} in {spool.label} is not gone on with: removed it"))
-    for one in left:
-        wanted.note(one.words)
-    if held is None and not wanted.anew and any(one.source == source.name for one in left):
-        wanted.note(f"starts anew: {unfinished.ANEW[wanted.method]}")
+        leftovers += unfinished.clear(spool, opened, keep)
+        for manifest in unfinished.spooled(spool, source, request.key):
+            if manifest.id != keep:
+                unfinished.forget(spool, manifest.id)
+                leftovers.append(
+                    Leftover(source.name, f"{manifest.id} in {spool.label} is not gone on with: removed it")
+                )
+    for leftover in leftovers:
+        request.note(leftover.words)
+    if previous is None and not request.anew and any(leftover.source == source.name for leftover in leftovers):
+        request.note(f"starts anew: {unfinished.ANEW[request.method]}")
 
 
-def _send(spool: BackupTarget, target: BackupTarget, made: Manifest, wanted: Wanted) -> None:
-    """Copies the files of a whole copy into the target. What a killed run has sent is read back and
-    compared, and not sent again. Raises InputError, CouldNotRun."""
-    folder, kept, sent = folder_of(made.id), 0, 0
-    there = {one.name for one in target.list(f"{folder}/")}
-    for part in made.parts:
-        name, alone = f"{folder}/{part.name}", made.with_(parts=(part,))
+def _send(spool: BackupTarget, target: BackupTarget, manifest: Manifest, request: BackupRequest) -> None:
+    """Copies the files of a complete copy into the target. Files that a killed run has sent are
+    read back and compared, and not sent again. Raises InputError, CouldNotRun."""
+    folder, present_files, sent = folder_of(manifest.id), 0, 0
+    there = {file.name for file in target.list(f"{folder}/")}
+    for part in manifest.parts:
+        name, alone = f"{folder}/{part.name}", manifest.with_(parts=(part,))
         if name in there and _is_whole(target, alone):
-            kept += 1
+            present_files += 1
         else:
             target.remove(name)
             with target.create(name, part.size) as writer:
                 for piece in parts_of(spool, alone):
                     writer.write(piece)
         sent += part.size
-        wanted.progress(sent / max(1, made.stored_bytes), "sending")
-    if kept:
-        wanted.note(f"{kept} of its {len(made.parts)} files were in the target already, whole")
+        request.progress(sent / max(1, manifest.stored_bytes), "sending")
+    if present_files:
+        request.note(f"{present_files} of its {len(manifest.parts)} files were in the target already, whole")
 
 
-def _is_whole(target: BackupTarget, made: Manifest) -> bool:
-    """Whether the files of a copy are as they were written."""
+def _is_whole(target: BackupTarget, manifest: Manifest) -> bool:
+    """True when the files of a copy match their checksums."""
     try:
-        return all(True for _ in parts_of(target, made))
+        return all(True for _ in parts_of(target, manifest))
     except InputError:
         return False
 
 
 class PartsWriter:
-    """Writes a stream as files of one size. `done`: those that are whole."""
+    """Writes a stream as files of equal size. `done`: the complete ones."""
 
     def __init__(self, target: BackupTarget, backup: str, expected_bytes: int) -> None:
         self.target, self.folder = target, folder_of(backup)
@@ -265,7 +271,7 @@ class PartsWriter:
         self._writer: TargetWriter | None = None
 
     def write(self, data: bytes) -> None:
-        """Adds to the stream."""
+        """Appends to the stream."""
         view = memoryview(data)
         while view:
             if self._writer is None:
@@ -286,21 +292,21 @@ class PartsWriter:
             self.done.append(Part(name.rpartition("/")[2], writer.size, writer.sha256))
 
     def abort(self) -> None:
-        """Drops the file that is not whole."""
+        """Removes the incomplete file."""
         if self._writer is not None:
             self._writer.abort()
             self._writer = None
 
 
-def _stream(target: BackupTarget, backup: str, flow: Flow, expected: int, wanted: Wanted) -> list[Part]:
-    """Writes what the programs make."""
+def _write_stream(target: BackupTarget, backup: str, flow: Flow, expected: int, request: BackupRequest) -> list[Part]:
+    """Writes the output of the programs and returns its files."""
     parts, written = PartsWriter(target, backup, expected), 0
     try:
         with flow, contextlib.closing(ahead(flow.pieces())) as pieces:
             for piece in pieces:
                 parts.write(piece)
                 written += len(piece)
-                wanted.progress(min(0.95, written / max(1, expected)), "copying")
+                request.progress(min(0.95, written / max(1, expected)), "copying")
         parts.close()
     except BaseException:
         parts.abort()
@@ -308,9 +314,9 @@ def _stream(target: BackupTarget, backup: str, flow: Flow, expected: int, wanted
     return parts.done
 
 
-def _made(
+def _build_manifest(
     source: BackupSource,
-    wanted: Wanted,
+    request: BackupRequest,
     backup: str,
     began: float,
     position: BinlogPosition,
@@ -322,7 +328,7 @@ def _made(
 ) -> Manifest:
     return Manifest(
         id=backup,
-        method=wanted.method,
+        method=request.method,
         flavor=source.flavor,
         version=source.version_text,
         engine=",".join(source.engines),
@@ -333,7 +339,7 @@ def _made(
         position=position,
         form=form,
         packed=pack,
-        encrypted=wanted.key is not None,
+        encrypted=request.key is not None,
         data_bytes=size,
         parts=tuple(parts),
         facts=dict(more.pop("facts", {})),  # type: ignore[call-overload]
@@ -341,8 +347,8 @@ def _made(
     )
 
 
-def _about(connection: pymysql.Connection, names: list[str] | None = None) -> dict[str, Any]:
-    """Asks what a manifest says of its server: databases, tables, settings."""
+def _describe_server(connection: pymysql.Connection, names: list[str] | None = None) -> dict[str, Any]:
+    """Reads the databases, tables and settings that a manifest lists."""
     names = sources.databases(connection) if names is None else names
     return {
         "databases": tuple(names),
@@ -359,14 +365,15 @@ MARIADB_GTID = re.compile(rb"(?m)^-- SET GLOBAL gtid_slave_pos='([^']*)'")
 MYSQL_GTID = re.compile(rb"GTID_PURGED=(?:/\*![^*]*\*/ *)?'\+?([^']*)'", re.DOTALL)
 
 
-def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: str, pack: str) -> Manifest:
-    """A dump in one transaction. Its position must stand in it: tools have ended well without."""
+def _logical(source: BackupSource, target: BackupTarget, request: BackupRequest, backup: str, pack: str) -> Manifest:
+    """Takes a dump in one transaction. The position must stand in it: tools have ended with exit
+    code 0 without."""
     began = time.time()
     with source.connect() as connection:
         there = sources.databases(connection)
-        refuse_blind(source, read_rights(connection, source), there, wanted.only)
-        names = list(wanted.only) or there
-        size, about = sources.data_bytes(connection, names), _about(connection, names)
+        refuse_blind(source, read_rights(connection, source), there, request.only)
+        names = list(request.only) or there
+        size, about = sources.data_bytes(connection, names), _describe_server(connection, names)
     if not names:
         raise InputError(source.name, "has no databases to dump", DOC, "Take --method physical for the server itself.")
     both = ["--single-transaction", "--quick", "--routines", "--events", "--triggers", "--hex-blob"]
@@ -386,26 +393,26 @@ def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup:
             head.extend(piece[: HEAD_BYTES - len(head)])
         tail.extend(piece)
         del tail[:-TAIL_BYTES]
-        wanted.pace.spent(len(piece))
+        request.pace.spent(len(piece))
 
     with source.client_file() as file:
         dump = Stage((*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names), tool[-1])
-        flow = Pumped(Flow([dump]), packer(pack) + cipher(wanted.key), look)
-        parts = _stream(target, backup, flow, size, wanted)
+        flow = Pumped(Flow([dump]), packer(pack) + cipher(request.key), look)
+        parts = _write_stream(target, backup, flow, size, request)
     position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
-    made = _made(source, wanted, backup, began, position, "sql", pack, flow.plain_bytes, parts)
-    made = made.with_(**about, only=wanted.only)
-    return made.with_(facts=made.facts | {"accounts": "not in a logical copy"})
+    manifest = _build_manifest(source, request, backup, began, position, "sql", pack, flow.plain_bytes, parts)
+    manifest = manifest.with_(**about, only=request.only)
+    return manifest.with_(facts=manifest.facts | {"accounts": "not in a logical copy"})
 
 
 def dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> BinlogPosition:
-    """The position in a dump, by its first and last bytes. Raises CouldNotRun where the tool left
-    it out."""
+    """Reads the position in a dump's first and last bytes. Raises CouldNotRun if it is missing."""
     if not log_bin:
         return BinlogPosition()
     place = CHANGE.search(head)
     if flavor == "mariadb":
-        # The text of a row has no line of its own; that of a routine may, but stands before it.
+        # The text of a row is never on a line of its own; that of a routine may be, but stands
+        # before.
         gtid = next(reversed([*MARIADB_GTID.finditer(tail)]), None) or MARIADB_GTID.search(head)
     else:
         gtid = MYSQL_GTID.search(head)
@@ -426,51 +433,53 @@ POSITION = re.compile(r"MySQL binlog position: filename '([^']*)', position '(\d
 LOCKED = re.compile(r"BACKUP STAGE BLOCK_(?:DDL|COMMIT)|Waiting for log copy thread|FLUSH TABLES WITH READ LOCK")
 
 
-def _mariabackup(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: str, pack: str) -> Manifest:
+def _mariabackup(
+    source: BackupSource, target: BackupTarget, request: BackupRequest, backup: str, pack: str
+) -> Manifest:
     server = source.server
     assert server is not None
-    began, size, found = time.time(), sources.physical_bytes(server), []
+    began, size, positions = time.time(), sources.physical_bytes(server), []
     with source.connect() as connection:
-        about = _about(connection)
+        about = _describe_server(connection)
 
-    def heard(line: str) -> None:
+    def watch_log(line: str) -> None:
         if LOCKED.search(line):
-            wanted.pace.free()
+            request.pace.free()
         if seen := POSITION.search(line):
-            found.append(BinlogPosition(seen[3], seen[1], int(seen[2])))
+            positions.append(BinlogPosition(seen[3], seen[1], int(seen[2])))
 
     tool = source.tool("mariabackup", "mariadb-backup")
     folder = Path(tempfile.gettempdir()) / f"headrace-{backup}"
-    # Of two option files mariabackup reads one, so this one has both: where the server's files are,
-    # and as whom to log in.
+    # mariabackup reads only one option file, so this file has both: the places of the server's
+    # files, and the account.
     more = f"[mariabackup]\nsocket={quoted(str(server.socket))}\n"
     # It reads 10 MiB at once (10.11.19, seen by strace): 80 ms of a gp3 of 125 MiB/s, in which the
     # load waits. Through the page cache it reads in steps of the kernel's read-ahead.
-    if wanted.pace.gentle:
+    if request.pace.gentle:
         more += "innodb_flush_method=fsync\n"
     with (
         unfinished.owned(folder),
         source.client_file(f"!include {server.config_file}\n", more) as options,
-        small_steps(server) if wanted.pace.gentle else contextlib.nullcontext(),
+        small_steps(server) if request.pace.gentle else contextlib.nullcontext(),
     ):
         folder.mkdir(mode=0o700)
         words = (*tool, f"--defaults-file={options}", "--backup", "--stream=mbstream", f"--target-dir={folder}")
-        # While one thread writes what it has read, the other one reads.
-        words += () if wanted.pace.gentle else ("--parallel=2",)
-        copy = Flow([Stage(words, "mariabackup")], heard)
-        flow = Pumped(copy, packer(pack) + cipher(wanted.key), lambda piece: wanted.pace.spent(len(piece)))
-        parts = _stream(target, backup, flow, size, wanted)
-    if source.log_bin and not found:
+        # One thread writes what it has read while the other reads.
+        words += () if request.pace.gentle else ("--parallel=2",)
+        copy = Flow([Stage(words, "mariabackup")], watch_log)
+        flow = Pumped(copy, packer(pack) + cipher(request.key), lambda piece: request.pace.spent(len(piece)))
+        parts = _write_stream(target, backup, flow, size, request)
+    if source.log_bin and not positions:
         rule = "told no binary log position, so nothing could be replayed on top of the copy"
         raise CouldNotRun("mariabackup", rule, DOC, "Does the account have BINLOG MONITOR?")
-    position = found[-1] if found else BinlogPosition()
-    return _made(source, wanted, backup, began, position, "mbstream", pack, size, parts).with_(**about)
+    position = positions[-1] if positions else BinlogPosition()
+    return _build_manifest(source, request, backup, began, position, "mbstream", pack, size, parts).with_(**about)
 
 
 @contextlib.contextmanager
 def small_steps(server: Server) -> Iterator[None]:
-    """The kernel reads ahead on the data volume by no more than the volume has ready for others to
-    wait behind: two steps, doubled for a file read in order, take 1/128 s of its throughput."""
+    """Limits the kernel's read-ahead on the data volume, so that other reads wait shortly behind
+    it: two steps, doubled for a file read in order, take 1/128 s of the volume's throughput."""
     assert server.data_volume is not None
     volume = server.lab.describe(server.data_volume)
     device = Path(str((volume["attachment"] or {}).get("device", ""))).resolve().name
@@ -486,30 +495,30 @@ def small_steps(server: Server) -> Iterator[None]:
             knob.write_text(before)
 
 
-def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: str, pack: str) -> Manifest:
-    """MySQL clones into a folder of its own machine; that is sent as one tar stream."""
+def _clone(source: BackupSource, target: BackupTarget, request: BackupRequest, backup: str, pack: str) -> Manifest:
+    """Lets MySQL clone into a folder of its own machine, and sends that as a tar stream."""
     server = source.server
     assert server is not None
     began, size, user = time.time(), sources.physical_bytes(server), service_user()
-    staging = Path(wanted.staging or server.datadir.parent / "tmp") / f"headrace-{backup}"
+    staging = Path(request.staging or server.datadir.parent / "tmp") / f"headrace-{backup}"
     if not staging.parent.is_dir():
         raise InputError(str(staging.parent), "is not a folder", DOC, "Name one that the user mysql may write to.")
     with source.connect(3600.0) as connection:
         _need_clone(connection)
         _end_clones(connection, staging.parent)
-        about = _about(connection)
+        about = _describe_server(connection)
         with unfinished.owned(staging):
             before = sources.position(connection, source)
             rows(connection, f"CLONE LOCAL DATA DIRECTORY = '{_plain(staging)}'")
             after = sources.position(connection, source)
-            expected = sum(one.stat().st_size for one in staging.rglob("*") if one.is_file())
+            expected = sum(file.stat().st_size for file in staging.rglob("*") if file.is_file())
             words = (shutil.which("tar") or "tar", "--create", "--sparse", "--directory", str(staging), ".")
             tar = Flow([Stage(words, "tar", user=user)])
-            flow = Pumped(tar, packer(pack) + cipher(wanted.key), lambda piece: wanted.pace.spent(len(piece)))
-            parts = _stream(target, backup, flow, expected, wanted)
-    # CLONE tells its position to a server that is started on it alone: it lies between these two.
+            flow = Pumped(tar, packer(pack) + cipher(request.key), lambda piece: request.pace.spent(len(piece)))
+            parts = _write_stream(target, backup, flow, expected, request)
+    # Only a server that is started on the clone can tell its position: it lies between these two.
     facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
-    return _made(source, wanted, backup, began, before, "tar", pack, size, parts, facts=facts).with_(**about)
+    return _build_manifest(source, request, backup, began, before, "tar", pack, size, parts, facts=facts).with_(**about)
 
 
 def _need_clone(connection) -> None:
@@ -519,23 +528,27 @@ def _need_clone(connection) -> None:
 
 
 def _end_clones(connection, folder: Path) -> None:
-    """Ends the CLONE statements of runs that were killed: the server goes on with them, and takes
-    no other one meanwhile."""
+    """Ends the CLONE statements of killed runs: the server continues them, and accepts no other
+    meanwhile."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
     until = time.monotonic() + CLONE_END_S
     while time.monotonic() < until:
-        running = [(one, CLONING.fullmatch(str(info))) for one, info in rows(connection, text)]
-        dead = [one for one, found in running if found and unfinished.is_free(folder / f"{found[1]}.lock")]
+        running = [(connection_id, CLONING.fullmatch(str(info))) for connection_id, info in rows(connection, text)]
+        dead = [
+            connection_id
+            for connection_id, match in running
+            if match and unfinished.is_free(folder / f"{match[1]}.lock")
+        ]
         if not dead:
             return
-        for one in dead:
+        for connection_id in dead:
             with contextlib.suppress(CouldNotRun):  # it may have ended by itself
-                rows(connection, f"KILL {int(one)}")
+                rows(connection, f"KILL {int(connection_id)}")
         time.sleep(LOOK_EVERY_S)
 
 
 def _plain(path: Path) -> str:
-    """A path as it may stand in a statement. Raises InputError."""
+    """Returns a path as text for an SQL statement. Raises InputError if it needs quoting."""
     if not re.fullmatch(r"[A-Za-z0-9/._-]+", str(path)):
         rule = "CLONE is given paths of letters, digits, / . _ - alone"
         raise InputError(repr(str(path))[:120], rule, DOC, "Name another --staging folder.")
@@ -545,15 +558,15 @@ def _plain(path: Path) -> str:
 # --- snapshot -------------------------------------------------------------------------------------
 
 
-def _snapshot(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: str) -> Manifest:
-    """All volumes of a server at one instant, while its commits are held back for the moment of the
-    call, so that the position is theirs."""
+def _snapshot(source: BackupSource, target: BackupTarget, request: BackupRequest, backup: str) -> Manifest:
+    """Takes snapshots of all volumes of a server at one instant. Its commits are blocked during the
+    call, so that the position belongs to the snapshots."""
     server = source.server
     assert server is not None
     began = time.time()
-    volumes = [one for one in (server.data_volume, server.log_volume) if one]
+    volumes = [volume for volume in (server.data_volume, server.log_volume) if volume]
     with source.connect(60.0) as connection:
-        size, about = sources.data_bytes(connection), _about(connection)
+        size, about = sources.data_bytes(connection), _describe_server(connection)
         lock = ["BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT"]
         if source.flavor == "mysql":
             lock = ["LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"]
@@ -562,28 +575,30 @@ def _snapshot(source: BackupSource, target: BackupTarget, wanted: Wanted, backup
             rows(connection, statement)
         # The end of the connection releases the locks, whatever happens here.
         position = sources.position(connection, source)
-        held = time.monotonic()
-        _written_back(connection, source, server)
-        made = server.lab.create_snapshots(volumes, f"headrace backup {backup}", {unfinished.TAG: backup})
-        held = time.monotonic() - held
-    ids = {str(one["volume"]): str(one["id"]) for one in made}
+        locked_at = time.monotonic()
+        _write_back(connection, source, server)
+        snapshots = server.lab.create_snapshots(volumes, f"headrace backup {backup}", {unfinished.TAG: backup})
+        hold_s = time.monotonic() - locked_at
+    ids = {str(snapshot["volume"]): str(snapshot["id"]) for snapshot in snapshots}
     if set(ids) != set(volumes):
         rule = f"answered with snapshots of {sorted(ids)}, and {sorted(volumes)} were asked for"
         raise CouldNotRun("the lab", rule, DOC, "See headrace snapshot list.")
     roles = {"data": server.data_volume} | ({"log": server.log_volume} if server.log_volume else {})
-    facts = {"commits_held_ms": round(1000 * held, 1), "roles": roles}
+    facts = {"commits_held_ms": round(1000 * hold_s, 1), "roles": roles}
     if server.log_volume:
         facts["log_storage"] = server.log_storage
-    found = _made(source, wanted, backup, began, position, "snapshot", "none", size, [], snapshots=ids, facts=facts)
-    found = found.with_(**about)
-    # While they are stored this run may be killed: then the next one goes on with them.
-    write_manifest(target, found, wanted.key, documents.BEGUN)
-    return found
+    manifest = _build_manifest(
+        source, request, backup, began, position, "snapshot", "none", size, [], snapshots=ids, facts=facts
+    )
+    manifest = manifest.with_(**about)
+    # If this run is killed while the snapshots are stored, the next run resumes with them.
+    write_manifest(target, manifest, request.key, documents.BEGUN)
+    return manifest
 
 
-def _written_back(connection, source: BackupSource, server: Server) -> None:
-    """What was committed up to the position is on the volumes: with the fast settings of
-    innodb_flush_log_at_trx_commit and sync_binlog it may be in memory only."""
+def _write_back(connection, source: BackupSource, server: Server) -> None:
+    """Flushes everything that was committed up to the position to the volumes: with the fast
+    settings of innodb_flush_log_at_trx_commit and sync_binlog it may be in memory only."""
     setting = rows(connection, "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit")[0][0]
     for statement in source.dialect.flush_engines(int(setting)):
         rows(connection, statement)
@@ -597,14 +612,14 @@ def _written_back(connection, source: BackupSource, server: Server) -> None:
             os.close(handle)
 
 
-def _completed(lab: Lab, snapshots: list[str]) -> None:
+def _wait_completed(lab: Lab, snapshots: list[str]) -> None:
     """Waits until the snapshots are in the store: a pending one is not a backup yet."""
     waiting = set(snapshots)
     while waiting:
-        for one in sorted(waiting):
-            state = lab.describe_snapshot(one)["state"]
+        for snapshot in sorted(waiting):
+            state = lab.describe_snapshot(snapshot)["state"]
             if state == "completed":
-                waiting.discard(one)
+                waiting.discard(snapshot)
             elif state != "pending":
-                raise CouldNotRun(one, f"is {state}: it is not a backup", DOC, "See headrace snapshot show.")
+                raise CouldNotRun(snapshot, f"is {state}: it is not a backup", DOC, "See headrace snapshot show.")
         time.sleep(LOOK_EVERY_S)

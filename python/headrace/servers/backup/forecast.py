@@ -1,4 +1,4 @@
-"""How long a copy will take, and what binds: said before it begins.
+"""Forecasts how long a copy takes, and which limit binds, before it begins.
 
 The slowest of these decides: what the source's volume has left, the instance, the target's volume
 with its credits, and the packer. Volumes are asked of the simulator.
@@ -33,15 +33,15 @@ SAMPLE_BYTES = 32 * MIB  # packed once to know the packer's speed: a fraction of
 
 @dataclass(frozen=True)
 class CopyForecast:
-    """`seconds`: until the copy ends. `binds`: what decides it. `seconds_by`: what each limit alone
-    would take."""
+    """Duration of a copy. `seconds`: until it ends. `binds`: the limit that decides. `seconds_by`:
+    the duration by each limit alone."""
 
     seconds: float
     binds: str
     seconds_by: dict[str, float]
 
     def words(self, size: int) -> str:
-        """How long `size` bytes take, for the user."""
+        """Returns the forecast for `size` bytes as a sentence."""
         how_long = f"about {span_in_words(round(self.seconds))}" if self.seconds >= 1.0 else "under 1 s"
         limit = self.binds if self.binds == "compression" else f"the {self.binds}"
         return f"{how_long} for {size_text(size)}; limited by {limit}"
@@ -50,11 +50,11 @@ class CopyForecast:
 def volume_seconds(
     storage: str, size: int, write: bool, start_percent: float | None, taken_mib_s: float = 0.0
 ) -> float:
-    """How long a volume takes for `size` bytes in a row, s, with its credits at `start_percent`
-    and its load taking `taken_mib_s`."""
+    """Returns how long a volume takes for `size` sequential bytes, s, with its credits at
+    `start_percent` and a load of `taken_mib_s`."""
     n = max(1.0, size / MIB)
     offered = n / OFFERED_MIB_S
-    # Long enough for 1 MiB/s, the slowest there is.
+    # Long enough for 1 MiB/s, the slowest volume.
     rest = n * 2
     ours = (OFFERED_MIB_S, 0.0)
     load = {
@@ -84,33 +84,35 @@ def forecast(
     packed_share: float = 0.5,
     most_mib_s: float | None = None,
 ) -> CopyForecast:
-    """`size`: bytes to be copied; `packed_share`: what is left of them packed (a guess before the
-    first backup); `most_mib_s`: the pace that was asked for."""
-    found: dict[str, float] = {}
+    """Forecasts a copy. `size`: bytes to be copied; `packed_share`: their share after packing (a
+    guess before the first backup); `most_mib_s`: the pace that was asked for."""
+    seconds_by: dict[str, float] = {}
     server = source.server
     if server is not None and server.data_volume is not None:
         volume = server.lab.describe(server.data_volume)
         start = volume["balance_percent"]
-        found["source volume"] = volume_seconds(volume["spec"], size, False, start, _taken(server.lab, volume["id"]))
-        found |= _instance(server.lab, size, _target_shares(server.lab, target))
+        seconds_by["source volume"] = volume_seconds(
+            volume["spec"], size, False, start, _load_mib_s(server.lab, volume["id"])
+        )
+        seconds_by |= _instance(server.lab, size, _target_shares(server.lab, target))
         below = target_volume(server.lab, target)
         if below is not None:
             there = server.lab.describe(below)
             stored = int(size * packed_share) if pack != "none" else size
-            found["target volume"] = volume_seconds(there["spec"], stored, True, there["balance_percent"])
+            seconds_by["target volume"] = volume_seconds(there["spec"], stored, True, there["balance_percent"])
     if pack != "none":
-        found["compression"] = size / MIB / packer_mib_s(pack)
+        seconds_by["compression"] = size / MIB / packer_mib_s(pack)
     if most_mib_s is not None:
-        found["pace"] = size / MIB / most_mib_s
-    binds = max(found, key=lambda name: found[name], default="nothing known")
-    return CopyForecast(found.get(binds, 0.0), binds, found)
+        seconds_by["pace"] = size / MIB / most_mib_s
+    binds = max(seconds_by, key=lambda name: seconds_by[name], default="nothing known")
+    return CopyForecast(seconds_by.get(binds, 0.0), binds, seconds_by)
 
 
-def _taken(lab: Lab, volume: str) -> float:
-    """MiB/s that a volume's load takes now."""
-    told = lab.metrics(volume, resolution="second", last=LOAD_ROWS)
-    columns = {name: index for index, name in enumerate(told["columns"])}
-    rows = told["rows"]
+def _load_mib_s(lab: Lab, volume: str) -> float:
+    """Returns the MiB/s that a volume's load transfers now."""
+    metrics = lab.metrics(volume, resolution="second", last=LOAD_ROWS)
+    columns = {name: index for index, name in enumerate(metrics["columns"])}
+    rows = metrics["rows"]
     total = sum(float(row[columns[name]] or 0) for row in rows for name in ("read_bytes", "write_bytes"))
     return total / MIB / max(1, len(rows))
 
@@ -125,15 +127,16 @@ def _instance(lab: Lab, size: int, shares: float) -> dict[str, float]:
 
 
 def _target_shares(lab: Lab, target: BackupTarget) -> float:
-    """How often the bytes pass the instance's limit: twice where the target is a volume of it."""
+    """Returns how often the bytes pass the instance's limit: twice if the target is one of its
+    volumes."""
     return 1.0 if target_volume(lab, target) is None else 2.0
 
 
 def target_volume(lab: Lab, target: BackupTarget) -> str | None:
-    """The lab's volume that a folder lies on."""
+    """Returns the id of the lab's volume that a folder lies on; None for other targets."""
     if not isinstance(target, FolderTarget):
         return None
-    place = next((one for one in (target.folder, *target.folder.parents) if one.exists()), Path("/"))
+    place = next((ancestor for ancestor in (target.folder, *target.folder.parents) if ancestor.exists()), Path("/"))
     device = os.stat(place).st_dev
     names = {entry.source for entry in mounts(Machine()) if _device_of(entry.place) == device}
     for volume in lab.volumes():
@@ -151,7 +154,7 @@ def _device_of(place: str) -> int | None:
 
 @functools.cache
 def packer_mib_s(pack: str) -> float:
-    """How fast this machine packs now, MiB/s: tried on bytes that pack to about a half."""
+    """Measures how fast this machine packs now, MiB/s, with bytes that pack to about a half."""
     noise = os.urandom(MIB)
     sample = b"".join(zlib.compress(noise[: 1 << 19], 0) + bytes(1 << 19) for _ in range(SAMPLE_BYTES // MIB))
     began = time.monotonic()

@@ -1,4 +1,5 @@
-"""What the account of a logical backup may see: what it may not, a dump leaves out without a word.
+"""The rights of a logical backup's account: a dump silently leaves out what the account may not
+see.
 
 Servers hide databases, tables, triggers and routines from accounts without rights to them, so a
 dump alone cannot tell. SHOW GRANTS can, with the active roles and MySQL's partial revokes.
@@ -30,8 +31,8 @@ QUOTES = "`'\""
 
 @dataclass(frozen=True)
 class Grant:
-    """A line of SHOW GRANTS. `database`, `table`: "*" for all; `whole`: rights that are not for
-    some columns alone. `taken`: a partial revoke of MySQL."""
+    """A line of SHOW GRANTS. `database`, `table`: "*" for all; `whole`: rights to whole tables;
+    `some`: rights to some columns. `taken`: a partial revoke of MySQL."""
 
     whole: frozenset[str]
     some: frozenset[str]
@@ -43,86 +44,102 @@ class Grant:
 
 @dataclass(frozen=True)
 class Rights:
-    """What an account may do. `patterns`: whether % and _ in a database's name stand for others."""
+    """The rights of an account. `patterns`: % and _ in a database's name are wildcards."""
 
     grants: tuple[Grant, ...] = field(repr=False)
     patterns: bool = True
     everything: bool = False
 
     def may(self, right: str, database: str) -> bool:
-        """Whether it has a right to all of a database; of a table alone does not count."""
+        """True when the account has a right to a whole database; a right to a table does not
+        count."""
         if self.everything:
             return True
         taken = any(
-            one.taken and one.database == database and (right in one.whole or ALL in one.whole) for one in self.grants
+            grant.taken and grant.database == database and (right in grant.whole or ALL in grant.whole)
+            for grant in self.grants
         )
         if self.everywhere(right):
             return not taken
-        return any(right in one.whole or ALL in one.whole for one in self._of_database(database))
+        return any(right in grant.whole or ALL in grant.whole for grant in self._of_database(database))
 
     def everywhere(self, right: str) -> bool:
-        """Whether it has a right to *.*, but for partial revokes."""
+        """True when the account has a right to *.*, apart from partial revokes."""
         if self.everything:
             return True
-        wide = [one for one in self.grants if one.database == one.table == "*" and not one.taken]
-        return any(right in one.whole or ALL in one.whole for one in wide)
+        wide = [grant for grant in self.grants if grant.database == grant.table == "*" and not grant.taken]
+        return any(right in grant.whole or ALL in grant.whole for grant in wide)
 
     def lacking(self, database: str) -> list[str]:
-        """The rights to a database without which a dump leaves something out."""
+        """Lists the missing rights to a database without which a dump leaves something out."""
         without = [right for right in NEEDED if not self.may(right, database)]
         if not without and not self._sees_routines(database):
             without.append("routines")
         return without
 
     def lacking_everywhere(self) -> list[str]:
-        """The rights to *.* without which a dump of the whole server leaves something out."""
+        """Lists the missing rights to *.* without which a dump of the server leaves something
+        out."""
         return [right for right in NEEDED if not self.everywhere(right)]
 
     def taken_back(self) -> list[str]:
-        """Databases of users that partial revokes hide, or a part of them."""
-        hidden = [one.database for one in self.grants if one.taken and (one.whole & NEEDED.keys() or ALL in one.whole)]
-        return sorted({one for one in hidden if one.lower() not in SYSTEM})
+        """Lists the users' databases that partial revokes hide wholly or partly."""
+        hidden = [
+            grant.database
+            for grant in self.grants
+            if grant.taken and (grant.whole & NEEDED.keys() or ALL in grant.whole)
+        ]
+        return sorted({database for database in hidden if database.lower() not in SYSTEM})
 
     def readable(self) -> list[str]:
-        """What it may read of users' databases, as SHOW GRANTS names it."""
+        """Lists what the account may read of users' databases, named as in SHOW GRANTS."""
         names = set()
-        for one in self.grants:
-            if one.taken or one.database == "*" or one.database.lower() in SYSTEM:
+        for grant in self.grants:
+            if grant.taken or grant.database == "*" or grant.database.lower() in SYSTEM:
                 continue
-            if {"SELECT", ALL} & one.whole:
-                names.add(f"{one.database}.{one.table}")
-            elif "SELECT" in one.some:
-                names.add(f"some columns of {one.database}.{one.table}")
+            if {"SELECT", ALL} & grant.whole:
+                names.add(f"{grant.database}.{grant.table}")
+            elif "SELECT" in grant.some:
+                names.add(f"some columns of {grant.database}.{grant.table}")
         return sorted(names)
 
     def _sees_routines(self, database: str) -> bool:
         if self.everywhere("SELECT") or any(self.may(right, database) for right in ROUTINES):
             return True
-        proc = [one for one in self.grants if one.database == "mysql" and one.table in ("*", "proc") and not one.taken]
-        return any({"SELECT", ALL} & one.whole for one in proc)
+        proc = [
+            grant
+            for grant in self.grants
+            if grant.database == "mysql" and grant.table in ("*", "proc") and not grant.taken
+        ]
+        return any({"SELECT", ALL} & grant.whole for grant in proc)
 
     def _of_database(self, database: str) -> Iterator[Grant]:
-        """The grants on a database; of several patterns that fit, the server takes the most
-        specific one of each account or role."""
+        """Yields the grants on a database. If several patterns match, the server takes the most
+        specific pattern of each account or role."""
         fit: dict[str, list[Grant]] = {}
-        for one in self.grants:
-            if one.table == "*" and one.database != "*" and not one.taken and self._fits(one.database, database):
-                fit.setdefault(one.grantee, []).append(one)
+        for grant in self.grants:
+            if (
+                grant.table == "*"
+                and grant.database != "*"
+                and not grant.taken
+                and self._fits(grant.database, database)
+            ):
+                fit.setdefault(grant.grantee, []).append(grant)
         for mine in fit.values():
-            most = max(_literal(one.database) for one in mine)
-            yield from (one for one in mine if _literal(one.database) == most)
+            most = max(_literal(grant.database) for grant in mine)
+            yield from (grant for grant in mine if _literal(grant.database) == most)
 
     def _fits(self, pattern: str, database: str) -> bool:
         if not self.patterns:
             return pattern == database
         parts = re.findall(r"\\.|.", pattern, re.DOTALL)
         words = {"%": ".*", "_": "."}
-        text = "".join(words[one] if one in words else re.escape(one[-1]) for one in parts)
+        text = "".join(words[part] if part in words else re.escape(part[-1]) for part in parts)
         return re.fullmatch(text, database, re.DOTALL) is not None
 
 
 def _literal(pattern: str) -> int:
-    """How many characters of a pattern stand before its first wildcard."""
+    """Counts the characters of a pattern before its first wildcard."""
     plain = re.match(r"(?:\\.|[^%_\\])*", pattern, re.DOTALL)
     return len(pattern) + 1 if plain is None or plain.end() == len(pattern) else plain.end()
 
@@ -131,7 +148,7 @@ def _literal(pattern: str) -> int:
 
 
 def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
-    """The rights of the account that asks. Raises CouldNotRun."""
+    """Reads the rights of the connected account. Raises CouldNotRun."""
     statement = "SHOW GRANTS FOR CURRENT_USER()"
     if source.flavor == "mysql":
         roles = str(rows(connection, "SELECT CURRENT_ROLE()")[0][0])
@@ -139,7 +156,7 @@ def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
     else:
         statement = "SHOW GRANTS"  # of the account and of the role that is active
     try:
-        lines = [str(one[0]) for one in rows(connection, statement)]
+        lines = [str(row[0]) for row in rows(connection, statement)]
     except CouldNotRun as error:
         if error.source == NO_GRANTS:
             return Rights((), everything=True)
@@ -150,12 +167,12 @@ def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
 
 
 def parsed(lines: Iterable[str]) -> list[Grant]:
-    """The grants on databases and tables in lines of SHOW GRANTS; lines about roles, routines and
-    proxies are left out."""
-    return [grant for line in lines if (grant := _parsed(line)) is not None]
+    """Parses the grants on databases and tables in lines of SHOW GRANTS; skips lines about roles,
+    routines and proxies."""
+    return [grant for line in lines if (grant := _parse_grant(line)) is not None]
 
 
-def _parsed(line: str) -> Grant | None:
+def _parse_grant(line: str) -> Grant | None:
     verb, _, rest = line.partition(" ")
     on = _outside(rest, " ON ")
     if verb not in ("GRANT", "REVOKE") or on < 0:
@@ -181,7 +198,7 @@ def _parsed(line: str) -> Grant | None:
 
 
 def _outside(text: str, word: str) -> int:
-    """Where a word begins outside of quotes and brackets; -1 for nowhere."""
+    """Returns where a word begins outside of quotes and brackets; -1 for nowhere."""
     quote, depth = "", 0
     for place, letter in enumerate(text):
         if quote:
@@ -204,7 +221,7 @@ def _split(text: str) -> list[str]:
 
 
 def _names(place: str) -> tuple[str, str] | None:
-    """Database and table of `a`.`b`, `a`.* or *.*."""
+    """Returns database and table of `a`.`b`, `a`.* or *.*."""
     dot = _outside(place, ".")
     if dot < 0:
         return None
@@ -212,7 +229,7 @@ def _names(place: str) -> tuple[str, str] | None:
 
 
 def _plain(name: str) -> str:
-    """A name without its quotes. A wildcard's backslash stays."""
+    """Returns a name without its quotes. A wildcard's backslash stays."""
     name = name.strip()
     if len(name) >= 2 and name[0] in QUOTES and name[-1] == name[0]:
         return name[1:-1].replace(name[0] * 2, name[0])
@@ -223,7 +240,7 @@ def _plain(name: str) -> str:
 
 
 def refuse_blind(source: BackupSource, rights: Rights, there: Sequence[str], only: Sequence[str]) -> None:
-    """Raises InputError where a dump would leave out what the account may not see. `there`: the
+    """Raises InputError if a dump would leave out what the account may not see. `there`: the
     databases it sees, `only`: those that were asked for, none for the whole server."""
     if only:
         for database in only:
@@ -235,12 +252,12 @@ def refuse_blind(source: BackupSource, rights: Rights, there: Sequence[str], onl
         return
     readable = rights.readable()
     account = f"{source.name}: the account {source.address.user}"
-    whole = [one for one in there if not rights.lacking(one)]
+    whole = [database for database in there if not rights.lacking(database)]
     hint = "Or back a part up by its name, as one: --only DATABASE."
     if whole:
-        hint = f"Or back up what it may see, as a part: {' '.join(f'--only {one}' for one in whole[:5])}."
+        hint = f"Or back up what it may see, as a part: {' '.join(f'--only {database}' for database in whole[:5])}."
     if without:
-        rule = f"lacks {', '.join(without)} on *.*, so a dump leaves out {_left_out(without)} without a word"
+        rule = f"lacks {', '.join(without)} on *.*, so a dump leaves out {_describe_gaps(without)} without a word"
         rule += f"; it may read {', '.join(readable[:5])}" if readable else ""
         raise InputError(account, rule, DOC, f"GRANT {', '.join(without)} ON *.* TO the account. {hint}")
     rule = f"may not see all of {', '.join(taken[:5])} (partial revokes), so a dump leaves it out without a word"
@@ -248,7 +265,7 @@ def refuse_blind(source: BackupSource, rights: Rights, there: Sequence[str], onl
 
 
 def refuse_blind_reader(source: BackupSource, rights: Rights) -> None:
-    """Raises InputError where an account that compares tables may not read all of them."""
+    """Raises InputError if an account that compares tables may not read all of them."""
     taken = rights.taken_back()
     if rights.everywhere("SELECT") and not taken:
         return
@@ -272,11 +289,11 @@ def _refuse_blind_to(source: BackupSource, rights: Rights, database: str, there:
         rule = f"may not see the routines of {database}, so a dump leaves them out without a word"
         grant = "SHOW_ROUTINE ON *.*" if source.flavor == "mysql" else "SELECT ON mysql.proc"
         raise InputError(value, rule, DOC, f"GRANT {grant} TO the account.")
-    parts = [one for one in rights.readable() if database in one]
-    rule = f"lacks {', '.join(without)} on {database}.*, so a dump leaves out {_left_out(without)} without a word"
+    parts = [name for name in rights.readable() if database in name]
+    rule = f"lacks {', '.join(without)} on {database}.*, so a dump leaves out {_describe_gaps(without)} without a word"
     rule += f"; it may read {', '.join(parts[:5])}" if parts and "SELECT" in without else ""
     raise InputError(value, rule, DOC, f"GRANT {', '.join(without)} ON `{database}`.* TO the account.")
 
 
-def _left_out(without: Sequence[str]) -> str:
-    return "what it may not read" if "SELECT" in without else ", ".join(NEEDED[one] for one in without)
+def _describe_gaps(without: Sequence[str]) -> str:
+    return "what it may not read" if "SELECT" in without else ", ".join(NEEDED[right] for right in without)

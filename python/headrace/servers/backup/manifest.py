@@ -1,11 +1,11 @@
-"""What a backup is: a document that is written last, so that a backup without one is none.
+"""The manifest of a backup. It is written last, so files without a manifest are not a backup.
 
     backups/ID/data.00001 ...     the copy, in files of one size, each with its checksum
-    backups/ID/manifest.json      what it is, of which server, at which position; the checksums
-    backups/ID/proof.json         when it was last restored, and what was found (may be missing)
+    backups/ID/manifest.json      method, server, position, and the checksums of the parts
+    backups/ID/proof.json         result of its last restore (may be missing)
 
-The documents are sealed: the text has one form only, and holds the checksum of itself, with a key
-its HMAC. So a changed bit is found wherever it is, and with a key nobody else can make one.
+The documents are sealed: the text has a single valid form, and contains its own checksum, or with a
+key its HMAC. So a changed bit is noticed anywhere, and with a key nobody else can write one.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Part:
 
 @dataclass(frozen=True)
 class BinlogPosition:
-    """Where a copy stands in its source's history: `gtid` executed, `file` and `offset` next.
+    """The position of a copy in its source's history: `gtid` executed, `file` and `offset` next.
 
-    `gtid`: "" where the source has none or keeps no binary log; then `file` is "" too.
+    `gtid`: "" if the source has none or writes no binary log; then `file` is "" too.
     """
 
     gtid: str = ""
@@ -61,8 +61,8 @@ class BinlogPosition:
 class Manifest:
     """A backup. `form`: how the parts are read (mbstream, tar, sql, snapshot), `packed`: zstd or
     none. `source_id`: the source's UUID (MySQL) or `server_id` (MariaDB). Times: s, Unix.
-    `databases`, `tables`: those of users in it, tables by their number when it began. `only`: the
-    databases that were asked for, where it is a part. `settings`: of the source, for a restore."""
+    `databases`: the users' databases in it, `tables`: the number of their tables when it began.
+    `only`: the databases that were asked for, if it is a part. `settings`: those of the source."""
 
     id: str
     method: str
@@ -88,7 +88,7 @@ class Manifest:
 
     @property
     def stored_bytes(self) -> int:
-        """What it takes in the target."""
+        """The bytes that it takes in the target."""
         return sum(part.size for part in self.parts)
 
     @property
@@ -98,19 +98,19 @@ class Manifest:
 
     @property
     def series(self) -> tuple[int, ...]:
-        """The release series, which physical copies are tied to: (10, 11), (9, 7)."""
+        """The release series, to which physical copies are tied: (10, 11), (9, 7)."""
         return tuple(int(part) for part in re.findall(r"\d+", self.version)[:2])
 
     def with_(self, **changes: Any) -> Manifest:
-        """The same with other values."""
+        """Returns a copy of the manifest with other values."""
         return replace(self, **changes)
 
 
 @dataclass(frozen=True)
 class RestoreProof:
-    """A restore of a backup. `tables`: how many had equal checksums; `against`: what they were
-    compared with (source, or "" where the source could not be asked). `binlogs_to`: replayed up to.
-    `part`: the databases of a backup that is a part of its server, "" for all."""
+    """The result of a restore. `tables`: number of compared tables; `against`: the source that they
+    were compared with, "" for none. `binlogs_to`: end of the replay. `said`: the reason of a
+    failure. `part`: the databases of a backup that is a part of its server, "" for all."""
 
     at_unix: float
     seconds: float
@@ -125,7 +125,7 @@ class RestoreProof:
 
 @dataclass(frozen=True)
 class Backup:
-    """A backup as it lies in a target, with its last proof."""
+    """A backup in a target, with its last proof."""
 
     manifest: Manifest
     proof: RestoreProof | None
@@ -136,28 +136,29 @@ class Backup:
 
     @property
     def proved(self) -> bool:
-        """Whether its last proof or restore went well."""
+        """True when its last proof or restore succeeded."""
         return self.proof is not None and self.proof.ok
 
     @property
     def failed(self) -> bool:
-        """Whether its last proof or restore failed: then no older one counts."""
+        """True when its last proof or restore failed: then no older one counts."""
         return self.proof is not None and not self.proof.ok
 
     def age_s(self, now: float) -> float:
-        """How old the data are."""
+        """Returns the age of the data, s."""
         return now - self.manifest.ended_unix
 
 
 def new_id(name: str, now: float | None = None) -> str:
-    """An id that sorts by time: 20261122T215000Z-shop-3fa2."""
+    """Returns a new id that sorts by time: 20261122T215000Z-shop-3fa2."""
     stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%dT%H%M%SZ")
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:32] or "mysql"
     return f"{stamp}-{plain}-{os.urandom(2).hex()}"
 
 
 def folder_of(backup: str) -> str:
-    """The folder of a backup in its target. Raises InputError for what is not an id."""
+    """Returns the folder of a backup in its target. Raises InputError for a text that is not an
+    id."""
     if not ID.fullmatch(backup):
         raise InputError(repr(backup)[:80], "is not the id of a backup", DOC, "See headrace backup list.")
     return f"backups/{backup}"
@@ -167,29 +168,29 @@ def folder_of(backup: str) -> str:
 
 
 def sealed(content: dict[str, Any], key: bytes | None = None) -> bytes:
-    """A document with its checksum, or with a key its HMAC-SHA256."""
+    """Returns a document with its checksum, or with a key its HMAC-SHA256."""
     return _text({**content, "seal": _seal(content, key)})
 
 
 def opened(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
-    """The content of a sealed document. Raises InputError when any bit of it is not as written."""
+    """Returns the content of a sealed document. Raises InputError if any bit of it was changed."""
     try:
-        found = json.loads(raw)
-        seal = found.pop("seal")
-        # One form only: a changed blank is a changed document.
-        whole = isinstance(seal, str) and _text({**found, "seal": seal}) == raw
+        content = json.loads(raw)
+        seal = content.pop("seal")
+        # The text has a single valid form: a changed blank is a changed document.
+        whole = isinstance(seal, str) and _text({**content, "seal": seal}) == raw
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        whole, found, seal = False, {}, ""
+        whole, content, seal = False, {}, ""
     if not whole:
         hint = "Use another backup, or another copy."
         raise InputError(what, "is damaged: it is not as it was written", DOC, hint, kind=DAMAGED)
-    if hmac.compare_digest(seal, _seal(found, key)):
-        return found
+    if hmac.compare_digest(seal, _seal(content, key)):
+        return content
     if seal.startswith("hmac-") and key is None:
         raise InputError(what, "was sealed with a key", DOC, "Name the key: --key-file FILE.")
     if seal.startswith("hmac-"):
         rule = "is damaged, or was sealed with another key"
-    elif key is not None and hmac.compare_digest(seal, _seal(found, None)):
+    elif key is not None and hmac.compare_digest(seal, _seal(content, None)):
         rule = "was not sealed with a key, so anybody may have written it"
         raise InputError(what, rule, DOC, "Leave out --key-file to trust it all the same.")
     else:
@@ -209,7 +210,7 @@ def _seal(content: dict[str, Any], key: bytes | None) -> str:
 
 
 def read_key(path: str | os.PathLike | None) -> bytes | None:
-    """The key in a file that only its owner may read. Raises InputError, CouldNotRun."""
+    """Reads the key from a file that only its owner may read. Raises InputError, CouldNotRun."""
     if path is None:
         return None
     where = Path(path)
@@ -234,23 +235,23 @@ def read_key(path: str | os.PathLike | None) -> bytes | None:
 
 
 def write_manifest(target: BackupTarget, manifest: Manifest, key: bytes | None, name: str = MANIFEST) -> None:
-    """The last file of a backup: from now on there is one."""
+    """Writes the last file of a backup, which completes it."""
     content = {"format": FORMAT, **asdict(manifest)}
     target.put_new(f"{folder_of(manifest.id)}/{name}", sealed(content, key))
 
 
 def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, name: str = MANIFEST) -> Manifest:
-    """The manifest of a backup. Raises InputError where there is none, or a damaged one."""
+    """Reads the manifest of a backup. Raises InputError if it is missing or damaged."""
     name = f"{folder_of(backup)}/{name}"
-    found = opened(target.document(name), f"{target.label}/{name}", key)
-    if found.pop("format", None) != FORMAT:
+    content = opened(target.document(name), f"{target.label}/{name}", key)
+    if content.pop("format", None) != FORMAT:
         hint = "Use the Headrace that wrote it, or a newer one."
         raise InputError(f"{target.label}/{name}", f"is of another format than {FORMAT}", DOC, hint)
     try:
-        found["position"] = BinlogPosition(**found["position"])
-        found["parts"] = tuple(Part(**part) for part in found["parts"])
-        found["databases"], found["only"] = tuple(found["databases"]), tuple(found["only"])
-        manifest = Manifest(**{one.name: found[one.name] for one in fields(Manifest)})
+        content["position"] = BinlogPosition(**content["position"])
+        content["parts"] = tuple(Part(**part) for part in content["parts"])
+        content["databases"], content["only"] = tuple(content["databases"]), tuple(content["only"])
+        manifest = Manifest(**{attribute.name: content[attribute.name] for attribute in fields(Manifest)})
     except (KeyError, TypeError):
         raise InputError(f"{target.label}/{name}", f"is not {FORMAT}", DOC, "Use a newer Headrace.") from None
     if manifest.id != backup:
@@ -259,7 +260,8 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
 
 
 def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> RestoreProof | None:
-    """When it was last restored; None: never. Raises InputError where its proof cannot be read."""
+    """Reads the last proof of a backup; None if it has none. Raises InputError for a damaged
+    proof."""
     name = f"{folder_of(backup)}/{PROOF}"
     try:
         raw = target.document(name)
@@ -267,23 +269,24 @@ def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> R
         if error.kind == MISSING:
             return None
         raise
-    found = opened(raw, f"{target.label}/{name}", key)
+    content = opened(raw, f"{target.label}/{name}", key)
     try:
-        return RestoreProof(**{one.name: found[one.name] for one in fields(RestoreProof)})
+        return RestoreProof(**{attribute.name: content[attribute.name] for attribute in fields(RestoreProof)})
     except KeyError:
         rule = "was written by another version of Headrace"
         raise InputError(f"{target.label}/{name}", rule, DOC, "Prove it again: headrace backup prove.") from None
 
 
 def write_proof(target: BackupTarget, backup: str, proof: RestoreProof, key: bytes | None) -> None:
-    """Keeps the last restore of a backup."""
+    """Writes the result of a backup's last restore."""
     target.replace(f"{folder_of(backup)}/{PROOF}", sealed(asdict(proof), key))
 
 
 def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup], list[str]]:
-    """All whole backups, oldest first; in words, what is damaged or was never finished."""
-    found, problems = [], []
-    names = {one.name for one in target.list("backups/")}
+    """Reads all complete backups, oldest first, and lists, in words, damaged and unfinished
+    ones."""
+    whole_backups, problems = [], []
+    names = {file.name for file in target.list("backups/")}
     for backup in sorted({name.split("/")[1] for name in names if name.count("/") == 2}):
         if not ID.fullmatch(backup):
             problems.append(f"{backup[:80]!r} under backups/ is not a backup of Headrace")
@@ -302,12 +305,13 @@ def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup
             proof = read_proof(target, backup, key)
         except InputError as error:  # the backup itself may be whole, and counts
             problems.append(f"the proof of {backup}: {error.rule}; prove it again")
-        found.append(Backup(manifest, proof))
-    return found, problems
+        whole_backups.append(Backup(manifest, proof))
+    return whole_backups, problems
 
 
-def unread(target: BackupTarget, found: Sequence[Backup]) -> list[str]:
-    """Ids of backups with a manifest that are not among those found: damaged, or of another key."""
-    known = {one.id for one in found}
-    parts = [one.name.split("/") for one in target.list("backups/")]
-    return sorted(one[1] for one in parts if len(one) == 3 and one[2] == MANIFEST and one[1] not in known)
+def unread(target: BackupTarget, readable: Sequence[Backup]) -> list[str]:
+    """Lists the ids of backups whose manifest could not be read: damaged, or sealed with another
+    key."""
+    readable_ids = {backup.id for backup in readable}
+    parts = [file.name.split("/") for file in target.list("backups/")]
+    return sorted(path[1] for path in parts if len(path) == 3 and path[2] == MANIFEST and path[1] not in readable_ids)

@@ -1,8 +1,8 @@
-"""How fast a copy may go: a share of the volume's cap, never below a floor of credits, and no
-faster than the load's latency and a replica's lag allow.
+"""Paces a copy: a share of the volume's cap, never below a floor of credits, and no faster than
+the load's latency and a replica's lag allow.
 
-What is paced is the reading of the source, before anything is packed. While the server is held up
-for the copy (mariabackup's last lock), nothing is paced.
+Only the reading of the source is paced, before anything is packed. While the copy blocks the
+server's commits (mariabackup's last lock), it is not paced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.servers.topology.state import observe
 # loses 0.05 % of its credits in a second (5.4 million I/Os, 3,000 a second): this is early.
 LOOK_S = 0.5
 # Above the floor the pace is reduced in proportion within this many percent: a guess. The last
-# percent before it is kept free, because what was started is still charged.
+# percent before it is not used, because requests under way are still charged.
 MARGIN_PERCENT, GUARD_PERCENT = 5.0, 0.5
 # Steps of the pace (guesses): as TCP does, down at once and up slowly; slower still near the pace
 # that was too much, so that the load is above its limit for a small part of the time only.
@@ -46,9 +46,10 @@ LATENCIES = ("write_p99_us", "read_p50_us")
 
 @dataclass(frozen=True)
 class PaceLimits:
-    """`share`: of the volume's throughput, 0 to 1. `credit_floor_percent`: of every balance that
-    the copy draws on. `lag_s`: of the server as a replica. `latency_ratio`: of the volume's
-    latency, against that before the copy. None: no such limit."""
+    """Limits of a pace. `share`: share of the volume's throughput, 0 to 1. `credit_floor_percent`:
+    lowest percent of every balance that the copy draws on. `lag_s`: largest lag of the server as a
+    replica. `latency_ratio`: the volume's latency divided by that before the copy. None: no
+    limit."""
 
     share: float | None = None
     mib_s: float | None = None
@@ -71,7 +72,7 @@ class PaceLimits:
 
 @dataclass(frozen=True)
 class PaceSignals:
-    """What was seen last; None: not known, or there is none."""
+    """The latest signals; None: unknown, or the server has no such signal."""
 
     credit_percent: float | None = None
     lag_s: float | None = None
@@ -81,16 +82,16 @@ class PaceSignals:
 def next_rate(
     rate: float, most: float, limits: PaceLimits, seen: PaceSignals, ceiling: float = math.inf
 ) -> tuple[float, str]:
-    """The next pace in MiB/s, and what decides it (cap, credits, lag or latency). 0 stops.
+    """Returns the next pace in MiB/s, and what decides it (cap, credits, lag or latency). 0 stops.
     `ceiling`: a pace that was too much for lag or latency."""
     allowed, why = most, "cap"
     floor = limits.credit_floor_percent
     if floor is not None and seen.credit_percent is not None:
-        left = seen.credit_percent - floor - GUARD_PERCENT
-        if left <= 0.0:
+        spare_percent = seen.credit_percent - floor - GUARD_PERCENT
+        if spare_percent <= 0.0:
             return 0.0, "credits"
-        if left < MARGIN_PERCENT:
-            allowed, why = most * left / MARGIN_PERCENT, "credits"
+        if spare_percent < MARGIN_PERCENT:
+            allowed, why = most * spare_percent / MARGIN_PERCENT, "credits"
     over = []
     if limits.lag_s is not None and seen.lag_s is not None and seen.lag_s > limits.lag_s:
         over.append("lag")
@@ -102,16 +103,16 @@ def next_rate(
         over.append("latency")
     quick = rate + UP_SHARE * most
     near = rate < ceiling < quick / NEAR
-    wanted = max(LEAST_MIB_S, rate * DOWN) if over else rate + PROBE_SHARE * ceiling if near else quick
-    if wanted < allowed:
-        return wanted, over[0] if over else "rising"
+    next_mib_s = max(LEAST_MIB_S, rate * DOWN) if over else rate + PROBE_SHARE * ceiling if near else quick
+    if next_mib_s < allowed:
+        return next_mib_s, over[0] if over else "rising"
     return allowed, why
 
 
 @dataclass
 class PaceReport:
-    """What a pace did: seconds that each reason held the copy back, its slowest and the lowest
-    balance it saw."""
+    """Report of a pace: seconds for which each reason delayed the copy, the slowest pace, and the
+    lowest balance."""
 
     held_s: dict[str, float] = field(default_factory=dict)
     slowest_mib_s: float | None = None
@@ -119,17 +120,17 @@ class PaceReport:
 
 
 class Pacer:
-    """Holds a copy to a pace. `look` gives the signals; it is asked from a thread of its own, so a
-    slow answer does not hold the copy up."""
+    """Holds a copy to a pace. `look` returns the signals; it is called from a thread of its own, so
+    a slow answer does not delay the copy."""
 
     def __init__(self, limits: PaceLimits, most_mib_s: float, look: Callable[[], PaceSignals]) -> None:
         self.limits, self.look = limits, look
         shares = [most_mib_s * limits.share] if limits.share is not None else []
         shares += [limits.mib_s] if limits.mib_s is not None else []
         self.most = min([most_mib_s, *shares])
-        # With a limit of latency or lag it begins slowly, for what it does to them is not known.
+        # With a limit of latency or lag it begins slowly: its effect on them is unknown.
         careful = limits.latency_ratio is not None or limits.lag_s is not None
-        # At the volume's own cap the volume holds it back; waiting here too would only lose time.
+        # At the volume's own cap the volume delays the copy; waiting here too would only lose time.
         self._capped = bool(shares)
         self.gentle = self._capped or careful
         self._ceiling, self._lowered = math.inf, -math.inf
@@ -152,11 +153,11 @@ class Pacer:
         self._thread.join(2 * LOOK_S + 5.0)
 
     def free(self) -> None:
-        """From now on it does not wait: the server is held up for the copy."""
+        """Ends the waiting, because the copy blocks the server's commits."""
         self._free.set()
 
     def spent(self, count: int) -> None:
-        """Called after `count` bytes were read: waits as long as it must."""
+        """Waits as long as the pace demands, after `count` bytes were read."""
         self._allowance -= count / MIB
         while not self._free.is_set():
             now = time.monotonic()
@@ -203,7 +204,7 @@ class Pacer:
 
 
 class LabSignals:
-    """Credits of the volumes, lag of the server, latency of its volume."""
+    """Reads credits of the volumes, lag of the server, and latency of its volume."""
 
     def __init__(self, source: BackupSource, limits: PaceLimits, target_volume: str | None = None) -> None:
         server = source.server
@@ -213,7 +214,7 @@ class LabSignals:
         self.lab: Lab = server.lab
         self.source, self.limits = source, limits
         self.volume: str = server.data_volume
-        self.volumes = [one for one in (server.data_volume, server.log_volume, target_volume) if one]
+        self.volumes = [volume for volume in (server.data_volume, server.log_volume, target_volume) if volume]
         self._column: str | None = None
         self.before_ms = self._latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
 
@@ -227,40 +228,42 @@ class LabSignals:
         return PaceSignals(credit, lag, ratio)
 
     def credit_percent(self) -> float | None:
-        """The lowest balance the copy draws on."""
-        found: list[float] = []
+        """Returns the lowest balance that the copy draws on, percent; None without credits."""
+        balances: list[float] = []
         for volume in self.volumes:
             balance = self.lab.balance(volume)
-            found += [member["percent"] for member in balance["members"] if member is not None]
+            balances += [member["percent"] for member in balance["members"] if member is not None]
             instance = balance["instance"]
             if instance is not None:
                 both = (instance["iops_percent"], instance["bytes_percent"])
-                found += [one for one in both if one is not None]
-        return min(found, default=None)
+                balances += [percent for percent in both if percent is not None]
+        return min(balances, default=None)
 
     def _latency(self, seconds: int) -> float | None:
-        """The p99 of the volume's writes, ms: the median of these seconds. The copy only reads, so
-        they are the load's, and wait in the same queue. The p50 of reads where the load writes
-        nothing: most of them are the load's."""
-        told = self.lab.metrics(self.volume, resolution="second", last=seconds)
-        columns = {name: index for index, name in enumerate(told["columns"])}
+        """Returns the p99 of the volume's writes, ms: the median of these seconds. The copy only
+        reads, so the writes are the load's, and wait in the same queue. If the load writes nothing,
+        it is the p50 of reads: most of them are the load's."""
+        metrics = self.lab.metrics(self.volume, resolution="second", last=seconds)
+        columns = {name: index for index, name in enumerate(metrics["columns"])}
         if self._column is None:
-            counts = {one: sum(row[columns[one]] is not None for row in told["rows"]) for one in LATENCIES}
-            self._column = next((one for one in LATENCIES if counts[one] >= FEWEST_ROWS), None)
+            counts = {column: sum(row[columns[column]] is not None for row in metrics["rows"]) for column in LATENCIES}
+            self._column = next((column for column in LATENCIES if counts[column] >= FEWEST_ROWS), None)
         if self._column is None:
             return None
-        values = [float(row[columns[self._column]]) for row in told["rows"] if row[columns[self._column]] is not None]
+        values = [
+            float(row[columns[self._column]]) for row in metrics["rows"] if row[columns[self._column]] is not None
+        ]
         return statistics.median(values) / 1000 if values else None
 
     def _lag(self) -> float | None:
         with self.source.connect(10.0) as connection:
             behind = [channel.seconds_behind for channel in observe(connection).channels]
-        known = [float(one) for one in behind if one is not None]
-        return max(known) if known else (math.inf if behind else None)
+        lags_s = [float(lag_s) for lag_s in behind if lag_s is not None]
+        return max(lags_s) if lags_s else (math.inf if behind else None)
 
 
 def lab_pacer(source: BackupSource, limits: PaceLimits, target_volume: str | None = None) -> Pacer:
-    """A pacer for a server of the lab. Raises CouldNotRun where its volume cannot be seen."""
+    """Returns a pacer for a server of the lab. Raises CouldNotRun if its volume cannot be seen."""
     signals = LabSignals(source, limits, target_volume)
     cap = signals.lab.describe(signals.volume)["throughput_mib_s"]
     if limits.latency_ratio is not None and signals.before_ms is None:

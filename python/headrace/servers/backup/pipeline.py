@@ -1,4 +1,5 @@
-"""Programs joined by pipes: what makes a copy, packs it, encrypts it; and the same backwards.
+"""Runs programs joined by pipes: one makes a copy, others pack and encrypt it; and the same
+backwards.
 
     mariabackup | zstd | openssl | -> pieces for the target        `Flow.pieces`
     pieces of the target -> | openssl -d | zstd -d | mbstream -x   `Flow.feed`
@@ -40,7 +41,7 @@ ZSTD_LEVEL = 1  # the fastest of zstd's normal levels (zstd(1)); a backup compet
 @dataclass(frozen=True)
 class Stage:
     """A program of a flow. `secret`: given to it through a pipe whose number replaces {fd} in its
-    words. `user`: as whom it runs. `fine`: exit codes that are well."""
+    words. `user`: the user that it runs as. `fine`: exit codes of a success."""
 
     words: tuple[str, ...]
     what: str
@@ -51,25 +52,26 @@ class Stage:
 
 
 def packer(pack: str) -> list[Stage]:
-    """Packs, `zstd` or `none`."""
+    """Returns the programs that pack, for `zstd` or `none`."""
     if pack == "none":
         return []
     return [Stage((required("zstd", "zstd"), f"-{ZSTD_LEVEL}", "-T1", "-q", "-c"), "zstd")]
 
 
 def unpacker(pack: str) -> list[Stage]:
-    """Unpacks what `packer` packed."""
+    """Returns the programs that unpack the output of `packer`."""
     return [] if pack == "none" else [Stage((required("zstd", "zstd"), "-d", "-q", "-c"), "zstd")]
 
 
 def best_pack() -> str:
-    """zstd where it is installed."""
+    """Returns zstd if it is installed, else none."""
     return "zstd" if which("zstd") else "none"
 
 
 def cipher(key: bytes | None, back: bool = False) -> list[Stage]:
-    """AES-256 in counter mode with a salt of its own for each file. That the bytes are as written
-    is the sealed manifest's to say: it has their SHA-256 under an HMAC with the same key."""
+    """Returns the program that encrypts, or decrypts (`back`): AES-256 in counter mode with a salt
+    of its own for each file. The sealed manifest detects changed bytes: it has their SHA-256 under
+    an HMAC with the same key."""
     if key is None:
         return []
     # The key has 256 random bits, so nothing is gained by deriving it slowly: one round.
@@ -83,7 +85,7 @@ class Flow:
     def __init__(self, stages: list[Stage], on_line: Callable[[str], None] = lambda line: None) -> None:
         self.stages, self.on_line = stages, on_line
         self.children: list[subprocess.Popen[bytes]] = []
-        self.said: list[deque[str]] = [deque(maxlen=KEPT_LINES) for _ in stages]
+        self.outputs: list[deque[str]] = [deque(maxlen=KEPT_LINES) for _ in stages]
         self._readers: list[threading.Thread] = []
 
     def __enter__(self) -> Flow:
@@ -103,8 +105,8 @@ class Flow:
             reader.join(END_S)
 
     def pieces(self) -> Iterator[bytes]:
-        """What the last program writes, in pieces of up to 1 MiB. At the end all must have ended
-        well. Raises CouldNotRun."""
+        """Yields the output of the last program, in pieces of up to 1 MiB. Raises CouldNotRun if a
+        program fails."""
         self._start(first_stdin=subprocess.DEVNULL, last_stdout=subprocess.PIPE)
         pipe = self.children[-1].stdout
         assert pipe is not None
@@ -115,8 +117,8 @@ class Flow:
     def feed(
         self, pieces: Iterable[bytes], stdout: int = subprocess.DEVNULL, broken: Callable[[], None] = lambda: None
     ) -> None:
-        """Gives the first program these bytes, and waits until all have ended well. `broken`: asked
-        first when a program fails: it may know what is wrong with the bytes, and raise that."""
+        """Writes these bytes to the first program, and waits until all have ended. `broken`: called
+        when a program fails; it may raise an error that explains what is wrong with the bytes."""
         self._start(first_stdin=subprocess.PIPE, last_stdout=stdout)
         pipe = self.children[0].stdin
         assert pipe is not None
@@ -133,7 +135,7 @@ class Flow:
             raise
 
     def through(self, data: bytes) -> bytes:
-        """Small bytes through all programs."""
+        """Passes a small number of bytes through all programs and returns the output."""
         if not self.stages:
             return data
         self._start(first_stdin=subprocess.PIPE, last_stdout=subprocess.PIPE)
@@ -204,7 +206,7 @@ class Flow:
         with contextlib.suppress(OSError, ValueError):
             for line in pipe:
                 text = line[:4096].decode(errors="replace").rstrip()
-                self.said[index].append(text)
+                self.outputs[index].append(text)
                 if index == 0:
                     self.on_line(text)
         pipe.close()
@@ -219,9 +221,9 @@ class Flow:
                 raise CouldNotRun(stage.what, f"does not end within {END_S:g} s", stage.words[0], "") from None
             self._readers[index].join(END_S)
             if code not in stage.fine:
-                failed.append((stage, code, "\n".join(self.said[index])))
-        # One that lost its reader (SIGPIPE) failed because of another.
-        own = [one for one in failed if one[1] != -signal.SIGPIPE] or failed
+                failed.append((stage, code, "\n".join(self.outputs[index])))
+        # A program that lost its reader (SIGPIPE) failed because of another.
+        own = [failure for failure in failed if failure[1] != -signal.SIGPIPE] or failed
         if own:
             stage, code, text = own[0]
             rule = f"failed (exit code {code}): {telling_lines(text)}"
@@ -230,8 +232,8 @@ class Flow:
 
 
 class Pumped(Flow):
-    """A flow, and programs behind it, with every piece that passes between them shown to `see`,
-    which may wait: the first flow then waits too."""
+    """A flow, and programs behind it. `see` is called with every piece that passes between them,
+    and may wait: the first flow then waits too."""
 
     def __init__(self, first: Flow, behind: list[Stage], see: Callable[[bytes], None]) -> None:
         super().__init__(behind)
@@ -239,7 +241,7 @@ class Pumped(Flow):
 
     def pieces(self) -> Iterator[bytes]:
         if not self.stages:
-            yield from self._seen()
+            yield from self._show_pieces()
             return
         failed: list[BaseException] = []
         self._start(first_stdin=subprocess.PIPE, last_stdout=subprocess.PIPE)
@@ -248,7 +250,7 @@ class Pumped(Flow):
 
         def give() -> None:
             try:
-                for piece in self._seen():
+                for piece in self._show_pieces():
                     pipe.write(piece)
             except BaseException as error:
                 failed.append(error)
@@ -272,7 +274,7 @@ class Pumped(Flow):
         self.first.__exit__()
         super().__exit__(*error)
 
-    def _seen(self) -> Iterator[bytes]:
+    def _show_pieces(self) -> Iterator[bytes]:
         with self.first as flow:
             for piece in flow.pieces():
                 self.plain_bytes += len(piece)
@@ -281,21 +283,21 @@ class Pumped(Flow):
 
 
 def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes, None, None]:
-    """The same pieces, taken by a thread of its own that may be `most` ahead: the source is read
-    while the target flushes, and the other way round."""
+    """Yields the same pieces, read by a thread that may be `most` ahead: the source is read while
+    the target flushes, and the other way round."""
     waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(most)
-    left = threading.Event()
+    consumer_gone = threading.Event()
 
-    def put(one: bytes | BaseException | None) -> None:
-        while not left.is_set():
+    def put(item: bytes | BaseException | None) -> None:
+        while not consumer_gone.is_set():
             with contextlib.suppress(queue.Full):
-                return waiting.put(one, timeout=0.1)
+                return waiting.put(item, timeout=0.1)
 
     def take() -> None:
         try:
             for piece in pieces:
                 put(piece)
-                if left.is_set():
+                if consumer_gone.is_set():
                     return
             put(None)
         except BaseException as error:
@@ -304,12 +306,12 @@ def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes,
     taker = threading.Thread(target=take, daemon=True)
     taker.start()
     try:
-        while (one := waiting.get()) is not None:
-            if isinstance(one, BaseException):
-                raise one
-            yield one
+        while (item := waiting.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
     finally:
-        left.set()
+        consumer_gone.set()
 
 
 HINTS = (
@@ -325,6 +327,6 @@ REDO = (
 
 
 def hint_for(text: str) -> str:
-    """What to do about the words of a program that failed."""
+    """Returns a hint for the output of a program that failed."""
     hint = next((hint for sign, hint in HINTS if sign in text), "")
     return REDO if hint == "redo" else hint

@@ -1,5 +1,6 @@
-"""Proving a backup: it is restored onto volumes of the lab, replayed, and compared with its source
-table by table at one and the same GTID. What was never restored is called unproved.
+"""Proves a backup: restores it onto volumes of the lab, replays the binary log, and compares it
+with its source table by table at the same GTID. A backup that was never restored is called
+unproved.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class TableSums:
 
 
 def table_sums(source: BackupSource) -> TableSums:
-    """Checksums in one consistent read; the server's writes wait for an instant, while it begins.
-    Raises CouldNotRun where the lock is not had in time."""
+    """Reads checksums in a consistent read; the server's writes wait for an instant, while it
+    begins. Raises CouldNotRun if the lock is not granted in time."""
     with source.connect(CHECKSUM_S) as connection:
         rows(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
         rows(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -49,7 +50,7 @@ def table_sums(source: BackupSource) -> TableSums:
         rows(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         at = sources.executed(connection, source)
         rows(connection, "UNLOCK TABLES")
-        found: dict[str, int | None] = {}
+        by_table: dict[str, int | None] = {}
         for database, table in rows(
             connection,
             "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
@@ -57,12 +58,12 @@ def table_sums(source: BackupSource) -> TableSums:
         ):
             name = f"`{str(database).replace('`', '``')}`.`{str(table).replace('`', '``')}`"
             value = rows(connection, f"CHECKSUM TABLE {name}")[0][1]
-            found[name] = None if value is None else int(value)
-    return TableSums(at, found)
+            by_table[name] = None if value is None else int(value)
+    return TableSums(at, by_table)
 
 
 def new_name() -> str:
-    """A name for the server of a proof, which no other has."""
+    """Returns a new name for the server of a proof."""
     return f"proof-{os.urandom(3).hex()}"
 
 
@@ -79,13 +80,14 @@ def prove(
     progress: Progress = quiet,
     name: str = "",
 ) -> RestoreProof:
-    """Restores a backup, compares, removes the server again, and keeps what was found. `name`: of
-    that server.
+    """Restores a backup, compares, removes the server again, and writes the proof. `name`: the name
+    of that server.
 
-    With `source` up to now, and compared with it; else as far as the archive goes, without. A part
-    of a server is restored as it is. A backup that is damaged, or leads elsewhere, is a proof that
-    failed. What says nothing about the backup is raised, and the proof before it stays: InputError
-    for a wrong `storage` or key, CouldNotRun for a machine that cannot.
+    With `source`, the backup is replayed up to now and compared; else it is replayed up to the end
+    of the archive. A part of a server is restored as it is. A backup that is damaged, or differs,
+    gives a failed proof. Errors that do not concern the backup are raised, and the older proof
+    stays: InputError for a wrong `storage` or key, CouldNotRun for a machine that cannot restore
+    it.
     """
     began, manifest = time.monotonic(), read_manifest(target, backup, key)
     if manifest.only and source is not None:
@@ -102,23 +104,23 @@ def prove(
     checked_fit(manifest, server_path)  # a server program that does not fit proves nothing
     if work is not None and not work.is_dir():
         raise InputError(str(work), "is not a folder", DOC, "Name one with room for the data: --work.")
-    goal = None if manifest.only else _goal(target, manifest, truth, key)
+    goal = None if manifest.only else _find_goal(target, manifest, truth, key)
     name = name or new_name()
-    wanted = RestoreRequest(
+    request = RestoreRequest(
         backup, name, storage, goal, server_path=server_path, unpaced=unpaced, work=work, read_only=True
     )
-    said, sums, reached = "", None, ""
+    failure, sums, reached = "", None, ""
     try:
-        done = restore(lab, target, wanted, key, progress)
+        done = restore(lab, target, request, key, progress)
         reached = str(done.executed)
         with contextlib.ExitStack() as leaving:
             leaving.callback(running_servers.destroy, done.server)
             sums = table_sums(source_of(done.server.address(), name, done.server))
-        said = unreadable(sums) or compared(truth, sums)
+        failure = unreadable(sums) or compared(truth, sums)
     except HeadraceError as error:
         if error.kind not in (DAMAGED, BROKEN):
             raise
-        said = f"{error.value}: {error.rule}"
+        failure = f"{error.value}: {error.rule}"
     proof = RestoreProof(
         at_unix=time.time(),
         seconds=round(time.monotonic() - began, 3),
@@ -126,8 +128,8 @@ def prove(
         tables=len(sums.by_table) if sums is not None else 0,
         against=source.name if source is not None and goal is not None else "",
         binlogs_to=str(truth.at) if truth is not None and goal is not None else "",
-        ok=not said,
-        said=said,
+        ok=not failure,
+        said=failure,
         part=manifest.part,
     )
     write_proof(target, backup, proof, key)
@@ -135,7 +137,8 @@ def prove(
 
 
 def _refuse_other(manifest: Manifest, source: BackupSource, truth: TableSums) -> None:
-    """Raises InputError for a server that the backup is not of, nor of one that it followed."""
+    """Raises InputError for a server that is neither the backup's source nor a later source of its
+    history."""
     hint = "Name its source, or the server that was promoted after it: --against SERVER."
     if source.flavor != manifest.flavor:
         rule = f"is {source.flavor}, and the backup is of {manifest.source}, {manifest.flavor}"
@@ -147,21 +150,24 @@ def _refuse_other(manifest: Manifest, source: BackupSource, truth: TableSums) ->
 
 
 def unreadable(sums: TableSums) -> str:
-    """In words, which tables have no checksum; "" where all have one. CHECKSUM TABLE gives NULL for
-    a table that cannot be opened or read."""
+    """Returns, in words, the tables without a checksum; "" if all have one. CHECKSUM TABLE gives
+    NULL for a table that cannot be opened or read."""
     broken = sorted(name for name, value in sums.by_table.items() if value is None)
     return f"{len(broken)} tables cannot be read: {', '.join(broken[:5])}" if broken else ""
 
 
-def compared(truth: TableSums | None, found: TableSums) -> str:
-    """In words, what differs; "" where nothing does or nothing could be asked."""
-    if truth is None or not (truth.at.contains(found.at) and found.at.contains(truth.at)):
+def compared(truth: TableSums | None, restored: TableSums) -> str:
+    """Returns, in words, the differences; "" if there are none or nothing could be compared."""
+    if truth is None or not (truth.at.contains(restored.at) and restored.at.contains(truth.at)):
         return ""
-    theirs, ours = truth.by_table, found.by_table
+    theirs, ours = truth.by_table, restored.by_table
     kinds = (
         ("missing in the backup", sorted(theirs.keys() - ours.keys())),
         ("in the backup and not in the source", sorted(ours.keys() - theirs.keys())),
-        ("different from the source", sorted(one for one in theirs.keys() & ours.keys() if theirs[one] != ours[one])),
+        (
+            "different from the source",
+            sorted(name for name in theirs.keys() & ours.keys() if theirs[name] != ours[name]),
+        ),
     )
     return "; ".join(
         f"{len(names)} table{'s are' if len(names) > 1 else ' is'} {words}: {', '.join(names[:5])}"
@@ -170,24 +176,33 @@ def compared(truth: TableSums | None, found: TableSums) -> str:
     )
 
 
-def _goal(target: BackupTarget, manifest: Manifest, truth: TableSums | None, key: bytes | None) -> RestoreGoal | None:
-    """Up to the moment of comparison, once the archive has it; else all there is, or nothing."""
+def _find_goal(
+    target: BackupTarget, manifest: Manifest, truth: TableSums | None, key: bytes | None
+) -> RestoreGoal | None:
+    """Returns the goal of the replay: the moment of comparison, once the archive has it; else the
+    end of the archive, or None without an archive."""
 
     def mine() -> list[archive.Timeline]:
-        found = archive.timelines(target, key)
-        own = [one for one in found if one.flavor == manifest.flavor and one.source_id == manifest.source_id]
-        return [one for one in found if is_lost(one, manifest) or (one in own and one.files)]
+        histories = archive.timelines(target, key)
+        own = [
+            timeline
+            for timeline in histories
+            if timeline.flavor == manifest.flavor and timeline.source_id == manifest.source_id
+        ]
+        return [
+            timeline for timeline in histories if is_lost(timeline, manifest) or (timeline in own and timeline.files)
+        ]
 
-    found = mine()
-    if not found:
+    histories = mine()
+    if not histories:
         return None
-    if truth is None or not any(one.files for one in found):
+    if truth is None or not any(timeline.files for timeline in histories):
         return RestoreGoal(to_gap=True)
     until = time.monotonic() + ARCHIVE_S
-    while not any(one.files and one.reach.contains(truth.at) for one in found):
+    while not any(timeline.files and timeline.reach.contains(truth.at) for timeline in histories):
         if time.monotonic() >= until:
             rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
             raise CouldNotRun(target.label, rule, DOC, "headrace backup stream SERVER --to TARGET")
         time.sleep(LOOK_EVERY_S)
-        found = mine()
+        histories = mine()
     return RestoreGoal(gtid=truth.at)

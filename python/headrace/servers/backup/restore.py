@@ -1,10 +1,10 @@
-"""Restoring a backup onto a new server of the lab, to any moment.
+"""Restores a backup onto a new server of the lab, to any moment.
 
-1. the backup's manifest, its fit to the server, and every binary log that is needed: tested first
-   (a restore that fails because of the backup is kept as a proof that failed)
-2. a new server from the copy; it is read-only and runs no events, so it writes no GTID of its own
-3. replay as relay logs, by parallel workers
-4. the GTIDs it has executed must be exactly those that were meant
+1. test the manifest, its fit to the server, and every binary log that is needed
+   (if the backup is at fault, a failed proof is written)
+2. create a server from the copy; it is read-only and runs no events, so it writes no own GTID
+3. replay the binary log as relay logs, by parallel workers
+4. check that it has executed exactly the GTIDs of the goal
 
 A name that has data already is refused.
 """
@@ -72,7 +72,8 @@ RESTORE_OWN = ("server_id",)
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """What is restored, where to. `workers`: of the replay, None: twice the processors."""
+    """A backup to restore, and the server to restore it to. `workers`: threads of the replay, None
+    for twice the processors."""
 
     backup: str
     name: str
@@ -91,8 +92,8 @@ class RestoreRequest:
 
 @dataclass(frozen=True)
 class Restored:
-    """A restored server. `copy_s`, `replay_s`: what they took. `otherwise`: its settings that are
-    not those of its source."""
+    """A restored server. `copy_s`, `replay_s`: durations, s. `otherwise`: its settings that differ
+    from those of its source."""
 
     server: Server
     manifest: Manifest
@@ -104,71 +105,74 @@ class Restored:
 
 
 def restore(
-    lab: Lab, target: BackupTarget, wanted: RestoreRequest, key: bytes | None = None, progress: Progress = quiet
+    lab: Lab, target: BackupTarget, request: RestoreRequest, key: bytes | None = None, progress: Progress = quiet
 ) -> Restored:
-    """Restores. Raises InputError, CouldNotRun; then nothing is left of the new server. Where the
-    backup itself is at fault that is kept as its proof: no older one counts any more."""
+    """Restores a backup. Raises InputError, CouldNotRun; then the new server is removed. If the
+    backup itself is at fault, a failed proof is written, which replaces an older one."""
     try:
-        return _restore(lab, target, wanted, key, progress)
+        return _restore(lab, target, request, key, progress)
     except HeadraceError as error:
         if error.kind in (DAMAGED, BROKEN):
             with contextlib.suppress(HeadraceError, OSError):
-                manifest = read_manifest(target, wanted.backup, key)
-                said = f"restore: {error.value}: {error.rule}"
-                failed = RestoreProof(time.time(), 0.0, "", 0, "", "", False, said, manifest.part)
-                write_proof(target, wanted.backup, failed, key)
+                manifest = read_manifest(target, request.backup, key)
+                reason = f"restore: {error.value}: {error.rule}"
+                failed = RestoreProof(time.time(), 0.0, "", 0, "", "", False, reason, manifest.part)
+                write_proof(target, request.backup, failed, key)
         raise
 
 
-def _restore(lab: Lab, target: BackupTarget, wanted: RestoreRequest, key: bytes | None, progress: Progress) -> Restored:
-    manifest = read_manifest(target, wanted.backup, key)
-    if manifest.only and wanted.goal is not None:
+def _restore(
+    lab: Lab, target: BackupTarget, request: RestoreRequest, key: bytes | None, progress: Progress
+) -> Restored:
+    manifest = read_manifest(target, request.backup, key)
+    if manifest.only and request.goal is not None:
         rule = f"is a part of its server ({manifest.part}), and the binary log changes what it has not"
         raise InputError(manifest.id, rule, DOC, "Restore it as it is: without --to-gtid, --to-time and --latest.")
-    program = checked_fit(manifest, wanted.server_path)
+    program = checked_fit(manifest, request.server_path)
     check_sizes(target, manifest)
-    where = records.server_paths(records.data_dir_of(lab), wanted.name)
+    where = records.server_paths(records.data_dir_of(lab), request.name)
     if records.load(where) is not None or where.data_mount.exists() and any(where.data_mount.iterdir()):
         rule = "is there already: a restore never writes over data"
-        raise InputError(wanted.name, rule, DOC, "Name a new server: --as NAME.")
-    with _work(wanted.work, manifest) as work:
+        raise InputError(request.name, rule, DOC, "Name a new server: --as NAME.")
+    with _work(request.work, manifest) as work:
         replay = None
-        if wanted.goal is not None:
-            replay = _collected(target, manifest, wanted, key, work, progress)
+        if request.goal is not None:
+            replay = _collect(target, manifest, request, key, work, progress)
             if _position_is_own(manifest):
-                # Tested from where the copy began; made again once the copy has told its place.
+                # Tested from where the copy began; collected again once the copy's position is
+                # known.
                 replay = None
                 shutil.rmtree(work / "relay")
         began = time.monotonic()
         try:
-            server = _base(lab, target, manifest, program, wanted, key, work, progress)
+            server = _restore_copy(lab, target, manifest, program, request, key, work, progress)
             copied = time.monotonic()
-            source = source_of(server.address(), wanted.name, server)
-            base = _begun(source, manifest)
-            if wanted.goal is not None and replay is None:
-                replay = _collected(target, manifest, wanted, key, work, progress, base)
+            source = source_of(server.address(), request.name, server)
+            base = _set_position(source, manifest)
+            if request.goal is not None and replay is None:
+                replay = _collect(target, manifest, request, key, work, progress, base)
             if replay is not None:
-                play(source, replay, wanted.workers, progress)
+                play(source, replay, request.workers, progress)
             with source.connect() as connection:
-                found = executed(connection, source)
-                otherwise = tuple(others(connection, manifest.settings, (*wanted.settings, *RESTORE_OWN)))
-            _check_exact(manifest, replay, base, found)
-            released = _released(lab, source, wanted)
-            return Restored(released, manifest, replay, found, copied - began, time.monotonic() - copied, otherwise)
+                gtids = executed(connection, source)
+                otherwise = tuple(others(connection, manifest.settings, (*request.settings, *RESTORE_OWN)))
+            _check_exact(manifest, replay, base, gtids)
+            released = _release(lab, source, request)
+            return Restored(released, manifest, replay, gtids, copied - began, time.monotonic() - copied, otherwise)
         except BaseException as error:
             no_room = ""
             with contextlib.suppress(HeadraceError):
-                if (known := records.load(where)) is not None:
-                    no_room = volumes.no_room_below(lab) or "; ".join(volumes.full(lab, where, known))
-                    running_servers.destroy(running_servers.find(lab, wanted.name))
+                if (record := records.load(where)) is not None:
+                    no_room = volumes.no_room_below(lab) or "; ".join(volumes.full(lab, where, record))
+                    running_servers.destroy(running_servers.find(lab, request.name))
             if no_room and isinstance(error, CouldNotRun) and error.kind != DAMAGED:
-                # That says nothing about the backup.
+                # A full disk says nothing about the backup.
                 raise CouldNotRun(error.value, error.rule, error.source, no_room) from error
             raise
 
 
 def checked_fit(manifest: Manifest, server_path: str | None = None) -> ServerProgram:
-    """The server program for a backup. Raises InputError where it is of another version."""
+    """Returns the server program for a backup. Raises InputError if its version does not fit."""
     program = find_program(manifest.flavor, server_path)
     if program.flavor != manifest.flavor:
         raise InputError(manifest.id, f"is of {manifest.flavor}, and {program.path} is not", DOC, "")
@@ -184,56 +188,58 @@ def checked_fit(manifest: Manifest, server_path: str | None = None) -> ServerPro
 
 
 def _position_is_own(manifest: Manifest) -> bool:
-    """Whether only the copy itself, started, knows its position (CLONE)."""
+    """True when only a server that is started on the copy knows its position (CLONE)."""
     return "gtid_at_most" in manifest.facts
 
 
-def _collected(
+def _collect(
     target: BackupTarget,
     manifest: Manifest,
-    wanted: RestoreRequest,
+    request: RestoreRequest,
     key: bytes | None,
     work: Path,
     progress: Progress,
     base: GtidSet | None = None,
 ) -> ReplayPlan:
-    """All that is to be replayed, tested and on the disk."""
-    assert wanted.goal is not None
-    moment = wanted.goal.moment_us
-    # A dump stands where it began, and no copy stands before that.
+    """Tests the binary logs to be replayed, and writes them to disk as relay logs."""
+    assert request.goal is not None
+    moment = request.goal.moment_us
+    # A dump has the data of its begin, and no copy has older data.
     if moment is not None and moment < manifest.began_unix * moments.SECOND_US:
         raise moments.before_base(moment, "its own time")
     at = base or GtidSet.parse(manifest.position.gtid, manifest.flavor)
-    chosen = moments.choose(archive.timelines(target, key), manifest, at, wanted.timeline, wanted.goal)
+    chosen = moments.choose(archive.timelines(target, key), manifest, at, request.timeline, request.goal)
     folder = work / "relay"
     folder.mkdir()
-    told = lambda share: progress(0.1 * share, "testing the binary logs")  # noqa: E731
-    return moments.collect(target, chosen, at, wanted.goal, folder, key, told)
+    report = lambda share: progress(0.1 * share, "testing the binary logs")  # noqa: E731
+    return moments.collect(target, chosen, at, request.goal, folder, key, report)
 
 
 @contextmanager
 def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
-    """A folder for what is unpacked, removed afterwards. Raises CouldNotRun without room."""
+    """Makes a folder for unpacked files, and removes it afterwards. Raises CouldNotRun if the disk
+    has too little room."""
     if folder is not None and not folder.is_dir():
         raise InputError(str(folder), "is not a folder", DOC, "Name one with room for the data: --work.")
-    made = (folder or Path(tempfile.gettempdir())) / f"headrace-{new_id(manifest.source)}"
-    with owned(made):
-        made.mkdir(mode=0o700)
-        free = shutil.disk_usage(made).free
+    scratch = (folder or Path(tempfile.gettempdir())) / f"headrace-{new_id(manifest.source)}"
+    with owned(scratch):
+        scratch.mkdir(mode=0o700)
+        free = shutil.disk_usage(scratch).free
         if manifest.method == "physical" and manifest.data_bytes > free:
             rule = (
                 f"has {free / 2**30:,.1f} GiB free, and the copy takes {manifest.data_bytes / 2**30:,.1f} GiB unpacked"
             )
-            raise CouldNotRun(str(made.parent), rule, DOC, "Name another folder: --work.")
-        yield made
+            raise CouldNotRun(str(scratch.parent), rule, DOC, "Name another folder: --work.")
+        yield scratch
 
 
 # --- the copy -------------------------------------------------------------------------------------
 
 
 def check_sizes(target: BackupTarget, manifest: Manifest) -> None:
-    """Raises InputError for a file of a copy that is missing or cut, without reading any."""
-    sizes = {one.name: one.size for one in target.list(f"{folder_of(manifest.id)}/")}
+    """Raises InputError for a file of a copy that is missing or cut off, without reading the
+    files."""
+    sizes = {file.name: file.size for file in target.list(f"{folder_of(manifest.id)}/")}
     for part in manifest.parts:
         name = f"{folder_of(manifest.id)}/{part.name}"
         if name not in sizes:
@@ -243,8 +249,8 @@ def check_sizes(target: BackupTarget, manifest: Manifest) -> None:
 
 
 class CopyReader:
-    """The bytes of a copy, file by file, each against its checksum. Raises InputError, once a file
-    is read, where it is not as it was written. `tell`: told how many bytes were read."""
+    """Reads the bytes of a copy, file by file, each against its checksum. Raises InputError at the
+    end of a file that was changed. `tell`: called with the number of bytes read."""
 
     def __init__(
         self, target: BackupTarget, manifest: Manifest, tell: Callable[[int], None] = lambda count: None
@@ -255,13 +261,13 @@ class CopyReader:
     def __iter__(self) -> Iterator[bytes]:
         for part in self.manifest.parts:
             self._rest = self._file(part)
-            # No `yield from`: a reader that leaves would close the file, which `finish_file` reads.
+            # No `yield from`: a reader that stops would close the file, which `finish_file` reads.
             for piece in self._rest:  # noqa: UP028
                 yield piece
 
     def finish_file(self) -> None:
-        """Reads the file that it is at to its end. Raises InputError for a damaged one: then that
-        is why a program that was given its bytes has failed."""
+        """Reads the current file to its end. Raises InputError if it is damaged: then that is why a
+        program failed that read its bytes."""
         for _ in self._rest:
             pass
 
@@ -289,39 +295,39 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
 
 
 def parts_of(target: BackupTarget, manifest: Manifest, tell=lambda count: None) -> Iterator[bytes]:
-    """The bytes of a copy. Raises InputError at the first file that is not as it was written."""
+    """Yields the bytes of a copy. Raises InputError at the first file that was changed."""
     return iter(CopyReader(target, manifest, tell))
 
 
-def _base(
+def _restore_copy(
     lab: Lab,
     target: BackupTarget,
     manifest: Manifest,
     program: ServerProgram,
-    wanted: RestoreRequest,
+    request: RestoreRequest,
     key: bytes | None,
     work: Path,
     progress: Progress,
 ) -> Server:
-    settings = _settings(manifest, program, wanted)
+    settings = _settings(manifest, program, request)
     new = {
-        "name": wanted.name,
+        "name": request.name,
         "flavor": manifest.flavor,
-        "storage": wanted.storage,
-        "log_storage": wanted.log_storage,
-        "memory_gib": wanted.memory_gib,
+        "storage": request.storage,
+        "log_storage": request.log_storage,
+        "memory_gib": request.memory_gib,
         "settings": settings,
-        "server_path": wanted.server_path,
-        "unpaced": wanted.unpaced,
+        "server_path": request.server_path,
+        "unpaced": request.unpaced,
         "progress": progress,
     }
     back = cipher(key if manifest.encrypted else None, back=True) + unpacker(manifest.packed)
-    told = _Told(progress, manifest.stored_bytes)
+    meter = _Meter(progress, manifest.stored_bytes)
     if manifest.method == "snapshot":
-        return running_servers.up(lab, **{**new, **seeds(manifest, wanted)})
+        return running_servers.up(lab, **{**new, **seeds(manifest, request)})
     if manifest.method == "logical":
         server = running_servers.up(lab, **new)
-        _load(server, manifest, CopyReader(target, manifest, told), back)
+        _load(server, manifest, CopyReader(target, manifest, meter), back)
         return server
     seed = work / "seed"
     (seed / "data").mkdir(parents=True)
@@ -329,12 +335,12 @@ def _base(
     unpack = ("mbstream", "-x", "-C", str(seed / "data"))
     if manifest.form == "tar":
         unpack = (shutil.which("tar") or "tar", "--extract", "--sparse", "--directory", str(seed / "data"))
-    copy = CopyReader(target, manifest, told)
+    copy = CopyReader(target, manifest, meter)
     try:
         with Flow([*back, Stage(unpack, unpack[0])]) as flow:
             flow.feed(copy, broken=copy.finish_file)
     except CouldNotRun as error:
-        if error.kind == EXITED:  # every byte is as it was written, and it cannot be unpacked
+        if error.kind == EXITED:  # all checksums are right, and it still cannot be unpacked
             error.kind = BROKEN
         raise
     progress(0.5, "preparing the copy")
@@ -345,16 +351,16 @@ def _base(
         shutil.rmtree(seed, ignore_errors=True)
 
 
-def seeds(manifest: Manifest, wanted: RestoreRequest) -> dict[str, Any]:
-    """From which snapshots the volumes of a new server are made. Raises InputError where it cannot
-    be known, or the new server has no place for the log."""
+def seeds(manifest: Manifest, request: RestoreRequest) -> dict[str, Any]:
+    """Returns the options that make a new server's volumes from snapshots. Raises InputError if the
+    manifest does not say which is which, or the new server has no volume for the log."""
     roles = manifest.facts.get("roles")
     if len(manifest.snapshots) == 1:
         return {"seed_from": next(iter(manifest.snapshots.values()))}
     if not isinstance(roles, dict) or set(roles.values()) != set(manifest.snapshots) or set(roles) != {"data", "log"}:
         rule = f"is of {len(manifest.snapshots)} volumes, and does not say which has the data"
         raise InputError(manifest.id, rule, DOC, "Restore the volumes: headrace snapshot. Newer backups say it.")
-    log_storage = wanted.log_storage or manifest.facts.get("log_storage")
+    log_storage = request.log_storage or manifest.facts.get("log_storage")
     if not log_storage:
         rule = "has its logs on a volume of their own"
         raise InputError(manifest.id, rule, DOC, "Name one for the new server: --log-storage.")
@@ -365,8 +371,8 @@ def seeds(manifest: Manifest, wanted: RestoreRequest) -> dict[str, Any]:
     }
 
 
-class _Told:
-    """Progress by bytes."""
+class _Meter:
+    """Reports progress by bytes."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self.progress, self.total, self.done = progress, max(1, total), 0
@@ -376,11 +382,11 @@ class _Told:
         self.progress(0.1 + 0.4 * self.done / self.total, "unpacking the copy")
 
 
-def _settings(manifest: Manifest, program: ServerProgram, wanted: RestoreRequest) -> dict[str, str | None]:
-    """The source's settings, the user's, and those of the restore: a server id of its own (events
-    of the same id would be passed over), GTIDs on, nothing that writes."""
-    settings = as_options(program, manifest.settings, wanted.settings)
-    given = {str(name).replace("-", "_") for name in wanted.settings}
+def _settings(manifest: Manifest, program: ServerProgram, request: RestoreRequest) -> dict[str, str | None]:
+    """Returns the source's settings, the user's, and those of the restore: a server id of its own
+    (events of the same id would be skipped), GTIDs on, nothing that writes."""
+    settings = as_options(program, manifest.settings, request.settings)
+    given = {str(name).replace("-", "_") for name in request.settings}
     if "server_id" not in given:
         settings["server_id"] = str(random.SystemRandom().randrange(1 << 24, 1 << 31))
     if manifest.position.file:
@@ -388,11 +394,11 @@ def _settings(manifest: Manifest, program: ServerProgram, wanted: RestoreRequest
             settings |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
         elif not given & {"log_bin", "skip_log_bin"}:
             settings |= {"log_bin": "ON"}
-    return {**settings, **wanted.settings, **HELD}
+    return {**settings, **request.settings, **HELD}
 
 
 def _prepare(seed: Path, manifest: Manifest, program: ServerProgram) -> None:
-    """Makes files of a copy what a server that was shut down leaves, as `seed_from` wants it."""
+    """Turns a copy's files into those of a server that was shut down, the form for `seed_from`."""
     data, log = seed / "data", seed / "log"
     if manifest.form == "mbstream":
         tool = program.tool("mariabackup", "mariadb-backup")
@@ -400,23 +406,23 @@ def _prepare(seed: Path, manifest: Manifest, program: ServerProgram) -> None:
             raise CouldNotRun("mariabackup", "is not installed", DOC, "apt-get install mariadb-backup")
         command = Command((*tool, "--prepare", f"--target-dir={data}"), what="mariabackup --prepare")
         run_checked(command, PREPARE_S, "Is there room?")
-        for left in [*data.glob("xtrabackup_*"), *data.glob("mariadb_backup_*"), *data.glob("backup-my.cnf")]:
-            left.unlink()
+        for info_file in [*data.glob("xtrabackup_*"), *data.glob("mariadb_backup_*"), *data.glob("backup-my.cnf")]:
+            info_file.unlink()
         moved = list(data.glob("ib_logfile*"))
     else:
-        moved = [one for one in (data / "#innodb_redo",) if one.exists()]
-    for one in moved:
-        os.rename(one, log / one.name)
+        moved = [path for path in (data / "#innodb_redo",) if path.exists()]
+    for path in moved:
+        os.rename(path, log / path.name)
     about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
     (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
 
 
 def _load(server: Server, manifest: Manifest, copy: CopyReader, back: list[Stage]) -> None:
-    """Gives a dump to the server's client; none of it goes to the binary log."""
+    """Loads a dump with the server's client; nothing of it is written to the binary log."""
     more = ("--binary-mode", f"--max-allowed-packet={MOST_PACKET}", "--init-command=SET SESSION sql_log_bin=0")
     words = running_servers.client_command(server, more)
     with source_of(server.address(), server.name, server).connect() as connection:
-        # A row of a dump is text, in hexadecimal twice as long as what the source took in a packet.
+        # A row of a dump is text, in hexadecimal twice as long as it was in a packet of the source.
         before = rows(connection, "SELECT @@GLOBAL.max_allowed_packet")[0][0]
         rows(connection, f"SET GLOBAL max_allowed_packet = {MOST_PACKET}")
         try:
@@ -427,29 +433,29 @@ def _load(server: Server, manifest: Manifest, copy: CopyReader, back: list[Stage
                 rows(connection, f"SET GLOBAL max_allowed_packet = {before}")
 
 
-def _begun(source: BackupSource, manifest: Manifest) -> GtidSet:
-    """Tells the server its place in the history; what it has executed. Raises CouldNotRun where its
-    data say otherwise than the manifest."""
-    wanted = GtidSet.parse(manifest.position.gtid, manifest.flavor)
+def _set_position(source: BackupSource, manifest: Manifest) -> GtidSet:
+    """Sets the server's position in the history, and returns the GTIDs it has executed. Raises
+    CouldNotRun if its data contradict the manifest."""
+    position = GtidSet.parse(manifest.position.gtid, manifest.flavor)
     with source.connect(READY_S) as connection:
         if manifest.flavor == "mariadb" or manifest.method == "logical":
             if manifest.position.file:
-                for statement in source.dialect.begin_at(wanted):
+                for statement in source.dialect.begin_at(position):
                     rows(connection, statement)
-            return wanted
-        found = executed(connection, source)
+            return position
+        gtids = executed(connection, source)
     most = GtidSet.parse(str(manifest.facts.get("gtid_at_most", manifest.position.gtid)), manifest.flavor)
-    if not found.contains(wanted) or not most.contains(found):
-        rule = f"the restored server has executed {found}, and the copy should have {wanted}"
+    if not gtids.contains(position) or not most.contains(gtids):
+        rule = f"the restored server has executed {gtids}, and the copy should have {position}"
         raise CouldNotRun(manifest.id, rule, DOC, "Use another backup.", kind=BROKEN)
-    return found
+    return gtids
 
 
 # --- replay ---------------------------------------------------------------------------------------
 
 
 def play(source: BackupSource, replay: ReplayPlan, workers: int | None, progress: Progress = quiet) -> None:
-    """Replays relay logs with parallel workers. Raises CouldNotRun with the applier's words."""
+    """Replays relay logs with parallel workers. Raises CouldNotRun with the applier's error."""
     server = source.server
     assert server is not None
     if not replay.logs:
@@ -462,7 +468,7 @@ def play(source: BackupSource, replay: ReplayPlan, workers: int | None, progress
             raise InputError(server.name, rule, DOC, "Restore with --set server_id=N, another one.")
         before = _hurry(connection, source, count)
         try:
-            first = _placed(connection, source, replay)
+            first = _place_logs(connection, source, replay)
             _start(connection, source, first)
             _wait(connection, source, replay, progress)
         finally:
@@ -473,15 +479,16 @@ def play(source: BackupSource, replay: ReplayPlan, workers: int | None, progress
 
 
 def _hurry(connection, source: BackupSource, workers: int) -> dict[str, str]:
-    """Sets workers and, while nobody relies on it, fewer flushes; what it was before."""
-    wanted = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
+    """Sets workers and, while nobody relies on the data, fewer flushes; returns the old values."""
+    variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
     if source.flavor == "mariadb":
-        # Optimistic finds parallel work where the source had none, and rolls back on conflict.
-        wanted |= {"slave_parallel_threads": str(workers), "slave_parallel_mode": "'optimistic'"}
+        # Optimistic mode runs transactions in parallel that were not at the source, and rolls back
+        # on conflict.
+        variables |= {"slave_parallel_threads": str(workers), "slave_parallel_mode": "'optimistic'"}
     else:
-        wanted |= {"replica_parallel_workers": str(max(1, workers)), "replica_preserve_commit_order": "1"}
+        variables |= {"replica_parallel_workers": str(max(1, workers)), "replica_preserve_commit_order": "1"}
     before = {}
-    for name, value in wanted.items():
+    for name, value in variables.items():
         old = rows(connection, f"SELECT @@GLOBAL.{name}")[0][0]
         before[name] = f"'{old}'" if isinstance(old, str) else str(old)
         rows(connection, f"SET GLOBAL {name} = {value}")
@@ -495,20 +502,20 @@ def _change(source: BackupSource, more: str = "") -> str:
     return f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_AUTO_POSITION = 0{more}"
 
 
-def _placed(connection, source: BackupSource, replay: ReplayPlan) -> str:
-    """Puts the relay logs where the server looks for its own; the name of the first."""
+def _place_logs(connection, source: BackupSource, replay: ReplayPlan) -> str:
+    """Copies the relay logs to where the server reads its own; returns the name of the first."""
     server, user = source.server, service_user()
     assert server is not None
-    # Where they are called what is the server's to say: its option, else what it makes by itself.
+    # The place and name are the server's: its option, else its default.
     rows(connection, _change(source))
     index = rows(connection, "SELECT @@GLOBAL.relay_log_index")[0][0]
-    found = [Path(index)] if index else sorted(server.datadir.glob("*relay-bin.index"))
-    if len(found) != 1:
+    indexes = [Path(index)] if index else sorted(server.datadir.glob("*relay-bin.index"))
+    if len(indexes) != 1:
         raise CouldNotRun(str(server.datadir), "has no one index of relay logs", DOC, "")
-    base = found[0].with_suffix("")
+    base = indexes[0].with_suffix("")
     _forget(connection, source)
     room = os.statvfs(base.parent)
-    size = sum(one.stat().st_size for one in replay.logs)
+    size = sum(path.stat().st_size for path in replay.logs)
     if size > room.f_bavail * room.f_frsize:
         rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
         raise CouldNotRun(server.name, rule, DOC, "Restore onto a larger volume: --storage.")
@@ -519,9 +526,9 @@ def _placed(connection, source: BackupSource, replay: ReplayPlan) -> str:
         os.chmod(place, 0o640)
         os.chown(place, user.uid, user.gid)
         names.append(str(place))
-    found[0].write_text("".join(f"{name}\n" for name in names))
-    os.chmod(found[0], 0o640)
-    os.chown(found[0], user.uid, user.gid)
+    indexes[0].write_text("".join(f"{name}\n" for name in names))
+    os.chmod(indexes[0], 0o640)
+    os.chown(indexes[0], user.uid, user.gid)
     return f"{base.name}.000001"  # the server puts its folder in front
 
 
@@ -541,7 +548,7 @@ def _forget(connection, source: BackupSource) -> None:
 
 
 def _wait(connection, source: BackupSource, replay: ReplayPlan, progress: Progress) -> None:
-    """Until all is applied. Raises CouldNotRun when the applier stops."""
+    """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
     import pymysql
 
     goal = replay.executed
@@ -554,41 +561,42 @@ def _wait(connection, source: BackupSource, replay: ReplayPlan, progress: Progre
             return
         applies = status.get("Slave_SQL_Running", status.get("Replica_SQL_Running"))
         if applies != "Yes":
-            said = status.get("Last_SQL_Error") or "it stopped without a word"
-            rule = f"the replay stopped: {said}"
+            reason = status.get("Last_SQL_Error") or "it stopped without a word"
+            rule = f"the replay stopped: {reason}"
             raise CouldNotRun(source.name, rule, DOC, "See headrace mysql log.", kind=BROKEN)
-        left = goal.minus(now).count()
-        progress(0.6 + 0.4 * (1 - left / max(1, replay.transactions)), "replaying")
+        missing = goal.minus(now).count()
+        progress(0.6 + 0.4 * (1 - missing / max(1, replay.transactions)), "replaying")
         time.sleep(LOOK_EVERY_S)
 
 
-def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, found: GtidSet) -> None:
-    """Raises CouldNotRun where the server has executed less, or anything else."""
-    wanted = replay.executed if replay is not None else base
+def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, gtids: GtidSet) -> None:
+    """Raises CouldNotRun if the server has executed fewer or other transactions than the goal."""
+    goal = replay.executed if replay is not None else base
     if not manifest.position.file:
         return
-    if wanted.contains(found) and found.contains(wanted):
+    if goal.contains(gtids) and gtids.contains(goal):
         return
-    lost, more = wanted.minus(found), found.minus(wanted)
-    rule = f"the restored server has not {str(lost) or 'nothing'} and has {str(more) or 'nothing'} too much"
+    lost, more = goal.minus(gtids), gtids.minus(goal)
+    rule = f"the restored server lacks transactions {str(lost) or '(none)'} and has extra transactions {str(more) or '(none)'}"
     hint = "Tell us: this is a defect of Headrace. The backup is untouched."
     raise CouldNotRun(manifest.id, rule, DOC, hint, kind=BROKEN)
 
 
-def _released(lab: Lab, source: BackupSource, wanted: RestoreRequest) -> Server:
-    """Lets clients write, unless that was not wanted, and forgets the settings of the restore."""
+def _release(lab: Lab, source: BackupSource, request: RestoreRequest) -> Server:
+    """Lets clients write, unless the request is read-only, and removes the settings of the
+    restore."""
     assert source.server is not None
     where = source.server.paths
     with records.locked(where):
-        known = records.required(where)
-        kept = {
+        record = records.required(where)
+        settings = {
             name: value
-            for name, value in known.settings.items()
-            if name.replace("-", "_") not in HELD or (wanted.read_only and name.replace("-", "_") == "read_only")
+            for name, value in record.settings.items()
+            if name.replace("-", "_") not in HELD or (request.read_only and name.replace("-", "_") == "read_only")
         }
-        records.save(where, known.with_(settings=kept))
-    if not wanted.read_only:
+        records.save(where, record.with_(settings=settings))
+    if not request.read_only:
         with source.connect(ANSWER_S) as connection:
             for statement in source.dialect.read_only(False):
                 rows(connection, statement)
-    return running_servers.find(lab, wanted.name)
+    return running_servers.find(lab, request.name)

@@ -1,7 +1,7 @@
-"""Which backups may go: by count and age, and never the last chain that can be proved.
+"""Chooses the backups to delete: by count and age, and never the last chain that can be proved.
 
 A chain is a backup and the binary log from it to the archive's end without a gap. Deleting begins
-with the manifest: a backup that is half deleted is none.
+with the manifest: a half-deleted backup does not count as a backup.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LAST_OF = {
 
 @dataclass(frozen=True)
 class RetentionPlan:
-    """`keep` and `remove`: backups, each with the reason. `files`: binary logs no kept backup
-    needs, as names in the target."""
+    """Backups to `keep` and to `remove`, each with the reason. `files`: binary logs that no backup
+    needs any more, as names in the target."""
 
     keep: tuple[tuple[Backup, str], ...]
     remove: tuple[tuple[Backup, str], ...]
@@ -38,18 +38,18 @@ class RetentionPlan:
 
 
 def plan(
-    found: Sequence[Backup],
+    backups: Sequence[Backup],
     histories: Sequence[Timeline],
     now: float,
     count: int | None,
     days: float | None,
     unread: Sequence[str] = (),
 ) -> RetentionPlan:
-    """For each source: the newest `count`, those younger than `days`, and the newest chain that is
-    proved, or where none is, the newest that is whole. One whose last proof or restore failed takes
-    no good one's place: it is kept only in addition. `unread`: backups whose manifest cannot be
-    read; which binary logs they need is not known, so all stay. Raises InputError without a
-    rule."""
+    """Keeps, for each source, the newest `count`, those younger than `days`, and the newest proved
+    chain, or if none is proved, the newest complete chain. A backup whose last proof or restore
+    failed does not count: it stays in addition to the good ones. `unread`: backups whose manifest
+    cannot be read; the binary logs they need are unknown, so all stay. Raises InputError without
+    a rule."""
     if count is None and days is None:
         raise InputError("no rule", "names neither a count nor an age", DOC, "As --keep 7 or --days 30.")
     if (count is not None and count < 1) or (days is not None and not 0 <= days < 1e6):
@@ -57,97 +57,104 @@ def plan(
         raise InputError(f"--keep {count} --days {days}", rule, DOC, "")
     keep: list[tuple[Backup, str]] = []
     remove: list[tuple[Backup, str]] = []
-    for source in sorted({whose(one) for one in found}):
-        mine = sorted((one for one in found if whose(one) == source), key=lambda one: one.id)
+    for source in sorted({whose(backup) for backup in backups}):
+        mine = sorted((backup for backup in backups if whose(backup) == source), key=lambda backup: backup.id)
         last = guarded(mine, histories)
-        good = 0  # newer ones that have not failed
-        for place, one in enumerate(reversed(mine)):
-            age = one.age_s(now) / DAY_S
+        good = 0  # newer backups that have not failed
+        for place, backup in enumerate(reversed(mine)):
+            age = backup.age_s(now) / DAY_S
             if count is not None and good < count:
-                keep.append((one, "its last restore failed: look at it" if one.failed else f"among the newest {count}"))
+                keep.append(
+                    (backup, "its last restore failed: look at it" if backup.failed else f"among the newest {count}")
+                )
             elif days is not None and age < days:
-                keep.append((one, f"younger than {days:g} days"))
-            elif one is last:
-                keep.append((one, LAST_OF[one.failed, one.proved]))
+                keep.append((backup, f"younger than {days:g} days"))
+            elif backup is last:
+                keep.append((backup, LAST_OF[backup.failed, backup.proved]))
             else:
-                failed = ", and its last restore failed" if one.failed else ""
-                remove.append((one, f"{age:,.1f} days old, {place} newer{failed}"))
-            good += not one.failed
-    files = [] if unread else unneeded([one for one, _ in keep], histories)
+                failed = ", and its last restore failed" if backup.failed else ""
+                remove.append((backup, f"{age:,.1f} days old, {place} newer{failed}"))
+            good += not backup.failed
+    files = [] if unread else unneeded([backup for backup, _ in keep], histories)
     return RetentionPlan(tuple(keep), tuple(remove), tuple(files))
 
 
 def whose(backup: Backup) -> tuple[str, str, str]:
-    """The server of a backup, and which part of it. MariaDB has no UUID, and most of its servers
-    have server_id 1, so there its name counts too."""
-    made = backup.manifest
-    return made.source_id, made.source if made.flavor == "mariadb" else "", made.part
+    """Returns the server of a backup, and its part. MariaDB has no UUID, and most of its servers
+    have server_id 1, so there the name counts too."""
+    manifest = backup.manifest
+    return manifest.source_id, manifest.source if manifest.flavor == "mariadb" else "", manifest.part
 
 
 def guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Backup | None:
-    """The backup that must stay: the newest proved one whose chain is whole; else the newest
-    proved; else the newest with a whole chain; else the newest. One whose last proof or restore
-    failed only where all have."""
-    newest = sorted(mine, key=lambda one: one.id, reverse=True)
-    good = [one for one in newest if not one.failed]
-    proved = [one for one in good if one.proved]
-    whole = [one for one in good if chain_whole(one, histories)]
-    both = [one for one in proved if one in whole]
+    """Returns the backup that must stay: the newest proved one whose chain is complete; else the
+    newest proved; else the newest with a complete chain; else the newest. A backup whose last
+    proof or restore failed must stay only if all have failed."""
+    newest = sorted(mine, key=lambda backup: backup.id, reverse=True)
+    good = [backup for backup in newest if not backup.failed]
+    proved = [backup for backup in good if backup.proved]
+    whole = [backup for backup in good if chain_whole(backup, histories)]
+    both = [backup for backup in proved if backup in whole]
     return next(iter([*both, *proved, *whole, *good, *newest]), None)
 
 
 def chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
-    """Whether the archive goes on from a backup to its end without a gap."""
-    made = backup.manifest
-    at = GtidSet.parse(made.position.gtid, made.flavor)
-    for one in histories:
-        if one.flavor != made.flavor or not one.files or not at.contains(one.begins) or not one.ends.contains(at):
+    """True when the archive has no gap from a backup to its end."""
+    manifest = backup.manifest
+    at = GtidSet.parse(manifest.position.gtid, manifest.flavor)
+    for timeline in histories:
+        if (
+            timeline.flavor != manifest.flavor
+            or not timeline.files
+            or not at.contains(timeline.begins)
+            or not timeline.ends.contains(at)
+        ):
             continue
-        if one.damage_behind(at):
+        if timeline.damage_behind(at):
             continue
-        known = at
-        needed = [file for file in one.files if not at.contains(file.later)]
+        executed = at
+        needed = [file for file in timeline.files if not at.contains(file.later)]
         for index, file in enumerate(needed):
             early = index + 1 < len(needed) and not file.ended
-            if not file.earlier.minus(known).is_empty or early:
+            if not file.earlier.minus(executed).is_empty or early:
                 break
-            known = known.union(file.later)
+            executed = executed.union(file.later)
         else:
             return True
     return False
 
 
-def unneeded(kept: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]:
-    """Files of the archive that lie before every kept backup of their source. Without a backup
-    nothing is unneeded: the archive may be all there is."""
-    found: list[str] = []
-    for one in histories:
+def unneeded(keep: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]:
+    """Lists the files of the archive that lie before every backup in `keep` of their source.
+    Without a backup no file is unneeded: the archive may be the only copy."""
+    names: list[str] = []
+    for history in histories:
         bases = [
-            GtidSet.parse(backup.manifest.position.gtid, one.flavor)
-            for backup in kept
-            if backup.manifest.flavor == one.flavor and not backup.manifest.only and _begins_before(backup, one)
+            GtidSet.parse(backup.manifest.position.gtid, history.flavor)
+            for backup in keep
+            if backup.manifest.flavor == history.flavor and not backup.manifest.only and _begins_before(backup, history)
         ]
         if not bases:
             continue
-        for file in one.files[:-1]:
+        for file in history.files[:-1]:
             if not all(base.contains(file.later) for base in bases):
                 break
-            # The last piece first: a file that is half removed has no gap.
-            found += [*file.spare, *reversed(file.names)]
-    return found
+            # The last piece first, so that a half-removed file has no gap.
+            names += [*file.spare, *reversed(file.names)]
+    return names
 
 
 def _begins_before(backup: Backup, history: Timeline) -> bool:
-    """Whether a restore of this backup may read this history: it is of the same server, or of one
-    that was promoted and goes on from what the backup holds (moments.choose)."""
+    """True when a restore of this backup may read this history: it is of the same server, or of a
+    promoted server that continues the backup's history (moments.choose)."""
     if backup.manifest.source_id == history.source_id:
         return True
     return history.ends.contains(GtidSet.parse(backup.manifest.position.gtid, history.flavor))
 
 
-def refuse_only_chain(backup: Backup, found: Sequence[Backup], histories: Sequence[Timeline]) -> None:
-    """Raises InputError for the one backup of a source that must stay."""
-    mine = [one for one in found if whose(one) == whose(backup)]
+def refuse_only_chain(backup: Backup, backups: Sequence[Backup], histories: Sequence[Timeline]) -> None:
+    """Raises InputError for the backup of a source that must stay."""
+    mine = [other for other in backups if whose(other) == whose(backup)]
     if guarded(mine, histories) is backup:
         rule = f"is the last provable chain of {backup.manifest.source}"
         raise InputError(backup.id, rule, DOC, "Take another and prove it first: headrace backup run, backup prove.")
@@ -155,27 +162,29 @@ def refuse_only_chain(backup: Backup, found: Sequence[Backup], histories: Sequen
 
 def carry_out(
     target: BackupTarget,
-    wanted: RetentionPlan,
+    retention: RetentionPlan,
     histories: Sequence[Timeline],
     lab: Lab | None,
     key: bytes | None = None,
 ) -> list[str]:
-    """Deletes what may go; in words, what stays all the same because a snapshot of it is locked,
-    with the binary logs that it needs. Raises CouldNotRun."""
-    locks = [(one, "" if lab is None else _lock_on(lab, one)) for one, _ in wanted.remove]
-    held = [(one, why) for one, why in locks if why]
-    for one, why in locks:
+    """Deletes backups and binary logs of a plan; lists, in words, the backups that stay because
+    their snapshots are locked. The binary logs that those need stay too. Raises CouldNotRun."""
+    locks = [(backup, "" if lab is None else _lock_on(lab, backup)) for backup, _ in retention.remove]
+    locked = [(backup, why) for backup, why in locks if why]
+    for backup, why in locks:
         if not why:
-            remove(target, one, lab)
-    needless = set(unneeded([one for one, _ in (*wanted.keep, *held)], histories)) if held else wanted.files
-    gone = [name for name in wanted.files if name in needless]
-    for one in histories:
-        left = [file for file in one.files if not set(file.names) <= set(gone)]
-        if len(left) < len(one.files):
-            archive.write_pruned(target, one.id, left[0].name, key)
+            remove(target, backup, lab)
+    needless = (
+        set(unneeded([backup for backup, _ in (*retention.keep, *locked)], histories)) if locked else retention.files
+    )
+    gone = [name for name in retention.files if name in needless]
+    for history in histories:
+        remaining = [file for file in history.files if not set(file.names) <= set(gone)]
+        if len(remaining) < len(history.files):
+            archive.write_pruned(target, history.id, remaining[0].name, key)
     for name in gone:
         target.remove(name)
-    return [f"{one.id}: {why}" for one, why in held]
+    return [f"{backup.id}: {why}" for backup, why in locked]
 
 
 def _lock_on(lab: Lab, backup: Backup) -> str:
@@ -183,9 +192,9 @@ def _lock_on(lab: Lab, backup: Backup) -> str:
 
 
 def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:
-    """Deletes a backup, its manifest first; how many bytes it took. `lab`: has its snapshots.
-    Raises CouldNotRun; what is left then is removed as that of a killed run (`unfinished.clear`).
-    Where a snapshot is locked nothing is deleted."""
+    """Deletes a backup, its manifest first, and returns its bytes. `lab`: the lab of its snapshots.
+    Raises CouldNotRun; the remaining files are then removed as those of a killed run
+    (`unfinished.clear`). If a snapshot is locked nothing is deleted."""
     if backup.manifest.snapshots and lab is None:
         raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --data-dir.")
     tagged = lab if backup.manifest.snapshots else None
@@ -193,7 +202,7 @@ def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:
         hint = "Keep the backup until then, or take the lock away if its mode allows that: headrace snapshot unlock."
         raise CouldNotRun(backup.id, f"{why}; nothing was deleted", DOC, hint)
     unfinished.mark(target, backup.id, backup.manifest.source, tagged)
-    # Without its manifest it is not a backup any more, whatever happens next.
+    # Without its manifest it does not count as a backup any more, whatever happens next.
     target.remove(f"{folder_of(backup.id)}/{MANIFEST}")
     if tagged is not None:
         unfinished.drop_snapshots(tagged, backup.id, tuple(backup.manifest.snapshots.values()))

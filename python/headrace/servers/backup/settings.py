@@ -1,8 +1,8 @@
-"""Which settings of its source a restored server takes: those of durability, of the binary log, and
-those that say how data are written and read. Speed and memory are the new machine's own affair.
+"""Settings that a restored server takes from its source: durability, the binary log, and how data
+are written and read. Settings of speed and memory depend on the new machine, and are not taken.
 
-A backup records them. A restored server is started with those that its program knows, and what is
-otherwise there in the end is named.
+A backup records them. A restored server is started with those that its program knows, and the
+remaining differences are listed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ PLAIN_ZONE = re.compile(r"SYSTEM|[+-]\d\d?:\d\d", re.ASCII)
 
 @dataclass(frozen=True)
 class OtherSetting:
-    """A setting that a restored server has otherwise than its source; `here` None: it has none."""
+    """A setting of a restored server that differs from its source's; `here`: its value, or None."""
 
     name: str
     source: str
@@ -110,24 +110,24 @@ class OtherSetting:
 
     @property
     def words(self) -> str:
-        """In words, for the user."""
+        """The difference in words, for the user."""
         here = "no such setting here" if self.here is None else f"{self.here or 'nothing'} here"
         return f"{self.name}: {self.source or 'nothing'} in the source, {here}"
 
 
 def read_settings(connection: pymysql.Connection) -> dict[str, str]:
-    """Those of a server that a backup records, by variable. Raises CouldNotRun."""
-    names = ", ".join(f"'{one}'" for one in (*TAKEN, *NAMED))
+    """Reads the settings that a backup records, by variable. Raises CouldNotRun."""
+    names = ", ".join(f"'{name}'" for name in (*TAKEN, *NAMED))
     shown = rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
-    found = {str(name): str(value) for name, value in shown}
-    doubled = {OLDER[name] for name in found.keys() & OLDER.keys()}
-    return {name: value for name, value in found.items() if name not in doubled}
+    values = {str(name): str(value) for name, value in shown}
+    doubled = {OLDER[name] for name in values.keys() & OLDER.keys()}
+    return {name: value for name, value in values.items() if name not in doubled}
 
 
 def as_options(program: ServerProgram, settings: Mapping[str, str], given: Iterable[str]) -> dict[str, str | None]:
-    """The options that start a server with these settings, as far as its program knows them and
-    has them otherwise by itself, but for those that were given."""
-    other = {str(one).replace("-", "_") for one in given}
+    """Returns the options that start a server with these settings, without those that its program
+    does not know, has as defaults, or that were given."""
+    other = {str(name).replace("-", "_") for name in given}
     options: dict[str, str | None] = {}
     for name, value in settings.items():
         option = OPTIONS.get(name, name)
@@ -142,13 +142,14 @@ def as_options(program: ServerProgram, settings: Mapping[str, str], given: Itera
 
 
 def _alike(default: str | None, value: str) -> bool:
-    """Whether a program's own default is a value, as it prints the one and a server the other."""
+    """True when a program's default, as it prints it, equals a value, as a server prints it."""
     return {"TRUE": "ON", "FALSE": "OFF"}.get(default or "", default or "") == value
 
 
 def others(connection: pymysql.Connection, settings: Mapping[str, str], given: Iterable[str]) -> list[OtherSetting]:
-    """What a restored server has otherwise than its source, but for what was given."""
-    wished = {str(one).replace("-", "_") for one in given}
+    """Lists the settings that differ between a restored server and its source, without those
+    given."""
+    wished = {str(name).replace("-", "_") for name in given}
     here = read_settings(connection)
     return [
         OtherSetting(name, value, here.get(name))

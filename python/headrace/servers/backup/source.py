@@ -1,4 +1,4 @@
-"""The server that is backed up: what it is, where its history stands, and its tools."""
+"""The server that is backed up: its identity, its position, and its tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class BackupSource:
-    """A server to be backed up. `server`: what the lab knows of it, None for one elsewhere."""
+    """A server to be backed up. `server`: the lab's server, None for a server elsewhere."""
 
     address: Address
     name: str
@@ -58,21 +58,22 @@ class BackupSource:
         return connect(self.address, timeout_s)
 
     def program(self) -> ServerProgram:
-        """The server program whose tools fit it. Raises CouldNotRun."""
+        """Returns the server program whose tools fit it. Raises CouldNotRun."""
         return find_program(self.flavor, self.server.server_path if self.server else None)
 
     def tool(self, *names: str) -> tuple[str, ...]:
-        """The command of one of its tools. Raises CouldNotRun."""
-        found = self.program().tool(*names)
-        if found is None:
+        """Returns the command of a tool, by its first name that is installed. Raises
+        CouldNotRun."""
+        command = self.program().tool(*names)
+        if command is None:
             rule = "is not installed"
             raise CouldNotRun(names[0], rule, DOC, f"apt-get install {PACKAGES.get(names[0], 'mariadb-client')}")
-        return found
+        return command
 
     @contextmanager
     def client_file(self, before: str = "", behind: str = "") -> Iterator[Path]:
-        """An option file with its account for the tools, that only this user may read. It lies in
-        memory, so nothing of it stays where this process is killed."""
+        """Writes an option file with its account for the tools, that only this user may read. It
+        lies in memory, so nothing of it stays if this process is killed."""
         handle = os.memfd_create("client.cnf", os.MFD_CLOEXEC)
         try:
             os.fchmod(handle, 0o600)
@@ -83,7 +84,7 @@ class BackupSource:
 
 
 def source_of(address: Address, name: str, server: Server | None = None) -> BackupSource:
-    """Asks a server what it is. Raises InputError, CouldNotRun."""
+    """Reads a server's flavor, version and identity. Raises InputError, CouldNotRun."""
     with connect(address, ANSWER_S) as connection:
         (version_text, log_bin, server_id), *_ = rows(connection, "SELECT @@version, @@log_bin, @@server_id")
         flavor = "mariadb" if "MariaDB" in version_text else "mysql"
@@ -96,12 +97,12 @@ def source_of(address: Address, name: str, server: Server | None = None) -> Back
             "AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')",
         )
     numbers = tuple(int(part) for part in re.findall(r"\d+", version_text)[:3])
-    kinds = tuple(sorted(str(one[0]) for one in engines if one[0]))
+    kinds = tuple(sorted(str(row[0]) for row in engines if row[0]))
     return BackupSource(address, name, flavor, version_text, numbers, identity, bool(log_bin), kinds, server)
 
 
 def rows(connection: pymysql.Connection, statement: str) -> list[tuple[Any, ...]]:
-    """The rows of one statement. Raises CouldNotRun with the server's words."""
+    """Runs a statement and returns its rows. Raises CouldNotRun with the server's error."""
     import pymysql
 
     try:
@@ -118,36 +119,37 @@ def rows(connection: pymysql.Connection, statement: str) -> list[tuple[Any, ...]
 
 
 def executed(connection: pymysql.Connection, source: BackupSource) -> GtidSet:
-    """All transactions that the server has executed: MariaDB's applied and own."""
-    found = GtidSet(source.flavor)
+    """Returns all transactions that the server has executed: MariaDB's applied and own."""
+    gtids = GtidSet(source.flavor)
     for value in rows(connection, source.dialect.executed())[0]:
-        found = found.union(GtidSet.parse(str(value or ""), source.flavor))
-    return found
+        gtids = gtids.union(GtidSet.parse(str(value or ""), source.flavor))
+    return gtids
 
 
 def position(connection: pymysql.Connection, source: BackupSource) -> BinlogPosition:
-    """Where its history stands now. Exact only while nothing is written."""
+    """Returns the current position of its history. It is exact only while nothing is written."""
     gtids = str(executed(connection, source))
     if not source.log_bin:
         return BinlogPosition(gtids)
-    found = rows(connection, source.dialect.binary_log_position())
-    return BinlogPosition(gtids, str(found[0][0]), int(found[0][1])) if found else BinlogPosition(gtids)
+    positions = rows(connection, source.dialect.binary_log_position())
+    return BinlogPosition(gtids, str(positions[0][0]), int(positions[0][1])) if positions else BinlogPosition(gtids)
 
 
 def databases(connection: pymysql.Connection) -> list[str]:
-    """The databases of users."""
-    return [str(one[0]) for one in rows(connection, "SHOW DATABASES") if str(one[0]).lower() not in SYSTEM]
+    """Lists the databases of users."""
+    return [str(row[0]) for row in rows(connection, "SHOW DATABASES") if str(row[0]).lower() not in SYSTEM]
 
 
 def data_bytes(connection: pymysql.Connection, names: Sequence[str] | None = None) -> int:
-    """About how large the data are, by the server's own statistics; of these databases alone."""
+    """Estimates the bytes of the data by the server's own statistics; `names`: of these
+    databases."""
     text = "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
     text += f" WHERE table_schema IN ({_texts(names)})" if names else ""
     return int(rows(connection, text)[0][0])
 
 
 def count_tables(connection: pymysql.Connection, names: Sequence[str]) -> int:
-    """How many tables databases have, views aside."""
+    """Counts the tables of databases, without views."""
     if not names:
         return 0
     text = "SELECT COUNT(*) FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
@@ -155,12 +157,12 @@ def count_tables(connection: pymysql.Connection, names: Sequence[str]) -> int:
 
 
 def _texts(names: Sequence[str]) -> str:
-    """Names as text of SQL: in hexadecimal, so that no quote ends one."""
+    """Returns names as SQL literals in hexadecimal, so that no quote in a name ends the literal."""
     return ", ".join(f"CONVERT(X'{name.encode().hex()}' USING utf8mb4)" for name in names)
 
 
 def physical_bytes(server: Server) -> int:
-    """How large the files of a data directory are."""
+    """Returns the bytes of the files of a data directory."""
     total = 0
     for top, _, files in os.walk(server.datadir):
         for file in files:
@@ -170,14 +172,14 @@ def physical_bytes(server: Server) -> int:
 
 
 def refuse_method(source: BackupSource, method: str) -> None:
-    """Raises InputError where a method cannot copy this server."""
+    """Raises InputError if a method cannot copy this server."""
     if method in ("physical", "snapshot") and source.server is None:
         rule = f"a {method} copy needs the server's files, and this address is not a server of the lab"
         raise InputError(source.address.label, rule, DOC, "Take --method logical.")
-    if method == "physical" and "ROCKSDB" in (one.upper() for one in source.engines):
+    if method == "physical" and "ROCKSDB" in (engine.upper() for engine in source.engines):
         rule = "has tables of MyRocks, which this physical copy does not take"
         raise InputError(source.name, rule, DOC, "Take --method logical or snapshot.")
-    odd = [one for one in source.engines if one.upper() not in ("INNODB", "ROCKSDB")]
+    odd = [engine for engine in source.engines if engine.upper() not in ("INNODB", "ROCKSDB")]
     if method == "logical" and odd:
         rule = f"has tables of {', '.join(odd)}: a logical copy without locks is not consistent for them"
         raise InputError(source.name, rule, DOC, "Take --method physical, or ALTER TABLE ... ENGINE=InnoDB.")

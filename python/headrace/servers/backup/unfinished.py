@@ -1,11 +1,11 @@
-"""Runs that were killed: what they left is found, and removed where no run can go on with it.
+"""Killed runs: finds their files, and removes those that no later run can use.
 
-    backups/ID/running      who writes this backup; the first file of it, and the last to go
-    backups/ID/begun.json   of snapshots: its manifest, while they are being stored
+    backups/ID/running      the process that writes this backup; its first file, and the last to go
+    backups/ID/begun.json   the manifest of snapshots while they are being stored
 
-A run goes on with a copy that needs its server no more: one that lies whole in a folder of this
-machine (`--spool`), or snapshots that were made. Everything else starts anew, for the moment that
-it shows has passed: `ANEW` says why.
+A run resumes with a copy that does not need its server any more: a complete copy in a folder of
+this machine (`--spool`), or snapshots. Everything else starts anew, because its moment has
+passed: `ANEW` has the reasons.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ ANEW = {
 
 @dataclass(frozen=True)
 class RunMark:
-    """Who writes a backup. `lab`: the lab that has its snapshots, "" for none. `seen_unix`: when it
-    was last known to write."""
+    """The process that writes a backup. `lab`: the lab that has its snapshots, "" for none.
+    `seen_unix`: when it last renewed its mark, s, Unix."""
 
     host: str
     pid: int
@@ -59,17 +59,17 @@ class RunMark:
 
     @property
     def here(self) -> bool:
-        """Whether it is of this machine, and of this container of it."""
+        """True when the process is of this machine and this container."""
         return self.host == where_numbers_hold()
 
     @property
     def alive(self) -> bool:
-        """Whether that process runs. One of another machine, or container, counts as running for a
-        day after it was last seen."""
+        """True when that process runs. A process of another machine, or container, counts as
+        running for a day after it was last seen."""
         if not self.here:
             return time.time() - max(self.began_unix, self.seen_unix) < SWEEP_S
-        found = look_up(self.pid)
-        return found is not None and found.started == self.started
+        process = look_up(self.pid)
+        return process is not None and process.started == self.started
 
 
 def _place_of(lab: Lab) -> str:
@@ -77,7 +77,7 @@ def _place_of(lab: Lab) -> str:
 
 
 def mark(target: BackupTarget, backup: str, source: str, lab: Lab | None) -> None:
-    """Says that this process writes a backup, and which lab has its snapshots."""
+    """Writes the mark of a backup: this process writes it, and `lab` has its snapshots."""
     write_mark(target, _mark_name(backup), own_mark(source, lab))
 
 
@@ -86,29 +86,29 @@ def _mark_name(backup: str) -> str:
 
 
 def own_mark(source: str, lab: Lab | None) -> RunMark:
-    """The mark of this process."""
+    """Returns the mark of this process."""
     own = look_up(os.getpid())
     place = _place_of(lab) if lab is not None else ""
     return RunMark(where_numbers_hold(), os.getpid(), own and own.started, time.time(), source, place)
 
 
-def write_mark(target: BackupTarget, name: str, made: RunMark) -> None:
+def write_mark(target: BackupTarget, name: str, run_mark: RunMark) -> None:
     """Writes a mark, over an older one."""
-    target.replace(name, json.dumps(asdict(made)).encode())
+    target.replace(name, json.dumps(asdict(run_mark)).encode())
 
 
 @contextlib.contextmanager
 def marked(
     target: BackupTarget, backup: str, source: str, lab: Lab | None, every_s: float = SEEN_EVERY_S
 ) -> Iterator[None]:
-    """While it lasts, a mark that is renewed: a copy may take days. The mark itself stays."""
-    made, ended = own_mark(source, lab), threading.Event()
-    write_mark(target, _mark_name(backup), made)
+    """Writes a mark and renews it during the block, since a copy may take days. The mark stays."""
+    run_mark, ended = own_mark(source, lab), threading.Event()
+    write_mark(target, _mark_name(backup), run_mark)
 
     def renew() -> None:
         while not ended.wait(every_s):
-            with contextlib.suppress(HeadraceError, OSError):  # the copy itself meets it too, and says so
-                write_mark(target, _mark_name(backup), replace(made, seen_unix=time.time()))
+            with contextlib.suppress(HeadraceError, OSError):  # the copy itself reports the same error
+                write_mark(target, _mark_name(backup), replace(run_mark, seen_unix=time.time()))
 
     renewing = threading.Thread(target=renew, name="backup-mark", daemon=True)
     renewing.start()
@@ -120,21 +120,21 @@ def marked(
 
 
 def unmark(target: BackupTarget, backup: str) -> None:
-    """The backup is whole, or nobody writes it any more."""
+    """Removes the mark of a backup that is complete, or that nobody writes any more."""
     for name in (BEGUN, RUNNING):
         target.remove(f"{folder_of(backup)}/{name}")
 
 
 def mark_of_run(target: BackupTarget, backup: str) -> RunMark | None:
-    """Who writes a backup, as far as that was said."""
+    """Reads the mark of a backup; None if it has none."""
     return mark_of(target, _mark_name(backup))
 
 
 def mark_of(target: BackupTarget, name: str) -> RunMark | None:
-    """Who has set a mark, as far as it can be read."""
+    """Reads a mark; None if it is missing or cannot be read."""
     try:
-        found = RunMark(**json.loads(target.document(name)))
-        return found if isinstance(found.pid, int) and isinstance(found.began_unix, float) else None
+        run_mark = RunMark(**json.loads(target.document(name)))
+        return run_mark if isinstance(run_mark.pid, int) and isinstance(run_mark.began_unix, float) else None
     except (InputError, ValueError, TypeError):
         return None
 
@@ -144,7 +144,7 @@ def mark_of(target: BackupTarget, name: str) -> RunMark | None:
 
 @dataclass(frozen=True)
 class Leftover:
-    """What a killed run left. `words`: what was done about it."""
+    """Files of a killed run. `words`: what was done about them."""
 
     source: str
     words: str
@@ -153,120 +153,124 @@ class Leftover:
 def clear(
     target: BackupTarget, lab: Callable[[], Lab] | None, keep: str = "", older_s: float = SWEEP_S
 ) -> list[Leftover]:
-    """Removes what killed runs have left: files of backups without a manifest, and snapshots of
-    the lab that are tagged with one. `keep`: the backup that is gone on with."""
+    """Removes the files of killed runs: backups without a manifest, and snapshots of the lab with
+    their tag. `keep`: the backup that is resumed."""
     target.sweep("backups/", older_s)
-    names = [one.name for one in target.list("backups/")]
+    names = [file.name for file in target.list("backups/")]
     by_id: dict[str, set[str]] = {}
     for name in names:
         by_id.setdefault(name.split("/")[1], set()).add(name.rpartition("/")[2])
-    found = []
+    leftovers = []
     for backup, files in sorted(by_id.items()):
         if backup == keep or not documents.ID.fullmatch(backup) or (MANIFEST in files and RUNNING not in files):
             continue
-        left = mark_of_run(target, backup)
-        if left is not None and left.alive:
+        run_mark = mark_of_run(target, backup)
+        if run_mark is not None and run_mark.alive:
             continue
         if MANIFEST in files:  # killed behind its last step
             unmark(target, backup)
             continue
-        source = left.source if left is not None else ""
+        source = run_mark.source if run_mark is not None else ""
         snapshots = 0
-        if left is not None and left.lab:
+        if run_mark is not None and run_mark.lab:
             try:
                 mine = lab() if lab is not None else None
-                snapshots = drop_snapshots(mine, backup) if mine is not None and _place_of(mine) == left.lab else -1
+                snapshots = drop_snapshots(mine, backup) if mine is not None and _place_of(mine) == run_mark.lab else -1
             except HeadraceError:
                 snapshots = -1
             if snapshots < 0:
-                rule = f"was killed and stays as it is: its snapshots are in the lab at {left.lab}"
-                found.append(Leftover(source, f"{backup} {rule}, which is another one or does not answer"))
+                rule = f"was killed and stays as it is: its snapshots are in the lab at {run_mark.lab}"
+                leftovers.append(Leftover(source, f"{backup} {rule}, which is another one or does not answer"))
                 continue
         forget(target, backup)
         words = f"{backup} was killed: removed its {len(files - {RUNNING, BEGUN})} files and {snapshots} snapshots"
-        found.append(Leftover(source, words))
-    return found
+        leftovers.append(Leftover(source, words))
+    return leftovers
 
 
 def forget(target: BackupTarget, backup: str) -> None:
-    """Removes what was written of a backup: its manifest first, its mark last."""
+    """Removes the files of a backup: its manifest first, its mark last."""
     folder = folder_of(backup)
     target.sweep(f"{folder}/", 0.0)
     order = {MANIFEST: 0, RUNNING: 2}
-    for one in sorted(target.list(f"{folder}/"), key=lambda one: order.get(one.name.rpartition("/")[2], 1)):
-        target.remove(one.name)
+    for file in sorted(target.list(f"{folder}/"), key=lambda file: order.get(file.name.rpartition("/")[2], 1)):
+        target.remove(file.name)
 
 
 def forget_quietly(target: BackupTarget, backup: str, lab: Lab | None = None) -> None:
-    """Removes what was written of a backup, as far as the target is still there: without a manifest
-    it is none, and the next run removes it."""
+    """Removes the files of a backup, and ignores errors of the target: without a manifest they do
+    not count, and the next run removes them."""
     with contextlib.suppress(HeadraceError, OSError):
         if lab is not None:
             drop_snapshots(lab, backup)
         forget(target, backup)
 
 
-def _snapshots(lab: Lab, backup: str, known: Collection[str]) -> Iterator[Snapshot]:
+def _snapshots(lab: Lab, backup: str, listed: Collection[str]) -> Iterator[Snapshot]:
     after = None
     while True:
         page = lab.snapshots(after=after)
-        yield from (one for one in page["snapshots"] if one["tags"].get(TAG) == backup or one["id"] in known)
+        yield from (
+            snapshot
+            for snapshot in page["snapshots"]
+            if snapshot["tags"].get(TAG) == backup or snapshot["id"] in listed
+        )
         after = page["next"]
         if after is None:
             return
 
 
-def snapshots_of(lab: Lab, backup: str, known: Collection[str] = ()) -> list[str]:
-    """The snapshots that are tagged with a backup, and those `known` that are there."""
-    return [str(one["id"]) for one in _snapshots(lab, backup, known)]
+def snapshots_of(lab: Lab, backup: str, listed: Collection[str] = ()) -> list[str]:
+    """Lists the snapshots with a backup's tag, and those of `listed` that exist."""
+    return [str(snapshot["id"]) for snapshot in _snapshots(lab, backup, listed)]
 
 
-def lock_on(lab: Lab, backup: str, known: Collection[str] = ()) -> str:
-    """Which of them is locked against deletion, in words; "" for none. Without its manifest the
-    backup would be forgotten, and that snapshot would stay."""
-    for one in _snapshots(lab, backup, known):
-        lock = one["lock"]
+def lock_on(lab: Lab, backup: str, listed: Collection[str] = ()) -> str:
+    """Returns, in words, which of its snapshots is locked against deletion; "" for none. Without
+    its manifest the backup would be forgotten, and that snapshot would stay."""
+    for snapshot in _snapshots(lab, backup, listed):
+        lock = snapshot["lock"]
         if lock is not None and lock["state"] != "expired":
-            return f"its snapshot {one['id']} is locked until {lock['expires_at']} ({lock['state']})"
+            return f"its snapshot {snapshot['id']} is locked until {lock['expires_at']} ({lock['state']})"
     return ""
 
 
-def drop_snapshots(lab: Lab, backup: str, known: Collection[str] = ()) -> int:
-    """Deletes them. How many."""
-    found = snapshots_of(lab, backup, known)
-    for one in found:
-        lab.delete_snapshot(one)
-    return len(found)
+def drop_snapshots(lab: Lab, backup: str, listed: Collection[str] = ()) -> int:
+    """Deletes the snapshots of a backup, and returns their number."""
+    snapshots = snapshots_of(lab, backup, listed)
+    for snapshot in snapshots:
+        lab.delete_snapshot(snapshot)
+    return len(snapshots)
 
 
 # --- going on -------------------------------------------------------------------------------------
 
 
 def spooled(spool: BackupTarget, source: BackupSource, key: bytes | None) -> list[Manifest]:
-    """Whole copies of a server that no living run is sending, the newest first."""
-    found = [one.manifest for one in documents.backups(spool, key)[0]]
-    mine = [one for one in found if (one.source, one.source_id) == (source.name, source.id)]
-    left = [(one, mark_of_run(spool, one.id)) for one in mine]
-    return [one for one, by in reversed(left) if by is None or not by.alive]
+    """Lists the complete copies of a server that no living run is sending, the newest first."""
+    manifests = [backup.manifest for backup in documents.backups(spool, key)[0]]
+    mine = [manifest for manifest in manifests if (manifest.source, manifest.source_id) == (source.name, source.id)]
+    marks = [(manifest, mark_of_run(spool, manifest.id)) for manifest in mine]
+    return [manifest for manifest, by in reversed(marks) if by is None or not by.alive]
 
 
 def stored_snapshots(target: BackupTarget, source: BackupSource, lab: Lab, key: bytes | None) -> list[Manifest]:
-    """Copies whose snapshots a killed run has made, and the lab has. The newest first."""
-    found = []
-    for name in reversed([one.name for one in target.list("backups/")]):
+    """Lists copies whose snapshots a killed run has taken and the lab has, the newest first."""
+    manifests = []
+    for name in reversed([entry.name for entry in target.list("backups/")]):
         _, backup, file = name.split("/", 2)
         if file != BEGUN or not documents.ID.fullmatch(backup):
             continue
-        left = mark_of_run(target, backup)
-        if left is None or left.alive or left.lab != _place_of(lab):
+        run_mark = mark_of_run(target, backup)
+        if run_mark is None or run_mark.alive or run_mark.lab != _place_of(lab):
             continue
         with contextlib.suppress(InputError):
-            made = read_manifest(target, backup, key, BEGUN)
-            if (made.source, made.source_id) == (source.name, source.id) and sorted(made.snapshots.values()) == sorted(
-                snapshots_of(lab, backup)
-            ):
-                found.append(made)
-    return found
+            manifest = read_manifest(target, backup, key, BEGUN)
+            if (manifest.source, manifest.source_id) == (source.name, source.id) and sorted(
+                manifest.snapshots.values()
+            ) == sorted(snapshots_of(lab, backup)):
+                manifests.append(manifest)
+    return manifests
 
 
 # --- folders of this machine ----------------------------------------------------------------------
@@ -274,8 +278,8 @@ def stored_snapshots(target: BackupTarget, source: BackupSource, lab: Lab, key: 
 
 @contextlib.contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Marks a folder of a run as used, and removes those of runs that were killed: each may be a
-    whole copy of the data. A lock ends with its process, however that ends."""
+    """Marks a folder of a run as used, and removes the folders of killed runs: each may have a
+    complete copy of the data. A lock ends with its process."""
     for lock in folder.parent.glob("headrace-*.lock"):
         if documents.ID.fullmatch(lock.name.removeprefix("headrace-").removesuffix(".lock")) and is_free(lock):
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
@@ -292,7 +296,7 @@ def owned(folder: Path) -> Iterator[None]:
 
 
 def is_free(lock: Path) -> bool:
-    """Whether the run that made a lock is gone."""
+    """True when the run that holds a lock has ended."""
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -1,5 +1,5 @@
-"""Changes of one server that take more than a statement: its writes stopped, its receive thread
-ended, another source followed."""
+"""Changes of a server that take more than a statement: stopping its writes, ending its receive
+thread, following another source."""
 
 from __future__ import annotations
 
@@ -55,28 +55,29 @@ KEEP = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "S
 
 @dataclass
 class Closing:
-    """The end of a source's writes, on a connection that was made beforehand: what takes time is
-    done while the writes go on. An account with READ ONLY ADMIN (MariaDB) would still write: the
-    plan says so."""
+    """Stops a source's writes, on a connection that was made beforehand: slow preparations are done
+    while the writes go on. Connections of accounts that read_only does not stop are killed;
+    with READ ONLY ADMIN (MariaDB) they can write again: the plan says so."""
 
     host: AddressHost
     state: ServerState
     connection: pymysql.Connection
-    began_s: float = 0.0  # of the attempt that stopped the writes, on the monotonic clock
+    began_s: float = 0.0  # start of the attempt that stopped the writes, on the monotonic clock
     _bypassing: frozenset[str] = frozenset()
     _killing: threading.Thread | None = None
 
     @classmethod
     def prepared(cls, host: AddressHost, state: ServerState) -> Closing:
-        """Connected, with the events stopped, and read-only at the server's next start."""
+        """Connects, stops the events, and makes the server read-only at its next start."""
         connection = host.connected(CLOSING_S)
         try:
             accounts.run(connection, (f"SET SESSION lock_wait_timeout = {ATTEMPT_S}",))
             with connection.cursor() as cursor:
-                found = _rows(cursor, state.dialect.writes_when_read_only())
-            bypassing = frozenset(str(row[0])[1:].rpartition("'@")[0] for row in found)
+                account_rows = _rows(cursor, state.dialect.writes_when_read_only())
+            bypassing = frozenset(str(row[0])[1:].rpartition("'@")[0] for row in account_rows)
             if state.event_scheduler == "ON":
-                # MariaDB's run on as their definers, who may write while it is read-only.
+                # MariaDB's events go on with their definers' rights, which may include writing
+                # then.
                 scheduler.switch(host, connection, state, False)
             _remember_read_only(host, state, True)
         except BaseException:
@@ -85,17 +86,18 @@ class Closing:
         return cls(host, state, connection, _bypassing=bypassing)
 
     def long_writers(self) -> list[str]:
-        """Statements in the way: they wrote, and run for longer than the writes may be out."""
+        """Lists statements in the way: they wrote, and run for longer than writes may be
+        stopped."""
         with self.connection.cursor() as cursor:
             return [f"{words} (for {age} s)" for age, words in _rows(cursor, LONG_WRITERS)]
 
     def stop(self, say: Callable[[str], None], ours: Collection[int] = ()) -> GtidSet:
-        """Read-only; what is in its data then. Clients in the middle of something, and those whom
-        read-only does not stop, are disconnected at once, the others while this goes on; `ours`,
-        numbers of connections, stay. Raises CouldNotRun where statements are in the way; it takes
-        writes then."""
+        """Makes the server read-only, and returns what it has executed. Connections with SUPER are
+        not stopped by read_only: they, and clients inside a statement, are killed at once, the
+        others meanwhile in the background; `ours`, ids of connections, stay. Raises CouldNotRun if
+        statements are in the way; then it takes writes again."""
         dialect = self.state.dialect
-        for left in range(ATTEMPTS - 1, -1, -1):
+        for attempts_left in range(ATTEMPTS - 1, -1, -1):
             self.began_s = time.monotonic()
             try:
                 with self.connection.cursor() as cursor:
@@ -109,7 +111,7 @@ class Closing:
                         self.host.name, f"could not be made read-only: {error.args[-1]}", "", ""
                     ) from None
                 ways = "; ".join(self.long_writers()) or "LOCK TABLES, or a backup's lock, held by somebody"
-                if not left:
+                if not attempts_left:
                     rule = f"its writes cannot be stopped within {ATTEMPT_S} s, {ATTEMPTS} times: {ways}"
                     raise CouldNotRun(self.host.name, rule, GUIDE, "Wait for them, or end them.") from None
             say(f"{self.host.name} takes writes again for {BETWEEN_S:g} s: in the way is {ways}")
@@ -130,7 +132,7 @@ class Closing:
             _kill(cursor, numbers)
 
     def close(self) -> None:
-        """When all clients are disconnected."""
+        """Closes the connection when all clients are disconnected."""
         if self._killing is not None:
             self._killing.join()
         cut(self.connection)
@@ -148,7 +150,7 @@ def _remember_read_only(host: AddressHost, state: ServerState, on: bool) -> None
 
 
 def reopen(host: AddressHost, connection: pymysql.Connection, state: ServerState, events: bool) -> None:
-    """A source takes writes again; `events`: its scheduler runs again."""
+    """Lets a source take writes again; `events`: its scheduler is switched on again."""
     accounts.run(connection, state.dialect.read_only(False))
     if events:
         scheduler.switch(host, connection, state, True)
@@ -162,16 +164,16 @@ def receive_again(
     say: Callable[[str], None],
     rescuing: Collection[str] = (),
 ) -> None:
-    """Replicas whose receiving was stopped receive again, as far as they answer. Who does not apply
-    was told so by somebody; but for those that a rescue was cut off on."""
+    """Lets replicas receive again whose receiving was stopped, if they answer. Stopped appliers
+    stay stopped, since somebody stopped them, except on `rescuing`, where a rescue was cut off."""
     for name in sorted(set(names) & set(hosts)):
         try:
-            statements, left = to_start(hands.state_of(hosts[name]), appliers=name in rescuing)
+            statements, stopped = to_start(hands.state_of(hosts[name]), appliers=name in rescuing)
             hands.change(hosts[name], *statements)
         except Exception as error:
             say(f"{name} does not receive again: {error}")
         else:
-            if left:
+            if stopped:
                 say(f"{name} {STAYS}")
 
 
@@ -180,24 +182,24 @@ def move_below(
     connection: pymysql.Connection,
     to: AddressHost,
     above: pymysql.Connection,
-    known: SourceOf | None,
+    source_options: SourceOf | None,
     longest_s: float,
 ) -> None:
-    """Lets a replica follow another replica of the same source, without a moment at which anything
-    is lost that it acknowledged: it applies all that it received, and the other one has that too,
-    before its relay log goes. If that takes too long it follows its source as before."""
+    """Lets a replica follow another replica of the same source, without risking what it
+    acknowledged: both have applied all that it received before its relay log is deleted. If that
+    takes longer than `longest_s` it follows its source as before."""
     state = observe(connection, host.name, position=False)
     dialect, [channel] = state.dialect, state.channels
     try:
         stop_receiving(connection, state, channel.name)
         has = observe(connection, host.name, position=False)
         target = has.executed.union(has.channels[0].received)
-        for one in (connection, above):
-            row = accounts.one_row(one, dialect.wait_for(target, longest_s))
+        for session in (connection, above):
+            row = accounts.one_row(session, dialect.wait_for(target, longest_s))
             if not row or not dialect.waited(row[0]):
                 rule = f"has not applied within {longest_s:g} s what it received, so it follows its source for now"
                 raise CouldNotRun(host.name, rule, GUIDE, "")
-        follow(host, connection, to, known)
+        follow(host, connection, to, source_options)
     except BaseException:
         with contextlib.suppress(Exception):
             statements, _ = to_start(observe(connection, host.name, position=False))
@@ -206,9 +208,9 @@ def move_below(
 
 
 def leave_sources(connection: pymysql.Connection, state: ServerState) -> None:
-    """It follows nobody from here on."""
-    for one in state.channels:
-        leave_source(connection, state.dialect, one.name)
+    """Ends all channels of a server for good."""
+    for channel in state.channels:
+        leave_source(connection, state.dialect, channel.name)
 
 
 def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
@@ -217,18 +219,20 @@ def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
 
 
 def source_of(source: AddressHost, follower: AddressHost, above: pymysql.Connection) -> SourceOf:
-    """How `follower` is to follow `source`, with an account there. `above`: a connection to it."""
+    """Returns how `follower` connects to `source`, with an account there. `above`: a connection to
+    it."""
     return source.source_for(follower, above, dialect_of(above))
 
 
 def follow(
-    host: AddressHost, connection: pymysql.Connection, source: AddressHost, known: SourceOf | None = None
+    host: AddressHost, connection: pymysql.Connection, source: AddressHost, source_options: SourceOf | None = None
 ) -> None:
-    """Makes a server a read-only replica of another, by GTID. What it received of an earlier source
-    and has not applied is thrown away: the new source has it, or it is in the plan's list."""
-    if known is None:
+    """Makes a server a read-only replica of another, by GTID. What it received from an earlier
+    source and has not applied is deleted: the new source has it, or the plan lists it as
+    missing."""
+    if source_options is None:
         with contextlib.closing(source.connected(CHANGE_S)) as above:
-            known = source_of(source, host, above)
+            source_options = source_of(source, host, above)
     state = observe(connection, host.name, position=False)
     dialect = state.dialect
     accounts.run(connection, dialect.read_only(True))
@@ -241,37 +245,39 @@ def follow(
         accounts.run(connection, dialect.stop(channel.name))
     statements: tuple[str, ...] = ()
     if dialect.is_mariadb and not state.channels:
-        # It begins where its own binary log ends, not where it once ceased to be a replica.
+        # It begins at the end of its own binary log, not where it once ceased to be a replica.
         statements = (f"SET GLOBAL gtid_slave_pos = '{state.executed}'",)
     delay = state.channels[0].delay_s if state.channels else 0
     name = state.channels[0].name if state.channels else ""
-    # An authority that people set signs for all of their servers; ours is that of one source.
+    # An authority that a user set signs for all of their servers; Headrace's is that of one source.
     authority = state.channels[0].ssl_ca if state.channels else ""
-    theirs = bool(authority) and known.ssl_ca is None and not accounts.is_ours(authority)
-    known = replace(known, channel=name, delay_s=delay, keeps_ca=theirs)
-    # A dead source is known by its silence: the servers' own 60 s are too long to wait for it.
+    theirs = bool(authority) and source_options.ssl_ca is None and not accounts.is_ours(authority)
+    source_options = replace(source_options, channel=name, delay_s=delay, keeps_ca=theirs)
+    # A dead source is recognized by its silence: the servers' default of 60 s is too long a wait.
     timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
     statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
-    accounts.run(connection, (*statements, *dialect.point_at(known), *dialect.start(name)))
-    kept = {timeout: str(NET_TIMEOUT_S), "read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"})
-    host.remember(**kept)
+    accounts.run(connection, (*statements, *dialect.point_at(source_options), *dialect.start(name)))
+    settings = {timeout: str(NET_TIMEOUT_S), "read_only": "ON"} | (
+        {} if dialect.is_mariadb else {"super_read_only": "ON"}
+    )
+    host.remember(**settings)
 
 
 def follow_again(host: AddressHost, connection: pymysql.Connection, source: AddressHost) -> None:
-    """Follows a source that it followed before. What it received stays where it still does, and
-    where its threads can be started without throwing that away; else it is fetched anew."""
+    """Follows a source that it followed before. Its relay log is kept if it still has that channel
+    and its threads can be started without deleting it; else it is fetched again."""
     state = observe(connection, host.name, position=False)
-    statements, left = to_start(state)
-    still = any((one.source_host, one.source_port) == (source.host, source.port) for one in state.channels)
-    if still and not left:
+    statements, stopped = to_start(state)
+    still = any((channel.source_host, channel.source_port) == (source.host, source.port) for channel in state.channels)
+    if still and not stopped:
         accounts.run(connection, tuple(statements))
     else:
         follow(host, connection, source)
 
 
 def empties(gtids: GtidSet) -> list[str]:
-    """MySQL: an empty transaction for each GTID."""
-    found = ["SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1"]
+    """Returns statements that write an empty transaction for each GTID (MySQL)."""
+    statements = ["SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1"]
     for gtid in gtids.transactions():
-        found += [f"SET SESSION gtid_next = '{gtid}'", "BEGIN", "COMMIT"]
-    return [*found, "SET SESSION gtid_next = 'AUTOMATIC'"]
+        statements += [f"SET SESSION gtid_next = '{gtid}'", "BEGIN", "COMMIT"]
+    return [*statements, "SET SESSION gtid_next = 'AUTOMATIC'"]

@@ -1,5 +1,5 @@
-"""Which servers belong together: named ones of the lab and addresses, the source among them, and
-where their journal is."""
+"""The servers of a cluster: named servers of the lab and addresses; finds the source among them,
+and their journal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_SERVERS = 64  # a guess: one source feeds some dozen replicas
 
 @dataclass
 class FailoverCluster:
-    """The servers, and how to look at them."""
+    """The servers of a cluster by name, and the folder of their journal."""
 
     hosts: dict[str, AddressHost]
     folder: Path
@@ -37,17 +37,17 @@ class FailoverCluster:
         return Observer(self.hosts)
 
     def executor(self, clients: Path | None = None, say: Say = silent, drain_s: float = 3_600.0) -> Executor:
-        """One that can act: with journal and lease."""
+        """Returns an executor with journal and lease."""
         observer = self.observer()
         return Executor(observer, self.journal(), Lease(self.hosts), clients, say, drain_s)
 
     def journal(self) -> Journal:
-        """The journal of these servers, by their names. Raises CouldNotRun."""
+        """Opens the journal of these servers, by their names. Raises CouldNotRun."""
         key = hashlib.sha256("\0".join(sorted(self.hosts)).encode()).hexdigest()[:12]
         return Journal(self.folder / f"{key}.jsonl")
 
     def unfinished(self) -> Unfinished | None:
-        """A failover that was cut off."""
+        """Returns a failover that was cut off, or None."""
         journal = self.journal()
         try:
             return journal.unfinished()
@@ -55,37 +55,41 @@ class FailoverCluster:
             journal.close()
 
     def dead_source(self) -> str | None:
-        """The source of a failover that was cut off: it is meant when none is named."""
-        left = self.unfinished()
-        return None if left is None else left.wish.source
+        """Returns the source of a failover that was cut off: it is meant if no source is named."""
+        unfinished = self.unfinished()
+        return None if unfinished is None else unfinished.wish.source
 
 
 def cluster_of(
     names: Sequence[str], lab: Lab | None, folder: Path | None = None, ec2: Sequence[str] = (), rescuer: str = ""
 ) -> FailoverCluster:
-    """The servers of a command line: names of the lab's (none: all of them with a port) or
+    """Returns the servers of a command line: names of the lab's servers (none: all with a port) or
     addresses. `ec2`: NAME=INSTANCE[,VOLUME...], for servers whose host is an instance; `rescuer`:
     the instance that this program runs on. Raises InputError, CouldNotRun."""
     links = (BY_ID,) if lab is None else (BY_ID, data_dir_of(lab) / "dev/by-id")
-    found: dict[str, AddressHost] = {}
+    hosts: dict[str, AddressHost] = {}
     if not names:
         if lab is None:
             raise InputError("servers", "none were named", GUIDE, "Name them, or add --data-dir.")
-        found = {one.name: lab_host(one) for one in servers(lab) if one.port is not None}
+        hosts = {server.name: lab_host(server) for server in servers(lab) if server.port is not None}
     for name in names:
         host = _host(name, lab)
-        if host.name in found:
+        if host.name in hosts:
             raise InputError(name, "stands twice among the servers", GUIDE, "Name each once.")
-        found[host.name] = host
+        hosts[host.name] = host
     for text in ec2:
         name, _, rest = text.partition("=")
         instance, *volumes = rest.split(",")
-        if name not in found or not instance.startswith("i-") or not all(one.startswith("vol-") for one in volumes):
+        if (
+            name not in hosts
+            or not instance.startswith("i-")
+            or not all(volume.startswith("vol-") for volume in volumes)
+        ):
             rule = "is NAME=INSTANCE[,VOLUME...] with the name of one of the servers"
             raise InputError(f"--ec2 {text[:80]}", rule, GUIDE, "--ec2 db1:3306=i-0123,vol-0456")
-        old = found[name]
+        old = hosts[name]
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        found[name] = Ec2Host(
+        hosts[name] = Ec2Host(
             name,
             old.address,
             can_fence=True,
@@ -96,17 +100,17 @@ def cluster_of(
             rescuer=rescuer,
             links=links,
         )
-    if not 2 <= len(found) <= MOST_SERVERS:
+    if not 2 <= len(hosts) <= MOST_SERVERS:
         rule = f"a cluster has 2 to {MOST_SERVERS} servers"
-        raise InputError(f"{len(found)} servers", rule, GUIDE, "Make a replica: headrace replica up.")
+        raise InputError(f"{len(hosts)} servers", rule, GUIDE, "Make a replica: headrace replica up.")
     if folder is None:
         folder = journal_folder(None if lab is None else data_dir_of(lab))
-    return FailoverCluster(found, folder)
+    return FailoverCluster(hosts, folder)
 
 
 def journal_folder(data_dir: Path | None = None, socket: Path | None = None) -> Path:
-    """Where journals are kept: in the directory of the lab that is meant, whether it is up or not.
-    Raises InputError."""
+    """Returns the folder of journals: in the directory of the lab, whether it is up or not. Raises
+    InputError."""
     return (place(data_dir, socket).data_dir or DEFAULT_DATA_DIR) / "failover"
 
 
@@ -122,21 +126,22 @@ def _host(name: str, lab: Lab | None) -> AddressHost:
     return AddressHost(f"{address.host}:{address.port or 3306}", address)
 
 
-def source_in(seen: Members, named: str | None = None, left: Unfinished | None = None) -> str:
-    """Which one is the source: the named one; of a change that was cut off (`left`), who was
-    elected and takes writes; else the one that the others follow, or the only one that takes
-    writes. Raises InputError, CouldNotRun where that is not one."""
+def source_in(seen: Members, named: str | None = None, unfinished: Unfinished | None = None) -> str:
+    """Returns the name of the source: the named server; of a change that was cut off
+    (`unfinished`), the elected server if it takes writes; else the server that the others follow,
+    or the only one that takes writes. Raises InputError, CouldNotRun if that is not a single
+    server."""
     if named is not None:
         if named not in seen:
             raise InputError(named, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
         return named
-    if left is not None:
-        if left.wish.elected in writers(seen):
-            return str(left.wish.elected)
-        if left.wish.source in seen:
-            return left.wish.source
-    # A source that is dead is still the one that is followed.
-    ranked = {name: len(followers(seen, one)) for name, one in seen.items()}
+    if unfinished is not None:
+        if unfinished.wish.elected in writers(seen):
+            return str(unfinished.wish.elected)
+        if unfinished.wish.source in seen:
+            return unfinished.wish.source
+    # A dead source is still the server that the others follow.
+    ranked = {name: len(followers(seen, member)) for name, member in seen.items()}
     tops = [name for name, count in ranked.items() if count and not _follows_any(seen, name)]
     if len(tops) == 1:
         return tops[0]
@@ -151,13 +156,13 @@ def source_in(seen: Members, named: str | None = None, left: Unfinished | None =
 
 
 def _check_answers(seen: Members) -> None:
-    """Raises where servers do not answer, with the cause: InputError for an account that is
-    refused, CouldNotRun for others."""
+    """Raises an error with the cause if servers do not answer: InputError for a refused account,
+    CouldNotRun for other causes."""
     silent = [seen[name] for name in sorted(seen) if seen[name].state is None]
-    for one in silent:
-        if one.error.startswith(LOGIN):
-            account, _, why = one.error.removeprefix(LOGIN).partition(": ")
-            names = ", ".join(each.name for each in silent if each.error == one.error)
+    for member in silent:
+        if member.error.startswith(LOGIN):
+            account, _, why = member.error.removeprefix(LOGIN).partition(": ")
+            names = ", ".join(each.name for each in silent if each.error == member.error)
             hint = (
                 f"Set {PASSWORD_VARIABLE}; is the account allowed from this host (SELECT user, host FROM mysql.user)?"
             )
@@ -167,7 +172,7 @@ def _check_answers(seen: Members) -> None:
         if first.error.startswith(LACKS):
             hint = "Grant it, or use an administrator's account: a failover changes settings and replication."
             raise CouldNotRun(first.name, first.error, GUIDE, hint)
-        more = f"; nor {'does' if len(silent) == 2 else 'do'} {', '.join(one.name for one in silent[1:])}"
+        more = f"; nor {'does' if len(silent) == 2 else 'do'} {', '.join(member.name for member in silent[1:])}"
         rule = f"does not answer: {first.error or 'no connection'}{more if len(silent) > 1 else ''}"
         raise CouldNotRun(first.name, rule, GUIDE, "Bring it back, or name the source: --from NAME.")
 

@@ -1,4 +1,5 @@
-"""Waiting for a replica to apply: while the source's writes go on, and after they have stopped."""
+"""Waits until a replica has applied: while the source's writes go on, and after they have
+stopped."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ TOLD_S = 1.0  # between two words of how far behind it is, a guess
 
 @dataclass
 class Draining:
-    """`drain_s`: longest wait for a relay log, and for a replica of a switchover to come near;
-    `max_wait_s`: longest time that a switchover keeps writes out."""
+    """Waits for replicas. `drain_s`: longest wait for a relay log, and for a replica of a
+    switchover to catch up; `max_wait_s`: longest time for which a switchover stops writes."""
 
     hands: Hands
     journal: Journal
@@ -44,9 +45,9 @@ class Draining:
 
     @contextlib.contextmanager
     def hurried(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
-        """While a replica applies what it received, it need not flush after each transaction: its
-        relay log is not flushed either. All is flushed before anybody may write. Not where the
-        relay log is flushed, so that a power cut of both servers loses nothing."""
+        """Lets a replica apply without a flush for each transaction, as its relay log is not
+        flushed either. Everything is flushed before anybody may write. It does nothing if the relay
+        log is flushed, so that a power cut of both servers loses nothing."""
         settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
         with self.hands.on(host) as connection:
             row = accounts.one_row(connection, state.dialect.wait_for(gtids, moment_s))
@@ -61,7 +62,7 @@ class Draining:
             self.unhurried(host, settings)
 
     def unhurried(self, host: AddressHost, settings: Mapping[str, int]) -> None:
-        """It flushes as before, and all that it has."""
+        """Flushes everything, and restores the settings."""
         self.hands.change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
         self.hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
         self.journal.write("unhurried", server=host.name)
@@ -74,9 +75,10 @@ class Draining:
         hurry: contextlib.ExitStack,
         stands_s: float = STANDS_S,
     ) -> None:
-        """Until the replica would need a moment alone for what it has not applied. Writes go on
-        meanwhile. One that comes no nearer for `stands_s` is given up, unless what is left is
-        little enough. `hurry`: it is hurried until that is closed, if it is not near at once."""
+        """Waits until the replica needs only a moment for its backlog. Writes go on meanwhile. A
+        replica that does not catch up for `stands_s` is given up, unless its backlog is small
+        enough. `hurry`: it applies hurried until this is closed, if it is not near at once.
+        Raises CouldNotRun."""
         began = best_at = told_at = time.monotonic()
         best = math.inf
         with self.hands.on(source) as above, self.hands.on(host) as below:
@@ -87,14 +89,14 @@ class Draining:
                 time.sleep(LOOK_S)
                 target = executed_now(above, state)
                 executed, now = executed_now(below, state), time.monotonic()
-                left, done = target.minus(executed).count(), executed.minus(before).count()
-                need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
+                missing, done = target.minus(executed).count(), executed.minus(before).count()
+                need_s = 0.0 if not missing else math.inf if not done else missing * (now - at) / done
                 if done:
                     before, at = executed, now
-                elif left:
+                elif missing:
                     self._can_apply(host)
                 if need_s <= (NEAR_S if now - began < WISHED_FOR_S else NEAR_ENOUGH_S):
-                    self.journal.write("near", sync=False, server=host.name, left=left, needs_s=round(need_s, 3))
+                    self.journal.write("near", sync=False, server=host.name, left=missing, needs_s=round(need_s, 3))
                     return
                 if need_s < best * NEARER:
                     best, best_at = need_s, now
@@ -102,19 +104,22 @@ class Draining:
                     self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
                     return
                 if now - best_at > stands_s or now - began > self.drain_s:
-                    rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped for it"
+                    rule = (
+                        f"is {missing:,} transactions behind and comes no nearer, so the writes were not stopped for it"
+                    )
                     hint = (
                         "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
                     )
                     raise CouldNotRun(host.name, rule, GUIDE, hint)
                 if now - told_at > TOLD_S:
                     told_at = now
-                    self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
+                    self.say(f"{host.name} is {missing:,} transactions behind {source.name}; writes go on")
 
     def wait(self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float) -> None:
-        """Until all of a set is executed."""
+        """Waits until a set is executed. Raises CouldNotRun after `longest_s`."""
         until = time.monotonic() + longest_s
-        # A replica that hangs keeps the writes out: it is given no longer than the wait itself.
+        # A replica that hangs blocks the writes: its answer may take no longer than the wait
+        # itself.
         limit_s = min(CHANGE_S, longest_s + WAIT_S)
         with self.hands.on(host) as connection, answers_within(connection, limit_s):
             while True:
@@ -122,23 +127,23 @@ class Draining:
                 row = accounts.one_row(connection, state.dialect.wait_for(gtids, wait_s))
                 if row and state.dialect.waited(row[0]):
                     return
-                left = gtids.minus(self._can_apply(host)).count()
-                if not left:
+                missing = gtids.minus(self._can_apply(host)).count()
+                if not missing:
                     return
                 if time.monotonic() > until:
-                    rule = f"has not applied what it received after {longest_s:g} s: {left:,} transactions are left"
+                    rule = f"has not applied what it received after {longest_s:g} s: {missing:,} transactions are left"
                     option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
                     raise CouldNotRun(host.name, rule, GUIDE, f"Begin again with a longer {option}.")
-                self.say(f"{host.name} has {left:,} transactions to apply")
+                self.say(f"{host.name} has {missing:,} transactions to apply")
 
-    def left(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> int:
-        """How many transactions of a set are still to be applied."""
+    def count_missing(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> int:
+        """Counts the transactions of a set that are still to be applied."""
         with self.hands.on(host) as connection:
             return gtids.minus(executed_now(connection, state)).count()
 
     def nothing_of_its_own(self, host: AddressHost, seen: Seen, target: GtidSet) -> None:
-        """Raises CouldNotRun where somebody wrote on a replica since it was looked at: it has more
-        than the source whose writes have stopped."""
+        """Raises CouldNotRun if somebody wrote on a replica since it was observed: it has more than
+        the source whose writes have stopped."""
         state = seen.state
         assert state is not None
         with self.hands.on(host) as connection:
@@ -148,9 +153,9 @@ class Draining:
             raise CouldNotRun(host.name, rule, GUIDE, "Find out who writes there; nothing was changed.")
 
     def _can_apply(self, host: AddressHost) -> GtidSet:
-        """What it has applied. Raises CouldNotRun when it cannot go on."""
+        """Returns what it has applied. Raises CouldNotRun if its applier cannot go on."""
         now = self.hands.state_of(host)
-        errors = [one.apply_error for one in now.channels if one.apply_error]
+        errors = [channel.apply_error for channel in now.channels if channel.apply_error]
         if errors:
             hint = "Correct it there and begin again; or elect another."
             raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)

@@ -1,7 +1,7 @@
-"""Does what is planned: a stage, a look at all servers, and the next stage.
+"""Carries out a plan: a stage, an observation of all servers, and the next stage.
 
 Every step is in the journal before and after it; every step may be repeated; so after a crash of
-this program the same command goes on where it stopped. Before each step the lease is looked at.
+this program the same command goes on where it stopped. Before each step the lease is checked.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ Say = Callable[[str], None]
 
 
 def silent(text: str) -> None:
-    """For callers who want no words."""
+    """Discards progress messages."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Executor:
     _moved: list[str] = field(default_factory=list)  # replicas that follow the chosen one already
     _roles: list[str] = field(default_factory=list)  # those that got the source's role of semi-sync
     _later: list[tuple[AddressHost, dict[str, str]]] = field(default_factory=list)
-    _untold: str = ""  # why the clients' file could not be written
+    _unwritten: str = ""  # why the clients' file could not be written
     _gone: Seen | None = None  # the old source, as it was when the failover began
     _hands: Hands = field(default_factory=Hands)
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
@@ -126,50 +126,50 @@ class Executor:
         return Draining(self._hands, self.journal, self.say, self.drain_s, self.max_wait_s)
 
     def close(self) -> None:
-        """Ends its connections."""
-        self._closed_up()
+        """Closes its connections."""
+        self._finish_stage()
         self.lease.release()
         self._hands.close()
         self.observer.close()
         self.journal.close()
 
     def warm(self, source: str) -> None:
-        """Connects to the replicas beforehand: a failover may come."""
+        """Connects to the replicas in advance of a failover."""
         others = [host for name, host in self.hosts.items() if name != source]
         self._hands.warm(others)
         self.lease.warm(others)
 
     def dry_run(self, wish: FailoverWish) -> DryRun:
-        """Every step that `run` would take as things are now, and the end. Nothing is changed, but
-        that a source which answers is asked to write a row of Headrace's own table: whether it
-        takes writes decides whether there is anything to fail over."""
+        """Returns every step that `run` would take now, and the end state. It changes nothing,
+        except that a source which answers writes a row of Headrace's own table: if it takes writes
+        there is no reason to fail over."""
         seen = self._look(wish)
-        left = self.journal.unfinished()
-        if left is not None and not left.is_over(wish, seen) and left.is_same(wish):
-            wish = left.joined(wish)
-        wish = self._with_handed(wish, seen)
+        unfinished = self.journal.unfinished()
+        if unfinished is not None and not unfinished.is_over(wish, seen) and unfinished.is_same(wish):
+            wish = unfinished.joined(wish)
+        wish = self._add_handed_proof(wish, seen)
         return dry_run(seen, replace(wish, now_s=time.monotonic()))
 
     def run(self, wish: FailoverWish, by: str = "user", seen: Members | None = None) -> Outcome:
-        """To the end, or an error that says why not; then what was done is in the journal, and the
-        same command goes on. `seen`: what was looked at just now.
+        """Carries out the change, or raises an error with the reason; the journal has what was
+        done, and the same command resumes it. `seen`: servers that were observed just now.
 
         Raises CouldNotRun, InputError."""
         with self.journal.alone():
-            left = self.journal.unfinished()
-            if left is not None and left.is_over(wish, seen):
+            unfinished = self.journal.unfinished()
+            if unfinished is not None and unfinished.is_over(wish, seen):
                 self.journal.write("given up")
-                left = None
-            if left is not None and left.is_same(wish):
-                self.say(f"going on with the {wish.kind} that {left.by} began")
-                wish = left.joined(wish)
-                self._stopped |= left.stopped
-                self._closed = self._closed or left.closed
-                self._silenced = self._silenced or (left.closed and bool(wish.events))
+                unfinished = None
+            if unfinished is not None and unfinished.is_same(wish):
+                self.say(f"going on with the {wish.kind} that {unfinished.by} began")
+                wish = unfinished.joined(wish)
+                self._stopped |= unfinished.stopped
+                self._closed = self._closed or unfinished.closed
+                self._silenced = self._silenced or (unfinished.closed and bool(wish.events))
             if wish.proof is None and self.journal.handed(wish.source) is not None:
                 seen = seen or self._look(wish)
-                wish = self._with_handed(wish, seen)
-            self.lease.take(_leased(wish))
+                wish = self._add_handed_proof(wish, seen)
+            self.lease.take(_find_left_out(wish))
             self._began, self._closed_at, self._closed_s, self._parts = time.monotonic(), None, None, {}
             self._client = None
             self._elected, self._target, self._moved = wish.elected is not None, None, list(wish.moved)
@@ -179,8 +179,8 @@ class Executor:
             finally:
                 self.lease.release()
 
-    def _with_handed(self, wish: FailoverWish, seen: Members) -> FailoverWish:
-        """With the proof that a watch has handed over, where this call has none and no replica has
+    def _add_handed_proof(self, wish: FailoverWish, seen: Members) -> FailoverWish:
+        """Adds the proof that a watch has handed over, if this call has none and no replica has
         received anything since."""
         if wish.kind != "failover" or wish.proof is not None or wish.elected is not None:
             return wish
@@ -188,33 +188,39 @@ class Executor:
         if handed is None:
             return wish
         for name, text in handed.received.items():
-            one = seen.get(name)
-            if one is None or one.state is None:
+            member = seen.get(name)
+            if member is None or member.state is None:
                 continue
-            if not GtidSet.parse(text, one.state.flavor).contains(has(one)):
+            if not GtidSet.parse(text, member.state.flavor).contains(has(member)):
                 self.say(f"{name} has received more since {wish.source} was watched: what was seen then does not count")
                 return wish
         self.say(f"a watch saw semi-sync at work until {wish.source} died: that counts")
         return replace(wish, proof=carried(handed.proof, seen), events=wish.events or handed.events)
 
     def interrupted(self, wish: FailoverWish) -> str:
-        """What an interrupted run has left, in words: asked of the servers and the journal now."""
+        """Returns the state after an interrupted run, in words, by the servers and the journal."""
         with undisturbed():
-            left = self.journal.unfinished()
-            unfinished = left is not None and left.is_same(wish)
+            earlier = self.journal.unfinished()
+            unfinished = earlier is not None and earlier.is_same(wish)
             return words_after_change(self.observer.look(), wish.source, unfinished)
 
     def back(self, source: str) -> None:
-        """Its source takes writes: what was begun to replace it and elected nobody is given up."""
-        left = self.journal.unfinished()
-        if left is None or left.wish.kind != "failover" or left.wish.source != source or left.wish.elected:
+        """Gives up an unfinished failover that elected nobody, because its source takes writes
+        again."""
+        unfinished = self.journal.unfinished()
+        if (
+            unfinished is None
+            or unfinished.wish.kind != "failover"
+            or unfinished.wish.source != source
+            or unfinished.wish.elected
+        ):
             return
         with contextlib.suppress(CouldNotRun), self.journal.alone():
-            receive_again(self._hands, self.hosts, left.stopped, self.say, left.rescuing)
+            receive_again(self._hands, self.hosts, unfinished.stopped, self.say, unfinished.rescuing)
             self.journal.write("given up")
 
     def _note_gone(self, wish: FailoverWish, seen: Members) -> None:
-        """Keeps what was seen of a source that is dead: it need not be asked again."""
+        """Remembers the observation of a dead source, so that it is not asked again."""
         old = seen.get(wish.source)
         if wish.kind == "failover" and old is not None and (old.state is None or old.write == "stalled"):
             self._gone = old
@@ -231,7 +237,8 @@ class Executor:
                 except HeadraceError as error:  # its next start has its own settings again
                     self.say(f"{name}: flushes less than it should until it is started again: {error.rule}")
         for _ in range(MOST_STAGES):
-            # The replicas always anew: another watcher may have acted before we had the lease.
+            # The replicas are observed again: another watcher may have acted before we had the
+            # lease.
             seen = self._look(wish)
             self._note_gone(wish, seen)
             old = seen.get(wish.source)
@@ -243,35 +250,35 @@ class Executor:
                 wish = replace(wish, events=old.events)
                 self.journal.write("events", events=events_out(old.events))
             wish = replace(wish, now_s=time.monotonic())
-            made = plan(seen, wish)
-            if made.refusal:
-                self.journal.write("refused", rule=made.refusal)
+            stage_plan = plan(seen, wish)
+            if stage_plan.refusal:
+                self.journal.write("refused", rule=stage_plan.refusal)
                 if wish.elected is None:
                     self._give_up(wish, seen)
-                raise refused(made, wish.source)
-            if not made.steps:
-                return self._finished(decided if decided.elected else made, made, wish)
-            if any(step.action == "writable" for step in made.stage):
-                decided = made
-                if made.gives_up:
-                    self.journal.write("gives up", what=made.gives_up)
-                    self.say(f"given up: {made.gives_up}")
+                raise refused(stage_plan, wish.source)
+            if not stage_plan.steps:
+                return self._finish(decided if decided.elected else stage_plan, stage_plan, wish)
+            if any(step.action == "writable" for step in stage_plan.stage):
+                decided = stage_plan
+                if stage_plan.gives_up:
+                    self.journal.write("gives up", what=stage_plan.gives_up)
+                    self.say(f"given up: {stage_plan.gives_up}")
             try:
-                wish = self._stage(made, wish, seen)
+                wish = self._stage(stage_plan, wish, seen)
             except (Exception, KeyboardInterrupt):
                 if not self._elected:
                     self._undo(wish, seen)
                 raise
             finally:
-                self._closed_up()
+                self._finish_stage()
         raise CouldNotRun(
             wish.source, f"is not done after {MOST_STAGES} looks", GUIDE, "See the journal, and try again."
         )
 
     def _look(self, wish: FailoverWish) -> dict[str, Seen]:
         if self._gone is not None:
-            # Its replicas are stopped, so whether it comes back decides nothing any more; and a
-            # dead host takes a second to be asked.
+            # Its replicas are stopped, so it does not matter any more whether it comes back; and a
+            # query of a dead host takes a second.
             seen = self.observer.look([name for name in self.hosts if name != wish.source])
             if wish.source in self.observer.fenced:
                 return seen | {wish.source: replace(self._gone, fence="done")}
@@ -279,22 +286,22 @@ class Executor:
             fence = self._gone.fence if self.hosts[wish.source].can_fence else "none"
             return seen | {wish.source: replace(self._gone, fence=fence)}
         if wish.kind == "failover" and wish.elected is None and wish.source not in self.observer.fenced:
-            # A source that is back is not failed over, even where someone said that it is dead.
+            # A source that is back is not failed over, even if someone said that it is dead.
             seen, _ = self.observer.tick(wish.source)
             return seen
         return self.observer.look()
 
     def _give_up(self, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
-        """Nobody was elected: the replicas that were stopped receive again, so that they follow a
-        source that comes back."""
+        """Lets the stopped replicas receive again, since nobody was elected: they follow the source
+        if it comes back."""
         self._undo(wish, seen)
         if wish.kind == "failover":
             receive_again(self._hands, self.hosts, self._stopped, self.say)
 
     def _undo(self, wish: FailoverWish, seen: Members) -> None:
-        """The source of a switchover takes writes again, and then the journal says that it ended:
-        one who is killed in between leaves it to be gone on with, and a full disk leaves no source
-        closed. A failover is gone on with, for some time: its fence and its proof still hold."""
+        """Lets the source of a switchover take writes again, and then ends it in the journal. If
+        the process dies in between, the next run resumes; a full disk does not keep the source
+        read-only. A failover can be resumed for some time: its fence and its proof still hold."""
         if wish.kind == "switchover":
             with undisturbed():  # a second Ctrl-C must not leave it closed
                 self._reopen(wish, seen)
@@ -302,18 +309,18 @@ class Executor:
                     self.journal.write("given up")
 
     def _reopen(self, wish: FailoverWish, seen: Members) -> None:
-        """The source of a switchover that nobody was elected in takes writes again, and replicas
-        that were to follow another one follow it again. Not where another one takes writes by now:
-        a switchover that was cut off may be long ago."""
+        """Lets the source of a switchover without an elected server take writes again, and its
+        replicas follow it again. It does nothing if another server takes writes by now: a
+        switchover that was cut off may be long ago."""
         self._later = []
         for name in self._roles:
-            # On a replica it would wait for acknowledgements of what it applies.
+            # A replica with this role would wait for acknowledgements of what it applies.
             with contextlib.suppress(Exception), self._hands.on(self.hosts[name]) as connection:
                 accounts.run(connection, dialect_of(connection).semi_sync("source", False))
         self._roles = []
         source = self.hosts[wish.source]
         if self._closed:
-            open_now = [one.name for one in seen.values() if one.state and not one.state.read_only]
+            open_now = [member.name for member in seen.values() if member.state and not member.state.read_only]
             with self._hands.on(source) as connection:
                 state = observe(connection, source.name, position=False)
                 if state.channels or any(name != wish.source for name in open_now):
@@ -332,8 +339,8 @@ class Executor:
             else:
                 self.say(f"{name} follows {wish.source} again")
 
-    def _closed_up(self) -> None:
-        """What a stage left for the time after it: settings for later starts, connections."""
+    def _finish_stage(self) -> None:
+        """Does what a stage postponed: settings for later starts, and closing connections."""
         self._hurry.close()
         later, self._later = self._later, []
         for host, settings in later:
@@ -343,20 +350,20 @@ class Executor:
             self._closing = None
 
     def _remember(self, host: AddressHost, **settings: str) -> None:
-        """Settings for later starts; not while clients wait."""
+        """Stores settings for later starts, but not while clients wait."""
         if self._target is not None:
             self._later.append((host, settings))
         else:
             host.remember(**settings)
 
-    def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
-        if any(step.action in ("writable", "repoint-early") for step in made.stage):
-            self._prepare(made, seen)
-        if any(step.action == "read-only" for step in made.stage):
-            self._close_soon(made, wish, seen)
-        for steps in _abreast(made.stage):
+    def _stage(self, stage_plan: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
+        if any(step.action in ("writable", "repoint-early") for step in stage_plan.stage):
+            self._prepare(stage_plan, seen)
+        if any(step.action == "read-only" for step in stage_plan.stage):
+            self._close_soon(stage_plan, wish, seen)
+        for steps in _group_parallel(stage_plan.stage):
             if steps[0].action not in UNLEASED:
-                self.lease.check(_leased(wish))
+                self.lease.check(_find_left_out(wish))
             if len(steps) > 1:
                 began = time.monotonic()
                 self._do_abreast(steps, wish, seen)
@@ -365,13 +372,13 @@ class Executor:
             [step] = steps
             if wish.elected is None and step.action in ("leave-source", "writable"):
                 # From here on nobody else may be chosen.
-                now = seen[made.elected].state if made.elected else None
-                had = None if made.kept or wish.rescued or now is None else now.executed
+                now = seen[stage_plan.elected].state if stage_plan.elected else None
+                had = None if stage_plan.lossless or wish.rescued or now is None else now.executed
                 text = None if had is None else {"gtid": str(had), "flavor": had.flavor}
-                self._elected = True  # even if it cannot be written that it is so
-                sure = (made.kept, made.uncertain)
-                self.journal.write("elected", server=made.elected, had=text, sure=sure)
-                wish = replace(wish, elected=made.elected, had=had, sure=sure)
+                self._elected = True  # even if the journal cannot be written
+                sure = (stage_plan.lossless, stage_plan.uncertain)
+                self.journal.write("elected", server=stage_plan.elected, had=text, sure=sure)
+                wish = replace(wish, elected=stage_plan.elected, had=had, sure=sure)
             self.journal.step(step, "doing")
             began = time.monotonic()
             try:
@@ -384,10 +391,10 @@ class Executor:
                     raise
                 self.say(f"{step.words}: failed: {error.rule}")
                 if step.action == "fence":
-                    self._unfenced(step.server)
+                    self._note_unfenced(step.server)
                 if step.action == "clients":
-                    # The replicas have to follow all the same; it is tried again at the end.
-                    self._untold, wish = error.rule, replace(wish, told=True)
+                    # The replicas have to follow all the same; the file is tried again at the end.
+                    self._unwritten, wish = error.rule, replace(wish, clients_updated=True)
                     self._send_client(step.server, wish)
                 if step.action in ("fence", "repoint-early", "clients"):
                     continue
@@ -398,7 +405,7 @@ class Executor:
                 if step.action == "clients":
                     self._send_client(step.server, wish)
                     self._count_closed(wish)
-                    wish = replace(wish, told=True)
+                    wish = replace(wish, clients_updated=True)
             if step.action == "repoint-early":
                 wish = replace(wish, moved=(*wish.moved, step.server), target=step.to)
             if step.action == "list-lost":
@@ -414,9 +421,9 @@ class Executor:
                 wish = replace(wish, rescued=True)
         return wish
 
-    def _close_soon(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
-        """What takes time before the writes can be stopped, done while they go on."""
-        host, state, chosen = self.hosts[wish.source], seen[wish.source].state, seen[made.elected or ""]
+    def _close_soon(self, stage_plan: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
+        """Makes slow preparations for stopping the writes, while they go on."""
+        host, state, chosen = self.hosts[wish.source], seen[wish.source].state, seen[stage_plan.elected or ""]
         assert state is not None and chosen.state is not None
         with contextlib.ExitStack() as hurry:
             # It may take long, and the source's events run as long.
@@ -438,8 +445,9 @@ class Executor:
             self._parts[step.action] = self._parts.get(step.action, 0.0) + took_s
 
     def _count_closed(self, wish: FailoverWish) -> None:
-        """The new source is open and named: how long nobody took writes, and what took how long."""
-        if self._closed_at is not None and wish.kind == "switchover" and not wish.told:
+        """Records how long no server took writes, and its parts, when the new source is
+        published."""
+        if self._closed_at is not None and wish.kind == "switchover" and not wish.clients_updated:
             self._closed_s = time.monotonic() - self._closed_at
             self._parts["between"] = max(0.0, self._closed_s - sum(self._parts.values()))
             parts = ", ".join(f"{name} {took:.3f} s" for name, took in self._parts.items())
@@ -447,20 +455,20 @@ class Executor:
             self.say(f"writes were closed for {self._closed_s:.3f} s: {parts}")
 
     def _send_client(self, name: str, wish: FailoverWish) -> None:
-        """The new source's address is published: a client comes to it, as the first of all."""
+        """Starts a first client of the new source, when its address is published."""
         since_s = self._closed_at if wish.kind == "switchover" else wish.written_s
-        if since_s is not None and self._client is None and not wish.told:
+        if since_s is not None and self._client is None and not wish.clients_updated:
             self._client = FirstClient(self.hosts[name], since_s)
             self._client.begin()
 
     def _do_abreast(self, steps: Sequence[FailoverStep], wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
-        """The same for several servers at once: each of them may wait for a host that is dead."""
+        """Does a step for several servers at once: each of them may wait for a dead host."""
         began = time.monotonic()
         for step in steps:
             self.journal.step(step, "doing")
         with ThreadPoolExecutor(len(steps)) as pool:
             waiting = [pool.submit(self._do, step, wish, seen) for step in steps]
-        errors = [one.exception() for one in waiting]
+        errors = [future.exception() for future in waiting]
         for step, error in zip(steps, errors, strict=True):
             if error is None:
                 self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
@@ -469,11 +477,11 @@ class Executor:
         for error in filter(None, errors):
             raise error
 
-    def _prepare(self, made: FailoverPlan, seen: Mapping[str, Seen]) -> None:
-        """The accounts by which the others will follow, while nothing waits on the new source yet:
-        once it is open, commits wait there until a replica acknowledges. Those that follow it
-        already have theirs, and a new password would keep them from connecting again."""
-        new = self.hosts[made.elected or ""]
+    def _prepare(self, stage_plan: FailoverPlan, seen: Mapping[str, Seen]) -> None:
+        """Creates the accounts of the new source's replicas before it takes writes: once it does,
+        commits wait until a replica acknowledges. Servers that follow it already have theirs, and
+        a new password would keep them from connecting again."""
+        new = self.hosts[stage_plan.elected or ""]
         for name, host in self.hosts.items():
             if name == new.name or (new.name, name) in self._following:
                 continue
@@ -481,27 +489,27 @@ class Executor:
                 with self._hands.on(new) as connection:
                     self._following[new.name, name] = source_of(new, host, connection)
 
-    def _unfenced(self, name: str) -> None:
+    def _note_unfenced(self, name: str) -> None:
         """A fence that failed is not tried again in this run: the quorum of replicas decides."""
         host = self.observer.hosts[name]
         self.observer.hosts = {**self.observer.hosts, name: replace(host, can_fence=False)}
 
-    def _finished(self, decided: FailoverPlan, last: FailoverPlan, wish: FailoverWish) -> Outcome:
+    def _finish(self, decided: FailoverPlan, last: FailoverPlan, wish: FailoverWish) -> Outcome:
         self.observer.fenced.discard(wish.source)
-        lost, left = self._lost or (None, "", ""), ()
+        lost, events_left = self._lost or (None, "", ""), ()
         if wish.events is None and decided.elected:
             with contextlib.suppress(Exception):
-                left = tuple(scheduler.asleep(self.hosts[decided.elected], EVENTS_S))
-        if self._untold and decided.elected:
+                events_left = tuple(scheduler.asleep(self.hosts[decided.elected], EVENTS_S))
+        if self._unwritten and decided.elected:
             try:
                 self._tell_clients(self.hosts[decided.elected])
-                self._untold = ""
+                self._unwritten = ""
             except HeadraceError as error:
                 self.say(f"problem: {self.clients} does not name {decided.elected}: {error.rule}; write it yourself")
         outcome = Outcome(
             elected=decided.elected,
-            kept=decided.kept,
-            uncertain=() if decided.kept else decided.uncertain,
+            lossless=decided.lossless,
+            uncertain=() if decided.lossless else decided.uncertain,
             missing=decided.missing,
             left_out={**decided.left_out, **last.left_out},
             seconds=time.monotonic() - self._began,
@@ -512,10 +520,10 @@ class Executor:
             lost_gtids=lost[1],
             lost_file=lost[2],
             events=self._enabled,
-            events_left=left,
+            events_left=events_left,
             closed=self._parts,
             gives_up=decided.gives_up,
-            clients=self._untold,
+            clients=self._unwritten,
         )
         self.journal.write("finished", outcome=outcome.as_dict())
         return outcome
@@ -546,7 +554,8 @@ class Executor:
                 with contextlib.ExitStack() as hurry:
                     self._draining.come_near(host, self.hosts[step.to], state, hurry)
                     if step.stage > 1:
-                        # It is hurried until it has all: the flush is shorter than what it saves.
+                        # It is hurried until it has everything: the flush takes less time than that
+                        # saves.
                         self._hurry = hurry.pop_all()
             case "repoint-early":
                 self._move(host, state, wish, self.hosts[step.to])
@@ -608,14 +617,14 @@ class Executor:
         assert target is not None and state is not None
         switching = wish.kind == "switchover"
         if switching:
-            self.journal.write("closed", sync=False, left=self._draining.left(host, state, target))
-        # One that came near before needs no more help than it has.
+            self.journal.write("closed", sync=False, left=self._draining.count_missing(host, state, target))
+        # A replica that is near already needs no more help.
         with self._draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
             try:
                 self._draining.wait(host, state, target, self.max_wait_s if switching else self.drain_s)
             except (Exception, KeyboardInterrupt):
                 if switching and self._closed:
-                    # Before anything is asked of a replica that may not answer: clients wait.
+                    # First of all, because clients wait and the replica may not answer.
                     self._reopen(wish, {})
                 raise
         self._hurry.close()
@@ -623,13 +632,14 @@ class Executor:
             self._draining.nothing_of_its_own(host, seen, target)
 
     def _list_lost(self, old: AddressHost, had: GtidSet, flavor: str) -> None:
-        """Into a file: what the dead source's binary log has and the new source had not."""
-        found = rescue.tail(old, had, flavor)
+        """Writes a file of the transactions in the dead source's binary log that the new source
+        lacked."""
+        lost = rescue.tail(old, had, flavor)
         name = f"{old.name.replace('/', '_')}-lost-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.txt"
         path = self.journal.path.with_name(name)
-        write_whole(path, "".join(f"{one}\n" for one in found).encode())
-        self._lost = (len(found), rescue.in_ranges(found, flavor), str(path))
-        self.say(f"{len(found):,} transactions of {old.name} are lost: {path}")
+        write_whole(path, "".join(f"{gtid}\n" for gtid in lost).encode())
+        self._lost = (len(lost), rescue.in_ranges(lost, flavor), str(path))
+        self.say(f"{len(lost):,} transactions of {old.name} are lost: {path}")
 
     def _tell_clients(self, host: AddressHost) -> None:
         if self.clients is not None:
@@ -637,17 +647,17 @@ class Executor:
             write_whole(self.clients, (text + "\n").encode())
 
 
-def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
-    """The steps of a stage in order; neighbours that may be done at once are together."""
-    found: list[list[FailoverStep]] = []
+def _group_parallel(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
+    """Groups the steps of a stage, in order: neighbours that may run at once are together."""
+    groups: list[list[FailoverStep]] = []
     for step in stage:
-        if found and step.action == found[-1][0].action in AT_ONCE:
-            found[-1].append(step)
+        if groups and step.action == groups[-1][0].action in AT_ONCE:
+            groups[-1].append(step)
         else:
-            found.append([step])
-    return found
+            groups.append([step])
+    return groups
 
 
-def _leased(wish: FailoverWish) -> str | None:
-    """Whom the lease leaves out: a source that is dead."""
+def _find_left_out(wish: FailoverWish) -> str | None:
+    """Returns the server that the lease leaves out: a dead source, or None."""
     return wish.source if wish.kind == "failover" else None

@@ -1,8 +1,8 @@
-"""The servers of a cluster with hands: how each is reached, fenced, and pointed at another source.
+"""How to reach, fence and reconfigure each server of a cluster.
 
-AddressHost   any server, by its address: SQL is all there is
-LabHost       a server of the lab: its process can be ended, its volumes taken away
-Ec2Host       a server on EC2: its instance is stopped, its volumes are detached, by the EC2 API
+AddressHost   any server, by its address: by SQL only
+LabHost       a server of the lab: its process can be killed, its volumes detached
+Ec2Host       a server on EC2: the EC2 API stops its instance and detaches its volumes
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class AddressHost:
 
     @property
     def host(self) -> str:
-        """As the other servers reach it."""
+        """The host name or address at which the other servers reach it."""
         return self.address.host or "127.0.0.1"
 
     @property
@@ -93,18 +93,19 @@ class AddressHost:
         return connect(self.address, timeout_s)
 
     def fence(self) -> str:
-        """Takes away what it needs to acknowledge; says what was done. Raises CouldNotRun."""
+        """Ends its ability to acknowledge; returns what was done. Raises CouldNotRun."""
         hint = "Stop it by hand and make sure that it stays down, then add --fenced."
         raise CouldNotRun(self.name, "is known by its address alone and cannot be ended from here", GUIDE, hint)
 
     def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
-        """How `follower` follows this server: by an account of its own, made here now."""
-        # Of this follower alone: many servers listen on one port, and a new password ends the old.
+        """Creates an account for `follower` on this server, and returns how to follow it."""
+        # The account is of this follower alone: servers may share a port, and a new password ends
+        # the old.
         own = hashlib.sha256(follower.name.encode()).hexdigest()[:USER_DIGITS]
         user, password = f"headrace_{own}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
         closed = not dialect.is_mariadb and accounts.one_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
         if closed:
-            # Nobody may make an account there; read_only stays.
+            # On a read-only server no account can be created; read_only stays.
             accounts.run(connection, ("SET GLOBAL super_read_only = 0",))
         try:
             accounts.run(connection, dialect.replication_account(user, "%", password))
@@ -114,11 +115,12 @@ class AddressHost:
         return SourceOf(self.host, self.port, user, password)
 
     def remember(self, **settings: str | None) -> None:
-        """Settings for later starts; an address has no option file."""
+        """Stores settings for later starts; it does nothing for an address, which has no option
+        file."""
 
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:
-        """The binary logs on the volume of this server, which is dead. Raises CouldNotRun."""
+        """Yields the binary logs on the volume of this dead server. Raises CouldNotRun."""
         raise CouldNotRun(self.name, "is known by its address alone: its volume cannot be read", GUIDE, "")
         yield []
 
@@ -141,15 +143,15 @@ class LabHost(AddressHost):
         """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so
         it answers nobody, even while it waits for a paused volume and cannot end."""
         where = self.server.paths
-        known = records.required(where)
-        process = running.process_of(where, known)
-        said = "its process was down already"
+        record = records.required(where)
+        process = running.process_of(where, record)
+        outcome = "its process was down already"
         if process is not None:
             ended = processes.end_process(process, signal.SIGKILL, KILLED_S)
-            said = f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
+            outcome = f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
         with contextlib.suppress(HeadraceError), records.locked(where):
             records.save(where, records.required(where).with_(wanted=False, clean=False))
-        return said
+        return outcome
 
     def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
         if not isinstance(follower, LabHost):
@@ -159,39 +161,39 @@ class LabHost(AddressHost):
         return accounts.follow(follower.server.paths, self.server)
 
     def remember(self, **settings: str | None) -> None:
-        """Into its record, from which every start writes its option file."""
+        """Stores settings in its record, from which every start writes its option file."""
         changed = {name.replace("_", "-"): value for name, value in settings.items()}
         with records.locked(self.server.paths):
-            known = records.required(self.server.paths)
-            records.save(self.server.paths, known.with_(settings=known.settings_with(changed)))
+            record = records.required(self.server.paths)
+            records.save(self.server.paths, record.with_(settings=record.settings_with(changed)))
 
     def started(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
-        """Starts it with `settings`, and this time with those of `once` too. One that runs without
-        an answer is ended."""
+        """Starts it with `settings`, and this time with those of `once` too. A process that runs
+        and does not answer is killed."""
         where = self.server.paths
         with records.locked(where):
-            known = records.required(where)
-            process = running.process_of(where, known)
+            record = records.required(where)
+            process = running.process_of(where, record)
             if process is not None and not processes.end_process(process, signal.SIGKILL, ENDED_S):
                 rule = f"cannot be started yet: process {process.pid} of before waits for its volume"
                 raise CouldNotRun(self.name, rule, GUIDE, "Begin again when the volume answers.")
-            kept = known.settings_with(settings)
-            started = running.start(self.server.lab, where, known.with_(settings=kept | once))
-            records.save(where, started.with_(settings=kept))
+            lasting = record.settings_with(settings)
+            started = running.start(self.server.lab, where, record.with_(settings=lasting | once))
+            records.save(where, started.with_(settings=lasting))
 
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:
-        """Takes its volumes from it, attaches them again, and mounts them; they are released
-        afterwards and stay whole."""
+        """Detaches its volumes, attaches them again, and mounts them; afterwards they are unmounted
+        and unchanged."""
         where, lab = self.server.paths, self.server.lab
         with records.locked(where):
-            known = records.required(where)
-            process = running.process_of(where, known)
+            record = records.required(where)
+            process = running.process_of(where, record)
             if process is not None and not processes.wait_gone(process, GONE_S):
                 rule = "still runs: its volume is not read while it writes"
                 raise CouldNotRun(self.name, rule, GUIDE, "Fence it first.")
             try:
-                for volume, place in volumes.mounts_of(where, known):
+                for volume, place in volumes.mounts_of(where, record):
                     volumes.release(place)
                     volumes.mount(volumes.attach_fresh(lab, volume), place)
                 yield self.own_binary_logs()
@@ -199,7 +201,7 @@ class LabHost(AddressHost):
                 volumes.quietly_unmount(where)
 
     def own_binary_logs(self) -> list[Path]:
-        """Its binary logs, where its volumes are mounted."""
+        """Lists its binary logs on its mounted volumes."""
         where = self.server.paths
         place = where.log_mount if self.server.log_volume else where.data_mount
         return log_files(place / "log", "binlog")
@@ -220,7 +222,7 @@ class Ec2Host(AddressHost):
         return EC2_FENCE_S
 
     def client(self) -> Any:
-        """A client of the EC2 API. Raises CouldNotRun without boto3 or a region."""
+        """Returns a client of the EC2 API. Raises CouldNotRun without boto3 or a region."""
         try:
             import boto3
             from botocore.config import Config
@@ -233,9 +235,9 @@ class Ec2Host(AddressHost):
             raise CouldNotRun(self.name, f"EC2 cannot be asked: {_words(error)}", GUIDE, "Set AWS_REGION.") from None
 
     def fence(self) -> str:
-        """Stops the instance by force and detaches the volumes by force, and waits until one of the
-        two is so: a database without its volumes commits nothing. Raises CouldNotRun when both
-        fail, or neither is so in time."""
+        """Stops the instance by force and detaches the volumes by force, and waits until the
+        instance is stopped or the volumes are detached: a database without its volumes commits
+        nothing. Raises CouldNotRun if both fail, or neither is complete in time."""
         client, done, failed = self.client(), [], []
         for volume in self.volumes:
             try:
@@ -248,68 +250,70 @@ class Ec2Host(AddressHost):
             done.append(f"stopped {self.instance}")
         except Exception as error:
             failed.append(f"stop-instances {self.instance}: {_words(error)}")
-        detached = sum(one.startswith("detached") for one in done) == len(self.volumes) > 0
-        if not detached and not any(one.startswith("stopped") for one in done):
+        detached = sum(action.startswith("detached") for action in done) == len(self.volumes) > 0
+        if not detached and not any(action.startswith("stopped") for action in done):
             raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
         self._wait_cut_off(client, detached)
         return ", ".join(done)
 
     def _wait_cut_off(self, client: Any, detached: bool) -> None:
-        """Both calls only begin: until the instance is down or has none of the volumes, it may go
-        on answering its clients. Raises CouldNotRun."""
-        longest_s, said = EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
+        """Waits until the instance is down or has none of the volumes: the calls only begin, and
+        meanwhile it may answer its clients. Raises CouldNotRun."""
+        longest_s, last_error = EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
         until = time.monotonic() + longest_s
         while True:
             try:
                 if self._is_cut_off(client, detached):
                     return
             except Exception as error:
-                said = f" ({_words(error)})"
+                last_error = f" ({_words(error)})"
             if time.monotonic() >= until:
                 break
             time.sleep(LOOK_S)
-        rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{said}"
+        rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{last_error}"
         raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
 
     def _is_cut_off(self, client: Any, detached: bool) -> bool:
-        """Whether the instance is down, or has none of the volumes any more. That says something
-        only of volumes it had: all were `detached` by this fence."""
-        found = client.describe_instances(InstanceIds=[self.instance])["Reservations"]
-        if any(one.get("State", {}).get("Name") in DOWN for each in found for one in each["Instances"]):
+        """Returns whether the instance is down, or has none of the volumes any more. The latter
+        counts only for volumes that it had: all were `detached` by this fence."""
+        reservations = client.describe_instances(InstanceIds=[self.instance])["Reservations"]
+        if any(
+            instance.get("State", {}).get("Name") in DOWN for each in reservations for instance in each["Instances"]
+        ):
             return True
-        left = [
-            one
+        attachments = [
+            attachment
             for volume in self.volumes
-            for one in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]
-            if one["InstanceId"] == self.instance and one["State"] != "detached"
+            for attachment in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]
+            if attachment["InstanceId"] == self.instance and attachment["State"] != "detached"
         ]
-        return detached and not left
+        return detached and not attachments
 
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:
-        """Takes its volumes from its instance, attaches them here, and mounts them read-only (which
-        replays the filesystem's log); they are detached afterwards."""
+        """Detaches its volumes from its instance, attaches them here, and mounts them read-only
+        (which replays the filesystem's log); they are detached afterwards."""
         client, here = self.client(), self.rescuer or own_instance()
         with contextlib.ExitStack() as undo:
             places = []
             for volume in self.volumes:
-                self._moved_here(client, volume, here)
-                undo.callback(self._left, client, volume, here)
+                self._move_here(client, volume, here)
+                undo.callback(self._detach, client, volume, here)
                 place = Path(tempfile.mkdtemp(prefix="headrace-rescue-"))
-                undo.callback(_removed, place)
+                undo.callback(_remove_folder, place)
                 volumes.mount_to_read(self._device(volume), place)
                 undo.callback(volumes.unmount, place, lazily=True)
                 places.append(place)
-            yield found_logs(places)
+            yield find_logs(places)
 
-    def _moved_here(self, client: Any, volume: str, here: str) -> None:
+    def _move_here(self, client: Any, volume: str, here: str) -> None:
         try:
-            for one in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]:
-                if one["State"] != "detaching":
-                    client.detach_volume(VolumeId=volume, InstanceId=one["InstanceId"], Force=True)
+            for attachment in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]:
+                if attachment["State"] != "detaching":
+                    client.detach_volume(VolumeId=volume, InstanceId=attachment["InstanceId"], Force=True)
             client.get_waiter("volume_available").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
             taken = client.describe_instances(InstanceIds=[here])["Reservations"][0]["Instances"][0]
-            used = {one["DeviceName"] for one in taken["BlockDeviceMappings"]}
+            used = {mapping["DeviceName"] for mapping in taken["BlockDeviceMappings"]}
             free = next(name for name in DEVICE_NAMES if name not in used)
             client.attach_volume(VolumeId=volume, InstanceId=here, Device=free)
             client.get_waiter("volume_in_use").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
@@ -319,7 +323,8 @@ class Ec2Host(AddressHost):
             raise CouldNotRun(self.name, rule, GUIDE, hint) from None
 
     def _device(self, volume: str) -> str:
-        """The block device, by its serial number, as udev's links have it on Nitro instances."""
+        """Returns a volume's block device, by its serial number in udev's links on Nitro
+        instances."""
         name = f"nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
         until = time.monotonic() + DEVICE_S
         while time.monotonic() < until:
@@ -330,44 +335,44 @@ class Ec2Host(AddressHost):
         rule = f"{volume} is attached, and {name} appears in none of {', '.join(map(str, self.links))}"
         raise CouldNotRun(self.name, rule, GUIDE, "Is this program running on the instance of --rescue-on?")
 
-    def _left(self, client: Any, volume: str, here: str) -> None:
+    def _detach(self, client: Any, volume: str, here: str) -> None:
         with contextlib.suppress(Exception):
             client.detach_volume(VolumeId=volume, InstanceId=here)
 
 
-def _removed(place: Path) -> None:
-    """The folder alone: whatever is mounted there still is nobody's to delete."""
+def _remove_folder(place: Path) -> None:
+    """Removes an empty folder; files that are still mounted there are never deleted."""
     with contextlib.suppress(OSError):
         place.rmdir()
 
 
 def own_instance() -> str:
-    """The EC2 instance that this program runs on, as its firmware says. Raises InputError."""
+    """Returns the EC2 instance that this program runs on, by its firmware. Raises InputError."""
     try:
-        found = ASSET_TAG.read_text().strip()
+        tag = ASSET_TAG.read_text().strip()
     except OSError:
-        found = ""
-    if not found.startswith("i-"):
+        tag = ""
+    if not tag.startswith("i-"):
         rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
         raise InputError(
             "--rescue-on INSTANCE", rule, GUIDE, "Run this on an instance of the volume's zone, and name it."
         )
-    return found
+    return tag
 
 
-def found_logs(places: list[Path]) -> list[Path]:
-    """The binary logs on mounted volumes, in order, wherever the server kept them; not its relay
-    logs. Raises CouldNotRun for two servers' logs."""
-    found = {}
+def find_logs(places: list[Path]) -> list[Path]:
+    """Lists the binary logs on mounted volumes, in order, in whatever folder; not the relay logs.
+    Raises CouldNotRun for the logs of two servers."""
+    logs = {}
     for place in places:
         for index in sorted(path for depth in range(LOG_DEPTH) for path in place.glob("*/" * depth + "*.index")):
             files = log_files(index.parent, index.stem)
             if files and "relay" not in index.name and _is_log(files[-1]):
-                found[index] = files
-    if len(found) > 1:
-        rule = f"there are several binary logs: {', '.join(str(one) for one in found)}"
+                logs[index] = files
+    if len(logs) > 1:
+        rule = f"there are several binary logs: {', '.join(str(index) for index in logs)}"
         raise CouldNotRun("the volumes", rule, GUIDE, "Name only the volume with the source's own.")
-    return next(iter(found.values()), [])
+    return next(iter(logs.values()), [])
 
 
 def _is_log(path: Path) -> bool:
@@ -376,7 +381,7 @@ def _is_log(path: Path) -> bool:
 
 
 def lab_host(server: Server) -> LabHost:
-    """A server of the lab by its port. Raises InputError for one without."""
+    """Returns the host of a lab's server. Raises InputError if it has no port."""
     if server.port is None:
         rule = "has no port, so no replica follows it"
         raise InputError(server.name, rule, GUIDE, "Make it with --port, or by headrace replica up.")
@@ -388,14 +393,15 @@ def lab_host(server: Server) -> LabHost:
 
 
 def log_files(folder: Path, base: str) -> list[Path]:
-    """The binary logs of a folder, in order, by their index; without one, by their names."""
+    """Lists the binary logs of a folder, in order, by their index; without an index, by their
+    names."""
     index = folder / f"{base}.index"
     try:
         names = [os.path.basename(line.strip()) for line in index.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError):
         names = []
     pattern = re.compile(rf"{re.escape(base)}\.\d{{6,10}}")
-    there = {one.name for one in folder.iterdir() if pattern.fullmatch(one.name)}
+    there = {path.name for path in folder.iterdir() if pattern.fullmatch(path.name)}
     # A file that the crash left out of the index comes last.
     ordered = [name for name in dict.fromkeys(names) if name in there]
     ordered += sorted(there - set(ordered), key=lambda name: int(name.rpartition(".")[2]))
@@ -403,8 +409,8 @@ def log_files(folder: Path, base: str) -> list[Path]:
 
 
 class Hands:
-    """Connections for one failover that are used again: a TLS handshake on a busy machine takes
-    longer than most of its statements."""
+    """Connections of a failover, for reuse: a TLS handshake on a busy machine takes longer than
+    most of its statements."""
 
     def __init__(self) -> None:
         self._idle: dict[str, list[Any]] = {}
@@ -412,8 +418,8 @@ class Hands:
 
     @contextlib.contextmanager
     def on(self, host: AddressHost) -> Iterator[Any]:
-        """A connection to it, for one thread."""
-        connection = self._again(host) or host.connected(CHANGE_S)
+        """Yields a connection to a host, for one thread."""
+        connection = self._reconnect(host) or host.connected(CHANGE_S)
         try:
             yield connection
         except BaseException:
@@ -421,7 +427,7 @@ class Hands:
             raise
         self._idle.setdefault(host.name, []).append(connection)
 
-    def _again(self, host: AddressHost) -> Any:
+    def _reconnect(self, host: AddressHost) -> Any:
         while self._idle.get(host.name):
             connection = self._idle[host.name].pop()
             try:
@@ -432,11 +438,11 @@ class Hands:
         return None
 
     def numbers(self, name: str) -> set[int]:
-        """Those connections to a server that nobody uses now, as the server numbers them."""
-        return {one.thread_id() for one in self._idle.get(name, ())}
+        """Returns the server's ids of its idle connections."""
+        return {connection.thread_id() for connection in self._idle.get(name, ())}
 
     def warm(self, hosts: list[AddressHost]) -> None:
-        """One connection to each that there is none to yet, as far as they answer."""
+        """Opens a connection to each host without one, if it answers."""
 
         def connected(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
@@ -455,12 +461,12 @@ class Hands:
             accounts.run(connection, statements)
 
     def state_of(self, host: AddressHost) -> Any:
-        """Its state, asked now."""
+        """Queries the state of a host."""
         with self.on(host) as connection:
             return observe(connection, host.name, position=False)
 
     def close(self) -> None:
-        for connection in [one for each in self._idle.values() for one in each]:
+        for connection in [connection for each in self._idle.values() for connection in each]:
             with contextlib.suppress(Exception):
                 cut(connection)
         self._idle = {}
@@ -473,7 +479,7 @@ def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> 
 
 
 def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> Any:
-    """Its state, asked now."""
+    """Queries the state of a host on a connection of its own."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
         return observe(connection, host.name, position=False)
 

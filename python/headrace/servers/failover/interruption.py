@@ -1,4 +1,5 @@
-"""What an interrupted change has left, in words: who takes writes now, and what finishes it."""
+"""Describes the state after an interrupted change: which server takes writes, and what finishes
+it."""
 
 from __future__ import annotations
 
@@ -9,26 +10,26 @@ AGAIN = "Give the same command again to finish."
 
 
 def words_after_change(seen: Members, source: str, unfinished: bool) -> str:
-    """After a failover or switchover of `source`. `unfinished`: the journal has it as begun and not
-    ended."""
+    """Describes the state after a failover or switchover of `source`. `unfinished`: by the journal
+    it began and did not end."""
     if not unfinished:
         return f"{_writing(seen)}. Nothing was changed."
     return " ".join([f"{_writing(seen)}{_not_following(seen, source)}.", AGAIN])
 
 
 def words_after_rejoin(seen: Members, name: str, source: str, command: str = "") -> str:
-    """After a rejoin of `name` below `source`. `command`: what makes it again where it is
-    deleted."""
+    """Describes the state after a rejoin of `name` below `source`. `command`: the command that
+    makes a deleted server again."""
     if command:
         return f"{_writing(seen)}; {name} is deleted and not made again yet. This finishes it: {command}"
-    one, above = seen.get(name), seen.get(source)
-    if one is not None and above is not None and follows(one, above) is not None:
+    member, above = seen.get(name), seen.get(source)
+    if member is not None and above is not None and follows(member, above) is not None:
         return f"{_writing(seen)}; {name} follows {source}."
     return f"{_writing(seen)}; {name} does not follow {source} yet. {AGAIN}"
 
 
 def _writing(seen: Members) -> str:
-    """Who takes writes, in words."""
+    """Returns which servers take writes, in words."""
     names = writers(seen)
     if not names:
         return "Nobody takes writes"
@@ -36,14 +37,16 @@ def _writing(seen: Members) -> str:
 
 
 def _not_following(seen: Members, source: str) -> str:
-    """Who is to follow the new source and does not, in words; "" where all do, or where there is
-    none."""
+    """Returns the servers that should follow the new source and do not, in words; "" if all do, or
+    there is no new source."""
     names = [name for name in writers(seen) if name != source]
     if len(names) != 1:
         return ""
     new = seen[names[0]]
     apart = [
-        name for name, one in sorted(seen.items()) if one.state is not None and one is not new and not follows(one, new)
+        name
+        for name, member in sorted(seen.items())
+        if member.state is not None and member is not new and not follows(member, new)
     ]
     if not apart:
         return ""

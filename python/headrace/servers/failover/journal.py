@@ -1,9 +1,9 @@
-"""What a failover has done, written down before and after every step; and the lease that lets one
+"""The journal of a failover, written before and after every step; and the lease that lets a single
 watcher act.
 
-The journal is a file of JSON lines, flushed line by line, that only its owner may read. A failover
-that was cut off is found in it, with what cannot be seen in the servers: that the old source was
-fenced, who was elected, and the proof that semi-sync worked.
+The journal is a file of JSON lines, flushed line by line, that only its owner may read. It has a
+failover that was cut off, with what the servers do not show: that the old source was fenced, the
+elected server, and the proof that semi-sync worked.
 """
 
 from __future__ import annotations
@@ -55,46 +55,46 @@ class Unfinished:
     rescuing: frozenset[str] = frozenset()  # whose appliers a rescue may have stopped
 
     def is_over(self, wish: FailoverWish, seen: Members | None) -> bool:
-        """Whether a failover that elected nobody is of another time: it is long ago, or its source
-        takes writes again. Its fence and its proof then say nothing of today."""
+        """Returns whether a failover that elected nobody is outdated: it is long ago, or its source
+        takes writes again. Its fence and its proof are not valid any more then."""
         if self.wish.kind != "failover" or self.wish.source != wish.source or self.wish.elected is not None:
             return False
-        found = seen.get(wish.source) if seen is not None else None
-        return self.age_s > STALE_S or (found is not None and found.write == "ok")
+        source = seen.get(wish.source) if seen is not None else None
+        return self.age_s > STALE_S or (source is not None and source.write == "ok")
 
     def is_same(self, wish: FailoverWish) -> bool:
-        """Whether a call goes on with this one: the same change of the same source."""
+        """Returns whether a call resumes this failover: the same change of the same source."""
         return self.wish.source == wish.source and self.wish.kind == wish.kind
 
     def joined(self, now: FailoverWish) -> FailoverWish:
-        """What the journal knows, with the choices of this call. A fence that is older than the
+        """Returns the journal's wish with the choices of this call. A fence that is older than the
         proof was undone since: the source was seen at work."""
-        left = self.wish
-        proof = now.proof or left.proof
-        fenced_s = left.fenced_s if left.fenced_s is not None else now.fenced_s
-        if fenced_s is not None and proof is not None and fenced_s < proof.at_s and left.elected is None:
+        earlier = self.wish
+        proof = now.proof or earlier.proof
+        fenced_s = earlier.fenced_s if earlier.fenced_s is not None else now.fenced_s
+        if fenced_s is not None and proof is not None and fenced_s < proof.at_s and earlier.elected is None:
             fenced_s = None
         return replace(
             now,
             proof=proof,
             fenced_s=fenced_s,
-            elected=left.elected or now.elected,
-            target=now.target or left.target,
-            told=left.told,
-            moved=left.moved,
-            rescued=left.rescued,
-            had=left.had,
-            sure=left.sure,
-            listed=left.listed,
-            events=left.events if left.events is not None else now.events,
-            scheduled=left.scheduled,
+            elected=earlier.elected or now.elected,
+            target=now.target or earlier.target,
+            clients_updated=earlier.clients_updated,
+            moved=earlier.moved,
+            rescued=earlier.rescued,
+            had=earlier.had,
+            sure=earlier.sure,
+            listed=earlier.listed,
+            events=earlier.events if earlier.events is not None else now.events,
+            scheduled=earlier.scheduled,
         )
 
 
 @dataclass(frozen=True)
 class Handed:
-    """What a watch saw of a source that died, for a failover by hand. `received`: what each replica
-    had received then, as text: one that has more by now had it from a source that lived on."""
+    """Observations of a watch before a source died, for a failover by hand. `received`: what each
+    replica had received then, as text: if one has more by now, the source was alive afterwards."""
 
     proof: AckProof
     events: tuple[ScheduledEvent, ...] | None
@@ -102,7 +102,7 @@ class Handed:
 
 
 class Journal:
-    """The file, opened to append. `path` None: nothing is kept (a dry run)."""
+    """The journal's file, opened to append."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -128,21 +128,21 @@ class Journal:
             hint = "Wait for it, or see what it does: headrace failover status."
             raise LeaseTaken(str(self.path), "another failover of this cluster is under way", GUIDE, hint) from None
         try:
-            self._mend()
+            self._cut_partial_line()
             yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def _mend(self) -> None:
-        """Takes away a last line that a crash cut off, so that the next one is whole."""
+    def _cut_partial_line(self) -> None:
+        """Removes a last line that a crash cut off, so that the next line is complete."""
         with open(self.path, "rb+") as file:
             content = file.read(MAX_BYTES + 1)
             if content and not content.endswith(b"\n") and len(content) <= MAX_BYTES:
                 file.truncate(content.rfind(b"\n") + 1)
 
     def write(self, event: str, sync: bool = True, **more: Any) -> None:
-        """One line, on the disk when this returns; `sync` False: it outlives this program and not
-        this machine, as what is seen in the servers may."""
+        """Writes a line, which is on the disk when this returns; `sync` False: it survives this
+        program but not this machine, which is enough for what the servers show."""
         line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event} | more
         try:
             self._file.write(json.dumps(line) + "\n")
@@ -153,31 +153,32 @@ class Journal:
             raise CouldNotRun(str(self.path), f"cannot be written: {error.strerror}", GUIDE, "") from None
 
     def entries(self) -> list[dict[str, Any]]:
-        """All lines; a last one that a crash cut off is left out."""
+        """Reads all lines, except a last line that a crash cut off."""
         self._file.seek(0)
         text = self._file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
             raise InputError(str(self.path), f"a journal has at most {MAX_BYTES:,} bytes", GUIDE, "Set it aside.")
-        found = []
+        entries = []
         lines = text.split("\n")
         for number, line in enumerate(lines, 1):
             try:
                 if line:
-                    found.append(json.loads(line))
+                    entries.append(json.loads(line))
             except ValueError:
                 if number < len(lines) - 1:
                     raise InputError(f"{self.path}:{number}", "is not a line of a journal", GUIDE, "") from None
-        return found
+        return entries
 
     def begin(self, wish: FailoverWish, by: str) -> None:
         self.write("begin", kind=wish.kind, source=wish.source, by=by, wish=_wish_out(wish))
 
     def step(self, step: FailoverStep, event: str, **more: Any) -> None:
-        """What a step does is seen in the servers, except who follows another one beforehand."""
+        """Writes an event of a step. Steps leave traces on the servers, so they need no sync; early
+        re-pointing does not, so it is synced."""
         self.write(event, sync=step.action == "repoint-early", step=step.as_dict(), **more)
 
     def unfinished(self) -> Unfinished | None:
-        """What began and did not end, with what was done of it."""
+        """Returns the failover that began and did not end, with its progress; None for none."""
         begun: dict[str, Any] | None = None
         changes: dict[str, Any] = {}
         closed = False
@@ -185,16 +186,16 @@ class Journal:
         rescuing: set[str] = set()
         last = 0.0
         for entry in self.entries():
-            if entry["event"] != "detected":  # of this time, and written before what is left is looked at
+            if entry["event"] != "detected":  # written in this run, before unfinished ones are read
                 last = _unix(entry["at"])
             match entry["event"]:
                 case "begin":
-                    # A second beginning of the same is one that went on.
+                    # A second beginning of the same change is its resumption.
                     if begun is None or any(begun[key] != entry[key] for key in ("kind", "source")):
                         closed, changes, stopped, rescuing = False, {}, set(), set()
                     begun = entry
                 case "closing":
-                    # Others may follow the chosen one by now: it is chosen again.
+                    # Others may follow the chosen server by now, so it is chosen again.
                     closed, changes["target"] = True, entry["target"]
                 case "doing" if entry["step"]["action"] == "repoint-early":
                     changes["moved"] = (*changes.get("moved", ()), entry["step"]["server"])
@@ -202,7 +203,7 @@ class Journal:
                 case "doing" if entry["step"]["action"] == "rescue":
                     rescuing.add(entry["step"]["server"])
                 case "done" if entry["step"]["action"] == "clients":
-                    changes["told"] = True
+                    changes["clients_updated"] = True
                 case "done" if entry["step"]["action"] == "stop-receive":
                     stopped.add(entry["step"]["server"])
                 case "finished" | "given up":
@@ -229,65 +230,67 @@ class Journal:
         return Unfinished(wish, str(begun.get("by", "")), closed, age_s, frozenset(stopped), frozenset(rescuing))
 
     def last_failover_at(self) -> float | None:
-        """When the watcher last failed over by itself, Unix seconds: one that was refused before
-        anybody was elected changed nothing. None also where a person has acknowledged it since."""
-        begun, found = None, None
-        for one in self.entries():
-            if one["event"] == "begin":
-                begun = _unix(one["at"]) if one.get("by") == "watch" else None
-            elif one["event"] == "elected" and begun is not None:
-                found = begun
-            elif one["event"] == "acknowledged":
-                found = None
-        return found
+        """Returns when the watcher last failed over by itself, Unix seconds. A failover that was
+        refused before an election does not count. None also if a person has acknowledged it
+        since."""
+        begun, last_at = None, None
+        for entry in self.entries():
+            if entry["event"] == "begin":
+                begun = _unix(entry["at"]) if entry.get("by") == "watch" else None
+            elif entry["event"] == "elected" and begun is not None:
+                last_at = begun
+            elif entry["event"] == "acknowledged":
+                last_at = None
+        return last_at
 
     def hand_over(
         self, source: str, proof: AckProof, events: Sequence[ScheduledEvent] | None, received: Mapping[str, str]
     ) -> None:
-        """Keeps what a watch saw of a source that is dead now, for `handed`."""
+        """Writes the observations of a watch before its source died, for `handed`."""
         self.write(
             "handed over", source=source, proof=_proof_out(proof), events=events_out(events), received=dict(received)
         )
 
     def handed(self, source: str) -> Handed | None:
-        """What a watch has handed over of this source: not long ago, on this boot of the machine,
-        and with nobody elected and no sign of its life since."""
-        found = None
-        for one in self.entries():
-            if one["event"] == "handed over" and one["source"] == source:
-                fresh = time.time() - _unix(one["at"]) <= STALE_S
-                proof = _proof_in(one["proof"]) if fresh else None
-                events = None if one["events"] is None else tuple(ScheduledEvent(*each) for each in one["events"])
-                found = None if proof is None else Handed(proof, events, one["received"])
-            elif one["event"] in ("elected", "given up"):
-                found = None
-        return found
+        """Reads the observations of a watch of this source: not long ago, on this boot of the
+        machine, without an election or a sign of the source's life since. None for none."""
+        handover = None
+        for entry in self.entries():
+            if entry["event"] == "handed over" and entry["source"] == source:
+                fresh = time.time() - _unix(entry["at"]) <= STALE_S
+                proof = _proof_in(entry["proof"]) if fresh else None
+                events = None if entry["events"] is None else tuple(ScheduledEvent(*each) for each in entry["events"])
+                handover = None if proof is None else Handed(proof, events, entry["received"])
+            elif entry["event"] in ("elected", "given up"):
+                handover = None
+        return handover
 
     def proof(self, proof: AckProof) -> None:
-        """The proof as it stands, for one who goes on after us."""
+        """Writes the current proof, for a run that resumes this one."""
         self.write("proof", sync=False, proof=_proof_out(proof))
 
     def hurried(self) -> dict[str, dict[str, int]]:
-        """Servers whose flushing was put off for a drain and not put back, with their settings."""
-        found: dict[str, dict[str, int]] = {}
+        """Returns servers whose flushing was reduced for a drain and not restored, with their
+        settings."""
+        settings: dict[str, dict[str, int]] = {}
         for entry in self.entries():
             if entry["event"] == "hurried":
-                found[entry["server"]] = entry["settings"]
+                settings[entry["server"]] = entry["settings"]
             elif entry["event"] == "unhurried":
-                found.pop(entry["server"], None)
-        return found
+                settings.pop(entry["server"], None)
+        return settings
 
     def fenced(self, server: str, how: str) -> None:
         self.write("fenced", server=server, how=how, monotonic_s=time.monotonic(), boot=_boot())
 
 
 def _unix(at: str) -> float:
-    """Unix seconds of a line's time."""
+    """Returns the Unix seconds of a line's time."""
     return float(calendar.timegm(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ")))
 
 
 def _boot() -> str:
-    """This machine's start: monotonic clocks before it are others."""
+    """Returns an id of this machine's boot: monotonic clocks of other boots cannot be compared."""
     try:
         return BOOT.read_text().strip()
     except OSError:
@@ -308,17 +311,17 @@ def _proof_out(proof: AckProof) -> dict[str, Any]:
     }
 
 
-def _proof_in(found: Mapping[str, Any]) -> AckProof | None:
-    if found["boot"] != _boot():
+def _proof_in(document: Mapping[str, Any]) -> AckProof | None:
+    if document["boot"] != _boot():
         return None
     return AckProof(
-        found["source"],
-        found["at_s"],
-        found["timeout_s"],
-        found["wait_count"],
-        frozenset(found["ackers"]),
-        found["clients"],
-        {name: ThreadRun(*run) for name, run in found["runs"].items()},
+        document["source"],
+        document["at_s"],
+        document["timeout_s"],
+        document["wait_count"],
+        frozenset(document["ackers"]),
+        document["clients"],
+        {name: ThreadRun(*run) for name, run in document["runs"].items()},
     )
 
 
@@ -326,28 +329,28 @@ KEPT = ("source", "kind", "target", "by_hand", "accept_loss", "allow_delayed", "
 
 
 def _wish_out(wish: FailoverWish) -> dict[str, Any]:
-    found = {name: getattr(wish, name) for name in KEPT}
-    found["events"] = events_out(wish.events)
-    return found | {"proof": None if wish.proof is None else _proof_out(wish.proof)}
+    document = {name: getattr(wish, name) for name in KEPT}
+    document["events"] = events_out(wish.events)
+    return document | {"proof": None if wish.proof is None else _proof_out(wish.proof)}
 
 
-def _wish_in(found: Mapping[str, Any]) -> FailoverWish:
-    seen = ("fenced_s", "elected", "rescued", "listed", "scheduled", "told")
-    values = {name: found[name] for name in (*KEPT, *seen) if name in found}
-    proof, had, events, sure = (found.get(name) for name in ("proof", "had", "events", "sure"))
+def _wish_in(document: Mapping[str, Any]) -> FailoverWish:
+    seen = ("fenced_s", "elected", "rescued", "listed", "scheduled", "clients_updated")
+    values = {name: document[name] for name in (*KEPT, *seen) if name in document}
+    proof, had, events, sure = (document.get(name) for name in ("proof", "had", "events", "sure"))
     return FailoverWish(
         **values,
-        moved=tuple(found.get("moved", ())),
+        moved=tuple(document.get("moved", ())),
         proof=None if proof is None else _proof_in(proof),
         had=None if had is None else GtidSet.parse(had["gtid"], had["flavor"]),
         sure=None if sure is None else (bool(sure[0]), tuple(sure[1])),
-        events=None if events is None else tuple(ScheduledEvent(*one) for one in events),
+        events=None if events is None else tuple(ScheduledEvent(*event) for event in events),
     )
 
 
 def events_out(events: Sequence[ScheduledEvent] | None) -> list[list[str]] | None:
-    """Events as the journal has them."""
-    return None if events is None else [[one.schema, one.name, one.definer] for one in events]
+    """Returns events as lists for the journal."""
+    return None if events is None else [[event.schema, event.name, event.definer] for event in events]
 
 
 # --- the lease ------------------------------------------------------------------------------------
@@ -361,33 +364,33 @@ LAST_S = 0.5
 
 
 class LeaseTaken(CouldNotRun):
-    """Another one acts."""
+    """Raised when another watcher or failover holds the lease."""
 
 
 @dataclass
 class Lease:
-    """A named lock on a majority of the replicas: of two watchers, one acts. It is held by
-    connections, so it ends with the one who holds it."""
+    """A named lock on a majority of the replicas, so that of two watchers a single one acts.
+    `locks`: the connections that hold it, by server; it ends with its process."""
 
     hosts: Mapping[str, AddressHost]
-    held: dict[str, Any] = field(default_factory=dict)
+    locks: dict[str, Any] = field(default_factory=dict)
     _ready: dict[str, Any] = field(default_factory=dict)
     _warming: set[str] = field(default_factory=set)
 
     def take(self, source: str | None) -> None:
-        """On all but `source`, which may be dead; None: on all. Raises CouldNotRun where another
-        holds it, or too few answer."""
+        """Takes the lock on all servers but `source`, which may be dead (None: on all). Raises
+        CouldNotRun if another process holds it, or too few answer."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
-        wanted = [host for host in replicas if host.name not in self.held]
+        remaining = [host for host in replicas if host.name not in self.locks]
         refused = []
-        # One alone first, the same for everybody: of two who come at once, each with a part of the
-        # servers, neither would act.
-        while wanted and not self.held and not refused:
-            refused = list(filter(None, [self._asked(wanted.pop(0))]))
+        # A single server first, the same for everybody: of two processes at once, each with a part
+        # of the servers, neither would act.
+        while remaining and not self.locks and not refused:
+            refused = list(filter(None, [self._take_on(remaining.pop(0))]))
         if not refused:
-            with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
-                refused = list(filter(None, pool.map(self._asked, wanted)))
-        if len(self.held) * 2 <= len(replicas):
+            with ThreadPoolExecutor(max(len(remaining), 1)) as pool:
+                refused = list(filter(None, pool.map(self._take_on, remaining)))
+        if len(self.locks) * 2 <= len(replicas):
             self.release()
             if refused:
                 rule = f"another watcher or failover holds the lease on {', '.join(refused)}"
@@ -396,7 +399,7 @@ class Lease:
             raise CouldNotRun("the lease", rule, GUIDE, "Bring replicas back.")
 
     def warm(self, hosts: Sequence[AddressHost]) -> None:
-        """Connects to those beforehand, and takes nothing."""
+        """Connects to the servers beforehand, without taking the lock."""
 
         def connected(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
@@ -404,7 +407,7 @@ class Lease:
             self._warming.discard(host.name)
 
         for host in hosts:
-            if host.name not in {*self._ready, *self.held, *self._warming}:
+            if host.name not in {*self._ready, *self.locks, *self._warming}:
                 self._warming.add(host.name)
                 threading.Thread(target=connected, args=(host,), daemon=True).start()
 
@@ -415,39 +418,40 @@ class Lease:
         with contextlib.suppress(Exception):
             yield host.connected(LEASE_S)
 
-    def _asked(self, host: AddressHost) -> str:
-        """Takes it on one server; its name where another holds it."""
+    def _take_on(self, host: AddressHost) -> str:
+        """Takes the lock on a server; returns the server's name if another process holds it, else
+        ""."""
         for connection in self._connections(host):
             try:
                 # A server whose own wait_timeout is short would end it in a long drain, unseen.
                 run(connection, (f"SET SESSION wait_timeout = {HELD_S}",))
                 if one_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
-                    self.held[host.name] = connection
+                    self.locks[host.name] = connection
                     return ""
                 connection.close()
                 return host.name
             except Exception:
-                continue  # one that was made beforehand may have died since
+                continue  # a connection that was made beforehand may have died since
         return ""
 
     def check(self, source: str | None) -> None:
-        """Raises CouldNotRun when it was lost meanwhile and cannot be had again."""
-        for name, connection in list(self.held.items()):
+        """Raises CouldNotRun if the lock was lost meanwhile and cannot be taken again."""
+        for name, connection in list(self.locks.items()):
             try:
                 if one_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
                     raise CouldNotRun(name, "no longer holds the lease")
             except Exception:
-                del self.held[name]
+                del self.locks[name]
         self.take(source)
 
     def numbers(self, name: str) -> set[int]:
-        """The connection that holds it on a server, as the server numbers it."""
-        return {self.held[name].thread_id()} if name in self.held else set()
+        """Returns the server's id of the connection that holds the lock there."""
+        return {self.locks[name].thread_id()} if name in self.locks else set()
 
     def release(self) -> None:
-        for connection in (*self.held.values(), *self._ready.values()):
+        for connection in (*self.locks.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
-                # A closed connection gives its lock back some time later.
+                # A closed connection releases its lock some time later.
                 one_row(connection, f"SELECT RELEASE_LOCK('{LEASE}')")
                 connection.close()
-        self.held, self._ready = {}, {}
+        self.locks, self._ready = {}, {}

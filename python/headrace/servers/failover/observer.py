@@ -1,7 +1,7 @@
-"""Looks at all servers at once, with a deadline, and tries a write on the source.
+"""Observes all servers at once, with a deadline, and tries a write on the source.
 
-A server that takes connections and no writes (its volume is paused or full, somebody holds a lock)
-is a case of its own, so the write is tried, on one row of a table of Headrace's.
+A server may take connections and no writes (its volume is paused or full, somebody holds a lock),
+so a write is tried, on a row of a table of Headrace's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LACKS = "the account lacks a privilege: "
 
 @dataclass
 class Observer:
-    """Looks at servers by connections that stay open. `hosts`: by name."""
+    """Observes servers by connections that stay open. `hosts`: by name."""
 
     hosts: Mapping[str, AddressHost]
     look_s: float = LOOK_S
@@ -70,24 +70,24 @@ class Observer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
-        """Ends its connections without a word to servers that may not answer."""
+        """Closes its connections at once, without waiting for servers that may not answer."""
         for name in list(self._open):
             self._drop(name)
 
     def look(self, names: Sequence[str] | None = None, hurried: str = "") -> dict[str, Seen]:
-        """All servers, or these, as they are now. `hurried`: one that did not answer the last time
-        and is not waited for as long again."""
-        wanted = list(names or self.hosts)
-        limits = [HURRIED_S if name == hurried else self.look_s for name in wanted]
-        with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
-            return dict(zip(wanted, pool.map(self._one, wanted, limits), strict=True))
+        """Observes all servers, or those in `names`. `hurried`: a server that did not answer the
+        last time, for which the wait is shorter."""
+        targets = list(names or self.hosts)
+        limits = [HURRIED_S if name == hurried else self.look_s for name in targets]
+        with ThreadPoolExecutor(max_workers=len(targets)) as pool:
+            return dict(zip(targets, pool.map(self._look_at, targets, limits), strict=True))
 
     def tick(
         self, source: str, write_s: float | None = None, silent: bool = False
     ) -> tuple[dict[str, Seen], AckProof | None]:
-        """Looks, writes on the source, and looks at the source again: what was seen, and the proof
-        that semi-sync worked. `write_s`: the deadline of the write; `silent`: the source did not
-        answer the last time."""
+        """Observes, writes on the source, and observes the source again: returns the members, and
+        the proof that semi-sync worked. `write_s`: the deadline of the write; `silent`: the source
+        did not answer the last time."""
         before = self.look(hurried=source if silent else "")
         seen = before[source]
         if seen.state is None or seen.state.read_only:
@@ -97,63 +97,71 @@ class Observer:
         after = replace(seen, write=write, error=why, waited_s=time.monotonic() - began)
         proof = None
         if write == "ok":
-            again = self._one(source, self.look_s)
+            again = self._look_at(source, self.look_s)
             proof = proof_of(before, replace(again, write="ok"), began)
         return before | {source: after}, proof
 
-    def _one(self, name: str, look_s: float) -> Seen:
+    def _look_at(self, name: str, look_s: float) -> Seen:
         host = self.hosts[name]
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
         if name in self.fenced:
             return replace(seen, error="it is fenced")
         if look_s < self.look_s:
-            self._drop(name)  # it waits for an answer as long as it was told when it was made
+            self._drop(name)  # the timeout of a connection is set when it is made
         for fresh in (False, True):
             connection, began = None, time.monotonic()
             try:
                 connection = self._connection(name, fresh, look_s)
                 state = observe(connection, name, position=False)
                 run, wrote = _thread_run(connection, state), written_by(connection, state)
-                deaf = self._deaf(name, connection, state)
+                deaf = self._is_deaf(name, connection, state)
                 events = None if state.read_only or state.channels else self._events(name, connection, state)
                 return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
             except Exception as error:
                 self._drop(name)
-                said = failure_of(error, host)
+                failure = failure_of(error, host)
                 if connection is not None and time.monotonic() - began >= self.look_s:
-                    return replace(seen, **self._silent(name))
+                    return replace(seen, **self._check_silent(name))
                 # An old connection may have died while the server did not.
                 if fresh or connection is None:
-                    return replace(seen, error=said)
+                    return replace(seen, error=failure)
         return seen
 
-    def _deaf(self, name: str, connection: Any, state: ServerState) -> bool:
-        """Whether a replica has had no sign of life for some heartbeats: what it received, and how
-        many heartbeats, are as they were. A dead host is known by that within three seconds, and
-        by the receive thread itself only after the timeout of its network."""
+    def _is_deaf(self, name: str, connection: Any, state: ServerState) -> bool:
+        """Returns whether a replica has had no sign of life for some heartbeats: what it received,
+        and the number of heartbeats, did not change. That shows a dead host within three seconds;
+        the receive thread itself notices it only after the timeout of its network."""
         if not state.channels:
             return False
-        period_s, beats = (float((one_row(connection, one) or (0,))[0] or 0) for one in state.dialect.beats())
-        mark = (beats, *((one.source_host, one.source_port, one.read_file, one.read_pos) for one in state.channels))
+        period_s, beats = (
+            float((one_row(connection, statement) or (0,))[0] or 0) for statement in state.dialect.beats()
+        )
+        mark = (
+            beats,
+            *(
+                (channel.source_host, channel.source_port, channel.read_file, channel.read_pos)
+                for channel in state.channels
+            ),
+        )
         now = time.monotonic()
-        known, since = self._heard.get(name, (None, now))
-        if mark != known:
+        last_mark, since = self._heard.get(name, (None, now))
+        if mark != last_mark:
             self._heard[name] = (mark, now)
             return False
         return period_s > 0 and now - since > MISSED_BEATS * period_s
 
     def _events(self, name: str, connection: Any, state: ServerState) -> tuple[ScheduledEvent, ...]:
-        """What its scheduler runs, asked seldom: the answer takes a table of the server's."""
-        known, at = self._scheduled.get(name, ((), -EVENTS_S))
+        """Returns the events that its scheduler runs, queried seldom: the query reads a table."""
+        events, at = self._scheduled.get(name, ((), -EVENTS_S))
         if time.monotonic() - at >= EVENTS_S:
-            known = scheduler.running(connection, state)
-            self._scheduled[name] = (known, time.monotonic())
-        return known
+            events = scheduler.running(connection, state)
+            self._scheduled[name] = (events, time.monotonic())
+        return events
 
-    def _silent(self, name: str) -> dict[str, Any]:
-        """A server that did not answer a question: does it still take connections? Then it is not
-        gone, it waits for something, as a commit for its volume under a lock that SHOW needs."""
+    def _check_silent(self, name: str) -> dict[str, Any]:
+        """Checks whether a server that did not answer a query still takes connections: then it is
+        alive and waits, for example a commit waits for its volume under a lock that SHOW needs."""
         try:
             cut(self.hosts[name].connected(HURRIED_S))
         except Exception as error:
@@ -163,25 +171,25 @@ class Observer:
 
     def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> Any:
         with self._lock:
-            kept = self._open.get(name)
-        if kept is not None and not fresh:
-            return kept
-        made = self.hosts[name].connected(look_s or self.look_s)
+            cached = self._open.get(name)
+        if cached is not None and not fresh:
+            return cached
+        connection = self.hosts[name].connected(look_s or self.look_s)
         with self._lock:
-            self._open[name] = made
-        return made
+            self._open[name] = connection
+        return connection
 
     def _drop(self, name: str) -> None:
         with self._lock:
-            left = self._open.pop(name, None)
-        if left is not None:
+            connection = self._open.pop(name, None)
+        if connection is not None:
             with contextlib.suppress(Exception):
-                cut(left)
+                cut(connection)
 
     # --- the write probe --------------------------------------------------------------------------
 
     def _write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
-        """How a write ends, and in words why not well."""
+        """Tries a write; returns its result, and in words why it failed."""
         from pymysql.err import MySQLError
 
         connection = None
@@ -208,7 +216,7 @@ class Observer:
             if code not in (0, 2013):  # 2013: no answer within the deadline
                 return ("blocked" if code == 1205 else "refused"), f"{code}: {str(error.args[-1])[:200]}"
             words = f"no answer to a write within {write_s:g} s"
-            return self._waiting_for(name, number if connection else 0, before, words)
+            return self._find_cause(name, number if connection else 0, before, words)
         except HeadraceError as error:
             return "blocked", f"the probe is not let in: {error.rule}"
         except Exception as error:
@@ -218,8 +226,8 @@ class Observer:
                 with contextlib.suppress(Exception):
                     cut(connection)
 
-    def _waiting_for(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
-        """What a write without an answer waits for, by the list of processes."""
+    def _find_cause(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
+        """Returns what a write without an answer waits for, by the list of processes."""
         with contextlib.suppress(Exception):
             with self._connection(name).cursor() as cursor:
                 cursor.execute("SELECT state FROM information_schema.processlist WHERE id = %s", (number,))
@@ -233,29 +241,29 @@ class Observer:
 
 
 def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Write, str]:
-    """A source that waits for replicas: where they answer us and not it, it is cut off, and another
-    could go on; where they answer nobody, no other could."""
+    """Judges a source that waits for replicas: if they answer us and not it, it is cut off, and
+    another server could take over; if they answer nobody, no other could."""
     source = before[name]
     away = [
-        one
-        for one in before.values()
-        if one.name != name
-        and one.state is not None
+        member
+        for member in before.values()
+        if member.name != name
+        and member.state is not None
         and any(
             (each.source_host, each.source_port) == (source.host, source.port)
-            and (each.receive == "connecting" or one.deaf)
-            for each in one.state.channels
+            and (each.receive == "connecting" or member.deaf)
+            for each in member.state.channels
         )
     ]
-    wanted = source.state.semi_sync.wait_count if source.state else 1
-    if len(away) >= wanted:
+    wait_count = source.state.semi_sync.wait_count if source.state else 1
+    if len(away) >= wait_count:
         return "stalled", f"its replicas cannot reach it: {state}"
     return "blocked", f"a write waits for replicas that are not there: {state}"
 
 
 def failure_of(error: Exception, host: AddressHost) -> str:
-    """Why a server could not be looked at, in words. An account that is refused comes as LOGIN, its
-    name and the cause; one that may not look comes as LACKS."""
+    """Returns why a server could not be observed, in words: LOGIN with name and cause for a refused
+    account, LACKS for an account without the rights to observe."""
     if isinstance(error, HeadraceError) and error.source in {f"error {code} of the server" for code in DENIED}:
         given = host.address.password is not None and host.address.password.reveal()
         return f"{LOGIN}{host.address.user}: {'wrong password' if given else 'no password was given'}"
@@ -268,7 +276,7 @@ def failure_of(error: Exception, host: AddressHost) -> str:
 
 
 def write_probe(cursor: Any) -> None:
-    """Writes one row of Headrace's own table, which it makes where it is missing."""
+    """Writes a row of Headrace's own table, which it creates if it is missing."""
     from pymysql.err import MySQLError
 
     try:
@@ -282,8 +290,8 @@ def write_probe(cursor: Any) -> None:
 
 
 def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
-    """When it started, and the numbers of its replication threads. MySQL keeps its relay log when
-    they are started anew, so only the server's start counts there."""
+    """Returns the server's start, and the ids of its replication threads. MySQL keeps its relay log
+    when they are started anew, so only the server's start counts there."""
     start = time.monotonic() - state.uptime_s
     if state.flavor != "mariadb" or not state.channels:
         return ThreadRun(start)
@@ -291,5 +299,5 @@ def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
         cursor.execute(
             "SELECT command, MAX(id) FROM information_schema.processlist WHERE command IN ('Slave_IO', 'Slave_SQL') GROUP BY command"
         )
-        found = {str(command): int(number) for command, number in cursor.fetchall()}
-    return ThreadRun(start, found.get("Slave_IO", 0), found.get("Slave_SQL", 0))
+        threads = {str(command): int(number) for command, number in cursor.fetchall()}
+    return ThreadRun(start, threads.get("Slave_IO", 0), threads.get("Slave_SQL", 0))

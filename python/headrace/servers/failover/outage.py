@@ -1,4 +1,4 @@
-"""How long clients are without a source, as one of them sees it.
+"""Measures how long clients are without a source, as a client sees it.
 
 The time in which a server takes no writes is not what its clients wait for: they have to learn the
 new address, connect anew over TLS, and get an answer to a commit. So one such client is sent to the
@@ -23,8 +23,8 @@ LONGEST_S = 10.0  # how long it tries, and how long its answer is waited for at 
 
 @dataclass
 class FirstClient:
-    """A client that comes to the new source when its address is published. `since_s`: when the old
-    source took its last write, on the monotonic clock."""
+    """A client that connects to the new source when its address is published. `since_s`: when the
+    old source took its last write, on the monotonic clock."""
 
     host: AddressHost
     since_s: float
@@ -38,8 +38,8 @@ class FirstClient:
         self._thread.start()
 
     def outage_s(self) -> float | None:
-        """From the last write of the old source to the first answered commit of the new one, s.
-        None where none was answered in time."""
+        """Returns the time from the last write of the old source to the first answered commit of
+        the new source, s. None if no commit was answered in time."""
         if self._thread is not None:
             self._thread.join(LONGEST_S)
         self._end.set()

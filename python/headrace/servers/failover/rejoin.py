@@ -1,6 +1,7 @@
-"""The old source comes back: read-only, cut to what it may have, and as a replica of the new one.
+"""Rejoins the old source: read-only, without its extra transactions, as a replica of the new
+source.
 
-What it has and nobody else is written to a file before anything is done about it. MariaDB is
+Its extra transactions are written to a file before anything is done about them. MariaDB is
 started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged
 (MDEV-33465).
 """
@@ -44,8 +45,8 @@ ONCE: dict[str, dict[str, str | None]] = {
 
 
 class SeedInterrupted(KeyboardInterrupt):
-    """An interrupt after a server was deleted and before it was made again. `command`: the line
-    that makes it."""
+    """An interrupt after a server was deleted and before it was created again. `command`: the
+    command that creates it."""
 
     def __init__(self, command: str) -> None:
         super().__init__(command)
@@ -71,12 +72,12 @@ def rejoin(
             return answer
         old = seen[name]
         if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
-            # What it holds without an acknowledgement would be answered when its role ends.
+            # Commits that wait for an acknowledgement would be confirmed when its role ends.
             say(f"ending {name}, which runs as a source still")
             host.fence()
             old = replace(old, state=None)
         if old.state is None:
-            host = _started(cluster, host, say)
+            host = _start_without_threads(cluster, host, say)
         _close(host)
         seen = observer.look()
         old, new = seen[name], seen[above]
@@ -102,7 +103,7 @@ def rejoin(
 
 @dataclass(frozen=True)
 class RejoinStep:
-    """One thing that `rejoin` would do."""
+    """A step that `rejoin` would take."""
 
     action: str
     server: str
@@ -113,8 +114,8 @@ class RejoinStep:
 def rejoin_plan(
     cluster: FailoverCluster, name: str, source: str | None = None, diverged: Diverged = "refuse"
 ) -> tuple[str, list[RejoinStep], list[str]]:
-    """The server that `name` would follow, what would be done, and the end in words; nothing is
-    changed. Raises InputError, CouldNotRun as `rejoin` does before its first change."""
+    """Returns the server that `name` would follow, the steps, and the end state in words; it
+    changes nothing. Raises InputError, CouldNotRun as `rejoin` does before its first change."""
     host = _host(cluster, name)
     with contextlib.closing(cluster.observer()) as observer:
         seen = observer.look()
@@ -158,16 +159,16 @@ def _host(cluster: FailoverCluster, name: str) -> AddressHost:
 
 
 def source_above(seen: Members, name: str, source: str | None = None) -> str:
-    """The server that `name` is to follow: the named one, else the new source. Raises InputError
-    where `name` is the source itself, or the other one takes no writes."""
+    """Returns the server that `name` is to follow: the named server, else the new source. Raises
+    InputError if `name` is the source itself, or the other server takes no writes."""
     old = seen[name]
     if source == name:
         raise InputError(name, "cannot follow itself", GUIDE, "Name the new source with --from.")
-    open_now = [one for one in heads(seen) if one != name and took_over(seen, seen[one], name)]
-    open_now = [one for one in open_now if followers(seen, seen[one])] or open_now
-    below = [one.name for one in followers(seen, old)]
+    open_now = [head for head in heads(seen) if head != name and took_over(seen, seen[head], name)]
+    open_now = [head for head in open_now if followers(seen, seen[head])] or open_now
+    below = [follower.name for follower in followers(seen, old)]
     meant = open_now if source is None else [source]
-    followed = [one for one in meant if one in seen and followers(seen, seen[one])]
+    followed = [candidate for candidate in meant if candidate in seen and followers(seen, seen[candidate])]
     if below and old.state is not None and not old.state.read_only and not followed:
         verb = "follows" if len(below) == 1 else "follow"
         rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
@@ -176,7 +177,9 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
         raise InputError(", ".join(open_now), "take writes, all of them", GUIDE, "Name the new source: --from NAME.")
     if source is None and not open_now:
         silent = [
-            f"{one.name} does not answer ({one.error})" for one in seen.values() if not one.state and one is not old
+            f"{member.name} does not answer ({member.error})"
+            for member in seen.values()
+            if not member.state and member is not old
         ]
         rule = f"nobody has taken over from it{': ' + ', '.join(silent) if silent else ''}"
         raise CouldNotRun(
@@ -193,7 +196,7 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
 
 
 def _is_back(old: Seen, new: Seen) -> bool:
-    """Whether it is a replica that works already."""
+    """Returns whether it is a working replica already."""
     channel = follows(old, new)
     return channel is not None and not channel.is_broken and required(old).read_only
 
@@ -201,10 +204,10 @@ def _is_back(old: Seen, new: Seen) -> bool:
 def _keep_apart(
     cluster: FailoverCluster, host: AddressHost, old: Seen, new: Seen, answer: dict[str, Any], say: Say
 ) -> None:
-    """Keeps what only the old source has, where its files can be read; says where."""
+    """Writes a file with the extra transactions of the old source, if its files can be read."""
     words = f"{old.name} has transactions that {new.name} has not: {answer['extra']}"
     if isinstance(host, LabHost):
-        answer["file"] = str(_listed(cluster, host, old, new, answer["extra"]))
+        answer["file"] = str(_list_extra(cluster, host, old, new, answer["extra"]))
         say(f"{words}; they are in {answer['file']}")
     else:
         say(
@@ -217,8 +220,8 @@ def _semi_sync(new: Seen) -> bool:
     return required(new).semi_sync.source_enabled
 
 
-def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
-    """Starts a server of the lab that is down, for this once without its threads."""
+def _start_without_threads(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
+    """Starts a stopped server of the lab, this time without its threads."""
     if not isinstance(host, LabHost):
         raise CouldNotRun(host.name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
     say(f"starting {host.name} read-only")
@@ -227,7 +230,7 @@ def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
     closed: dict[str, str | None] = {"read-only": "ON", "event-scheduler": "OFF"}
     once: dict[str, str | None] = dict(ONCE[flavor])
     if records.required(host.server.paths).settings.get(ROLE) != "ON":
-        # It acknowledged alone: nothing that it logged may be cut off before it is listed.
+        # It acknowledged alone: its log may not be truncated before it is listed.
         once = {"skip-slave-start": "ON"} if flavor == "mariadb" else once
     host.started(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), once)
     again = lab_host(server_module.find(host.server.lab, host.name))
@@ -236,7 +239,7 @@ def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
 
 
 def _close(host: Any) -> None:
-    """Read-only, and without the source's role: what is written there now is written for nobody."""
+    """Makes it read-only and ends its source role: writes there would be lost."""
     state = state_of(host)
     statements = state.dialect.read_only(True)
     if state.semi_sync.source_enabled:
@@ -249,8 +252,8 @@ def _close(host: Any) -> None:
         raise CouldNotRun(host.name, rule, GUIDE, "End it and start it read-only, then rejoin it.") from None
 
 
-def _listed(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart: str) -> Path:
-    """A file with what only the old source has, as its binary log has it."""
+def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart: str) -> Path:
+    """Writes a file with the extra transactions of the old source, from its binary log."""
     folder = cluster.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     began = f"{host.name.replace('/', '_')}-diverged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
@@ -266,15 +269,15 @@ def _listed(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart
 
 
 def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
-    """A reader's output, whole. Raises CouldNotRun: nothing may be thrown away by a list that is
-    not."""
-    if said := rescue.read_out(words, file, FLASHBACK_S):
+    """Writes the complete output of a reader. Raises CouldNotRun if it is incomplete: then nothing
+    may be deleted by it."""
+    if reason := rescue.read_out(words, file, FLASHBACK_S):
         hint = "Nothing was thrown away. Read its binary logs by hand before it is seeded anew."
-        raise CouldNotRun(name, f"what only it has could not be read: {said}", GUIDE, hint)
+        raise CouldNotRun(name, f"what only it has could not be read: {reason}", GUIDE, hint)
 
 
 def _common(old: Seen, new: Seen) -> GtidSet:
-    """What both have: where their histories part."""
+    """Returns the common transactions: where their histories diverge."""
     mine, theirs = required(old), required(new)
     if mine.flavor == "mysql":
         return mine.executed.minus(mine.executed.minus(theirs.executed))
@@ -292,7 +295,7 @@ def _common(old: Seen, new: Seen) -> GtidSet:
 
 
 def _rewind(host: Any, old: Seen, new: Seen, say: Say) -> None:
-    """Takes back what only it has, by its own binary log (mariadb-binlog --flashback)."""
+    """Reverts its extra transactions, by its own binary log (mariadb-binlog --flashback)."""
     state = required(old)
     if state.flavor != "mariadb" or not isinstance(host, LabHost):
         rule = "only MariaDB's binary log can be read backwards, and only where its files are"
@@ -320,8 +323,8 @@ def _rewind(host: Any, old: Seen, new: Seen, say: Say) -> None:
 
 
 def _seed_anew(host: Any, source: str, semi_sync: bool) -> None:
-    """Deletes it with its data, and makes it again as a replica, which acknowledges if its source
-    waits for that. Raises SeedInterrupted, CouldNotRun with what makes it again."""
+    """Deletes it with its data, and creates it again as a replica, which acknowledges if its source
+    waits for that. Raises SeedInterrupted, CouldNotRun with the command that creates it."""
     if not isinstance(host, LabHost):
         raise CouldNotRun(host.name, "cannot be made again from here", GUIDE, "Seed it by hand.")
     server = host.server

@@ -1,8 +1,8 @@
-"""The tail of a dead source's binary log, read from its volume and applied to the new source.
+"""Reads the tail of a dead source's binary log from its volume and applies it to the new source.
 
 An EBS volume outlives its instance: what the source flushed is there, whether a replica received it
-or not. The volume is taken from the dead source and mounted, and the transactions beyond those that
-the new source has are applied to it with their own GTIDs.
+or not. The volume is detached from the dead source and mounted, and the transactions that the new
+source lacks are applied to it with their own GTIDs.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ MYSQL_GTID = re.compile(rb"SET @@SESSION\.GTID_NEXT= '([0-9a-f-]{36}(?::[a-z_0-9
 
 
 def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str], None]) -> int:
-    """Applies what `new` has not; the number of transactions. Nothing is written to the old
-    volume. Raises CouldNotRun."""
+    """Applies the transactions that `new` lacks, and returns their number. Nothing is written to
+    the old volume. Raises CouldNotRun."""
     before = state_of(new)
     with old.binary_logs() as files:
         if not files:
             raise CouldNotRun(old.name, "its volume holds no binary log", GUIDE, "--accept-loss goes on without it.")
-        files, kept = lacking(files, has), len(files)
-        say(f"reading {len(files)} of {kept} binary logs of {old.name}")
+        files, total = lacking(files, has), len(files)
+        say(f"reading {len(files)} of {total} binary logs of {old.name}")
         program = program_of(new, before.flavor)
         check_earlier(program, files, old.name)
         try:
@@ -64,10 +64,10 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
                 apply(reading(program, files, has), into, old.name)
             _forget_part(new, before)
         except BaseException:
-            # It can be elected as before. All that it received is applied, so nothing is lost where
-            # MariaDB throws its relay log away.
+            # It can be elected as before. Everything it received is applied, so nothing is lost if
+            # MariaDB deletes its relay log.
             try:
-                change(new, *(word for one in before.channels for word in before.dialect.start_apply(one.name)))
+                change(new, *(word for channel in before.channels for word in before.dialect.start_apply(channel.name)))
             except HeadraceError as error:
                 say(f"{new.name} does not apply again: {error}")
             raise
@@ -76,22 +76,22 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
 
 
 def _end_appliers(new: AddressHost, before: ServerState) -> None:
-    """Frees what they hold of a transaction that was received in part."""
+    """Stops the appliers, which release a transaction that was received in part."""
     with contextlib.closing(new.connected(CHANGE_S)) as connection:
-        for one in before.channels:
-            stop_applying(connection, before.dialect, one.name)
+        for channel in before.channels:
+            stop_applying(connection, before.dialect, channel.name)
 
 
 def _forget_part(new: AddressHost, before: ServerState) -> None:
-    """MySQL: the part of that transaction goes, and with it the error of the applier that held it,
-    for which nobody would promote this server. All else that it received is applied."""
+    """Deletes a transaction that MySQL received in part, and the applier's error about it, for
+    which the server would not be promoted. Everything else that it received is applied."""
     if before.flavor == "mysql":
-        for one in before.channels:
-            change(new, *before.dialect.stop(one.name), *before.dialect.forget_received(one.name))
+        for channel in before.channels:
+            change(new, *before.dialect.stop(channel.name), *before.dialect.forget_received(channel.name))
 
 
 def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
-    """GTIDs that the old source's volume holds and `has` does not, in order; the first 100,000."""
+    """Lists the GTIDs on the old source's volume that `has` lacks, in order; the first 100,000."""
     with old.binary_logs() as files:
         if not files:
             return []
@@ -101,9 +101,9 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
         pattern = MARIADB_GTID if flavor == "mariadb" else MYSQL_GTID
         names: dict[str, None] = {}
         with (
-            tempfile.TemporaryFile() as said,
+            tempfile.TemporaryFile() as error_output,
             subprocess.Popen(
-                reading(program, files, has), stdout=subprocess.PIPE, stderr=said, env=PRIVATE_ENVIRONMENT
+                reading(program, files, has), stdout=subprocess.PIPE, stderr=error_output, env=PRIVATE_ENVIRONMENT
             ) as reader,
         ):
             for line in reader.stdout or ():
@@ -111,46 +111,46 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
                 if match and len(names) < MOST_LISTED:
                     names[match[1].decode()] = None
             code = reader.wait(APPLY_S)
-            said.seek(0)
-            _check_reader(code, said.read().decode(errors="replace"), old.name)
+            error_output.seek(0)
+            _check_reader(code, error_output.read().decode(errors="replace"), old.name)
         return [name for name in names if not has.contains(GtidSet.parse(name, flavor))]
 
 
 def in_ranges(names: list[str], flavor: str, longest: int = 500) -> str:
-    """GTIDs as ranges, for people; cut off where there are many."""
+    """Returns GTIDs as ranges, cut off after `longest` characters."""
     if flavor == "mysql":
         text = str(GtidSet.parse(",".join(names), flavor))
     else:
-        found: dict[tuple[int, int], list[int]] = {}
-        for one in names:
-            domain, server, number = map(int, one.split("-"))
-            found.setdefault((domain, server), []).append(number)
-        text = ranges({key: (min(each), max(each)) for key, each in found.items()})
+        numbers: dict[tuple[int, int], list[int]] = {}
+        for gtid in names:
+            domain, server, number = map(int, gtid.split("-"))
+            numbers.setdefault((domain, server), []).append(number)
+        text = ranges({key: (min(each), max(each)) for key, each in numbers.items()})
     return text if len(text) <= longest else text[:longest] + " ..."
 
 
 def program_of(host: AddressHost, flavor: str) -> ServerProgram:
-    """The server's program, which its tools belong to."""
+    """Returns the server's program, which its tools belong to."""
     server = getattr(host, "server", None)
     return find_program(flavor, None if server is None else server.server_path)
 
 
 def _tool(program: ServerProgram, names: tuple[str, ...]) -> tuple[str, ...]:
-    found = program.tool(*names)
-    if found is None:
+    command = program.tool(*names)
+    if command is None:
         raise CouldNotRun(
             names[0], "is not installed", str(program.basedir), f"apt-get install {program.flavor}-client"
         )
-    return found
+    return command
 
 
 def client(program: ServerProgram) -> tuple[str, ...]:
-    """The command of its client. Raises CouldNotRun."""
+    """Returns the command of its client. Raises CouldNotRun."""
     return _tool(program, CLIENTS[program.flavor])
 
 
 def reading(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str]:
-    """The command that prints what is not in `has`."""
+    """Returns the command that prints the transactions that `has` lacks."""
     reader = list(_tool(program, READERS[program.flavor]))
     names = [str(file) for file in files]
     if program.flavor == "mysql":
@@ -163,16 +163,18 @@ def reading(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str
 
 
 def _open_for_us(host: AddressHost, flavor: str) -> None:
-    """MySQL's super_read_only keeps everybody out, read_only all but administrators."""
+    """Switches MySQL's super_read_only off: it blocks everybody, read_only all but
+    administrators."""
     if flavor == "mysql":
         change(host, "SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1")
 
 
 def apply(words: list[str], into: list[str], name: str) -> None:
-    """One program's output into the other. A transaction that the crash cut off is not applied."""
+    """Pipes a reader's output into a client. A transaction that the crash cut off is not
+    applied."""
     with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, env=PRIVATE_ENVIRONMENT) as source,
+        tempfile.TemporaryFile() as error_output,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=error_output, env=PRIVATE_ENVIRONMENT) as source,
         subprocess.Popen(
             into, stdin=source.stdout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT
         ) as applying,
@@ -187,46 +189,48 @@ def apply(words: list[str], into: list[str], name: str) -> None:
             rule = f"its tail was not applied within {APPLY_S:g} s"
             raise CouldNotRun(name, rule, GUIDE, "Begin again: what was applied stays.") from None
         code = source.wait()
-        said.seek(0)
-        _check_reader(code, said.read().decode(errors="replace"), name)
+        error_output.seek(0)
+        _check_reader(code, error_output.read().decode(errors="replace"), name)
         if applying.returncode != 0:
             rule = f"its tail could not be applied: {_in_line(errors.decode(errors='replace'))}"
             raise CouldNotRun(name, rule, GUIDE, "See what it says, and begin again.")
 
 
 def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
-    """Only the last file may end where a crash cut it off: the reader stops at the first that is
-    damaged, and what follows would be missed in silence. Raises CouldNotRun."""
+    """Raises CouldNotRun if a file before the last is damaged: the reader stops at the first
+    damage, and what follows would be missed silently. Only the last file may be cut off by a
+    crash."""
     if len(files) < 2:
         return
     words = [*_tool(program, READERS[program.flavor]), *map(str, files[:-1])]
-    if said := read_out(words, subprocess.DEVNULL, APPLY_S):
+    if reason := read_out(words, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
-        raise CouldNotRun(name, f"a binary log before its last is damaged: {said}", GUIDE, hint)
+        raise CouldNotRun(name, f"a binary log before its last is damaged: {reason}", GUIDE, hint)
 
 
 def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
-    """Writes what a reader prints; what it said where it did not read all of it, else ""."""
+    """Writes the output of a reader; returns its error if it did not read everything, else ""."""
     try:
         done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
     except subprocess.TimeoutExpired:
         return f"it was not read within {longest_s:g} s"
-    said = _in_line(done.stderr.decode(errors="replace"))
-    return "" if done.returncode == 0 or NOTHING_BEYOND.search(said) else said or f"exit code {done.returncode}"
+    output = _in_line(done.stderr.decode(errors="replace"))
+    return "" if done.returncode == 0 or NOTHING_BEYOND.search(output) else output or f"exit code {done.returncode}"
 
 
-def _in_line(said: str) -> str:
-    """What a program said, in one line of some length."""
-    return " ".join(said.split())[:300]
+def _in_line(text: str) -> str:
+    """Returns a program's output in a line of at most 300 characters."""
+    return " ".join(text.split())[:300]
 
 
-def _check_reader(code: int, said: str, name: str) -> None:
-    if code != 0 and not CUT_OFF.search(said) and not NOTHING_BEYOND.search(said):
-        raise CouldNotRun(name, f"its binary log could not be read: {_in_line(said)}", GUIDE, "")
+def _check_reader(code: int, output: str, name: str) -> None:
+    if code != 0 and not CUT_OFF.search(output) and not NOTHING_BEYOND.search(output):
+        raise CouldNotRun(name, f"its binary log could not be read: {_in_line(output)}", GUIDE, "")
 
 
 @contextlib.contextmanager
 def client_file(address: Address) -> Iterator[Path]:
-    """An option file for a client, which only this user may read; removed afterwards."""
+    """Writes an option file for a client, which only this user may read, and removes it
+    afterwards."""
     with tempfile.TemporaryDirectory(prefix="headrace-client-") as folder:
         yield write_client_file(address, Path(folder) / "client.cnf")

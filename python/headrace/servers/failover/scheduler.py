@@ -1,8 +1,9 @@
-"""Events: a source's scheduler runs them, a replica has each of them disabled.
+"""Scheduled events: a source's scheduler runs them, a replica has each of them disabled.
 
 CREATE EVENT arrives on a replica as SLAVESIDE_DISABLED (REPLICA_SIDE_DISABLED from MySQL 8.4 on),
 whether it is enabled on the source or not, and stays so at a promotion (both manuals, Replication
-of Invoked Features). So what ran is noted while the source lives, and enabled on the new one.
+of Invoked Features). So running events are noted while the source lives, and enabled on the new
+source.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DEFINER = re.compile(r"(.*)@([^@]*)", re.DOTALL)
 
 
 def running(connection: pymysql.Connection, state: ServerState) -> tuple[ScheduledEvent, ...]:
-    """The events that this server runs."""
+    """Lists the events that this server runs."""
     if state.event_scheduler != "ON":
         return ()
     with connection.cursor() as cursor:
@@ -37,26 +38,27 @@ def running(connection: pymysql.Connection, state: ServerState) -> tuple[Schedul
 
 
 def asleep(host: AddressHost, timeout_s: float) -> list[str]:
-    """Names of the events that a replica has disabled because its source had them."""
+    """Lists the names of events that a replica has disabled because its source had them."""
     with contextlib.closing(host.connected(timeout_s)) as connection, connection.cursor() as cursor:
         cursor.execute(ASLEEP)
         return [f"{schema}.{name}" for schema, name in cursor.fetchall()]
 
 
 def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEvent], timeout_s: float) -> None:
-    """Lets a new source run them, as their definers, and now and after later starts. One that is
-    gone by now is left out. Raises CouldNotRun."""
+    """Lets a new source run the events, with their definers' rights, now and after later starts.
+    Events that do not exist any more are skipped. Raises CouldNotRun."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
         with connection.cursor() as cursor:
             cursor.execute(ASLEEP)
             there = {(str(schema), str(name)) for schema, name in cursor.fetchall()}
-        wanted = [one for one in events if (one.schema, one.name) in there]
-        accounts.run(connection, (*state.dialect.session(), *(_enabling(one) for one in wanted)))
+        existing = [event for event in events if (event.schema, event.name) in there]
+        accounts.run(connection, (*state.dialect.session(), *(_enabling(event) for event in existing)))
         switch(host, connection, state, True)
 
 
 def switch(host: AddressHost, connection: pymysql.Connection, state: ServerState, on: bool) -> None:
-    """The scheduler itself; one that was DISABLED at the start cannot be switched."""
+    """Switches the scheduler itself; a scheduler that was DISABLED at the start cannot be
+    switched."""
     if state.event_scheduler != "DISABLED":
         accounts.run(connection, (f"SET GLOBAL event_scheduler = {'ON' if on else 'OFF'}",))
         host.remember(event_scheduler="ON" if on else "OFF")

@@ -1,8 +1,8 @@
 """Watches a source and its replicas, keeps the proof that semi-sync works, and fails over once.
 
-The source is taken for dead when it does not answer *and* no replica receives from it; taken for
-useless when it takes connections and no write for some seconds. A source that waits for replicas
-that are not there, or for somebody's lock, is left alone: no other would do better.
+The source counts as dead when it does not answer *and* no replica receives from it; it counts as
+useless when it takes connections and no write for some seconds. A source that waits for missing
+replicas, or for somebody's lock, is left alone: no other server would do better.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ STILL_S = 60.0  # after which a state that goes on is said again, a guess
 
 
 def clock(unix_s: float) -> str:
-    """A moment as this machine's clock shows it."""
+    """Returns a moment as this machine's clock shows it."""
     return time.strftime("%H:%M:%S", time.localtime(unix_s))
 
 
 def check_followed(seen: Members, source: str) -> None:
-    """Raises InputError where replicas follow by an address that no named server has: they would
-    not count as the source's, and it would never be failed over."""
+    """Raises InputError if replicas follow by an address that no named server has: they would not
+    count as the source's, and it would never be failed over."""
     if strange := strangers(seen, source):
         where = f"{seen[source].host}:{seen[source].port}"
         rule = f"is {where}, and not all follow an address of a server that was named: {', '.join(strange)}"
@@ -65,7 +65,7 @@ def check_followed(seen: Members, source: str) -> None:
 
 @dataclass
 class Suspicion:
-    """What speaks for a failover so far."""
+    """The observations so far that speak for a failover."""
 
     stalled_s: float = STALLED_S
     silent: int = 0
@@ -78,40 +78,42 @@ class Suspicion:
         return not self.silent and self.stalled_since is None
 
     def write_s(self, now_s: float) -> float | None:
-        """The deadline of the next write: what is left of the time that writes may fail, and not so
-        little that a write which works would miss it."""
+        """Returns the deadline of the next write, s: the rest of the time for which writes may
+        fail, but not so short that a working write would miss it."""
         if self.stalled_since is None:
             return None
         return max(LEAST_WRITE_S, self.stalled_since + self.stalled_s - now_s)
 
     def after(self, seen: Members, source: str, now_s: float) -> str:
-        """Why to fail over now; "" while there is no reason."""
-        one = seen[source]
-        if one.state is None and one.write != "stalled":
+        """Adds an observation; returns the reason to fail over now, "" for none."""
+        member = seen[source]
+        if member.state is None and member.write != "stalled":
             self.stalled_since, self.stalled = None, 0
-            below = [(each, channel) for each in followers(seen, one) if (channel := follows(each, one)) is not None]
+            below = [
+                (each, channel) for each in followers(seen, member) if (channel := follows(each, member)) is not None
+            ]
             receiving = [each.name for each, channel in below if channel.receive == "on" and not each.deaf]
-            # One that was stopped by hand says nothing of the source.
+            # A receive thread that was stopped by hand says nothing about the source.
             without = [each for each, channel in below if each.deaf or channel.receive == "connecting"]
             without += [each for each, channel in below if channel.receive == "off" and channel.receive_error]
             if not without and not receiving:
                 self.silent = self.unheard = 0
                 return ""
             self.silent += 1
-            # One that missed its heartbeats has been silent for longer than two looks take.
+            # A replica that missed its heartbeats has been silent for longer than two observations.
             missed = all(each.deaf for each in without)
             self.unheard = 0 if receiving else self.unheard + (SILENT_LOOKS if missed else 1)
             if min(self.silent, self.unheard) < SILENT_LOOKS:
                 return ""
-            return f"{source} does not answer ({one.error}), and no replica receives from it"
+            return f"{source} does not answer ({member.error}), and no replica receives from it"
         self.silent = self.unheard = 0
-        # Where writes hang, clients open more connections, until there is no room for the probe.
-        if one.write in ("stalled", "refused") or (one.write == "full" and self.stalled_since is not None):
+        # If writes hang, clients open more connections, until none is left for the probe.
+        if member.write in ("stalled", "refused") or (member.write == "full" and self.stalled_since is not None):
             self.stalled += 1
             if self.stalled_since is None:
-                self.stalled_since = now_s - one.waited_s
+                self.stalled_since = now_s - member.waited_s
             if self.stalled >= SILENT_LOOKS and now_s - self.stalled_since >= self.stalled_s:
-                return f"{source} answers and takes no writes: {one.error}"
+                return f"{source} answers and takes no writes: {member.error}"
             return ""
         self.stalled_since, self.stalled = None, 0
         return ""
@@ -119,9 +121,8 @@ class Suspicion:
 
 @dataclass
 class Watcher:
-    """Looks every `every_s`, and calls `failed_over` when it has acted. `wish`: the choices for a
-    failover (accept a loss, rescue). `acts`: it fails over; else it says what it
-    sees. `report`: told of each look."""
+    """Observes every `every_s`. `wish`: the choices for a failover (accept a loss, rescue). `acts`:
+    it fails over; else it only reports. `report`: called with each observation."""
 
     executor: Executor
     wish: FailoverWish
@@ -142,8 +143,8 @@ class Watcher:
     _pause_looked_s: float = 0.0
 
     def watch(self, stop: threading.Event, failovers: int = 1) -> list[Outcome]:
-        """Until it is told to stop, or has failed over `failovers` times. Raises CouldNotRun when
-        a failover is refused."""
+        """Watches until `stop` is set, or it has failed over `failovers` times. Raises CouldNotRun
+        if a failover is refused."""
         done: list[Outcome] = []
         self.source = self.source or self.wish.source
         before: Members | None = None
@@ -160,11 +161,11 @@ class Watcher:
                     self._met = True
                     self.executor.back(self.source)
             self._tell_slow_fence()
-            found = self._tell(seen, before)
+            current_traps = self._tell(seen, before)
             if self.report is not None:
-                self.report(seen, found, self.proof)
+                self.report(seen, current_traps, self.proof)
             if why and self.acts:
-                outcome = self._acted(why, seen)
+                outcome = self._fail_over(why, seen)
                 if outcome is None:
                     stop.wait(self.every_s)
                     continue
@@ -180,8 +181,8 @@ class Watcher:
             stop.wait(max(0.0, every_s - (time.monotonic() - began)))
         return done
 
-    def _acted(self, why: str, seen: Members) -> Outcome | None:
-        """The end of a failover; None where another one acts."""
+    def _fail_over(self, why: str, seen: Members) -> Outcome | None:
+        """Fails over and returns the outcome; None if another watcher acts."""
         try:
             if self._repeated is None:
                 self.say(why)
@@ -193,8 +194,8 @@ class Watcher:
         return outcome
 
     def _tell_reason(self, why: str, seen: Members) -> None:
-        """A source that is dead or useless, where this watch does not act: said when it begins,
-        from time to time while it lasts, and when it is over."""
+        """Reports a dead or useless source if this watch does not act: at the beginning, from time
+        to time, and at the end."""
         if why:
             if self._repeated is None:
                 self._hand_over(seen)
@@ -204,7 +205,7 @@ class Watcher:
             self.say(f"{self.source} answers again")
 
     def _say_state(self, text: str) -> None:
-        """A state that goes on is said when it changes, and again once in a while."""
+        """Reports a lasting state when it changes, and again once in a while."""
         kind, now = re.split(r"[(:]", text)[0], time.monotonic()
         if self._repeated is None or self._repeated[0] != kind:
             self.say(text)
@@ -215,7 +216,7 @@ class Watcher:
         self._repeated = (kind, now)
 
     def _tell_pause(self) -> None:
-        """Says that it will not act for a while after a failover, and when it will again."""
+        """Reports that it will not act for a while after a failover, and when it will again."""
         now_s = time.monotonic()
         if self._pause_looked_s and (self._pause_until is None or now_s - self._pause_looked_s < PAUSE_LOOK_S):
             return
@@ -232,8 +233,8 @@ class Watcher:
         self._pause_until = until
 
     def _pause(self) -> float | None:
-        """Until when it does not act by itself, Unix seconds; None where it does. One that was
-        begun is gone on with."""
+        """Returns until when it does not act by itself, Unix seconds; None if it does. An
+        unfinished failover is resumed all the same."""
         last = self.executor.journal.last_failover_at()
         if last is None or time.time() - last >= FLAP_S or self.executor.journal.unfinished() is not None:
             return None
@@ -243,12 +244,14 @@ class Watcher:
         """Leaves the proof that semi-sync worked to a failover by hand."""
         if self.proof is None:
             return
-        received = {name: str(has(one)) for name, one in seen.items() if name != self.source and one.state is not None}
+        received = {
+            name: str(has(member)) for name, member in seen.items() if name != self.source and member.state is not None
+        }
         with contextlib.suppress(CouldNotRun), self.executor.journal.alone():
             self.executor.journal.hand_over(self.source, self.proof, self.events, received)
 
     def look(self) -> tuple[Members, str]:
-        """One look: what was seen, and why to fail over."""
+        """Observes once; returns the members, and the reason to fail over, "" for none."""
         write_s = self._suspicion.write_s(time.monotonic())
         if not self._suspicion.none and self.acts:
             self.executor.warm(self.source)
@@ -264,7 +267,7 @@ class Watcher:
         return seen, why
 
     def act(self, why: str, seen: Members | None = None) -> Outcome:
-        """Fails over by itself, unless it did so lately. `seen`: what the reason was seen in."""
+        """Fails over, unless it did so lately. `seen`: the observation with the reason."""
         if (until := self._pause()) is not None:
             self._hand_over(seen or {})
             ago = time.time() - (until - FLAP_S)
@@ -280,8 +283,8 @@ class Watcher:
         return self.executor.run(wish, by="watch", seen=seen)
 
     def _tell_slow_fence(self) -> None:
-        """Says once where a fence takes longer than the source waits for its replicas: then a
-        failover would be refused, whenever it comes."""
+        """Reports once if a fence takes longer than the source waits for its replicas: then every
+        failover would be refused."""
         takes_s = self.executor.hosts[self.source].fence_s
         proof, wish = self.proof, self.wish
         if proof is None or proof.timeout_s > takes_s or wish.accept_loss or wish.rescue or self._slow_told:
@@ -294,16 +297,16 @@ class Watcher:
         )
 
     def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
-        """Says each trap when it appears and when it has gone. Of a server that does not answer,
-        and of none while the source does not, nobody knows whether it has gone."""
-        found = traps(seen, seen[self.source], before)
-        now = {(one.server, one.name) for one in found}
-        silent = {name for name, one in seen.items() if one.state is None}
-        now |= {one for one in self._told if self.source in silent or one[0] in silent}
-        for one in found:
-            if (one.server, one.name) not in self._told:
-                self.say(f"{one.kind}: {one.server}: {one.what}. {one.do}")
+        """Reports each trap when it appears and when it has gone. While a server, or the source,
+        does not answer, its traps count as present."""
+        current_traps = traps(seen, seen[self.source], before)
+        now = {(trap.server, trap.name) for trap in current_traps}
+        silent = {name for name, member in seen.items() if member.state is None}
+        now |= {key for key in self._told if self.source in silent or key[0] in silent}
+        for trap in current_traps:
+            if (trap.server, trap.name) not in self._told:
+                self.say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")
         for server, name in sorted(self._told - now):
             self.say(f"over: {server}: {name}")
         self._told = now
-        return found
+        return current_traps

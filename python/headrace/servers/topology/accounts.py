@@ -1,8 +1,8 @@
-"""How servers of a lab reach each other for replication: an account of its own on each server, its
-password in a file that only root may read, and each other's certificate authorities.
+"""Accounts for replication between servers of a lab: an account of its own on each server, its
+password in a file that only root may read, and the servers' certificate authorities.
 
 The account may read the binary log over TLS and nothing else. It is not replicated: each server has
-its own, so a replica can become a source without a word to anyone.
+its own, so a replica can become a source without a change of accounts.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ ASK_S = 30.0  # a guess: a statement that takes longer meets a volume that is pa
 
 
 def run(connection: pymysql.Connection, statements: tuple[str, ...]) -> None:
-    """Runs statements whose text may hold a password: an error repeats none of it."""
+    """Runs statements whose text may contain a password: an error repeats nothing of it."""
     with connection.cursor() as cursor:
         for statement in statements:
             words = " ".join(statement.split()[:3])
             try:
                 cursor.execute(statement)
             except Exception as error:
-                raise _refused(words, error) from None
+                raise _translate_error(words, error) from None
 
 
-def _refused(words: str, error: Exception) -> CouldNotRun:
+def _translate_error(words: str, error: Exception) -> CouldNotRun:
     number = error.args[0] if error.args else ""
-    said = str(error.args[-1] if error.args else error)
-    if " near '" in said:  # a syntax error repeats the statement, perhaps with its password
-        said = "the server does not take this statement"
-    return CouldNotRun(words, said[:300], f"error {number} of the server", "")
+    message = str(error.args[-1] if error.args else error)
+    if " near '" in message:  # a syntax error repeats the statement, perhaps with its password
+        message = "the server does not take this statement"
+    return CouldNotRun(words, message[:300], f"error {number} of the server", "")
 
 
 def rows(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]:
-    """The rows of an answer by column; an error repeats nothing of the statement, as in `run`."""
+    """Returns the rows of an answer by column; an error repeats nothing of the statement, as in
+    `run`."""
     from pymysql.cursors import DictCursor
 
     with connection.cursor(DictCursor) as cursor:
@@ -61,18 +62,18 @@ def rows(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]
             cursor.execute(statement)
             return list(cursor.fetchall())
         except Exception as error:
-            raise _refused(" ".join(statement.split()[:3]), error) from None
+            raise _translate_error(" ".join(statement.split()[:3]), error) from None
 
 
 def one_row(connection: pymysql.Connection, statement: str) -> tuple[Any, ...]:
-    """The first row of an answer, empty where there is none."""
+    """Returns the first row of an answer, empty if it has none."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
         return tuple(cursor.fetchone() or ())
 
 
 def create_account(where: ServerPaths, connection: pymysql.Connection, dialect: Dialect, host: str) -> None:
-    """Makes the account for replicas of this server, with a password that is kept. `host`: the
+    """Creates the account for replicas of this server, and stores its password. `host`: the
     server's own address; replicas are on the same machine or in the same network of the lab."""
     path = where.state / FILE
     if path.exists():
@@ -84,13 +85,13 @@ def create_account(where: ServerPaths, connection: pymysql.Connection, dialect: 
 
 
 def _from(host: str) -> str:
-    """Hosts that replicas come from, as an account names them."""
+    """Returns the hosts that replicas connect from, as an account names them."""
     address = ipaddress.ip_address(host)
     return host if address.is_loopback else str(ipaddress.ip_network(f"{host}/24", strict=False)[0])[:-1] + "%"
 
 
 def remove_account(where: ServerPaths) -> None:
-    """Forgets the password; the account goes with its server."""
+    """Deletes the password; the account is deleted with its server."""
     with contextlib.suppress(FileNotFoundError):
         (where.state / FILE).unlink()
 
@@ -98,8 +99,8 @@ def remove_account(where: ServerPaths) -> None:
 def follow(
     replica: ServerPaths, source: Server, position: str | tuple[str, int] = "gtid", channel: str = "", delay_s: int = 0
 ) -> SourceOf:
-    """How a server follows another one of the lab; the source's authority is placed where the
-    replica's server reads it. Raises InputError for a source without a port or account."""
+    """Returns how a server follows another server of the lab, and places the source's authority
+    where the replica reads it. Raises InputError for a source without a port or account."""
     if source.port is None:
         hint = f"headrace replica up ... --of {source.name} --prepare-source gives it one, with a restart."
         raise InputError(source.name, "has no port, so no replica can reach it", GUIDE, hint)
@@ -126,10 +127,10 @@ def follow(
 
 
 def is_ours(authority: str) -> bool:
-    """Whether the file of an authority is one that `follow` placed for a single source."""
+    """Returns whether `follow` placed the file of an authority for a single source."""
     return PurePosixPath(authority).match(access.AUTHORITY.format(name="*"))
 
 
 def connected(server: Server, timeout_s: float = ASK_S) -> pymysql.Connection:
-    """A connection by the server's socket, which needs no network."""
+    """Connects by the server's socket, which needs no network."""
     return connect(server.address(), timeout_s)

@@ -1,5 +1,5 @@
-"""What must hold before one server follows another, what is wrong when it does, and what will be:
-rules on states; and tables that replication has trouble with."""
+"""Rules on states: conditions before a server follows another, problems while it does, and warnings
+of later ones; and tables that cause trouble in replication."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
 
 
 def lacking(source: ServerState, gtid: bool) -> list[str]:
-    """In words, what a server lacks to be a source."""
-    found = []
+    """Lists, in words, what a server lacks to be a source."""
+    lacks = []
     if not source.log_bin:
-        found.append("writes no binary log (log_bin)")
+        lacks.append("writes no binary log (log_bin)")
     if source.server_id == 0:
-        found.append("has server_id 0")
+        lacks.append("has server_id 0")
     if gtid and not source.gtid_on:
-        found.append("has gtid_mode OFF")
+        lacks.append("has gtid_mode OFF")
     if source.channels and not source.log_replica_updates:
-        found.append("does not write what it applies into its binary log (log_slave_updates is OFF)")
-    return found
+        lacks.append("does not write what it applies into its binary log (log_slave_updates is OFF)")
+    return lacks
 
 
 def check_source(source: ServerState, gtid: bool = True) -> None:
     """Raises InputError for a server that cannot be a source as it is."""
-    found = lacking(source, gtid)
-    if found:
+    lacks = lacking(source, gtid)
+    if lacks:
         hint = f"{PREPARE}; or --position file where only GTIDs are missing."
-        raise InputError(source.name, f"cannot be a source: it {', and it '.join(found)}", GUIDE, hint)
+        raise InputError(source.name, f"cannot be a source: it {', and it '.join(lacks)}", GUIDE, hint)
 
 
 def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> None:
-    """Raises InputError where this replica cannot follow this source."""
+    """Raises InputError if this replica cannot follow this source."""
     check_source(source, gtid)
     if source.flavor != replica.flavor:
         rule = f"is {NAMES[replica.flavor]}, and {source.name} is {NAMES[source.flavor]}: their GTIDs and binary logs differ"
@@ -74,14 +74,14 @@ def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> 
         raise InputError(replica.name, "has gtid_mode OFF, and its source ON", GUIDE, hint)
 
 
-def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], wanted: str) -> None:
-    """Raises InputError when following `wanted` would lead back to `name`. `sources_of`: whom each
-    server follows now."""
-    if name == wanted:
+def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], source: str) -> None:
+    """Raises InputError if following `source` would lead back to `name`. `sources_of`: the servers
+    that each server follows now."""
+    if name == source:
         raise InputError(name, "cannot follow itself", GUIDE, "Name another server with --of.")
-    seen, left = set[str](), [(wanted, wanted)]
-    while left:
-        at, path = left.pop()
+    seen, pending = set[str](), [(source, source)]
+    while pending:
+        at, path = pending.pop()
         if at == name:
             rule = f"would follow itself, by {path}: writes would go round"
             raise InputError(
@@ -89,7 +89,7 @@ def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], wanted: str) -
             )
         if at not in seen:
             seen.add(at)
-            left += [(one, f"{path} < {one}") for one in sources_of.get(at, ())]
+            pending += [(above, f"{path} < {above}") for above in sources_of.get(at, ())]
 
 
 def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> None:
@@ -101,13 +101,14 @@ def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> No
 
 
 def errant(replica: ServerState, source: ServerState) -> GtidSet:
-    """What only the replica has. Read the replica first: what the source gains meanwhile does not
-    matter."""
+    """Returns the transactions that only the replica has. The replica must be read first: what the
+    source gains meanwhile does not matter."""
     return replica.executed.minus(source.executed)
 
 
 def problems(state: ServerState) -> Iterator[str]:
-    """In words, what is wrong with a server's replication, and what would be at its promotion."""
+    """Yields, in words, what is wrong with a server's replication, and what would be after a
+    promotion."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
         yield from (f"{name}{words}" for words in _of_channel(channel))
@@ -159,7 +160,7 @@ KNOWN_ERRORS = (
 
 
 def with_advice(error: str) -> str:
-    """An error of a replica's thread with what to do about it, where that is known."""
+    """Returns an error of a replica's thread, with advice if there is any."""
     for texts, what in KNOWN_ERRORS:
         if any(text.lower() in error.lower() for text in texts):
             return f"{error} (what to do: {what})"
@@ -167,7 +168,7 @@ def with_advice(error: str) -> str:
 
 
 def warnings(state: ServerState) -> Iterator[str]:
-    """In words, what works now and will bite one day."""
+    """Yields, in words, what works now and will cause trouble later."""
     yield from _on_purpose(state)
     logs = state.log_bin and (not state.channels or state.log_replica_updates)
     if logs and state.binlog_format == "STATEMENT":
@@ -181,12 +182,13 @@ def warnings(state: ServerState) -> Iterator[str]:
 
 
 def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
-    """Warnings that take two servers to see: name, and words."""
+    """Yields warnings that need the states of two servers: name, and words."""
     for name, source in sorted(states.items()):
         ready = [
             other
-            for other, one in sorted(states.items())
-            if one.semi_sync.replica_enabled and any(each.source_server_id == source.server_id for each in one.channels)
+            for other, state in sorted(states.items())
+            if state.semi_sync.replica_enabled
+            and any(each.source_server_id == source.server_id for each in state.channels)
         ]
         if ready and not source.semi_sync.source_enabled:
             yield (
@@ -194,26 +196,26 @@ def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, st
                 f"semi-sync is off here and on at {', '.join(ready)}: a commit waits for no replica, and is lost with"
                 f" this server; {'; '.join(source.dialect.semi_sync('source', True))}",
             )
-    for name, one in sorted(states.items()):
+    for name, state in sorted(states.items()):
         for other_name, other in sorted(states.items()):
             if name == other_name:
                 continue
-            if one.uuid and one.uuid == other.uuid:
+            if state.uuid and state.uuid == other.uuid:
                 yield (
                     name,
-                    f"has the server_uuid of {other_name}, {one.uuid}: a source cuts off one of two such replicas again"
+                    f"has the server_uuid of {other_name}, {state.uuid}: a source cuts off one of two such replicas again"
                     " and again (MySQL manual, server_uuid); remove auto.cnf from the copy's data directory, and start it again",
                 )
-            if one.server_id == other.server_id:
+            if state.server_id == other.server_id:
                 what = "a source cuts off one of two such replicas, and its own events would be skipped"
-                yield name, f"has the server_id of {other_name}, {one.server_id}: {what}; SET GLOBAL server_id = N"
-            follows = any(channel.source_server_id == other.server_id for channel in one.channels)
-            if follows and 0 < one.apply_packet < other.max_packet:
+                yield name, f"has the server_id of {other_name}, {state.server_id}: {what}; SET GLOBAL server_id = N"
+            follows = any(channel.source_server_id == other.server_id for channel in state.channels)
+            if follows and 0 < state.apply_packet < other.max_packet:
                 yield (
                     name,
-                    f"takes events of at most {one.apply_packet:,} bytes, and its source {other_name} takes rows of"
+                    f"takes events of at most {state.apply_packet:,} bytes, and its source {other_name} takes rows of"
                     f" {other.max_packet:,} (max_allowed_packet): the first that is larger stops it; SET GLOBAL"
-                    f" {'slave' if one.flavor == 'mariadb' else 'replica'}_max_allowed_packet = 1073741824",
+                    f" {'slave' if state.flavor == 'mariadb' else 'replica'}_max_allowed_packet = 1073741824",
                 )
 
 
@@ -247,12 +249,12 @@ PARENT = (
 
 
 def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> list[str]:
-    """Tables that make replication slow or wrong, in words. What takes too long is left out, and
-    said."""
+    """Lists, in words, tables that make replication slow or wrong. A query that takes too long is
+    given up, which the list says."""
     asked = [(WITHOUT_KEY, KEYLESS), (NOT_TRANSACTIONAL, UNSAFE)]
     if state.flavor == "mysql":
         asked.append((PARENTS, PARENT))
-    found = []
+    descriptions = []
     limit = f"max_statement_time = {LOOK_S}" if state.flavor == "mariadb" else f"max_execution_time = {LOOK_S * 1000}"
     with connection.cursor() as cursor:
         try:
@@ -264,10 +266,10 @@ def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> li
                     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
                     are = "have" if len(names) > 1 else "has"
                     are = are if words is not PARENT else "are" if len(names) > 1 else "is"
-                    found.append(f"{', '.join(names[:MOST_NAMED])}{more} {are} {words}")
+                    descriptions.append(f"{', '.join(names[:MOST_NAMED])}{more} {are} {words}")
         except Exception as error:
-            found.append(f"its tables were not looked at: {str(error.args[-1] if error.args else error)[:200]}")
-    return found
+            descriptions.append(f"its tables were not looked at: {str(error.args[-1] if error.args else error)[:200]}")
+    return descriptions
 
 
 def _as_candidate(state: ServerState) -> Iterator[str]:
@@ -282,7 +284,7 @@ def _as_candidate(state: ServerState) -> Iterator[str]:
 
 
 def _on_purpose(state: ServerState) -> Iterator[str]:
-    """What somebody asked for, and what speaks against a promotion all the same."""
+    """Yields deliberate settings that speak against a promotion all the same."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
         if channel.filters:
@@ -295,16 +297,20 @@ def _on_purpose(state: ServerState) -> Iterator[str]:
 
 
 def _semi_sync(state: ServerState) -> Iterator[str]:
-    found = state.semi_sync
-    if state.channels and found.source_enabled:
+    semi_sync = state.semi_sync
+    if state.channels and semi_sync.source_enabled:
         yield "semi-sync's source side is ON on a replica: its own commits may wait for an answer that nobody gives"
-    if found.source_enabled and not state.channels and not found.source_status:
-        yield f"semi-sync is enabled and OFF now: commits wait for no replica ({found.clients} connected, {found.wait_count} wanted)"
-    if found.source_enabled and found.wait_point == "AFTER_COMMIT":
+    if semi_sync.source_enabled and not state.channels and not semi_sync.source_status:
+        yield f"semi-sync is enabled and OFF now: commits wait for no replica ({semi_sync.clients} connected, {semi_sync.wait_count} wanted)"
+    if semi_sync.source_enabled and semi_sync.wait_point == "AFTER_COMMIT":
         yield "semi-sync waits AFTER_COMMIT: others see a commit before a replica has it"
-    if found.source_enabled and found.clients and found.clients < found.wait_count:
-        yield f"semi-sync wants {found.wait_count} answers and {found.clients} replicas are connected"
-    if any(one.receive == "on" for one in state.channels) and found.replica_enabled and not found.replica_status:
+    if semi_sync.source_enabled and semi_sync.clients and semi_sync.clients < semi_sync.wait_count:
+        yield f"semi-sync wants {semi_sync.wait_count} answers and {semi_sync.clients} replicas are connected"
+    if (
+        any(channel.receive == "on" for channel in state.channels)
+        and semi_sync.replica_enabled
+        and not semi_sync.replica_status
+    ):
         yield "semi-sync is enabled and not used: its receive thread was started before, or the source has it off"
 
 

@@ -4,8 +4,8 @@
     MySQL 8.0.22 and later    CHANGE REPLICATION SOURCE, SHOW REPLICA STATUS; SHOW MASTER STATUS and
                               RESET MASTER got other names in 8.2 and 8.4
 
-Everything here is pure: text in, text out. Statements with a password are for one connection's eyes
-and are not to be logged; servers replace the password in their own logs.
+Everything here is pure: text in, text out. Statements with a password must not be logged; servers
+replace the password in their own logs.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ WAITS_FOR_MORE = (
 
 @dataclass(frozen=True)
 class SourceOf:
-    """Whom a channel follows. `position`: "gtid", or binary log file and offset. `ssl_ca`: a PEM
-    file that the replica's server can read; None: TLS without a check of who answers, or by the
-    authority that the channel has, where `keeps_ca`."""
+    """How a channel connects to its source. `position`: "gtid", or binary log file and offset.
+    `ssl_ca`: a PEM file that the replica's server can read; None: TLS without a check of the
+    certificate, or with `keeps_ca` by the authority that the channel has."""
 
     host: str
     port: int
@@ -65,15 +65,15 @@ class SourceOf:
 
 
 def literal(text: str) -> str:
-    """A string literal, for sessions without NO_BACKSLASH_ESCAPES. Raises InputError for control
-    characters."""
+    """Returns a string literal, for sessions without NO_BACKSLASH_ESCAPES. Raises InputError for
+    control characters."""
     if not text.isprintable():
         raise InputError(repr(text[:60]), "must be printable characters", GUIDE, "")
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def checked_channel(channel: str) -> str:
-    """A channel's name, "" for the default one. Raises InputError."""
+    """Returns a channel's name if it is valid, "" for the default channel. Raises InputError."""
     if not CHANNEL.fullmatch(channel):
         rule = "a channel's name has at most 64 of A-Z, a-z, 0-9 and _"
         raise InputError(channel[:70], rule, GUIDE, "For example --channel orders.")
@@ -81,7 +81,7 @@ def checked_channel(channel: str) -> str:
 
 
 def checked_filters(filters: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Filters as FILTERS names them. Raises InputError for what no filter can hold."""
+    """Returns the filters if they are valid, by the names of FILTERS. Raises InputError."""
     for kind, values in filters.items():
         if kind not in FILTERS:
             raise InputError(kind[:60], f"a filter is one of {', '.join(FILTERS)}", GUIDE, "")
@@ -94,7 +94,7 @@ def checked_filters(filters: dict[str, tuple[str, ...]]) -> dict[str, tuple[str,
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one server takes. `version` as (10, 11, 19)."""
+    """The statements that a server accepts. `version` as (10, 11, 19)."""
 
     flavor: str
     version: tuple[int, ...]
@@ -112,12 +112,13 @@ class Dialect:
         return f"{verb} REPLICA{' ' + threads if threads else ''} FOR CHANNEL {literal(channel)}"
 
     def start(self, channel: str = "") -> tuple[str, ...]:
-        """Receives and applies."""
+        """Returns statements that start both threads."""
         return (self._replica("START", "", channel),)
 
     def stop(self, channel: str = "") -> tuple[str, ...]:
-        """Ends both. MariaDB with GTID throws its relay log away at the next start (MDEV-4698):
-        never on a candidate for promotion that has not applied all it received."""
+        """Returns statements that end both threads. MariaDB with GTID deletes its relay log at the
+        next start (MDEV-4698): never use them on a candidate for promotion with unapplied
+        transactions."""
         return (self._replica("STOP", "", channel),)
 
     def start_receive(self, channel: str = "") -> tuple[str, ...]:
@@ -127,8 +128,8 @@ class Dialect:
         return (self._replica("STOP", "IO_THREAD", channel),)
 
     def receiver(self, channel: str = "") -> str:
-        """A query for the number of the thread that receives; MariaDB does not tell channels
-        apart."""
+        """Returns a query for the id of the receive thread; MariaDB does not distinguish
+        channels."""
         if self.is_mariadb:
             return "SELECT id FROM information_schema.processlist WHERE command = 'Slave_IO'"
         return (
@@ -137,8 +138,8 @@ class Dialect:
         )
 
     def beats(self) -> tuple[str, str]:
-        """Queries for how often a source without writes shows that it lives, s, and for how many
-        signs of life a replica has had."""
+        """Returns queries for the period of a source's heartbeats, s, and for the number of
+        heartbeats that a replica has received."""
         if self.is_mariadb:
             name = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = "
             return f"{name}'slave_heartbeat_period'", f"{name}'slave_received_heartbeats'"
@@ -149,8 +150,8 @@ class Dialect:
         )
 
     def appliers_busy(self, channel: str = "") -> str:
-        """A query of MySQL for appliers in the middle of a transaction: numbers, GTIDs, and whether
-        they wait for more of it."""
+        """Returns a query of MySQL for appliers inside a transaction: ids, GTIDs, and whether they
+        wait for more of it."""
         return (
             f"SELECT processlist_id, applying_transaction, processlist_state IN ({', '.join(map(literal, WAITS_FOR_MORE))})"
             " FROM performance_schema.replication_applier_status_by_worker JOIN performance_schema.threads USING (thread_id)"
@@ -158,14 +159,14 @@ class Dialect:
         )
 
     def coordinates(self, channel: str = "") -> str:
-        """A query of MySQL for the coordinator of a channel's workers, as long as it runs."""
+        """Returns a query of MySQL for the coordinator of a channel's workers, while it runs."""
         return (
             "SELECT 1 FROM performance_schema.replication_applier_status_by_coordinator"
             f" WHERE channel_name = {literal(checked_channel(channel))} AND service_state = 'ON'"
         )
 
     def forget_received(self, channel: str = "") -> tuple[str, ...]:
-        """MySQL: the channel stays; its relay log and its last errors go."""
+        """Returns statements that delete a channel's relay log and last errors (MySQL)."""
         return (f"RESET REPLICA FOR CHANNEL {literal(checked_channel(channel))}",)
 
     def start_apply(self, channel: str = "") -> tuple[str, ...]:
@@ -175,9 +176,10 @@ class Dialect:
         return (self._replica("STOP", "SQL_THREAD", channel),)
 
     def point_at(self, source: SourceOf) -> tuple[str, ...]:
-        """Makes or changes a channel that is stopped: over TLS, at once or `delay_s` late.
+        """Returns statements that create or change a stopped channel: over TLS, applying at once or
+        `delay_s` late.
 
-        The session must not have NO_BACKSLASH_ESCAPES: `session` sees to it.
+        The session must not have NO_BACKSLASH_ESCAPES, see `session`.
         """
         old = "MASTER" if self.is_mariadb else "SOURCE"
         values: dict[str, str | int | float] = {
@@ -191,9 +193,9 @@ class Dialect:
             f"{old}_DELAY": int(source.delay_s),
         }
         if not source.keeps_ca:
-            # A channel keeps what is not named: the authority of the source before would refuse
-            # this one. MariaDB checks the name when the second is 1; certificates of the lab name
-            # 127.0.0.1 alone, and 0 still checks the authority when there is one.
+            # A channel keeps options that are not named: the former source's authority would refuse
+            # this source. MariaDB checks the host name if the second option is 1; certificates of
+            # the lab name 127.0.0.1 only, and 0 still checks the authority if there is one.
             values[f"{old}_SSL_CA"] = literal(source.ssl_ca or "")
             values[f"{old}_SSL_VERIFY_SERVER_CERT"] = 0
         if not self.is_mariadb:
@@ -215,48 +217,51 @@ class Dialect:
         return {f"{old}_LOG_FILE": literal(file), f"{old}_LOG_POS": offset, **off}
 
     def session(self) -> tuple[str, ...]:
-        """For a connection of ours: literals are read as this module writes them."""
+        """Returns statements for a new session, so that it reads literals as this module writes
+        them."""
         return ("SET SESSION sql_mode = REPLACE(@@SESSION.sql_mode, 'NO_BACKSLASH_ESCAPES', '')",)
 
     def delay(self, seconds: int, channel: str = "") -> tuple[str, ...]:
-        """For a channel that does not apply."""
+        """Returns statements that delay a channel; its applier must be stopped."""
         name = literal(checked_channel(channel))
         if self.is_mariadb:
             return (f"CHANGE MASTER {name} TO MASTER_DELAY = {int(seconds)}",)
         return (f"CHANGE REPLICATION SOURCE TO SOURCE_DELAY = {int(seconds)} FOR CHANNEL {name}",)
 
     def forget(self, channel: str = "") -> tuple[str, ...]:
-        """Ends following: the channel and its relay log are removed."""
+        """Returns statements that remove a channel and its relay log."""
         if self.is_mariadb:
             return (f"RESET SLAVE {literal(checked_channel(channel))} ALL",)
         return (f"RESET REPLICA ALL FOR CHANNEL {literal(checked_channel(channel))}",)
 
     def filters(self, filters: dict[str, tuple[str, ...]], channel: str = "") -> tuple[str, ...]:
-        """Until the server's next start; the option file has them for later ones."""
-        found = []
+        """Returns statements that set filters until the server's next start; the option file has
+        them for later ones."""
+        statements = []
         for kind, values in checked_filters(filters).items():
             name = kind.replace("-", "_")
             if self.is_mariadb:
-                found += [f"SET SESSION default_master_connection = {literal(checked_channel(channel))}"]
-                found += [f"SET GLOBAL {name} = {literal(','.join(values))}"]
+                statements += [f"SET SESSION default_master_connection = {literal(checked_channel(channel))}"]
+                statements += [f"SET GLOBAL {name} = {literal(','.join(values))}"]
             else:
                 quoted = [literal(value) if "wild" in kind else _identifier(value) for value in values]
                 where = f" FOR CHANNEL {literal(checked_channel(channel))}"
-                found += [f"CHANGE REPLICATION FILTER {name.upper()} = ({', '.join(quoted)}){where}"]
-        return tuple(found)
+                statements += [f"CHANGE REPLICATION FILTER {name.upper()} = ({', '.join(quoted)}){where}"]
+        return tuple(statements)
 
     def replica_status(self) -> str:
-        """A row for each channel."""
+        """Returns a query with a row for each channel."""
         return "SHOW ALL SLAVES STATUS" if self.is_mariadb else "SHOW REPLICA STATUS"
 
     def replica_hosts(self) -> str:
-        """A row for each replica that is connected."""
+        """Returns a query with a row for each connected replica."""
         return "SHOW SLAVE HOSTS" if self.is_mariadb else "SHOW REPLICAS"
 
     # --- GTIDs and the binary log -----------------------------------------------------------------
 
     def executed(self) -> str:
-        """One row. MariaDB: positions of what was applied and of the own binary log."""
+        """Returns a query with one row. MariaDB: positions of the applied and of the own binary
+        log."""
         return (
             "SELECT @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos"
             if self.is_mariadb
@@ -264,7 +269,8 @@ class Dialect:
         )
 
     def begin_at(self, gtids: GtidSet) -> tuple[str, ...]:
-        """For a new replica whose data are those of this set: empties its binary log."""
+        """Returns statements that set the position of a new replica with the data of this set; they
+        empty its binary log."""
         if self.is_mariadb:
             if not gtids.is_position:
                 raise InputError(str(gtids)[:60], "is not a position, so MariaDB cannot begin there", GUIDE, "")
@@ -272,24 +278,27 @@ class Dialect:
         return (*self.reset_binary_log(), f"SET GLOBAL gtid_purged = {literal(str(gtids))}")
 
     def wait_for(self, gtids: GtidSet, timeout_s: float) -> str:
-        """A query that ends when the set is applied, or at the time-out: see `waited`."""
+        """Returns a query that ends when the set is applied, or at the time-out: see `waited`."""
         if self.is_mariadb:
             return f"SELECT MASTER_GTID_WAIT({literal(str(gtids))}, {timeout_s:.3f})"
         return f"SELECT WAIT_FOR_EXECUTED_GTID_SET({literal(str(gtids))}, {timeout_s:.3f})"
 
     def waited(self, answer: object) -> bool:
-        """Whether `wait_for` ended because the set is applied: both answer 0 then."""
+        """Returns whether `wait_for` ended because the set is applied: both flavors answer 0
+        then."""
         return answer == 0
 
     def binary_log_position(self) -> str:
-        """File and offset in the first two columns; no row without a binary log."""
+        """Returns a query with file and offset in the first two columns; no row without a binary
+        log."""
         renamed = not self.is_mariadb and self.version >= (8, 2)
         return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
 
     def flush_engines(self, flush_log: int) -> tuple[str, ...]:
-        """Writes what was committed out of the server's memory, where `flush_log`, its
-        innodb_flush_log_at_trx_commit, leaves it there for up to a second. MariaDB does nothing
-        when asked with 0 (innobase_flush_logs, 10.11), so there it is set for the moment."""
+        """Returns statements that write committed transactions out of the server's memory, if
+        `flush_log`, its innodb_flush_log_at_trx_commit, leaves them there for up to a second. With
+        0 MariaDB ignores the statement (innobase_flush_logs, 10.11), so it is changed
+        temporarily."""
         if flush_log == 1:
             return ()
         flush = "FLUSH LOCAL ENGINE LOGS"
@@ -305,18 +314,19 @@ class Dialect:
         return ("FLUSH BINARY LOGS",)
 
     def purge_to(self, file: str) -> tuple[str, ...]:
-        """Removes the files before this one."""
+        """Returns statements that remove the files before this one."""
         return (f"PURGE BINARY LOGS TO {literal(file)}",)
 
     def reset_binary_log(self) -> tuple[str, ...]:
-        """Deletes all files, and MySQL's memory of what was executed."""
+        """Returns statements that delete all files, and MySQL's record of executed transactions."""
         renamed = not self.is_mariadb and self.version >= (8, 2)
         return ("RESET BINARY LOGS AND GTIDS" if renamed else "RESET MASTER",)
 
     # --- read-only --------------------------------------------------------------------------------
 
     def read_only(self, on: bool) -> tuple[str, ...]:
-        """MySQL's keeps out everyone; MariaDB's 10.11 lets READ ONLY ADMIN and SUPER write."""
+        """Returns statements that switch read-only. MySQL's blocks everyone; MariaDB's 10.11 lets
+        READ ONLY ADMIN and SUPER write."""
         if self.is_mariadb:
             return (f"SET GLOBAL read_only = {int(on)}",)
         if on:
@@ -324,7 +334,8 @@ class Dialect:
         return ("SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 0")
 
     def writes_when_read_only(self) -> str:
-        """A query for the accounts, as 'USER'@'HOST', that may write while it is read-only."""
+        """Returns a query for the accounts, as 'USER'@'HOST', that may write while it is
+        read-only."""
         if not self.is_mariadb:
             return "SELECT 1 FROM DUAL WHERE FALSE"  # super_read_only stops all of them
         return (
@@ -335,7 +346,8 @@ class Dialect:
     # --- semi-synchronous replication -------------------------------------------------------------
 
     def semi_sync_variable(self, side: str, name: str) -> str:
-        """`side`: source or replica; `name` as enabled, timeout, wait_point."""
+        """Returns a variable's name. `side`: source or replica; `name` as enabled, timeout,
+        wait_point."""
         if self.is_mariadb or self.version < (8, 0, 26):
             side = {"source": "master", "replica": "slave"}[side]
         if name == "wait_count":
@@ -345,21 +357,22 @@ class Dialect:
     def semi_sync(
         self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
     ) -> tuple[str, ...]:
-        """Switches one side. On a replica, the receive thread must be started anew to take part.
+        """Returns statements that switch one side. On a replica, the receive thread must be started
+        anew to take part.
 
         Before 8.0.26 and on MariaDB there is no count.
         """
-        found = [f"SET GLOBAL {self.semi_sync_variable(side, 'enabled')} = {int(on)}"]
+        statements = [f"SET GLOBAL {self.semi_sync_variable(side, 'enabled')} = {int(on)}"]
         if side == "source" and on:
-            found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_point')} = 'AFTER_SYNC'")
+            statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_point')} = 'AFTER_SYNC'")
             if timeout_ms is not None:
-                found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'timeout')} = {int(timeout_ms)}")
+                statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'timeout')} = {int(timeout_ms)}")
             if count is not None and not self.is_mariadb:
-                found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_count')} = {int(count)}")
-        return tuple(found)
+                statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_count')} = {int(count)}")
+        return tuple(statements)
 
     def semi_sync_plugins(self) -> tuple[str, ...]:
-        """Files that must be loaded first (plugin-load-add); MariaDB has them built in."""
+        """Returns files that must be loaded first (plugin-load-add); MariaDB has them built in."""
         if self.is_mariadb:
             return ()
         return (
@@ -371,9 +384,10 @@ class Dialect:
     # --- accounts ---------------------------------------------------------------------------------
 
     def replication_account(self, user: str, host: str, password: Secret) -> tuple[str, ...]:
-        """An account that may read the binary log over TLS and do nothing else. It can be repeated.
+        """Returns statements that create an account which may only read the binary log over TLS.
+        They can be repeated.
 
-        It is kept out of the binary log: each source has its own.
+        They are not written to the binary log: each source has its own account.
         """
         account = f"{literal(user)}@{literal(host)}"
         with_ = f"IDENTIFIED BY {literal(password.reveal())} REQUIRE SSL"

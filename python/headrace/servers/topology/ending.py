@@ -1,4 +1,4 @@
-"""The end of a server: who follows it, what that does to the others, and a replica's end."""
+"""Ends servers: lists who follows a server, the consequences for others, and ends replicas."""
 
 from __future__ import annotations
 
@@ -16,68 +16,70 @@ from headrace.servers.topology.threads import leave_source
 
 
 def followers_of(lab: Lab, server: Server) -> list[str]:
-    """Who follows a server: names of the lab's running servers, and servers outside the lab that
-    are connected to it, by number and host."""
+    """Lists who follows a server: names of the lab's running servers, and server_id and host of
+    connected servers outside the lab."""
     return _followers(server, states_of(lab))
 
 
 def states_of(lab: Lab) -> dict[str, ServerState]:
-    """The state of each server of the lab that answers, by name."""
-    found = {}
-    for one in servers(lab):
-        if one.state == "running":
-            with contextlib.suppress(HeadraceError), accounts.connected(one) as connection:
-                found[one.name] = observe(connection, one.name, position=False)
-    return found
+    """Returns the state of each server of the lab that answers, by name."""
+    states = {}
+    for server in servers(lab):
+        if server.state == "running":
+            with contextlib.suppress(HeadraceError), accounts.connected(server) as connection:
+                states[server.name] = observe(connection, server.name, position=False)
+    return states
 
 
 def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
     if server.port is None:
         return []
     place = (server.host, server.port)
-    found = [
+    names = [
         name
         for name, state in sorted(states.items())
-        if any((one.source_host, one.source_port) == place for one in state.channels)
+        if any((channel.source_host, channel.source_port) == place for channel in state.channels)
     ]
     if server.name in states:
-        known = {state.server_id for state in states.values()}
+        server_ids = {state.server_id for state in states.values()}
         with contextlib.suppress(HeadraceError), accounts.connected(server) as connection:
             rows = accounts.rows(connection, states[server.name].dialect.replica_hosts())
             for row in rows:
                 # Server_id and Host in both manuals, SHOW REPLICAS.
                 number, host = int(row.get("Server_id") or row.get("Server_Id") or 0), row.get("Host")
-                if number not in known:
-                    found.append(f"server_id {number}{f' at {host}' if host else ''}")
-    return found
+                if number not in server_ids:
+                    names.append(f"server_id {number}{f' at {host}' if host else ''}")
+    return names
 
 
 def consequences(lab: Lab, server: Server) -> list[str]:
-    """What the end of a server does to others, in words; nothing for one that nobody needs."""
+    """Lists, in words, the consequences of a server's end for others; empty if nobody needs it."""
     if server.state != "running" or server.port is None:
         return []
     states = states_of(lab)
-    found = []
+    effects = []
     if below := _followers(server, states):
-        found.append(f"{_and(below)} {'follows' if len(below) == 1 else 'follow'} it, and would receive nothing")
+        effects.append(f"{_and(below)} {'follows' if len(below) == 1 else 'follow'} it, and would receive nothing")
     own = states.get(server.name)
     for source in servers(lab):
         state = states.get(source.name)
         if state is None or own is None or not own.semi_sync.replica_status or not state.semi_sync.source_status:
             continue
-        follows = any((one.source_host, one.source_port) == (source.host, source.port) for one in own.channels)
-        left, semi = state.semi_sync.clients - 1, state.semi_sync
-        if follows and left < semi.wait_count:
-            found.append(
+        follows = any(
+            (channel.source_host, channel.source_port) == (source.host, source.port) for channel in own.channels
+        )
+        remaining, semi = state.semi_sync.clients - 1, state.semi_sync
+        if follows and remaining < semi.wait_count:
+            effects.append(
                 f"commits on {source.name} wait for {semi.wait_count} acknowledgement{'s' * (semi.wait_count != 1)}, and "
-                f"{left} replicas could give one: each would wait {semi.timeout_ms / 1000:g} s"
+                f"{remaining} replicas could give one: each would wait {semi.timeout_ms / 1000:g} s"
             )
-    return found
+    return effects
 
 
 def check_replica(lab: Lab, server: Server) -> None:
     """Raises InputError for a server that is the source of others, or follows nobody: `headrace
-    replica down` is not for it."""
+    replica down` does not end such a server."""
     if server.state != "running":
         return
     below, hint = followers_of(lab, server), f"Use headrace mysql down {server.name}."
@@ -97,8 +99,8 @@ def replica_down(
     progress: Progress = quiet,
     timeout_s: float = STOP_S,
 ) -> Server:
-    """Shuts a replica down: it follows on at its next start. With `channel`: it stays up and
-    follows that source no longer, for good. Raises InputError for a server that others follow."""
+    """Shuts a replica down: it replicates again after its next start. With `channel`: it stays up
+    and does not follow that source any more. Raises InputError for a server that others follow."""
     server = find(lab, name)
     if channel is None:
         check_replica(lab, server)
@@ -110,14 +112,14 @@ def replica_down(
 
 
 def check_channel(server: Server, channel: str) -> None:
-    """Raises InputError where a server has no such channel, CouldNotRun where it does not run."""
+    """Raises InputError if a server has no such channel or does not run."""
     if server.state != "running":
         hint = f"Start it: headrace replica up {server.name}."
         raise InputError(server.name, f"is {server.state}, so its channels cannot be changed", GUIDE, hint)
     with accounts.connected(server) as connection:
         state = observe(connection, server.name)
     if state.channel(channel) is None:
-        there = ", ".join(one.name or "''" for one in state.channels) or "none"
+        there = ", ".join(channel.name or "''" for channel in state.channels) or "none"
         rule = f"follows no such channel; there are: {there}"
         raise InputError(f"{server.name}: --channel {channel!r}", rule, GUIDE, "")
 

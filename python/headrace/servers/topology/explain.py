@@ -1,4 +1,4 @@
-"""What a replica's durability settings cost and what they can lose, for the values a server has.
+"""Explains what a replica's durability settings cost and what they can lose, at a server's values.
 
 docs/guide/replicas.md says how the figures were measured. They are for orders of magnitude.
 """
@@ -16,7 +16,7 @@ LAB = "gp3 of a lab, 2026-11"
 
 @dataclass(frozen=True)
 class Explained:
-    """A setting with its value, and in words what it costs and what it can lose."""
+    """A setting with its value, its cost and its possible loss, in words."""
 
     setting: str
     value: str
@@ -25,7 +25,7 @@ class Explained:
 
 
 def explained(state: ServerState) -> list[Explained]:
-    """The settings that decide, as this server has them."""
+    """Returns the settings that decide, with this server's values."""
     return [*_commits(state), *_relay(state), *_position(state), *_semi_sync(state)]
 
 
@@ -90,11 +90,11 @@ def _position(state: ServerState) -> Iterator[Explained]:
 
 
 def _semi_sync(state: ServerState) -> Iterator[Explained]:
-    found = state.semi_sync
-    if not found.source_enabled:
+    semi_sync = state.semi_sync
+    if not semi_sync.source_enabled:
         return
-    value = f"ON, {'works' if found.source_status else 'is OFF now'}, {found.wait_point}, {found.timeout_ms / 1000:g} s"
-    lost = f"after {found.timeout_ms / 1000:g} s without an answer it goes on alone, and says so only in its status"
+    value = f"ON, {'works' if semi_sync.source_status else 'is OFF now'}, {semi_sync.wait_point}, {semi_sync.timeout_ms / 1000:g} s"
+    lost = f"after {semi_sync.timeout_ms / 1000:g} s without an answer it goes on alone, and says so only in its status"
     yield Explained(
         "rpl_semi_sync_source_enabled", value, "a round trip and the replica's receiving, each commit", lost
     )

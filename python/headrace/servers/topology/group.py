@@ -1,7 +1,7 @@
-"""MySQL's group replication, ready-made: members on lab volumes, one of them takes writes.
+"""MySQL's group replication: members on lab volumes, of which a single one takes writes.
 
-A commit is acknowledged when a majority of the members has agreed on its place, so a member that
-dies takes none with it; the others expel it and choose a new primary by themselves.
+A commit is acknowledged when a majority of the members has agreed on its order, so the death of a
+member loses no commit; the others expel it and choose a new primary by themselves.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ GRANTS = "REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_S
 
 @dataclass(frozen=True)
 class GroupMember:
-    """A member as the group sees it. `state`: ONLINE, RECOVERING, UNREACHABLE, ERROR, OFFLINE, or
-    down when its server does not run. `waiting`: transactions it has not yet checked or applied."""
+    """A member in the view of the group. `state`: ONLINE, RECOVERING, UNREACHABLE, ERROR, OFFLINE,
+    or down when its server does not run. `waiting`: transactions it has not yet checked or
+    applied."""
 
     name: str
     state: str
@@ -75,9 +76,9 @@ def group_up(
     unpaced: bool = False,
     progress: Progress = quiet,
 ) -> list[Server]:
-    """Makes a group of NAME-1, NAME-2, ... and starts it, or starts one that is there again.
+    """Creates a group of NAME-1, NAME-2, ... and starts it, or starts an existing group again.
 
-    Raises InputError, CouldNotRun, LabRefused; then nothing is left of a new group.
+    Raises InputError, CouldNotRun, LabRefused; then a new group is removed again.
     """
     access.check_root()
     checked_name(name)
@@ -85,9 +86,9 @@ def group_up(
         rule = f"a group has {SMALLEST} to {LARGEST} members: a majority of them decides"
         raise InputError(f"--group {size}", rule, GUIDE, "Take 3, or 5 to survive two losses.")
     names = [f"{name}-{number}" for number in range(1, size + 1)]
-    there = [one for one in names if one in records.names(data_dir_of(lab))]
-    if there and len(there) == size and all(_is_member(lab, one) for one in names):
-        return _started_again(lab, names, progress)
+    there = [member_name for member_name in names if member_name in records.names(data_dir_of(lab))]
+    if there and len(there) == size and all(_is_member(lab, member_name) for member_name in names):
+        return _start_again(lab, names, progress)
     if there:
         rule = "is there already, and is not a whole group"
         raise InputError(", ".join(there), rule, GUIDE, "headrace mysql destroy it, or take another name.")
@@ -96,27 +97,29 @@ def group_up(
         raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
     request = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "own_address": own_address}
     try:
-        made = _made(lab, names, request | {"unpaced": unpaced}, dict(settings or {}), progress)
+        members = _create_servers(lab, names, request | {"unpaced": unpaced}, dict(settings or {}), progress)
         progress(0.7, "forming the group")
-        _form(made)
+        _form(members)
     except BaseException:
-        for one in names:
-            if server_paths(data_dir_of(lab), one).state.exists():
-                destroy(find(lab, one))
+        for member_name in names:
+            if server_paths(data_dir_of(lab), member_name).state.exists():
+                destroy(find(lab, member_name))
         raise
-    return [_kept(lab, one) for one in names]
+    return [_join_on_boot(lab, member_name) for member_name in names]
 
 
-def _made(lab: Lab, names: list[str], request: dict, wanted: dict[str, str | None], progress: Progress) -> list[Server]:
-    """The servers, apart from each other; made at the same time, as each waits for its disk."""
+def _create_servers(
+    lab: Lab, names: list[str], request: dict, requested: dict[str, str | None], progress: Progress
+) -> list[Server]:
+    """Creates the servers, not yet as a group, at the same time, as each waits for its disk."""
     group = str(uuid.uuid4())
     first_id = free_server_id(lab)
     taken = records.hosts(data_dir_of(lab))
     places: list[tuple[str, int]] = []
-    for one in names:
+    for member_name in names:
         host = links.LOOPBACK
         if request["own_address"]:
-            host = links.free_host(server_paths(data_dir_of(lab), one), taken)
+            host = links.free_host(server_paths(data_dir_of(lab), member_name), taken)
             taken.append(host)
         places.append((host, links.PORT if request["own_address"] else _other_port(places)))
     seeds = ",".join(f"{host}:{port}" for host, port in places)
@@ -124,7 +127,7 @@ def _made(lab: Lab, names: list[str], request: dict, wanted: dict[str, str | Non
 
     def make(index: int) -> Server:
         host, port = places[index]
-        settings = _settings(group, host, port, seeds, first_id + index) | wanted
+        settings = _settings(group, host, port, seeds, first_id + index) | requested
         own = {"port": port, "host": host if request["own_address"] else None}
         rest = {key: value for key, value in request.items() if key != "own_address"}
         with Lab(lab.place.data_dir, lab.place.socket) as mine:
@@ -132,9 +135,9 @@ def _made(lab: Lab, names: list[str], request: dict, wanted: dict[str, str | Non
 
     with ThreadPoolExecutor(len(names)) as pool:
         waiting = [pool.submit(make, index) for index in range(len(names))]
-    for one in waiting:
-        one.result()  # raises what went wrong, when all have ended
-    return [find(lab, one) for one in names]
+    for future in waiting:
+        future.result()  # raises what went wrong, when all have ended
+    return [find(lab, member_name) for member_name in names]
 
 
 def _other_port(places: Sequence[tuple[str, int]]) -> int:
@@ -145,7 +148,8 @@ def _other_port(places: Sequence[tuple[str, int]]) -> int:
 
 
 def _settings(group: str, host: str, port: int, seeds: str, server_id: int) -> dict[str, str | None]:
-    """What a member needs (MySQL manual, Configuring an Instance for Group Replication)."""
+    """Returns the settings of a member (MySQL manual, Configuring an Instance for Group
+    Replication)."""
     return {
         "server-id": str(server_id),
         "gtid-mode": "ON",
@@ -156,7 +160,7 @@ def _settings(group: str, host: str, port: int, seeds: str, server_id: int) -> d
         "loose-group-replication-group-name": group,
         ON_BOOT: "OFF",
         "loose-group-replication-bootstrap-group": "OFF",
-        # By MySQL's own protocol and port, with its TLS and accounts (8.0.27 and later).
+        # Communication by MySQL's protocol and port, with its TLS and accounts (8.0.27 and later).
         "loose-group-replication-communication-stack": "MYSQL",
         "loose-group-replication-local-address": f"{host}:{port}",
         "loose-group-replication-group-seeds": seeds,
@@ -175,7 +179,7 @@ def _form(members: list[Server]) -> None:
 
 
 def _account(connection: pymysql.Connection, server: Server, password: Secret) -> None:
-    """Made on each member by itself: it has to be there before the member can join."""
+    """Creates the group's account on a member: it must exist before the member can join."""
     source = "127.0.0.1" if server.host == links.LOOPBACK else f"{server.host.rpartition('.')[0]}.%"
     account, secret = f"{literal(ACCOUNT)}@{literal(source)}", literal(password.reveal())
     statements = (
@@ -221,33 +225,34 @@ def _wait(holds: Callable[[], bool], server: Server) -> None:
         time.sleep(LOOK_EVERY_S)
 
 
-def _kept(lab: Lab, name: str) -> Server:
-    """From now on a member that starts joins by itself."""
+def _join_on_boot(lab: Lab, name: str) -> Server:
+    """Lets a member join the group at each start from now on."""
     where = server_paths(data_dir_of(lab), name)
     with records.locked(where):
-        known = records.required(where)
+        record = records.required(where)
         on: dict[str, str | None] = {ON_BOOT: "ON"}
-        records.save(where, known.with_(settings=known.settings_with(on)))
+        records.save(where, record.with_(settings=record.settings_with(on)))
     return find(lab, name)
 
 
 def _is_member(lab: Lab, name: str) -> bool:
-    known = records.load(server_paths(data_dir_of(lab), name))
-    return known is not None and known.made and "loose-group-replication-group-name" in known.settings
+    record = records.load(server_paths(data_dir_of(lab), name))
+    return record is not None and record.made and "loose-group-replication-group-name" in record.settings
 
 
-def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
-    """Starts members that are down. A group of which nobody is left is begun anew by the member
-    that has everything the others have; without one nothing is begun."""
-    none_left = all(find(lab, one).state != "running" for one in names)
-    for index, one in enumerate(names):
-        progress(0.1 + 0.5 * index / len(names), f"starting {one}")
+def _start_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
+    """Starts members that are down. If no member runs, the group is begun anew by the member that
+    has all transactions of the others; without such a member it is not begun. Raises
+    CouldNotRun."""
+    none_left = all(find(lab, member_name).state != "running" for member_name in names)
+    for index, member_name in enumerate(names):
+        progress(0.1 + 0.5 * index / len(names), f"starting {member_name}")
         if none_left:
-            _started_alone(lab, one)
+            _start_alone(lab, member_name)
         else:
-            up(lab, name=one)
-    members = [find(lab, one) for one in names]
-    if not any(one.is_online for one in group_status(members)):
+            up(lab, name=member_name)
+    members = [find(lab, member_name) for member_name in names]
+    if not any(member.is_online for member in group_status(members)):
         _begin_again(members)
     for server in members:
         with accounts.connected(server) as connection:
@@ -258,14 +263,14 @@ def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Serve
     return members
 
 
-def _started_alone(lab: Lab, name: str) -> None:
-    """Starts a member that does not look for its group: nobody is left that would answer it."""
+def _start_alone(lab: Lab, name: str) -> None:
+    """Starts a member that does not look for its group, since no other member runs."""
     where = server_paths(data_dir_of(lab), name)
     with records.locked(where):
-        known = records.required(where)
+        record = records.required(where)
         alone: dict[str, str | None] = {ON_BOOT: "OFF"}
-        started = running.start(lab, where, known.with_(settings=known.settings_with(alone)))
-        records.save(where, started.with_(settings=known.settings))
+        started = running.start(lab, where, record.with_(settings=record.settings_with(alone)))
+        records.save(where, started.with_(settings=record.settings))
 
 
 def _begin_again(members: list[Server]) -> None:
@@ -276,7 +281,9 @@ def _begin_again(members: list[Server]) -> None:
             has[server.name] = GtidSet.parse(
                 str(accounts.one_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql"
             )
-    first = next((one for one in members if all(has[one.name].contains(other) for other in has.values())), None)
+    first = next(
+        (member for member in members if all(has[member.name].contains(other) for other in has.values())), None
+    )
     if first is None:
         rule = "has no member with all transactions of the others, so beginning it anew would lose some"
         raise CouldNotRun(members[0].name.rpartition("-")[0], rule, GUIDE, "Compare gtid_executed of its members.")
@@ -285,11 +292,13 @@ def _begin_again(members: list[Server]) -> None:
 
 
 def members_of(lab: Lab, name: str) -> list[Server]:
-    """The servers NAME-1, NAME-2, ... Raises InputError when there are none."""
-    found = [one for one in servers(lab) if one.name.rpartition("-")[0] == name and _is_member(lab, one.name)]
-    if not found:
+    """Lists the servers NAME-1, NAME-2, ... Raises InputError if there are none."""
+    members = [
+        server for server in servers(lab) if server.name.rpartition("-")[0] == name and _is_member(lab, server.name)
+    ]
+    if not members:
         raise InputError(name, "is not a group of this lab", GUIDE, "headrace mysql up NAME --flavor mysql --group 3")
-    return found
+    return members
 
 
 STATUS = """SELECT m.member_id, m.member_state, m.member_role, s.count_transactions_in_queue
@@ -298,11 +307,11 @@ LEFT JOIN performance_schema.replication_group_member_stats s USING (member_id)"
 
 
 def group_status(members: Sequence[Server]) -> list[GroupMember]:
-    """Each member as it sees itself: one that is cut off from the others may be wrong of them."""
-    found = []
+    """Returns each member in its own view: a member that is cut off may see the others wrongly."""
+    statuses = []
     for server in members:
         if server.state != "running":
-            found.append(GroupMember(server.name, "down", "", None, ""))
+            statuses.append(GroupMember(server.name, "down", "", None, ""))
             continue
         try:
             with accounts.connected(server) as connection, connection.cursor() as cursor:
@@ -311,14 +320,14 @@ def group_status(members: Sequence[Server]) -> list[GroupMember]:
                 cursor.execute(STATUS)
                 seen = {row[0]: row[1:] for row in cursor.fetchall()}
             state, role, waiting = seen.get(own, ("OFFLINE", "", None))
-            found.append(GroupMember(server.name, state, role, waiting, str(executed).replace("\n", "")))
+            statuses.append(GroupMember(server.name, state, role, waiting, str(executed).replace("\n", "")))
         except HeadraceError as error:
-            found.append(GroupMember(server.name, f"does not answer: {error.rule}", "", None, ""))
-    return found
+            statuses.append(GroupMember(server.name, f"does not answer: {error.rule}", "", None, ""))
+    return statuses
 
 
 def primary_of(members: Sequence[Server]) -> Server | None:
-    """The member that takes writes: the one a majority calls PRIMARY."""
+    """Returns the member that takes writes: the PRIMARY in the view of a majority."""
     votes: dict[tuple[str, int], int] = {}
     for server in members:
         try:
@@ -330,8 +339,8 @@ def primary_of(members: Sequence[Server]) -> Server | None:
                     votes[place] = votes.get(place, 0) + 1
         except HeadraceError:
             continue
-    place = next((one for one, count in votes.items() if 2 * count > len(members)), None)
-    return next((one for one in members if (one.host, one.port) == place), None)
+    place = next((candidate for candidate, count in votes.items() if 2 * count > len(members)), None)
+    return next((member for member in members if (member.host, member.port) == place), None)
 
 
 PRIMARY = """SELECT member_host, member_port FROM performance_schema.replication_group_members

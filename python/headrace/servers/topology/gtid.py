@@ -2,9 +2,9 @@
 
     MySQL     uuid[:tag]:1-5:7, uuid...   any set of numbers for each server (and tag)
     MariaDB   0-1-100, 1-2-5              a position: in each domain all up to a sequence number,
-                                          with the server that wrote the last of them
+                                          with the server that wrote the last transaction
 
-What is missing between two MariaDB positions is not a position; it is written as `0:51-100`.
+The difference of two MariaDB positions is not a position; it is written as `0:51-100`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Ranges = tuple[tuple[int, int], ...]
 @dataclass(frozen=True)
 class GtidSet:
     """A set of transactions. `ranges`: by server (`uuid` or `uuid:tag`) or MariaDB's domain, sorted
-    and apart from each other; `writers`: by MariaDB's domain, who wrote the last transaction."""
+    and disjoint; `writers`: by MariaDB's domain, the server that wrote the last transaction."""
 
     flavor: str
     ranges: tuple[tuple[str, Ranges], ...] = ()
@@ -41,19 +41,19 @@ class GtidSet:
 
     @classmethod
     def parse(cls, text: str, flavor: str) -> GtidSet:
-        """A set as servers write it. Raises InputError."""
+        """Parses a set in the servers' notation. Raises InputError."""
         if len(text) > MAX_TEXT:
             raise InputError(text[:60], f"a GTID set has at most {MAX_TEXT:,} characters", _source(flavor), "")
         compact = "".join(text.split())
         return _parse_mariadb(compact) if flavor == "mariadb" else _parse_mysql(compact)
 
     def contains(self, other: GtidSet) -> bool:
-        """Whether every transaction of the other is in this one."""
+        """Returns whether this set has every transaction of the other."""
         return other.minus(self).is_empty
 
     def union(self, other: GtidSet) -> GtidSet:
-        """What is in one of them. Where two MariaDB positions end at the same number of different
-        servers, this one's writer is kept: `diverged` tells of it."""
+        """Returns the union. If two MariaDB positions end at the same number of different servers,
+        this set's writer is taken: see `diverged`."""
         self._check(other)
         mine, theirs = dict(self.ranges), dict(other.ranges)
         joined = {key: _merged([*mine.get(key, ()), *theirs.get(key, ())]) for key in mine | theirs}
@@ -61,23 +61,24 @@ class GtidSet:
         for key, writer in other.writers:
             if key not in writers or theirs[key][-1][1] > mine[key][-1][1]:
                 writers[key] = writer
-        return _made(self.flavor, joined, writers)
+        return _build_set(self.flavor, joined, writers)
 
     def minus(self, other: GtidSet) -> GtidSet:
-        """What is in this one and not in the other.
+        """Returns the transactions of this set that the other lacks.
 
         A MariaDB transaction with the same number from another server is another transaction.
         """
         self._check(other)
         theirs = dict(other.ranges)
-        left = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
+        remaining = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
         for key in self.diverged(other):
             last = dict(self.ranges)[key][-1][1]
-            left[key] = _merged([*left[key], (last, last)])
-        return _made(self.flavor, left, dict(self.writers))
+            remaining[key] = _merged([*remaining[key], (last, last)])
+        return _build_set(self.flavor, remaining, dict(self.writers))
 
     def diverged(self, other: GtidSet) -> list[str]:
-        """MariaDB's domains where both end at the same number, written by different servers."""
+        """Lists MariaDB's domains in which both end at the same number, written by different
+        servers."""
         self._check(other)
         theirs, writers = dict(other.ranges), dict(other.writers)
         return [
@@ -92,30 +93,33 @@ class GtidSet:
 
     @property
     def is_position(self) -> bool:
-        """Whether MariaDB can begin to replicate here."""
+        """True when MariaDB can begin to replicate at this set."""
         return all(len(ranges) == 1 and ranges[0][0] == 1 for _, ranges in self.ranges)
 
     def count(self) -> int:
-        """Number of transactions."""
+        """Returns the number of transactions."""
         return sum(last - first + 1 for _, ranges in self.ranges for first, last in ranges)
 
     def transactions(self) -> Iterator[str]:
-        """Each transaction's GTID, in order. MariaDB's without its server: a position knows one."""
+        """Yields each transaction's GTID, in order. MariaDB's has no server: a position knows only
+        the last writer."""
         for key, ranges in self.ranges:
             for first, last in ranges:
                 for number in range(first, last + 1):
                     yield f"{key}:{number}"
 
     def only(self, key: str) -> GtidSet:
-        """The part of one server (`uuid` or `uuid:tag`) or domain."""
-        return _made(self.flavor, {one: ranges for one, ranges in self.ranges if one == key}, dict(self.writers))
+        """Returns the part of a server (`uuid` or `uuid:tag`) or domain."""
+        return _build_set(
+            self.flavor, {name: ranges for name, ranges in self.ranges if name == key}, dict(self.writers)
+        )
 
     def last(self, key: str) -> int:
-        """The highest number of a server or domain, 0 where there is none."""
-        return next((ranges[-1][1] for one, ranges in self.ranges if one == key), 0)
+        """Returns the highest number of a server or domain, 0 if it has none."""
+        return next((ranges[-1][1] for name, ranges in self.ranges if name == key), 0)
 
     def __str__(self) -> str:
-        """As the server writes it; what is not a MariaDB position as `0:51-100`."""
+        """Returns the server's notation; `0:51-100` for a set that is not a MariaDB position."""
         if self.flavor == "mariadb" and self.is_position:
             writers = dict(self.writers)
             return ",".join(f"{key}-{writers.get(key, 0)}-{ranges[0][1]}" for key, ranges in self.ranges)
@@ -131,14 +135,14 @@ def _source(flavor: str) -> str:
     return MARIADB_SOURCE if flavor == "mariadb" else MYSQL_SOURCE
 
 
-def _made(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) -> GtidSet:
+def _build_set(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) -> GtidSet:
     order = (lambda key: (int(key), key)) if flavor == "mariadb" else (lambda key: (0, key))
-    kept = tuple((key, ranges[key]) for key in sorted(ranges, key=order) if ranges[key])
-    return GtidSet(flavor, kept, tuple((key, writers[key]) for key, _ in kept if key in writers))
+    ordered = tuple((key, ranges[key]) for key in sorted(ranges, key=order) if ranges[key])
+    return GtidSet(flavor, ordered, tuple((key, writers[key]) for key, _ in ordered if key in writers))
 
 
 def _parse_mariadb(text: str) -> GtidSet:
-    found: dict[str, Ranges] = {}
+    ranges_by_domain: dict[str, Ranges] = {}
     writers: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         match = POSITION.fullmatch(part)
@@ -146,15 +150,15 @@ def _parse_mariadb(text: str) -> GtidSet:
         if not numbers or max(numbers[:2]) > MOST_ID or numbers[2] > MOST_MARIADB:
             raise InputError(part[:60], "a GTID of MariaDB is DOMAIN-SERVER-NUMBER", MARIADB_SOURCE, "As 0-1-100.")
         domain, server, number = numbers
-        if str(domain) in found:
+        if str(domain) in ranges_by_domain:
             raise InputError(part[:60], f"domain {domain} stands twice in one position", MARIADB_SOURCE, "")
         if number:
-            found[str(domain)], writers[str(domain)] = ((1, number),), server
-    return _made("mariadb", found, writers)
+            ranges_by_domain[str(domain)], writers[str(domain)] = ((1, number),), server
+    return _build_set("mariadb", ranges_by_domain, writers)
 
 
 def _parse_mysql(text: str) -> GtidSet:
-    found: dict[str, list[tuple[int, int]]] = {}
+    intervals: dict[str, list[tuple[int, int]]] = {}
     for part in filter(None, text.lower().split(",")):
         uuid, *words = part.split(":")
         if not UUID.fullmatch(uuid) or not words:
@@ -169,8 +173,8 @@ def _parse_mysql(text: str) -> GtidSet:
             last = int(match[2] or first) if match else 0
             if not 1 <= first <= last <= MOST_MYSQL:
                 raise InputError(part[:60], f"{word[:40]!r} is not an interval FIRST-LAST", MYSQL_SOURCE, "")
-            found.setdefault(key, []).append((first, last))
-    return _made("mysql", {key: _merged(ranges) for key, ranges in found.items()}, {})
+            intervals.setdefault(key, []).append((first, last))
+    return _build_set("mysql", {key: _merged(ranges) for key, ranges in intervals.items()}, {})
 
 
 def _written(ranges: Ranges) -> str:
@@ -178,7 +182,7 @@ def _written(ranges: Ranges) -> str:
 
 
 def _merged(ranges: list[tuple[int, int]]) -> Ranges:
-    """Sorted, with neighbors joined."""
+    """Returns ranges sorted, with neighbors joined."""
     out: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if out and first <= out[-1][1] + 1:
@@ -189,7 +193,7 @@ def _merged(ranges: list[tuple[int, int]]) -> Ranges:
 
 
 def _without(ranges: Ranges, others: Ranges) -> Ranges:
-    """Both sorted and apart: one pass."""
+    """Subtracts ranges in a single pass; both must be sorted and disjoint."""
     out: list[tuple[int, int]] = []
     index = 0
     for first, last in ranges:

@@ -1,4 +1,4 @@
-"""How a new replica gets its source's data.
+"""Seeds a new replica with its source's data.
 
     binlog        from the source's first binary log on: nothing is copied
     copy          the source is shut down, its files are copied, and it is started again
@@ -6,7 +6,7 @@
     clone         MySQL's own: the replica fetches the data from the running source
     mariabackup   MariaDB's own: files and redo log are copied while it is written to
 
-Each ends with the replica following the source from the very transaction its data end with.
+Each ends with the replica following the source from the exact transaction that its data end with.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LOOK_EVERY_S = 0.1
 
 @dataclass(frozen=True)
 class Position:
-    """Where a replica begins: GTIDs of its data, and file and offset of the source's binary log."""
+    """The begin of a replica: GTIDs of its data, and file and offset of the source's binary log."""
 
     gtids: GtidSet
     file: str = ""
@@ -68,7 +68,7 @@ class Position:
 
 @dataclass
 class Follower:
-    """The common part of every seeding: what the new replica is to be, and how it begins."""
+    """The common part of every seeding: the new replica's options, and where it begins."""
 
     source: Server
     name: str
@@ -91,7 +91,7 @@ class Follower:
         return self.made_read_only(where, record)
 
     def follow(self, where: ServerPaths, record: Record, connection: pymysql.Connection) -> None:
-        """Ends what was copied of the source's own replication, and follows the source."""
+        """Removes copied channels of the source's own replication, and follows the source."""
         state = observe(connection, self.name)
         dialect = state.dialect
         for channel in state.channels:
@@ -105,14 +105,14 @@ class Follower:
             check_reachable(self.name, purged, state.executed, self.source.name)
         accounts.create_account(where, connection, dialect, record.host)
         if any(SEMI_SYNC.search(name) for name in record.settings):
-            # MySQL's plugin is loaded for good: a clone has replaced the table of plugins.
+            # MySQL's plugin is loaded permanently: a clone has replaced the table of plugins.
             load_semi_sync(connection, dialect, self.name)
             accounts.run(connection, dialect.semi_sync("replica", True))
         self._point(where, connection, dialect)
 
     def follow_too(self, where: ServerPaths, record: Record, connection: pymysql.Connection) -> None:
-        """One source more for a server that has data, from that source's first binary log on or
-        from a file position."""
+        """Adds a source to a server that has data, from that source's first binary log on or from a
+        file position."""
         state = observe(connection, self.name)
         with accounts.connected(self.source) as source:
             theirs, purged = observe(source, self.source.name), purged_of(source)
@@ -127,12 +127,12 @@ class Follower:
             if self.begins is None or not self.begins.file:
                 raise InputError(self.name, "has no file position to begin at", GUIDE, "--position FILE:OFFSET")
             position = (self.begins.file, self.begins.offset)
-        told = accounts.follow(where, self.source, position, self.channel, self.delay_s)
-        accounts.run(connection, (*dialect.point_at(told), *dialect.start(self.channel)))
+        source_options = accounts.follow(where, self.source, position, self.channel, self.delay_s)
+        accounts.run(connection, (*dialect.point_at(source_options), *dialect.start(self.channel)))
         wait_connected(connection, self.name, self.channel)
 
     def made_read_only(self, where: ServerPaths, record: Record) -> Record:
-        """Keeps clients from writing, now and after later starts."""
+        """Makes a server read-only, now and after later starts."""
         if not self.read_only:
             return record
         with _socket(where) as connection:
@@ -144,23 +144,23 @@ class Follower:
 
 
 def wait_connected(connection: pymysql.Connection, name: str, channel: str) -> ServerState:
-    """Waits until a channel receives. Raises CouldNotRun with the server's words."""
+    """Waits until a channel receives. Raises CouldNotRun with the server's error."""
     deadline = time.monotonic() + CONNECT_S
     while True:
         state = observe(connection, name)
-        found = state.channel(channel)
-        if found is not None and found.receive == "on" and not found.receive_error:
+        observed = state.channel(channel)
+        if observed is not None and observed.receive == "on" and not observed.receive_error:
             return state
-        said = "there is no such channel" if found is None else found.receive_error
+        receive_error = "there is no such channel" if observed is None else observed.receive_error
         # A source that is just starting refuses the first try.
-        if time.monotonic() > deadline or (found is not None and found.receive == "off" and said):
-            rule = f"does not receive from its source: {said or 'it is still connecting'}"
+        if time.monotonic() > deadline or (observed is not None and observed.receive == "off" and receive_error):
+            rule = f"does not receive from its source: {receive_error or 'it is still connecting'}"
             raise CouldNotRun(name, rule, GUIDE, "See headrace mysql log, and the source's.")
         time.sleep(LOOK_EVERY_S)
 
 
 def purged_of(source: pymysql.Connection) -> GtidSet:
-    """What a source no longer has in its binary logs."""
+    """Returns the transactions that a source has purged from its binary logs."""
     dialect = dialect_of(source)
     if not dialect.is_mariadb:
         return GtidSet.parse(str(accounts.one_row(source, "SELECT @@GLOBAL.gtid_purged")[0]), "mysql")
@@ -168,8 +168,8 @@ def purged_of(source: pymysql.Connection) -> GtidSet:
     if not first:
         return GtidSet("mariadb")
     # MariaDB: the position at the beginning of the first file, before its first transaction.
-    found = accounts.one_row(source, f"SELECT BINLOG_GTID_POS('{first[0]}', 4)")
-    return GtidSet.parse(str(found[0] or ""), "mariadb")
+    row = accounts.one_row(source, f"SELECT BINLOG_GTID_POS('{first[0]}', 4)")
+    return GtidSet.parse(str(row[0] or ""), "mariadb")
 
 
 @contextmanager
@@ -198,9 +198,9 @@ BLOCK, AHEAD, FLUSH_EVERY = 1 << 20, 8 << 20, 64 << 20  # bytes; an I/O of EBS i
 
 
 def copy_contents(of: Path, to: Path) -> None:
-    """The bytes of all files below a folder into those below another, which are there and empty.
-    One stream waits for each of its reads: several, with reads asked for ahead, take what a volume
-    gives. Raises CouldNotRun."""
+    """Copies the bytes of all files below a folder into existing, empty files below another. A
+    single stream would wait for each of its reads: several, with read-ahead, use a volume's
+    throughput. Raises CouldNotRun."""
     ended = threading.Event()
 
     def copied(path: Path) -> None:
@@ -217,10 +217,12 @@ def copy_contents(of: Path, to: Path) -> None:
             os.fdatasync(target.fileno())
 
     # The largest first: they take longest.
-    files = sorted((one for one in of.rglob("*") if one.is_file() and not one.is_symlink()), key=_size, reverse=True)
+    files = sorted(
+        (path for path in of.rglob("*") if path.is_file() and not path.is_symlink()), key=_size, reverse=True
+    )
     with ThreadPoolExecutor(STREAMS) as pool:
         try:
-            for done in [pool.submit(copied, one) for one in files]:
+            for done in [pool.submit(copied, path) for path in files]:
                 done.result()
         except OSError as error:
             rule = f"cannot be copied: {error.strerror}"
@@ -240,32 +242,32 @@ def _log_folder(where: ServerPaths, record: Record) -> Path:
 
 @dataclass
 class CopySeed(Follower):
-    """The source is down while its files are copied, and is started again whatever happens."""
+    """Copies the files of the source while it is down, and starts it again whatever happens."""
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         source, lab = self.source, self.source.lab
         theirs = source.paths
         with records.locked(theirs):
-            known = records.required(theirs)
-            running.stop(lab, theirs, known, kill=False)
+            source_record = records.required(theirs)
+            running.stop(lab, theirs, source_record, kill=False)
             try:
                 if not records.required(theirs).clean:
                     raise CouldNotRun(
                         source.name, "did not shut down cleanly", str(theirs.log), "Start it, and try again."
                     )
-                volumes.bring_back(lab, theirs, known)
-                self._copy(theirs, where, known, record)
+                volumes.bring_back(lab, theirs, source_record)
+                self._copy(theirs, where, source_record, record)
             finally:
                 with undisturbed():
                     volumes.quietly_unmount(theirs)
                     started = running.start(lab, theirs, records.required(theirs))
                     records.save(theirs, started)
 
-    def _copy(self, theirs: ServerPaths, where: ServerPaths, known: Record, record: Record) -> None:
+    def _copy(self, theirs: ServerPaths, where: ServerPaths, source_record: Record, record: Record) -> None:
         datadir.folders(where, service_user(), record.log_storage is not None)
         pairs = [
             (theirs.data_mount / "data", where.data_mount / "data"),
-            (_log_folder(theirs, known), _log_folder(where, record)),
+            (_log_folder(theirs, source_record), _log_folder(where, record)),
         ]
         for of, to in pairs:
             command = Command(("cp", "--archive", "--attributes-only", f"{of}/.", str(to)), what=f"copying {of}")
@@ -292,15 +294,15 @@ class CopySeed(Follower):
 
 @dataclass
 class SnapshotSeed(Follower):
-    """All volumes of the source at one instant. The lock names the position: everything up to it is
-    on the volumes, and nothing after it."""
+    """Takes snapshots of all volumes of the source at one instant. The lock fixes the position:
+    everything up to it is on the volumes, and nothing after it."""
 
     held_s: float = field(default=0.0, init=False)
     taken: dict[str, str] = field(default_factory=dict, init=False)
 
     def snapshots(self, lab: Lab) -> Mapping[str, str]:
         roles = ("data", "log") if self.source.log_volume else ("data",)
-        ids = [one for one in (self.source.data_volume, self.source.log_volume) if one]
+        ids = [volume for volume in (self.source.data_volume, self.source.log_volume) if volume]
         with accounts.connected(self.source) as connection:
             state = observe(connection, self.source.name)
             try:
@@ -309,14 +311,14 @@ class SnapshotSeed(Follower):
                 accounts.run(connection, ("FLUSH LOCAL ENGINE LOGS",))
                 self.begins = position_now(connection)
                 self._sync()
-                made = lab.create_snapshots(ids, f"seed of {self.name}", {volumes.SEED_TAG: self.name})
+                snapshots = lab.create_snapshots(ids, f"seed of {self.name}", {volumes.SEED_TAG: self.name})
             finally:
                 with contextlib.suppress(Exception):
                     accounts.run(connection, ("UNLOCK TABLES",))
             self.held_s = time.monotonic() - began
         if not state.log_bin:
             raise InputError(self.source.name, "writes no binary log", GUIDE, "--prepare-source")
-        self.taken = dict(zip(roles, (one["id"] for one in made), strict=True))
+        self.taken = dict(zip(roles, (snapshot["id"] for snapshot in snapshots), strict=True))
         self._wait(lab)
         return self.taken
 
@@ -326,7 +328,7 @@ class SnapshotSeed(Follower):
 
     def _wait(self, lab: Lab) -> None:
         deadline = time.monotonic() + COPY_S
-        while any(lab.describe_snapshot(one)["state"] == "pending" for one in self.taken.values()):
+        while any(lab.describe_snapshot(snapshot)["state"] == "pending" for snapshot in self.taken.values()):
             if time.monotonic() > deadline:
                 raise CouldNotRun(", ".join(self.taken.values()), "is still pending", GUIDE, "Is the lab busy?")
             time.sleep(LOOK_EVERY_S)
@@ -334,8 +336,8 @@ class SnapshotSeed(Follower):
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         _forget_identity(where.data_mount / "data")
         log = _log_folder(where, record)
-        # No transaction was between its engine and its binary log when the lock was held, so the
-        # log is not needed to recover.
+        # No transaction was between its engine and its binary log under the lock, so the log is not
+        # needed for recovery.
         for pattern in ("binlog.*", "relay*"):
             for path in log.glob(pattern):
                 path.unlink()
@@ -344,14 +346,14 @@ class SnapshotSeed(Follower):
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
         record = super().finish(lab, where, record)
-        for one in self.taken.values():
+        for snapshot in self.taken.values():
             with contextlib.suppress(HeadraceError):
-                lab.delete_snapshot(one)
+                lab.delete_snapshot(snapshot)
         return record
 
 
 def position_now(connection: pymysql.Connection) -> Position:
-    """The position of a server that is locked."""
+    """Reads the position of a locked server."""
     dialect = dialect_of(connection)
     row = accounts.one_row(connection, dialect.binary_log_position())
     with connection.cursor() as cursor:
@@ -365,7 +367,7 @@ SEMI_SYNC = re.compile(r"semi-sync-(replica|slave)-enabled")
 
 
 def load_semi_sync(connection: pymysql.Connection, dialect: Dialect, server: str) -> None:
-    """Loads MySQL's two plugins, for good; MariaDB has them built in."""
+    """Loads MySQL's two plugins permanently; MariaDB has them built in."""
     names = ("rpl_semi_sync_source", "rpl_semi_sync_replica")
     for name, file in zip(names, dialect.semi_sync_plugins(), strict=False):
         load_plugin(connection, name, file, server)
@@ -387,12 +389,12 @@ class CloneSeed(Follower):
         with _socket(where) as connection:
             load_plugin(connection, "clone", "mysql_clone.so", self.name)
             dialect, at = dialect_of(connection), f"{source.host}:{source.port}"
-            told = accounts.follow(where, source)
+            source_options = accounts.follow(where, source)
             user, host = _literal(access.ACCOUNT), _literal(source.host)
             statements = (
                 *dialect.session(),
                 f"SET GLOBAL clone_valid_donor_list = {_literal(at)}",
-                f"SET GLOBAL clone_ssl_ca = {_literal(told.ssl_ca or '')}",
+                f"SET GLOBAL clone_ssl_ca = {_literal(source_options.ssl_ca or '')}",
             )
             accounts.run(connection, statements)
         with _long_socket(where) as connection:
@@ -422,7 +424,7 @@ class CloneSeed(Follower):
 
 
 class _Ended(Exception):
-    """The server ended, as it does after CLONE."""
+    """Raised when the server has ended, as it does after CLONE."""
 
 
 def _clone(connection: pymysql.Connection, statements: tuple[str, ...], name: str) -> None:
@@ -452,11 +454,11 @@ def _literal(text: str) -> str:
 
 
 def load_plugin(connection: pymysql.Connection, name: str, file: str, server: str) -> None:
-    """Loads one, for good, unless it is there. Raises CouldNotRun."""
-    found = accounts.one_row(
+    """Loads a plugin permanently, unless it is loaded. Raises CouldNotRun."""
+    row = accounts.one_row(
         connection, f"SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = '{name}'"
     )
-    if found and found[0] == "ACTIVE":
+    if row and row[0] == "ACTIVE":
         return
     try:
         accounts.run(connection, (f"INSTALL PLUGIN {name} SONAME '{file}'",))
@@ -470,7 +472,7 @@ INFO = re.compile(r"(?P<file>\S+)\s+(?P<offset>\d+)(?:\s+(?P<gtid>[0-9,-]+))?", 
 
 @dataclass
 class BackupSeed(Follower):
-    """mariabackup, straight onto the new volume; it ends when this process ends."""
+    """Runs mariabackup, straight onto the new volume; it ends when this process ends."""
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         tool = program.companion("mariadb-backup", "mariabackup")
@@ -489,20 +491,24 @@ class BackupSeed(Follower):
         self.begins = _backup_position(target)
         for redo in target.glob("ib_logfile*"):
             shutil.move(redo, _log_folder(where, record) / redo.name)
-        for left in (*target.glob("xtrabackup_*"), *target.glob("mariadb_backup_*"), *target.glob("*backup-my.cnf")):
-            left.unlink()
+        for info_file in (
+            *target.glob("xtrabackup_*"),
+            *target.glob("mariadb_backup_*"),
+            *target.glob("*backup-my.cnf"),
+        ):
+            info_file.unlink()
         _forget_identity(target)
         datadir.give(target, service_user())
         datadir.give(_log_folder(where, record), service_user())
 
     def _option_file(self, where: ServerPaths) -> Path:
-        """Account and places of the source, for mariabackup's eyes."""
+        """Writes an option file for mariabackup with the source's account and paths."""
         source = self.source
-        known = records.required(source.paths)
+        source_record = records.required(source.paths)
         secret = read_client(source.paths.client).get("password", "")
         lines = ["[mariabackup]", f"user={quoted(access.ACCOUNT)}", f"password={quoted(secret)}"]
         lines += [f"socket={quoted(str(source.paths.socket))}", f"datadir={quoted(str(source.datadir))}"]
-        lines += [f"innodb-log-group-home-dir={quoted(str(_log_folder(source.paths, known)))}"]
+        lines += [f"innodb-log-group-home-dir={quoted(str(_log_folder(source.paths, source_record)))}"]
         path = where.state / "backup.cnf"
         path.unlink(missing_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as opened:

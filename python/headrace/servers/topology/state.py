@@ -1,5 +1,5 @@
-"""What a server says of itself: position, settings that decide what can be lost, semi-sync, and its
-channels. The failover planner, lag and `replica status` read this and nothing else."""
+"""The state of a server: position, settings that decide what can be lost, semi-sync, and its
+channels. The failover planner, lag and `replica status` read only this."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class SemiSync:
 
 @dataclass(frozen=True)
 class Channel:
-    """One source a server follows.
+    """A channel of a server: how it follows a source.
 
-    `receive`: on, connecting or off; `apply`: on or off. `received`: what it has of the source,
-    received or executed; of MariaDB the relay log holds it only until its threads are started anew.
-    `executed`: what is applied. `seconds_behind`: as the server says it, None when it says nothing.
-    `ssl_ca`: the file of the authority that its source's certificate is checked by, "" for none.
+    `receive`: on, connecting or off; `apply`: on or off. `received`: transactions of the source
+    that it received or executed; MariaDB's relay log has them only until its threads are started
+    anew. `executed`: applied ones. `seconds_behind`: the server's own figure, None if it has none.
+    `ssl_ca`: the file of the authority that checks its source's certificate, "" for none.
     """
 
     name: str
@@ -73,16 +73,16 @@ class Channel:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it does not do all of its work."""
+        """True when one of its threads does not work."""
         return self.receive != "on" or self.apply != "on"
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """A server, as it was when it was asked. `executed`: what is in its data, whether it was
-    applied or written here. `uuid`: MySQL's, "" on MariaDB. `binlog_file`: "" without a binary log.
-    `binlog`: what MariaDB's own binary log ends with; the same as `executed` on MySQL.
-    `max_packet`: of a statement or row, bytes; `apply_packet`: the same of what it receives."""
+    """A server at the moment of the query. `executed`: the transactions in its data, applied or
+    written there. `uuid`: MySQL's, "" on MariaDB. `binlog_file`: "" without a binary log.
+    `binlog`: the end of MariaDB's own binary log; the same as `executed` on MySQL. `max_packet`:
+    largest statement or row, bytes; `apply_packet`: the same for received ones."""
 
     name: str
     flavor: str
@@ -125,40 +125,44 @@ class ServerState:
         return bool(self.channels)
 
     def channel(self, name: str = "") -> Channel | None:
-        """The channel of a name, None where there is none."""
-        return next((one for one in self.channels if one.name == name), None)
+        """Returns the channel of a name, None if it does not exist."""
+        return next((channel for channel in self.channels if channel.name == name), None)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON; GTIDs as text."""
+        """Returns a document for JSON; GTIDs as text."""
         return _plain(asdict(self), self)
 
 
-def _plain(found: dict[str, Any], state: ServerState) -> dict[str, object]:
-    found |= {"executed": str(state.executed), "binlog": str(state.binlog)}
-    found["version"] = ".".join(map(str, state.version))
-    for made, channel in zip(found["channels"], state.channels, strict=True):
-        made |= {"received": str(channel.received), "executed": str(channel.executed), "filters": dict(channel.filters)}
-    return found
+def _plain(document: dict[str, Any], state: ServerState) -> dict[str, object]:
+    document |= {"executed": str(state.executed), "binlog": str(state.binlog)}
+    document["version"] = ".".join(map(str, state.version))
+    for entry, channel in zip(document["channels"], state.channels, strict=True):
+        entry |= {
+            "received": str(channel.received),
+            "executed": str(channel.executed),
+            "filters": dict(channel.filters),
+        }
+    return document
 
 
 def observe(connection: pymysql.Connection, name: str = "", position: bool = True) -> ServerState:
-    """Asks a server. `position` False: not for file and offset of its binary log, for which both
-    flavors take a lock that commits hold while they wait for a volume or for a replica.
+    """Queries the state of a server. `position` False: without file and offset of its binary log,
+    for which both flavors take a lock that commits hold while they wait for a volume or a replica.
 
-    Raises CouldNotRun when it does not answer, InputError when the account may not ask or the
+    Raises CouldNotRun if it does not answer, InputError if the account lacks rights or the
     server is too old.
     """
     try:
         with connection.cursor() as cursor:
-            return _observed(cursor, name, position)
+            return _query_state(cursor, name, position)
     except HeadraceError:
         raise
     except Exception as error:
-        raise _refused(error, name) from None
+        raise _translate_error(error, name) from None
 
 
 def dialect_of(connection: pymysql.Connection) -> Dialect:
-    """The dialect of a server that is connected."""
+    """Returns the dialect of a connected server."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@version")
         row = cursor.fetchone() or ("",)
@@ -166,7 +170,7 @@ def dialect_of(connection: pymysql.Connection) -> Dialect:
 
 
 def dialect_of_version(text: str) -> Dialect:
-    """The dialect by @@version. Raises InputError for versions that are too old."""
+    """Returns the dialect by @@version. Raises InputError for versions that are too old."""
     flavor = "mariadb" if "mariadb" in text.lower() else "mysql"
     match = VERSION.search(text.removeprefix("5.5.5-"))
     version = tuple(map(int, match.groups())) if match else (0,)
@@ -176,30 +180,35 @@ def dialect_of_version(text: str) -> Dialect:
     return Dialect(flavor, version)
 
 
-def _refused(error: Exception, name: str) -> HeadraceError:
+def _translate_error(error: Exception, name: str) -> HeadraceError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     # ER_ACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR
     if code in (1045, 1227, 1142):
         grants = " or ".join(dict.fromkeys(GRANTS.values()))
         rule = "this account may not see the state of replication"
         return InputError(name or "the server", rule, f"error {code} of the server", f"GRANT {grants} ON *.* to it.")
-    said = "".join(one if one.isprintable() else "?" for one in str(error.args[-1] if error.args else error)[:200])
-    return CouldNotRun(name or "the server", f"does not answer: {said or type(error).__name__}", "", "Is it running?")
+    message = "".join(
+        character if character.isprintable() else "?"
+        for character in str(error.args[-1] if error.args else error)[:200]
+    )
+    return CouldNotRun(
+        name or "the server", f"does not answer: {message or type(error).__name__}", "", "Is it running?"
+    )
 
 
-def _observed(cursor: Any, name: str, position: bool) -> ServerState:
+def _query_state(cursor: Any, name: str, position: bool) -> ServerState:
     variables = _pairs(cursor, "SHOW GLOBAL VARIABLES")
     status = _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'") | _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'uptime'")
     dialect = dialect_of_version(variables.get("version", ""))
     mariadb = dialect.is_mariadb
     file, offset = _binary_log(cursor, dialect) if position and _on(variables.get("log_bin")) else ("", 0)
-    # A group's own channels follow no server: group replication looks after them.
+    # A group's own channels follow no server: group replication manages them.
     channels = tuple(
         _channel(row, variables, dialect)
         for row in _rows(cursor, dialect.replica_status())
         if not str(row.get("channel_name") or "").startswith("group_replication_")
     )
-    # Read last: whatever was received or applied before is in it.
+    # Read last, so that it includes everything that was received or applied before.
     executed, binlog = executed_of(cursor, dialect)
     return ServerState(
         name=name,
@@ -215,7 +224,7 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         log_bin=_on(variables.get("log_bin")),
         log_replica_updates=_on(variables.get("log_slave_updates", variables.get("log_replica_updates"))),
         gtid_on=mariadb or variables.get("gtid_mode") == "ON",
-        gtid_strict=_on(variables.get("gtid_strict_mode")) if mariadb else _enforced(variables),
+        gtid_strict=_on(variables.get("gtid_strict_mode")) if mariadb else _is_enforced(variables),
         sync_binlog=int(variables.get("sync_binlog", 0)),
         flush_log=int(variables.get("innodb_flush_log_at_trx_commit", 1)),
         sync_relay_log=int(variables.get("sync_relay_log", 0)),
@@ -238,33 +247,34 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
 
 
 def executed_of(cursor: Any, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
-    """What is in a server's data, applied or written there; and what its binary log ends with."""
+    """Reads the transactions in a server's data, applied or written there; and the end of its
+    binary log."""
     cursor.execute(dialect.executed())
     first, *more = [GtidSet.parse(str(text or ""), dialect.flavor) for text in cursor.fetchone()]
     return (first.union(more[0]), more[0]) if more else (first, first)
 
 
 def executed_now(connection: pymysql.Connection, state: ServerState) -> GtidSet:
-    """The GTIDs of a server, in one small read."""
+    """Reads the GTIDs of a server, in a single small query."""
     with connection.cursor() as cursor:
         return executed_of(cursor, state.dialect)[0]
 
 
 def written_by(connection: Any, state: ServerState) -> dict[tuple[int, int], int]:
-    """MariaDB: the last number of each (domain, server) in its binary log."""
+    """Reads the last number of each (domain, server) in MariaDB's binary log; empty for MySQL."""
     if state.flavor != "mariadb":
         return {}
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@GLOBAL.gtid_binlog_state")
         text = str((cursor.fetchone() or ("",))[0] or "")
-    found = {}
+    numbers = {}
     for part in filter(None, text.split(",")):
         domain, server, number = (int(word) for word in part.strip().split("-"))
-        found[domain, server] = max(number, found.get((domain, server), 0))
-    return found
+        numbers[domain, server] = max(number, numbers.get((domain, server), 0))
+    return numbers
 
 
-def _enforced(variables: dict[str, str]) -> bool:
+def _is_enforced(variables: dict[str, str]) -> bool:
     return variables.get("enforce_gtid_consistency") == "ON"
 
 
@@ -279,7 +289,7 @@ def _pairs(cursor: Any, statement: str) -> dict[str, str]:
 
 def _rows(cursor: Any, statement: str) -> list[dict[str, Any]]:
     cursor.execute(statement)
-    names = [one[0].lower() for one in cursor.description or ()]
+    names = [column[0].lower() for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
@@ -290,13 +300,13 @@ def _binary_log(cursor: Any, dialect: Dialect) -> tuple[str, int]:
 
 
 def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
-    """Both generations of names: source and replica, master and slave."""
+    """Reads semi-sync by both generations of names: source and replica, master and slave."""
 
-    def of(found: dict[str, str], *names: str) -> str:
-        return next((found[name] for name in names if name in found), "")
+    def of(values: dict[str, str], *names: str) -> str:
+        return next((values[name] for name in names if name in values), "")
 
-    def both(found: dict[str, str], new: str, old: str) -> str:
-        return of(found, f"rpl_semi_sync_{new}", f"rpl_semi_sync_{old}")
+    def both(values: dict[str, str], new: str, old: str) -> str:
+        return of(values, f"rpl_semi_sync_{new}", f"rpl_semi_sync_{old}")
 
     source = {key: f"source_{key}" for key in ("enabled", "timeout", "wait_point", "status", "clients")}
     old = {key: f"master_{key}" for key in source}
@@ -328,7 +338,7 @@ def _channel(row: dict[str, Any], variables: dict[str, str], dialect: Dialect) -
     applied = GtidSet.parse(text("executed_gtid_set", "gtid_slave_pos"), dialect.flavor)
     got = GtidSet.parse(text("retrieved_gtid_set", "gtid_io_pos"), dialect.flavor)
     workers = variables.get("slave_parallel_threads" if dialect.is_mariadb else "replica_parallel_workers", "0")
-    filters = tuple((kind, found) for kind in FILTERS if (found := text(kind.replace("-", "_"))))
+    filters = tuple((kind, patterns) for kind in FILTERS if (patterns := text(kind.replace("-", "_"))))
     behind = of("seconds_behind_source", "seconds_behind_master")
     receive = text("replica_io_running", "slave_io_running").lower()
     return Channel(
@@ -362,7 +372,7 @@ def _uses_gtid(auto_position: Any, using_gtid: Any) -> bool:
 
 
 def _error(number: Any, words: str) -> str:
-    """One printable line, "" without an error."""
+    """Returns an error as a printable line, "" for none."""
     if not number and not words:
         return ""
-    return f"{number}: " + "".join(one if one.isprintable() else " " for one in words)[:500]
+    return f"{number}: " + "".join(character if character.isprintable() else " " for character in words)[:500]

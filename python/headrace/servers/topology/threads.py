@@ -1,5 +1,5 @@
-"""A replica's threads ended, and started again, where their statements alone would wait for a dead
-source or throw away what was received."""
+"""Ends and starts a replica's threads, where their statements alone would wait for a dead source or
+delete what was received."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ KILLED_S = 0.3  # how long one that was killed may take to go before it is stopp
 
 
 def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: str) -> None:
-    """The thread is ended first: STOP waits two seconds for one that reads from a dead host."""
+    """Stops receiving. The thread is killed first: STOP waits two seconds for a thread that reads
+    from a dead host."""
     if len(state.channels) == 1:
         with contextlib.suppress(Exception), connection.cursor() as cursor:
             ask = state.dialect.receiver(channel)
@@ -35,19 +36,19 @@ def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: 
 
 
 def stop_applying(connection: pymysql.Connection, dialect: Dialect, channel: str = "") -> None:
-    """MySQL's STOP waits a minute for the rest of a transaction that was received in part
-    (SLAVE_WAIT_GROUP_DONE), which a dead source never sends; until then nobody else can commit it.
-    The worker that holds it is ended first, and rolls it back."""
+    """Stops applying. MySQL's STOP waits a minute for the rest of a transaction that was received
+    in part (SLAVE_WAIT_GROUP_DONE), which a dead source never sends; until then nobody else can
+    commit it. So the worker that waits is killed first, and rolls it back."""
     if not dialect.is_mariadb:
         with contextlib.suppress(Exception), connection.cursor() as cursor:
-            _end_held(cursor, dialect.appliers_busy(channel), dialect.coordinates(channel))
+            _end_waiting_appliers(cursor, dialect.appliers_busy(channel), dialect.coordinates(channel))
     accounts.run(connection, dialect.stop_apply(channel))
 
 
-def _end_held(cursor: Any, ask: str, coordinates: str) -> None:
-    """Ends appliers that waited for more of one transaction in two looks. One that is applied is
-    waited for, as STOP would. A STOP that comes before the coordinator has heard of it would still
-    take its minute."""
+def _end_waiting_appliers(cursor: Any, ask: str, coordinates: str) -> None:
+    """Kills appliers that waited for more of the same transaction in two queries. It waits for a
+    transaction that is being applied, as STOP would, and until the coordinator has ended: a STOP
+    before that would still take its minute."""
     before: dict[tuple[Any, ...], Any] = {}
     until = time.monotonic() + APPLIES_S
     while time.monotonic() < until:
@@ -55,8 +56,8 @@ def _end_held(cursor: Any, ask: str, coordinates: str) -> None:
         still = busy.keys() & before.keys()
         if not busy or (before and not still):
             return
-        if held := [one for one in still if busy[one] and before[one]]:
-            for number, _ in held:
+        if waiting := [applier for applier in still if busy[applier] and before[applier]]:
+            for number, _ in waiting:
                 cursor.execute(f"KILL {int(number)}")
             while _rows(cursor, coordinates) and time.monotonic() < until:
                 time.sleep(HELD_S / 4)
@@ -66,25 +67,25 @@ def _end_held(cursor: Any, ask: str, coordinates: str) -> None:
 
 
 def leave_source(connection: pymysql.Connection, dialect: Dialect, channel: str = "") -> None:
-    """It follows that source no longer, for good."""
+    """Ends a channel for good."""
     stop_applying(connection, dialect, channel)
     accounts.run(connection, (*dialect.stop(channel), *dialect.forget(channel)))
 
 
 def to_start(state: ServerState, appliers: bool = True) -> tuple[list[str], list[str]]:
-    """Statements that start what does not receive, and with `appliers` what does not apply, as far
-    as nothing is lost by it; and the names of channels that stay stopped. With both threads stopped
-    MariaDB throws its relay log away when the first one starts (MDEV-4698): only where all of that
-    is applied."""
-    dialect, statements, left = state.dialect, [], []
-    for one in state.channels:
-        receives, applies = one.receive != "off", one.apply != "off"
-        if dialect.is_mariadb and not receives and not applies and not state.executed.contains(one.received):
-            left.append(one.name)
+    """Returns statements that start stopped receive threads, and with `appliers` stopped appliers,
+    if nothing is lost by it; and the names of channels that stay stopped. With both threads stopped
+    MariaDB deletes its relay log when the first one starts (MDEV-4698): then they are started only
+    if all of it is applied."""
+    dialect, statements, stopped = state.dialect, [], []
+    for channel in state.channels:
+        receives, applies = channel.receive != "off", channel.apply != "off"
+        if dialect.is_mariadb and not receives and not applies and not state.executed.contains(channel.received):
+            stopped.append(channel.name)
             continue
-        statements += dialect.start_apply(one.name) if appliers and not applies else ()
-        statements += dialect.start_receive(one.name) if not receives else ()
-    return statements, left
+        statements += dialect.start_apply(channel.name) if appliers and not applies else ()
+        statements += dialect.start_receive(channel.name) if not receives else ()
+    return statements, stopped
 
 
 def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:

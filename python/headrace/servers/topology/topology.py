@@ -1,9 +1,9 @@
-"""Replicas on the lab: made, ended, and shown with what is wrong.
+"""Replicas on the lab: creates and starts them, and reports their state and problems.
 
 >>> from headrace.lab import Lab
 >>> from headrace.servers.topology.topology import replica_up
->>> made = replica_up(Lab(), "replica", "db", storage="gp3:20")                 # doctest: +SKIP
->>> made.state.channels[0].receive                                              # doctest: +SKIP
+>>> replica = replica_up(Lab(), "replica", "db", storage="gp3:20")                 # doctest: +SKIP
+>>> replica.state.channels[0].receive                                              # doctest: +SKIP
 'on'
 """
 
@@ -59,9 +59,9 @@ LOOKED_AT: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class Following:
-    """How a new replica follows. `position`: gtid, file, or a file and offset; `seed` None: as its
-    flavor does it best. `delay_s`: on purpose. `prepare_source`: the source may be restarted with
-    what it lacks."""
+    """How a new replica follows. `position`: gtid, file, or a file and offset; `seed` None: the
+    best for its flavor. `delay_s`: intended delay. `prepare_source`: the source may be restarted
+    with settings that it lacks."""
 
     seed: str | None = None
     position: str | tuple[str, int] = "gtid"
@@ -77,9 +77,9 @@ class Following:
 
 @dataclass(frozen=True)
 class TopologyMember:
-    """A server of the lab and what it says; `state` None when it does not run. `problems`: what is
-    wrong with it or its replication, in words; `warnings`: what works now and will bite one day;
-    `notes`: what a command had not to do."""
+    """A server of the lab with its state, None if it does not run. `problems`: what is wrong with
+    it or its replication, in words; `warnings`: what works now and will cause trouble later;
+    `notes`: what a command did not need to do."""
 
     server: Server
     state: ServerState | None
@@ -88,7 +88,7 @@ class TopologyMember:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Returns a document for JSON."""
         state = None if self.state is None else self.state.as_dict()
         return {
             "name": self.server.name,
@@ -115,15 +115,15 @@ def replica_up(
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> TopologyMember:
-    """Makes a replica of a server of the lab and starts it. A replica that is there is started
-    again, or follows one source more, by another channel.
+    """Creates a replica of a server of the lab and starts it. An existing replica is started again,
+    or follows an additional source, by another channel.
 
-    What is not said is as the source has it. Raises InputError, CouldNotRun, LabRefused; then
-    nothing is left of a new replica. A server that follows nobody is refused: its own transactions
+    Options that are not given are the source's. Raises InputError, CouldNotRun, LabRefused; then a
+    new replica is removed again. A server that follows nobody is refused: its own transactions
     would be mixed with the source's.
     """
     access.check_root()
-    following = _checked(following or Following())
+    following = _check_following(following or Following())
     where = server_paths(data_dir_of(lab), name)
     lab.status()
     given = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "port": port}
@@ -137,9 +137,9 @@ def replica_up(
         raise InputError(source, f"is {followed.state}, so nothing can follow it", GUIDE, hint)
     notes: tuple[str, ...] = ()
     with records.locked(where), ends_as_interrupts():
-        known = records.load(where)
-        if known is not None and known.made:
-            notes = _follow_too(lab, where, known, followed, following)
+        existing = records.load(where)
+        if existing is not None and existing.made:
+            notes = _follow_too(lab, where, existing, followed, following)
         else:
             record = _record(lab, name, followed, following, given, settings, unpaced)
             kind = following.seed or seeding.DEFAULT_SEED[record.flavor]
@@ -157,18 +157,17 @@ def replica_up(
 
 
 def settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
-    """A server with its state, once nothing is wrong with it any more, or when it has had its
-    time."""
+    """Waits until a server has no problems, at most `longest_s`, and returns it with its state."""
     until = time.monotonic() + longest_s
     while True:
-        found = member(find(lab, name), tables=False)
-        if not found.problems or time.monotonic() > until:
+        view = member(find(lab, name), tables=False)
+        if not view.problems or time.monotonic() > until:
             return member(find(lab, name))
         time.sleep(SETTLE_LOOK_S)
 
 
 def _check_existing(server: Server, following: Following, given: Mapping[str, object]) -> None:
-    """Raises InputError for what only a new replica can be given. `given`: by option; None: not."""
+    """Raises InputError for options that only a new replica can have. `given`: values by option."""
     has = (server.storage, server.log_storage)
     refuse_other_storage(server.name, has, given["storage"], given["log_storage"])
     fresh = Following()
@@ -185,7 +184,7 @@ def _check_existing(server: Server, following: Following, given: Mapping[str, ob
             raise InputError(server.name, f"exists; {option} is for a new replica", GUIDE, hint)
 
 
-def _checked(following: Following) -> Following:
+def _check_following(following: Following) -> Following:
     checked_channel(following.channel)
     checked_filters(dict(following.filters))
     if following.seed is not None and following.seed not in seeding.SEEDS:
@@ -198,7 +197,7 @@ def _checked(following: Following) -> Following:
 
 
 def _check_kind(kind: str, record: Record, source: Server) -> None:
-    """Raises InputError for a seed that this pair cannot have."""
+    """Raises InputError for a kind of seeding that does not fit this pair."""
     if kind == "clone" and record.flavor != "mysql":
         raise InputError("--seed clone", "is MySQL's own", GUIDE, "For MariaDB: --seed mariabackup.")
     if kind == "mariabackup" and record.flavor != "mariadb":
@@ -214,9 +213,8 @@ def _check_kind(kind: str, record: Record, source: Server) -> None:
 
 
 def _check_room(kind: str, record: Record, source: Server) -> None:
-    """Raises InputError where the source's data would not fit on the new volume: said before it is
-    copied for minutes, or the source is shut down for it. A snapshot's volume is checked by the
-    lab."""
+    """Raises InputError if the source's data would not fit on the new volume, before they are
+    copied for minutes, or the source is shut down for it. The lab checks a snapshot's volume."""
     if kind not in ("copy", "clone", "mariabackup"):
         return
     folders = [source.datadir]
@@ -235,7 +233,7 @@ def _check_room(kind: str, record: Record, source: Server) -> None:
 
 
 def _check_before(source: Server, following: Following) -> None:
-    """The rules that can be known before anything is made; and makes the source's account."""
+    """Checks the rules that do not need the new replica, and creates the source's account."""
     gtid = following.position == "gtid"
     with accounts.connected(source) as connection:
         state = observe(connection, source.name)
@@ -244,8 +242,8 @@ def _check_before(source: Server, following: Following) -> None:
             nothing = seeding.GtidSet(state.flavor)
             checks.check_reachable("the new replica", seeding.purged_of(connection), nothing, source.name)
         if following.semi_sync:
-            # A replica asks for it when it connects, and goes without for as long as it stays
-            # connected if the source has not loaded it by then.
+            # A replica asks for semi-sync when it connects: if the source has not loaded it by
+            # then, the connection does without.
             seeding.load_semi_sync(connection, state.dialect, source.name)
         if source.port is None:
             hint = checks.PREPARE + "."
@@ -263,10 +261,11 @@ def _record(
     settings: Mapping[str, str | None] | None,
     unpaced: bool,
 ) -> Record:
-    """The new replica's record: the source's, with what was said and what a replica needs."""
+    """Returns the new replica's record: the source's, with the given options and those of a
+    replica."""
     theirs = records.required(source.paths)
     inherited = {key: value for key, value in theirs.settings.items() if not OWN.match(key)}
-    wanted = inherited | _settings(lab, theirs.flavor, following) | checked_settings(settings)
+    merged = inherited | _settings(lab, theirs.flavor, following) | checked_settings(settings)
     # A cache by memory is in the source's options already.
     host = theirs.host
     if host != links.LOOPBACK:
@@ -283,7 +282,7 @@ def _record(
         config=theirs.config,
         memory_gib=memory,
         port=given["port"] or (free_port() if host == links.LOOPBACK else links.PORT),
-        settings=wanted,
+        settings=merged,
         unpaced=unpaced,
         encrypted=theirs.encrypted,
         host=host,
@@ -291,71 +290,71 @@ def _record(
 
 
 def _settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | None]:
-    """What makes a server a replica, over the source's settings."""
-    found = dict(checks.SOURCE_SETTINGS[flavor])
+    """Returns the settings that make a server a replica, in addition to the source's."""
+    options = dict(checks.SOURCE_SETTINGS[flavor])
     if following.position != "gtid" and flavor == "mysql":
-        found = {key: value for key, value in found.items() if "gtid" not in key}
-    found |= {"server-id": str(free_server_id(lab)), "relay-log-recovery": "ON", "event-scheduler": "OFF"}
-    found["slave-net-timeout" if flavor == "mariadb" else "replica-net-timeout"] = str(NET_TIMEOUT_S)
-    found |= workers_settings(flavor, following)
+        options = {key: value for key, value in options.items() if "gtid" not in key}
+    options |= {"server-id": str(free_server_id(lab)), "relay-log-recovery": "ON", "event-scheduler": "OFF"}
+    options["slave-net-timeout" if flavor == "mariadb" else "replica-net-timeout"] = str(NET_TIMEOUT_S)
+    options |= workers_settings(flavor, following)
     for kind, values in following.filters.items():
         prefix = ""
         if following.channel and flavor == "mariadb":
             kind = f"{following.channel}.{kind}"
         elif following.channel:
             prefix = f"{following.channel}:"
-        found[kind] = ",".join(prefix + value for value in values)
+        options[kind] = ",".join(prefix + value for value in values)
     if following.semi_sync:
-        found |= semi_sync_settings(flavor, "replica")
-    return found
+        options |= semi_sync_settings(flavor, "replica")
+    return options
 
 
 def workers_settings(flavor: str, following: Following) -> dict[str, str | None]:
-    """Options of parallel apply. Raises InputError for a mode of the other flavor."""
-    found: dict[str, str | None] = {}
+    """Returns options of parallel apply. Raises InputError for a mode of the other flavor."""
+    options: dict[str, str | None] = {}
     mariadb = flavor == "mariadb"
     if following.workers is not None:
-        found["slave-parallel-threads" if mariadb else "replica-parallel-workers"] = str(following.workers)
+        options["slave-parallel-threads" if mariadb else "replica-parallel-workers"] = str(following.workers)
     if following.parallel_mode is not None:
         if following.parallel_mode not in MODES[flavor]:
             rule = f"is one of {', '.join(MODES[flavor])} there"
             raise InputError(f"--parallel-mode {following.parallel_mode[:40]}", rule, GUIDE, "")
-        found["slave-parallel-mode" if mariadb else "replica-parallel-type"] = following.parallel_mode
+        options["slave-parallel-mode" if mariadb else "replica-parallel-type"] = following.parallel_mode
     if following.preserve_order is not None:
         if mariadb and not following.preserve_order:
             rule = "MariaDB always commits in order within a domain"
             raise InputError("--no-preserve-order", rule, GUIDE, "Use gtid_domain_id on the source for more.")
         if not mariadb:
-            found["replica-preserve-commit-order"] = "ON" if following.preserve_order else "OFF"
-    return found
+            options["replica-preserve-commit-order"] = "ON" if following.preserve_order else "OFF"
+    return options
 
 
 def semi_sync_settings(flavor: str, side: str) -> dict[str, str | None]:
-    """Options that keep one side of semi-sync on over restarts."""
+    """Returns options that keep one side of semi-sync on over restarts."""
     if flavor == "mariadb":
         return {f"rpl-semi-sync-{'slave' if side == 'replica' else 'master'}-enabled": "ON"}
-    # The plugins are loaded for good, by INSTALL PLUGIN.
+    # The plugins are loaded permanently, by INSTALL PLUGIN.
     return {f"loose-rpl-semi-sync-{side}-enabled": "ON"}
 
 
 def switch_semi_sync_on(source: Server) -> None:
-    """The source's side, now and after later starts; it waits after the sync and before the
-    commit. Before the first replica has connected, commits would wait for the time-out: so this
-    comes last."""
+    """Switches the source's side on, now and after later starts; it waits after the sync and before
+    the commit. Before the first replica has connected, commits would wait for the time-out: so
+    this comes last."""
     with accounts.connected(source) as connection:
         state = observe(connection, source.name)
         seeding.load_semi_sync(connection, state.dialect, source.name)
         accounts.run(connection, state.dialect.semi_sync("source", True))
     where = source.paths
-    kept = semi_sync_settings(source.flavor, "source")
+    options = semi_sync_settings(source.flavor, "source")
     point = "loose-rpl-semi-sync-source-wait-point" if source.flavor == "mysql" else "rpl-semi-sync-master-wait-point"
     with records.locked(where):
-        known = records.required(where)
-        records.save(where, known.with_(settings=known.settings_with(kept | {point: "AFTER_SYNC"})))
+        record = records.required(where)
+        records.save(where, record.with_(settings=record.settings_with(options | {point: "AFTER_SYNC"})))
 
 
 def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: float = READY_S) -> TopologyMember:
-    """Starts a replica that is there, and what it does not do of receiving and applying.
+    """Starts an existing replica, and its receive threads and appliers.
 
     Raises InputError for a server that follows nobody, which is left as it was; CouldNotRun,
     LabRefused.
@@ -363,28 +362,28 @@ def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: fl
     access.check_root()
     server = find(lab, name)
     with records.locked(server.paths), ends_as_interrupts():
-        known = records.required(server.paths)
-        with _begun(lab, server.paths, known, progress, timeout_s) as (connection, state, was_down):
+        record = records.required(server.paths)
+        with _open_existing(lab, server.paths, record, progress, timeout_s) as (connection, state, was_down):
             if not state.channels:
                 raise InputError(name, "follows no server", GUIDE, f"headrace replica up {name} --of SOURCE")
             begun = _begin_threads(connection, state)
     notes = ()
     if not was_down and not begun:
-        notes = (f"runs already, and follows {_followed(lab, state)}: nothing was done",)
+        notes = (f"runs already, and follows {_describe_sources(lab, state)}: nothing was done",)
     return replace(settled(lab, name), notes=notes)
 
 
-def _followed(lab: Lab, state: ServerState) -> str:
-    """Whom a server follows, in words."""
-    names = {(one.host, one.port): one.name for one in servers(lab)}
-    places = [(one.source_host, one.source_port) for one in state.channels]
+def _describe_sources(lab: Lab, state: ServerState) -> str:
+    """Returns the servers that a server follows, in words."""
+    names = {(server.host, server.port): server.name for server in servers(lab)}
+    places = [(channel.source_host, channel.source_port) for channel in state.channels]
     return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
 
 
 def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
-    """Starts the threads of its channels that are off; whether there were any. Receiving first:
-    MariaDB would throw away the relay log of one whose applier alone starts while nothing runs,
-    and then fetch all of it again."""
+    """Starts the stopped threads of its channels; returns whether there were any. Receiving starts
+    first: if an applier starts while nothing runs, MariaDB deletes the relay log, and fetches it
+    again."""
     begun = False
     for channel in state.channels:
         if channel.receive == "off":
@@ -396,20 +395,20 @@ def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
 
 
 @contextlib.contextmanager
-def _begun(
-    lab: Lab, where: ServerPaths, known: Record, progress: Progress = quiet, timeout_s: float = READY_S
+def _open_existing(
+    lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
 ) -> Iterator[tuple[pymysql.Connection, ServerState, bool]]:
-    """A connection to an existing server, its state, and whether it was down. One that is down is
-    started for this once without replication, events and clients that write: where the work on it
-    fails, it is ended again as it was found."""
-    was_down = running.process_of(where, known) is None
+    """Yields a connection to an existing server, its state, and whether it was down. A stopped
+    server is started without replication, events and clients that write, and stopped again if the
+    work on it fails."""
+    was_down = running.process_of(where, record) is None
     if was_down:
-        once = LOOKED_AT[known.flavor]
-        started = running.start(lab, where, known.with_(settings=known.settings_with(once)), progress, timeout_s)
-        records.save(where, started.with_(settings=known.settings))
+        once = LOOKED_AT[record.flavor]
+        started = running.start(lab, where, record.with_(settings=record.settings_with(once)), progress, timeout_s)
+        records.save(where, started.with_(settings=record.settings))
     try:
-        with accounts.connected(find(lab, known.name)) as connection:
-            yield connection, observe(connection, known.name), was_down
+        with accounts.connected(find(lab, record.name)) as connection:
+            yield connection, observe(connection, record.name), was_down
     except BaseException:
         if was_down:
             with undisturbed(), contextlib.suppress(HeadraceError):
@@ -417,14 +416,16 @@ def _begun(
         raise
 
 
-def _follow_too(lab: Lab, where: ServerPaths, known: Record, source: Server, following: Following) -> tuple[str, ...]:
-    """An existing replica follows this source too, if it does not yet; what was not to be done, in
-    words. Raises InputError for a server that follows nobody."""
-    with _begun(lab, where, known) as (connection, state, was_down):
+def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, following: Following) -> tuple[str, ...]:
+    """Lets an existing replica follow this source too, if it does not yet; returns notes about what
+    was not necessary. Raises InputError for a server that follows nobody."""
+    with _open_existing(lab, where, record) as (connection, state, was_down):
         place = (source.host, source.port)
-        present = next((one for one in state.channels if (one.source_host, one.source_port) == place), None)
+        present = next(
+            (channel for channel in state.channels if (channel.source_host, channel.source_port) == place), None
+        )
         if present is not None:
-            _check_nothing_new(known.name, source.name, following)
+            _check_nothing_new(record.name, source.name, following)
             begun = _begin_threads(connection, state)
             by = f"channel {present.name}" if present.name else "its unnamed channel"
             if following.channel != present.name:
@@ -434,19 +435,19 @@ def _follow_too(lab: Lab, where: ServerPaths, known: Record, source: Server, fol
         _check_before(source, replace(following, seed=None))
         if following.filters:
             accounts.run(connection, state.dialect.filters(dict(following.filters), following.channel))
-        seed = seeding.Follower(source, known.name, following.position, following.channel, following.delay_s)
+        seed = seeding.Follower(source, record.name, following.position, following.channel, following.delay_s)
         try:
-            seed.follow_too(where, known, connection)
+            seed.follow_too(where, record, connection)
         except BaseException:
             with contextlib.suppress(Exception):
                 leave_source(connection, state.dialect, following.channel)
             raise
-        _begin_threads(connection, observe(connection, known.name))
+        _begin_threads(connection, observe(connection, record.name))
     return ()
 
 
 def _check_nothing_new(name: str, source: str, following: Following) -> None:
-    """Raises InputError for what a channel that is there would not take."""
+    """Raises InputError for options that do not apply to an existing channel."""
     fresh = Following()
     for field_name, option in (("position", "position"), ("delay_s", "delay"), ("filters", "filter")):
         if getattr(following, field_name) != getattr(fresh, field_name):
@@ -458,8 +459,8 @@ def _check_nothing_new(name: str, source: str, following: Following) -> None:
 def _check_one_more(
     lab: Lab, connection: pymysql.Connection, state: ServerState, source: Server, following: Following
 ) -> None:
-    """Raises InputError where an existing server cannot follow one source more: it follows nobody,
-    has transactions of its own, or its channel is taken."""
+    """Raises InputError if an existing server cannot follow an additional source: it follows
+    nobody, has transactions of its own, or its channel is in use."""
     name = state.name
     with accounts.connected(source) as above_connection:
         above = observe(above_connection, source.name)
@@ -497,8 +498,9 @@ Position = tuple[ServerState, dict[tuple[int, int], int]]
 
 
 def _own(lab: Lab, connection: pymysql.Connection, state: ServerState, sources: list[Position]) -> str:
-    """What a replica wrote itself, as text: it is under its own name in its binary log, and in none
-    of these and its present sources. Nothing where one of those cannot be asked."""
+    """Returns the transactions that a replica wrote itself, as text: those of its own id in its
+    binary log that neither `sources` nor its present sources have. "" if one of those does not
+    answer."""
     server = find(lab, state.name)
     for channel in state.channels:
         source = source_of(lab, server, state, channel.name)
@@ -511,17 +513,17 @@ def _own(lab: Lab, connection: pymysql.Connection, state: ServerState, sources: 
         mine = {key: last for key, last in written_by(connection, state).items() if key[1] == state.server_id}
         beyond = {key: last for key, last in mine.items() if all(last > log.get(key, 0) for _, log in sources)}
         return ", ".join(f"{domain}-{number}-{last}" for (domain, number), last in sorted(beyond.items()))
-    left = GtidSet(state.flavor)
+    remaining = GtidSet(state.flavor)
     for key, _ in state.executed.ranges:
         if key.partition(":")[0] == state.uuid.lower():
-            left = left.union(state.executed.only(key))
+            remaining = remaining.union(state.executed.only(key))
     for seen, _ in sources:
-        left = left.minus(seen.executed)
-    return str(left)
+        remaining = remaining.minus(seen.executed)
+    return str(remaining)
 
 
 def prepared(lab: Lab, name: str, following: Following, progress: Progress = quiet) -> Server:
-    """The source, restarted with what it lacks if that was agreed to."""
+    """Returns the source, restarted with the settings that it lacks if `following` allows it."""
     source = find(lab, name)
     if source.port is not None and not following.prepare_source:
         return source
@@ -539,15 +541,15 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
         hint = f"{checks.PREPARE}."
         raise InputError(name, f"cannot be a source: it {', and it '.join(lacks)}", GUIDE, hint)
     progress(0.02, f"restarting {name} as a source")
-    wanted = dict(checks.SOURCE_SETTINGS[source.flavor])
+    options = dict(checks.SOURCE_SETTINGS[source.flavor])
     with records.locked(theirs):
-        known = records.required(theirs)
-        numbered = {"server-id": known.settings.get("server-id") or str(free_server_id(lab))}
-        known = running.stop(lab, theirs, known, kill=False)
-        known = known.with_(settings=known.settings_with(wanted | numbered), port=known.port or free_port())
+        record = records.required(theirs)
+        numbered = {"server-id": record.settings.get("server-id") or str(free_server_id(lab))}
+        record = running.stop(lab, theirs, record, kill=False)
+        record = record.with_(settings=record.settings_with(options | numbered), port=record.port or free_port())
         if not (theirs.tls / "ca.pem").exists():
-            access.create_certificates(theirs, name, known.host)
-        records.save(theirs, running.start(lab, theirs, known))
+            access.create_certificates(theirs, name, record.host)
+        records.save(theirs, running.start(lab, theirs, record))
     return find(lab, name)
 
 
@@ -555,11 +557,11 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
 
 
 def member(server: Server, tables: bool = True) -> TopologyMember:
-    """A server with its state. One that does not answer has none, and a problem. `tables`: they
-    are looked at too."""
-    found = list(server.problems)
+    """Returns a server with its state. If it does not answer, the state is None, with a problem.
+    `tables`: its tables are checked too."""
+    problems = list(server.problems)
     if server.state != "running":
-        return TopologyMember(server, None, tuple(found))
+        return TopologyMember(server, None, tuple(problems))
     try:
         with accounts.connected(server) as connection:
             state = observe(connection, server.name)
@@ -567,8 +569,8 @@ def member(server: Server, tables: bool = True) -> TopologyMember:
             if tables and (state.channels or _is_followed(connection, state)):
                 warnings += checks.warnings_of_tables(connection, state)
     except HeadraceError as error:
-        return TopologyMember(server, None, (*found, f"does not answer: {error.rule}"))
-    return TopologyMember(server, state, (*found, *checks.problems(state)), tuple(warnings))
+        return TopologyMember(server, None, (*problems, f"does not answer: {error.rule}"))
+    return TopologyMember(server, state, (*problems, *checks.problems(state)), tuple(warnings))
 
 
 def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
@@ -576,37 +578,41 @@ def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
 
 
 def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
-    """All servers of the lab that follow or are followed, or one."""
+    """Lists all servers of the lab that follow or are followed, or the server `name`."""
     chosen = None if name is None else find(lab, name).name
-    members = [member(one, tables=chosen in (None, one.name)) for one in servers(lab)]
-    of_two = list(checks.warnings_of_all({one.server.name: one.state for one in members if one.state}))
+    members = [member(server, tables=chosen in (None, server.name)) for server in servers(lab)]
+    of_two = list(checks.warnings_of_all({entry.server.name: entry.state for entry in members if entry.state}))
     members = [
         replace(
-            one,
-            problems=(*one.problems, *_of_stopped(one.server, members)),
-            warnings=(*one.warnings, *(text for about, text in of_two if about == one.server.name)),
+            entry,
+            problems=(*entry.problems, *_of_stopped(entry.server, members)),
+            warnings=(*entry.warnings, *(text for about, text in of_two if about == entry.server.name)),
         )
-        for one in members
+        for entry in members
     ]
     if chosen is not None:
-        return [one for one in members if one.server.name == chosen]
-    ports = {(one.source_host, one.source_port) for each in members if each.state for one in each.state.channels}
+        return [entry for entry in members if entry.server.name == chosen]
+    ports = {
+        (channel.source_host, channel.source_port) for each in members if each.state for channel in each.state.channels
+    }
     return [
-        one
-        for one in members
-        if (one.state and one.state.channels) or (one.server.host, one.server.port) in ports or _is_replica(one.server)
+        entry
+        for entry in members
+        if (entry.state and entry.state.channels)
+        or (entry.server.host, entry.server.port) in ports
+        or _is_replica(entry.server)
     ]
 
 
 def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[str]:
-    """What is wrong with a server that does not run, as others follow it."""
+    """Yields the problem of a stopped server that others follow."""
     if server.state == "running":
         return
     place = (server.host, server.port)
     below = [
-        one.server.name
-        for one in members
-        if one.state and any((each.source_host, each.source_port) == place for each in one.state.channels)
+        entry.server.name
+        for entry in members
+        if entry.state and any((each.source_host, each.source_port) == place for each in entry.state.channels)
     ]
     if below:
         follow = "follows" if len(below) == 1 else "follow"
@@ -621,24 +627,24 @@ def _is_replica(server: Server) -> bool:
 
 
 def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:
-    """Whom each running server of the lab follows, by name."""
-    found = servers(lab)
-    names = {(one.host, one.port): one.name for one in found if one.port is not None}
-    states = {one.name: member(one, tables=False).state for one in found}
+    """Returns the servers that each running server of the lab follows, by name."""
+    lab_servers = servers(lab)
+    names = {(server.host, server.port): server.name for server in lab_servers if server.port is not None}
+    states = {server.name: member(server, tables=False).state for server in lab_servers}
     return {
-        name: tuple(names.get((one.source_host, one.source_port), "?") for one in state.channels)
+        name: tuple(names.get((channel.source_host, channel.source_port), "?") for channel in state.channels)
         for name, state in states.items()
         if state is not None and state.channels
     }
 
 
 def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -> Server | None:
-    """The server of the lab that a channel follows; None when it is none of the lab."""
-    found = state.channel(channel)
-    if found is None:
+    """Returns the server of the lab that a channel follows; None if it is not of this lab."""
+    followed = state.channel(channel)
+    if followed is None:
         return None
-    places = {(one.host, one.port): one for one in servers(lab)}
-    return places.get((found.source_host, found.source_port))
+    places = {(server.host, server.port): server for server in servers(lab)}
+    return places.get((followed.source_host, followed.source_port))
 
 
 # --- lag ------------------------------------------------------------------------------------------
@@ -646,7 +652,7 @@ def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -
 
 @dataclass(frozen=True)
 class WatchedServers:
-    """What is watched: a watch to be entered, and the servers of the lab in it, by name."""
+    """A watch to be entered, and the servers of the lab in it, by name."""
 
     watch: LagWatch
     servers: dict[str, Server]
@@ -655,44 +661,46 @@ class WatchedServers:
 def watched(
     lab: Lab, name: str | None = None, addresses: Sequence[Address] = (), heartbeat: bool = False
 ) -> WatchedServers:
-    """A watch of the lab's topology, or of servers anywhere. Raises InputError when nothing there
-    follows anything."""
+    """Returns a watch of the lab's topology, or of servers anywhere. Raises InputError if no server
+    follows another."""
     if addresses:
-        places = {(one.host or "", one.port or DEFAULT_PORT): one.label for one in addresses}
-        watch = LagWatch({one.label: one for one in addresses}, places, addresses[0].label if heartbeat else None)
+        places = {(address.host or "", address.port or DEFAULT_PORT): address.label for address in addresses}
+        watch = LagWatch(
+            {address.label: address for address in addresses}, places, addresses[0].label if heartbeat else None
+        )
         return WatchedServers(watch, {})
-    members = [one for one in status(lab) if one.server.state == "running"]
-    if not any(one.state and one.state.channels for one in members):
+    members = [entry for entry in status(lab) if entry.server.state == "running"]
+    if not any(entry.state and entry.state.channels for entry in members):
         raise InputError(
             name or "this lab", "no server here follows another", GUIDE, "headrace replica up NAME --of SOURCE"
         )
-    if name is not None and name not in {one.server.name for one in members}:
+    if name is not None and name not in {entry.server.name for entry in members}:
         raise InputError(name, "is not a replica that runs", GUIDE, "headrace replica status shows them.")
-    heads = [one.server.name for one in members if one.state and not one.state.channels]
-    places = {(one.server.host, one.server.port or 0): one.server.name for one in members}
+    heads = [entry.server.name for entry in members if entry.state and not entry.state.channels]
+    places = {(entry.server.host, entry.server.port or 0): entry.server.name for entry in members}
     on = heads[0] if heartbeat and heads else None
-    watch = LagWatch({one.server.name: one.server.address() for one in members}, places, on)
-    return WatchedServers(watch, {one.server.name: one.server for one in members})
+    watch = LagWatch({entry.server.name: entry.server.address() for entry in members}, places, on)
+    return WatchedServers(watch, {entry.server.name: entry.server for entry in members})
 
 
 # --- numbers --------------------------------------------------------------------------------------
 
 
 def free_server_id(lab: Lab) -> int:
-    """A server_id that no server of the lab has."""
+    """Returns a server_id that no server of the lab has."""
     data_dir = data_dir_of(lab)
     taken = set[int]()
     for name in records.names(data_dir):
-        known = records.load(server_paths(data_dir, name))
-        if known is not None:
-            text = (known.options | known.settings).get("server-id") or "1"
+        record = records.load(server_paths(data_dir, name))
+        if record is not None:
+            text = (record.options | record.settings).get("server-id") or "1"
             taken.add(int(text) if text.isascii() and text.isdigit() else 1)
     return next(number for number in range(FIRST_SERVER_ID, FIRST_SERVER_ID + len(taken) + 1) if number not in taken)
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody has now. Another may take it before the server does; then the start
-    fails and says so."""
+    """Returns a free TCP port. If another program takes it before the server does, the start fails
+    with that reason."""
     import socket
 
     with socket.socket() as probe:

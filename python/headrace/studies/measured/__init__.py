@@ -1,5 +1,5 @@
-"""Studies on the lab: real servers on the lab's volumes, compared with what was published and what
-the model gives.
+"""Runs studies on the lab: real servers on the lab's volumes, compared with published figures and
+with the model.
 
     session    options; the lab, processors, simulation, measurement, result, in order
     verdicts   directions, orders, ratios, and their tolerances
@@ -24,9 +24,9 @@ __all__ = ["LabOptions", "run_study"]
 
 
 def run_study(module: str, options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
-    """A study by the name of its module here; one whose cells are not benchmarks of one server has
-    a `run` of its own. Raises as `session.run`."""
-    found = import_module(f"headrace.studies.measured.{module}")
-    if hasattr(found, "run"):
-        return found.run(options, progress, say)
-    return run(found, options, progress, say)
+    """Runs a study by the name of its module here. A study whose cells are not benchmarks of one
+    server has a `run` of its own. Raises as `session.run`."""
+    study_module = import_module(f"headrace.studies.measured.{module}")
+    if hasattr(study_module, "run"):
+        return study_module.run(options, progress, say)
+    return run(study_module, options, progress, say)

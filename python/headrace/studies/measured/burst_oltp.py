@@ -15,7 +15,17 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import gp2_burst as model
-from headrace.studies.base import ChartData, ChartSeries, Figure, StudyResult, StudyTable, Verdict, agree, compare, held
+from headrace.studies.base import (
+    ChartData,
+    ChartSeries,
+    Figure,
+    StudyResult,
+    StudyTable,
+    Verdict,
+    agree,
+    compare,
+    judge,
+)
 from headrace.studies.measured import tables
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -33,7 +43,7 @@ ROWS, TABLES, POOL_MIB, REDO_MIB = 12_000_000, 4, 256, 256
 AUTO_SCALE, LEAST_POOL_MIB, LEAST_REDO_MIB = 1 / 12, 16, 32  # guesses; the server takes no less
 THREADS = 16  # enough to take 3,000 IOPS
 CREDITS = 5_400_000  # AWS's
-# Of the run, at full speed; the rest is long enough to see the baseline.
+# Share of the run at full speed; the rest is long enough to see the baseline.
 BURST_SHARE = 0.4
 SECONDS = (60, 600)  # least and most (guesses)
 # Around the moment itself rows are of both kinds, and the first ones fill the pool.
@@ -47,7 +57,7 @@ MOSTLY_DRY = 1e-3  # of the balance at the start
 
 
 def sizes(options: LabOptions) -> tuple[int, int, int]:
-    """(rows of each table, pool MiB, redo MiB)."""
+    """Returns the rows of each table, pool MiB, and redo MiB."""
     scale = options.scale_or(AUTO_SCALE)
     return (
         max(1_000, round(ROWS * scale / TABLES)),
@@ -57,12 +67,12 @@ def sizes(options: LabOptions) -> tuple[int, int, int]:
 
 
 def data_gib(options: LabOptions) -> float:
-    """Size of the tables, GiB."""
+    """Returns the size of the tables, GiB."""
     return TABLES * sizes(options)[0] * 250 / GIB
 
 
 def cells(options: LabOptions) -> list[Cell]:
-    """One run, from a bucket that holds as much as `BURST_SHARE` of it takes."""
+    """Returns one run, from a bucket that holds as much as `BURST_SHARE` of the run takes."""
     rows, pool, redo = sizes(options)
     load = SysbenchOltp(tables=TABLES, rows=rows, distribution="uniform")
     most = 240.0 if options.minutes is None and not options.quick else 1e9
@@ -94,7 +104,7 @@ def cells(options: LabOptions) -> list[Cell]:
 
 
 def dry_at(rows: pl.DataFrame) -> float | None:
-    """When the balance first was as good as nothing, s."""
+    """Returns when the balance first was practically empty, s."""
     if "balance_percent" not in rows.columns or not rows["balance_percent"].drop_nulls().len():
         return None
     least = MOSTLY_DRY * max(rows["balance_percent"].drop_nulls())
@@ -104,7 +114,7 @@ def dry_at(rows: pl.DataFrame) -> float | None:
 
 @dataclass(frozen=True)
 class Phase:
-    """The burst, or what followed: means, and the p95 of the median second. `queue`: not
+    """The burst, or the time after it: means, and the p95 of the median second. `queue`: not
     simulated."""
 
     seconds: int
@@ -115,7 +125,7 @@ class Phase:
 
 
 def phases(rows: pl.DataFrame, dry: float | None) -> tuple[Phase | None, Phase | None]:
-    """The burst and the baseline, the edges left out; None where there is nothing of one."""
+    """Returns the burst and the baseline, without the edges; None for a phase without rows."""
     if dry is None:
         return _phase(rows), None
     before = (pl.col("t_s") >= FIRST_S) & (pl.col("t_s") < dry - 1)
@@ -140,10 +150,11 @@ def _iops(part: pl.DataFrame) -> pl.Series:
     return part["iops"] if "iops" in part.columns else part["read_iops"] + part["write_iops"]
 
 
-def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
-    """When it ran dry, what was left of throughput, latency and IOPS, and the four curves."""
-    one, ours = found["dry",], simulated["dry",]
-    series = one.measured()
+def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+    """Judges when the volume ran dry and what remained of throughput, latency and IOPS, and draws
+    the four curves."""
+    measurement, ours = measured["dry",], simulated["dry",]
+    series = measurement.measured()
     dry, theirs = dry_at(series), dry_at(ours.rows)
     rows, pool, redo = sizes(session.options)
     scale = tables.scale(
@@ -151,7 +162,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         storage=STORAGE,
         iops=model.limits(GIB_OF_VOLUME)["iops"],
         all_credits=CREDITS,
-        credits=_credits(one),
+        credits=_credits(measurement),
         threads=THREADS,
         tables=TABLES,
         rows=rows,
@@ -162,57 +173,59 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
     parts = phases(series, dry), phases(ours.rows, theirs)
     burst, after = parts[0]
     if dry is None or burst is None or after is None or burst.seconds < 2 or after.seconds < 2:
-        made = [_never_dry(series, dry)]
+        verdicts = [_judge_never_dry(series, dry)]
     else:
-        made = [_when_dry(one, series, dry, theirs), *_falls(burst, after, *parts[1])]
-    shown = [scale, _table(*parts), tables.runs(found, simulated)]
-    return session.result(STUDY, made, shown, [_chart(one, series, ours)], [*base.texts("burst_oltp")], found)
+        verdicts = [_judge_when_dry(measurement, series, dry, theirs), *_judge_falls(burst, after, *parts[1])]
+    shown = [scale, _tabulate_phases(*parts), tables.runs(measured, simulated)]
+    return session.result(
+        STUDY, verdicts, shown, [_draw_chart(measurement, series, ours)], [*base.texts("burst_oltp")], measured
+    )
 
 
-def _credits(one: MeasuredCell) -> float:
-    return CREDITS * (one.cell.place.balance_percent or 0.0) / 100.0
+def _credits(measurement: MeasuredCell) -> float:
+    return CREDITS * (measurement.cell.place.balance_percent or 0.0) / 100.0
 
 
-def _formula(one: MeasuredCell) -> float:
-    return _credits(one) / (model.bucket(GIB_OF_VOLUME)["iops"] - model.limits(GIB_OF_VOLUME)["iops"])
+def _formula(measurement: MeasuredCell) -> float:
+    return _credits(measurement) / (model.bucket(GIB_OF_VOLUME)["iops"] - model.limits(GIB_OF_VOLUME)["iops"])
 
 
-def _never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
-    said = "no row without credits"
+def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
+    answer = "no row without credits"
     if dry is not None:
-        said = f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
+        answer = f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
     note = "the load took too few I/Os, or too many: give it other --minutes"
-    return agree("the volume runs dry in the run", "it does", said, SOURCE, False, note)
+    return agree("the volume runs dry in the run", "it does", answer, SOURCE, False, note)
 
 
-def _when_dry(one: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> Verdict:
-    """A load that takes less than 3,000 IOPS lasts longer, never shorter but for the saved
-    second."""
+def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> Verdict:
+    """Judges the moment at which the balance is empty. A load that takes less than 3,000 IOPS lasts
+    longer; only the saved second makes it shorter."""
     spent = statistics.fmean(_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
-    formula = _formula(one)
-    latest = _credits(one) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
+    formula = _formula(measurement)
+    latest = _credits(measurement) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
     low, high = formula - SAVED_S - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
     note = f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS measured until then take"
-    return held("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, theirs)
+    return judge("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, theirs)
 
 
-def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[Verdict]:
-    """What is left of throughput, IOPS and latency without credits."""
+def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[Verdict]:
+    """Judges what remains of throughput, IOPS and latency without credits."""
     of = model.limits(GIB_OF_VOLUME)
     caps = model.bucket(GIB_OF_VOLUME)["iops"] / of["iops"]
-    fall, sim_fall, sim_left, sim_slower = burst.tps / after.tps, None, None, None
+    fall, sim_fall, sim_baseline, sim_slower = burst.tps / after.tps, None, None, None
     if sim_burst is not None and sim_after is not None:
-        sim_fall, sim_left = sim_burst.tps / sim_after.tps, sim_after.iops
+        sim_fall, sim_baseline = sim_burst.tps / sim_after.tps, sim_after.iops
         sim_slower = sim_after.p95_ms / sim_burst.p95_ms
     # A database that writes pages back whatever its load falls further than its IOPS; the
     # simulation knows by how much.
     deepest = SCATTER * max(caps, sim_fall or 0.0)
     why = f"the ratio of the caps or what is simulated, and 15 % for the seconds' scatter at {after.tps:.0f} tps"
     merging = "the lab holds its cap to 0.5 %; requests that merge on the way count once there and more often here"
-    left = compare("IOPS without credits", Figure(float(of["iops"]), "IOPS", SOURCE), after.iops, 10.0, merging)
+    baseline = compare("IOPS without credits", Figure(float(of["iops"]), "IOPS", SOURCE), after.iops, 10.0, merging)
     slower = after.p95_ms / burst.p95_ms
     return [
-        held(
+        judge(
             "throughput in the burst over that without credits",
             caps,
             fall,
@@ -222,8 +235,8 @@ def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase
             f"allowed {CLEAR:g} to {deepest:.1f}: {why}",
             sim_fall,
         ),
-        replace(left, simulated=sim_left),
-        held(
+        replace(baseline, simulated=sim_baseline),
+        judge(
             "p95 of a transaction without credits over that in the burst",
             "higher",
             slower,
@@ -244,7 +257,7 @@ def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase
     ]
 
 
-def _table(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
+def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
     rows = [
         (
             name,
@@ -263,9 +276,9 @@ def _table(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
     return StudyTable("Before and after", columns, tuple(rows))
 
 
-def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
+def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
-    start, formula = one.cell.place.balance_percent or 0.0, _formula(one)
+    start, formula = measurement.cell.place.balance_percent or 0.0, _formula(measurement)
 
     def panel(
         title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()
@@ -277,11 +290,11 @@ def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> Char
             lines.append(ChartSeries("measured", "measured", x, tuple(series[measured])))
         return ChartData(title, "line", "", unit, tuple(lines))
 
-    said = ChartSeries("published", "published", (0.0, formula, max(x)), (start, 0.0, 0.0))
+    expected = ChartSeries("published", "published", (0.0, formula, max(x)), (start, 0.0, 0.0))
     panels = (
         panel("Throughput", "tps", "tps", "tps"),
         panel("Latency: 95 % of transactions", "ms", "p95_ms", "p95_ms"),
         panel("Queue of the volume", "requests", "queue", None),
-        panel("Burst balance", f"% of {CREDITS / 1e6:g} million", "balance_percent", "balance_percent", (said,)),
+        panel("Burst balance", f"% of {CREDITS / 1e6:g} million", "balance_percent", "balance_percent", (expected,)),
     )
     return ChartData(f"{STORAGE} runs dry under OLTP", "panels", "time since the start (s)", "", (), panels)

@@ -51,24 +51,24 @@ TURNS = {"quick": ("plain", "encrypted"), "usual": ("plain", "encrypted", "encry
 
 
 def rows_of(options: LabOptions) -> int:
-    """Rows of the one table."""
+    """Returns the rows of the single table."""
     return max(10_000, round(PUBLISHED_ROWS * options.scale_or(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:
-    """Of the table, GiB."""
+    """Returns the size of the table, GiB."""
     return rows_of(options) * 250 / GIB
 
 
 def cells(options: LabOptions) -> list[Cell]:
-    """Plain and encrypted by turns."""
+    """Returns plain and encrypted runs by turns."""
     turns = TURNS["quick" if options.quick else "usual"]
     rows = rows_of(options)
     load = SysbenchOltp(tables=1, rows=rows, distribution="uniform")
     pool = max(8, round(POOL_SHARE * rows * 250 / 2**20))
     fixed_s = 40.0 + 60.0 * data_gib(options)
     seconds = seconds_each(options.time_s, fixed_s, len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS)
-    made = []
+    all_cells = []
     for turn, kind in enumerate(turns):
         data = DataSet("sbtest", load, data_gib(options))
         place = OnServer(
@@ -76,18 +76,21 @@ def cells(options: LabOptions) -> list[Cell]:
         )
         number = turns[: turn + 1].count(kind)
         words, seed = f"{kind}, turn {number}", options.seed + number - 1
-        made.append(Cell((kind, number), words, place, load, THREADS, WARMUP_S, seconds, seed))
-    return made
+        all_cells.append(Cell((kind, number), words, place, load, THREADS, WARMUP_S, seconds, seed))
+    return all_cells
 
 
-def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
-    """The ratio of the means of the turns."""
-    plain, hidden = ([one for key, one in found.items() if key[0] == kind] for kind in KINDS)
-    means = {kind: sum(one.tps for one in runs) / len(runs) for kind, runs in (("plain", plain), ("encrypted", hidden))}
+def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+    """Compares the means of the turns."""
+    plain, hidden = ([measurement for key, measurement in measured.items() if key[0] == kind] for kind in KINDS)
+    means = {
+        kind: sum(measurement.tps for measurement in runs) / len(runs)
+        for kind, runs in (("plain", plain), ("encrypted", hidden))
+    }
     ratio = means["encrypted"] / means["plain"]
-    doubt = verdicts.doubt(*found.values()) / len(plain) ** 0.5
+    doubt = verdicts.doubt(*measured.values()) / len(plain) ** 0.5
     apart = f"{in_percent(ratio - 1.0, 1, sign='+')} (doubt {in_percent(doubt, 1)})"
-    made = [
+    all_verdicts = [
         agree(
             "an encrypted io1 volume against a plain one",
             "no discernable difference",
@@ -98,11 +101,11 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         )
     ]
     what = "the simulation (which knows no encryption) against what was measured"
-    made.append(verdicts.against_model(what, simulated, found, model.PAPER))
+    all_verdicts.append(verdicts.against_model(what, simulated, measured, model.PAPER))
     rows = []
-    for one in found.values():
-        idle = (one.record.summary.get(name) for name in ("p95_ms", "idle_cpus"))
-        rows.append((one.cell.words, round(one.tps, 1), round(100 * one.relative, 1), *idle))
+    for measurement in measured.values():
+        idle = (measurement.record.summary.get(name) for name in ("p95_ms", "idle_cpus"))
+        rows.append((measurement.cell.words, round(measurement.tps, 1), round(100 * measurement.relative, 1), *idle))
     names = columns("turn | tps | ± % (1 s.e.) | p95 ms | idle processors")
     repeats = StudyTable("Turn and turn about", names, tuple(rows))
     scale = tables.scale(
@@ -110,7 +113,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         published_rows=PUBLISHED_ROWS,
         rows=rows_of(session.options),
         scale=rows_of(session.options) / PUBLISHED_ROWS,
-        pool=next(iter(found.values())).cell.server.settings["innodb_buffer_pool_size"],
+        pool=next(iter(measured.values())).cell.server.settings["innodb_buffer_pool_size"],
         storage=STORAGE,
         threads=THREADS,
     )
@@ -120,25 +123,25 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             f"Repetitions on the plain volume differ by {in_percent(_spread(plain), 1)}, on the encrypted one by "
             f"{in_percent(_spread(hidden), 1)} (largest over smallest)."
         )
-    shown = [scale, repeats, tables.runs(found, simulated)]
-    return session.result(STUDY, made, shown, _charts(found, simulated), notes, found)
+    shown = [scale, repeats, tables.runs(measured, simulated)]
+    return session.result(STUDY, all_verdicts, shown, _draw_charts(measured, simulated), notes, measured)
 
 
 def _spread(runs: list[MeasuredCell]) -> float:
-    return max(one.tps for one in runs) / min(one.tps for one in runs) - 1.0
+    return max(run.tps for run in runs) / min(run.tps for run in runs) - 1.0
 
 
-def _charts(found: dict, simulated: dict) -> list[ChartData]:
+def _draw_charts(measured: dict, simulated: dict) -> list[ChartData]:
     about = figures("whitepaper_2017")["alike_tps"].value
     names = ("io1, plain", "io1, encrypted")
     published = by_role(names, published=(about, about))
-    turns = tuple(one.cell.words for one in found.values())
-    series = tables.series(turns, found, found, simulated)
+    turns = tuple(measurement.cell.words for measurement in measured.values())
+    series = tables.series(turns, measured, measured, simulated)
     seconds = [
         ChartSeries(kind, "measured", tuple(part["t_s"] - part["t_s"][0]), tuple(part["tps"]))
         for kind in KINDS
-        if (kind, 1) in found
-        for part in (found[kind, 1].measured(),)
+        if (kind, 1) in measured
+        for part in (measured[kind, 1].measured(),)
     ]
     return [
         ChartData("The paper's volumes: about the same", "bar", "", "tps", published),

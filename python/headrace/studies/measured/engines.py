@@ -63,29 +63,29 @@ def scale_of(options: LabOptions) -> float:
 
 
 def warehouses(options: LabOptions) -> int:
-    """Whole ones."""
+    """Returns the whole number of warehouses."""
     return max(1, round(WAREHOUSES * scale_of(options)))
 
 
 def data_gib(options: LabOptions) -> float:
-    """Of both engines' data."""
+    """Returns the size of both engines' data, GiB."""
     return warehouses(options) * (TPCC_BYTES["innodb"] + 4 * TPCC_BYTES["myrocks"]) / GIB
 
 
 def cache_mib(options: LabOptions) -> int:
-    """The calibrated runs' cache, scaled; the same for both engines, as published."""
+    """Returns the calibrated runs' cache, scaled; the same for both engines, as published."""
     return max(LEAST_CACHE_MIB, round(calibrated("innodb").cache_gib * 1024 * warehouses(options) / WAREHOUSES))
 
 
 def cells(options: LabOptions) -> list[Cell]:
-    """Engines by IOPS."""
+    """Returns the cells of each engine by IOPS."""
     points = IOPS["quick" if options.quick else "usual"]
     load = Tpcc(warehouses=warehouses(options))
     cache, redo = cache_mib(options), max(LEAST_REDO_MIB, round(REDO_GIB * 1024 * warehouses(options) / WAREHOUSES))
     seconds = seconds_each(
         options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS
     )
-    made = []
+    all_cells = []
     for engine in ENGINES:
         data = DataSet(
             f"tpcc, {engine}",
@@ -101,60 +101,63 @@ def cells(options: LabOptions) -> list[Cell]:
         for iops in points:
             place = OnServer(data, model.storage("io1", iops), REST[engine] | size)
             words = f"{NAMES[engine]}, io1 with {iops:,} IOPS"
-            made.append(Cell((engine, iops), words, place, load, THREADS, WARMUP_S, seconds, options.seed))
-    return made
+            all_cells.append(Cell((engine, iops), words, place, load, THREADS, WARMUP_S, seconds, options.seed))
+    return all_cells
 
 
 def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
-    """The databases calibrated on the published hours, grown down to this size, on this machine's
-    processors."""
-    found = {}
+    """Simulates the databases calibrated on the published hours, shrunk to this size, on this
+    machine's processors."""
+    simulated = {}
     assert session.here is not None  # its servers' processors are measured first
     share = warehouses(session.options) / WAREHOUSES
     for cell in asked:
         with parts.part(SIMULATE_S, f"simulating {cell.words}"):
             database = session.here.applied(calibrated(cell.key[0]).grown(share).database)
-            found[cell.key] = simulate_cell(cell, database, session.here, DAY, form="interval")
-    return found
+            simulated[cell.key] = simulate_cell(cell, database, session.here, DAY, form="interval")
+    return simulated
 
 
-def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
-    """What more IOPS buy each engine, who wins where, who scatters more; densities."""
-    points = tuple(dict.fromkeys(iops for _, iops in found))
-    made = [
-        *_more(found, simulated, points),
-        _growth(found, simulated, points),
-        _winner(found, simulated, points),
-        _wider(found, simulated, points),
+def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+    """Judges what more IOPS bring each engine, which one wins where, and which one scatters more;
+    draws densities."""
+    points = tuple(dict.fromkeys(iops for _, iops in measured))
+    all_verdicts = [
+        *_judge_more_iops(measured, simulated, points),
+        _judge_growth(measured, simulated, points),
+        _judge_winner(measured, simulated, points),
+        _judge_spread(measured, simulated, points),
     ]
     why = "databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"
     what = "the simulation against what was measured"
-    made.append(verdicts.against_model(what, simulated, found, model.ARTICLE, why))
-    shown = [_scale(session.options), _densities(found), tables.runs(found, simulated)]
-    charts = _charts(found, simulated, points)
-    return session.result(STUDY, made, shown, charts, [*base.texts("engines")], found)
+    all_verdicts.append(verdicts.against_model(what, simulated, measured, model.ARTICLE, why))
+    shown = [_describe_scale(session.options), _tabulate_densities(measured), tables.runs(measured, simulated)]
+    charts = _draw_charts(measured, simulated, points)
+    return session.result(STUDY, all_verdicts, shown, charts, [*base.texts("engines")], measured)
 
 
-def _more(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict]:
-    made = []
+def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict]:
+    all_verdicts = []
     for engine in ENGINES:
         pairs = [
-            verdicts.pair(f"{high:,} over {low:,}", found, simulated, (engine, high), (engine, low))
+            verdicts.pair(f"{high:,} over {low:,}", measured, simulated, (engine, high), (engine, low))
             for low, high in zip(points, points[1:], strict=False)
         ]
-        made.append(verdicts.wins(f"{NAMES[engine]}: more IOPS of io1, more tps", "grows", pairs, model.ARTICLE))
-    return made
+        all_verdicts.append(
+            verdicts.wins(f"{NAMES[engine]}: more IOPS of io1, more tps", "grows", pairs, model.ARTICLE)
+        )
+    return all_verdicts
 
 
-def _growth(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+def _judge_growth(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     low, high = points[0], points[-1]
-    pair = verdicts.pair("MyRocks", found, simulated, ("myrocks", high), ("myrocks", low))
+    pair = verdicts.pair("MyRocks", measured, simulated, ("myrocks", high), ("myrocks", low))
     why = "the caps' ratio at most; published: an impressive growth"
     return verdicts.ratio(f"MyRocks: {high:,} over {low:,} IOPS", pair, 1.0, high / low, model.ARTICLE, why)
 
 
 def _published() -> dict[tuple[str, int], TpccRun]:
-    """The published hours on io1, by engine and IOPS."""
+    """Returns the published hours on io1, by engine and IOPS."""
     return {
         (run.engine, int(run.storage.rsplit(":", 1)[1])): run
         for run in published_runs()
@@ -162,85 +165,93 @@ def _published() -> dict[tuple[str, int], TpccRun]:
     }
 
 
-def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
-    known = _published()
-    both = sorted({iops for _, iops in known if all((engine, iops) in known for engine in ENGINES)})
-    told = [f"{iops:,} IOPS: {known['myrocks', iops].mean / known['innodb', iops].mean:.1f} times" for iops in both]
-    pairs = [verdicts.pair(f"{iops:,} IOPS", found, simulated, ("myrocks", iops), ("innodb", iops)) for iops in points]
+def _judge_winner(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+    published_runs = _published()
+    both = sorted({iops for _, iops in published_runs if all((engine, iops) in published_runs for engine in ENGINES)})
+    published_ratios = [
+        f"{iops:,} IOPS: {published_runs['myrocks', iops].mean / published_runs['innodb', iops].mean:.1f} times"
+        for iops in both
+    ]
+    pairs = [
+        verdicts.pair(f"{iops:,} IOPS", measured, simulated, ("myrocks", iops), ("innodb", iops)) for iops in points
+    ]
     ratios = ", ".join(f"{pair.words} {pair.measured:.2f} times" for pair in pairs)
     note = f"measured: {ratios}; its data take a fifth, so the same cache holds more of them"
-    what, said = "MyRocks over InnoDB at the same IOPS and cache", ", ".join(told) or "more tps at the same IOPS"
-    return verdicts.wins(what, said, pairs, model.ARTICLE, note)
+    what, claim = (
+        "MyRocks over InnoDB at the same IOPS and cache",
+        ", ".join(published_ratios) or "more tps at the same IOPS",
+    )
+    return verdicts.wins(what, claim, pairs, model.ARTICLE, note)
 
 
 def width(values: pl.Series) -> float:
-    """From the 5th to the 95th percentile, over the mean."""
+    """Returns the span from the 5th to the 95th percentile over the mean."""
     low, high = np.quantile(values.to_numpy(), (0.05, 0.95))
     return float((high - low) / values.to_numpy().mean())
 
 
-def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+def _judge_spread(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     top = points[-1]
-    widths = {engine: width(found[engine, top].measured()["tps"]) for engine in ENGINES}
+    widths = {engine: width(measured[engine, top].measured()["tps"]) for engine in ENGINES}
     theirs = {engine: width(simulated[engine, top].rows["tps"]) for engine in ENGINES}
 
-    def said(of: dict[str, float]) -> str:
+    def list_widths(of: dict[str, float]) -> str:
         return ", ".join(f"{NAMES[engine]} {in_percent(of[engine])}" for engine in ENGINES)
 
     # In tps, as a density plot shows it.
-    spread = {engine: widths[engine] * found[engine, top].tps for engine in ENGINES}
-    n = found["innodb", top].measured().height
+    spread = {engine: widths[engine] * measured[engine, top].tps for engine in ENGINES}
+    n = measured["innodb", top].measured().height
     # The width of n seconds is known to about 1 / sqrt(n), twice that for two standard errors.
     clear = 2.0 / math.sqrt(n)
     wider = spread["myrocks"] / spread["innodb"]
     within = True if wider > 1.0 else None if wider > 1.0 - clear else False
-    told = f"{said(widths)}; {wider:.2f} times as wide in tps"
+    answer = f"{list_widths(widths)}; {wider:.2f} times as wide in tps"
     note = f"5th to 95th percentile of {n} seconds, over the mean; known to {in_percent(clear)}"
-    made = agree(f"MyRocks varies more at {top:,} IOPS", "a lot of variance", told, model.ARTICLE, within, note)
-    return replace(made, simulated=said(theirs))
+    verdict = agree(f"MyRocks varies more at {top:,} IOPS", "a lot of variance", answer, model.ARTICLE, within, note)
+    return replace(verdict, simulated=list_widths(theirs))
 
 
-def _scale(options: LabOptions):
-    made = warehouses(options)
+def _describe_scale(options: LabOptions):
+    count = warehouses(options)
     return tables.scale(
         "engines",
         published=WAREHOUSES,
-        warehouses=made,
-        scale=made / WAREHOUSES,
-        innodb_mib=made * TPCC_BYTES["innodb"] / GIB * 1024,
-        myrocks_mib=made * TPCC_BYTES["myrocks"] / GIB * 1024,
+        warehouses=count,
+        scale=count / WAREHOUSES,
+        innodb_mib=count * TPCC_BYTES["innodb"] / GIB * 1024,
+        myrocks_mib=count * TPCC_BYTES["myrocks"] / GIB * 1024,
         cache_mib=cache_mib(options),
         iops=", ".join(f"{iops:,}" for iops in IOPS["quick" if options.quick else "usual"]),
         threads=THREADS,
     )
 
 
-def _densities(found: dict[tuple, MeasuredCell]) -> StudyTable:
+def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     rows = []
-    for (engine, iops), one in found.items():
-        values = one.measured()["tps"].to_numpy()
+    for (engine, iops), measurement in measured.items():
+        values = measurement.measured()["tps"].to_numpy()
         mean = float(values.mean())
         shown = [round(float(value), 1) for value in (mean, *np.quantile(values, (0.05, 0.5, 0.95)))]
-        spread = round(CENT * width(one.measured()["tps"])), round(CENT * float(values.std(ddof=1)) / mean)
+        spread = round(CENT * width(measurement.measured()["tps"])), round(CENT * float(values.std(ddof=1)) / mean)
         rows.append((NAMES[engine], iops, len(values), *shown, *spread))
     names = columns("engine | IOPS | n (s) | mean | p5 | p50 | p95 | p5 to p95, % of the mean | sd, % of the mean")
     return StudyTable("One-second tps", names, tuple(rows))
 
 
-def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
-    series, charts, known = [], [], _published()
+def _draw_charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
+    series, charts, published_runs = [], [], _published()
     for engine, name in NAMES.items():
-        series += tables.series(points, [(engine, iops) for iops in points], found, simulated, f"{name}, {{role}}")
+        series += tables.series(points, [(engine, iops) for iops in points], measured, simulated, f"{name}, {{role}}")
         # Beyond the points measured here the axis would be theirs.
-        if there := tuple(sorted(iops for of, iops in known if of == engine and iops <= points[-1])):
-            means = tuple(known[engine, iops].mean for iops in there)
+        if there := tuple(sorted(iops for of, iops in published_runs if of == engine and iops <= points[-1])):
+            means = tuple(published_runs[engine, iops].mean for iops in there)
             series.append(ChartSeries(f"{name}, published (5,000 warehouses, 36 vCPUs)", "published", there, means))
         rows = []
         for iops in points:
-            ours, theirs = simulated[engine, iops].rows["tps"], found[engine, iops].measured()["tps"]
+            ours, theirs = simulated[engine, iops].rows["tps"], measured[engine, iops].measured()["tps"]
             rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "simulated", *model.density(ours.to_list())))
             rows.append(ChartSeries(f"{iops:,} IOPS, measured", "measured", *model.density(theirs.to_list())))
-            if run := known.get((engine, iops)):
+            if run := published_runs.get((engine, iops)):
                 marks = (run.p5, run.p50, run.p95)
                 rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "published", marks, (0.0, 0.0, 0.0)))
         spread = "how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
@@ -250,7 +261,7 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
     top = points[-1]
     seconds = []
     for engine, name in NAMES.items():
-        ours, theirs = simulated[engine, top].rows, found[engine, top].measured()
+        ours, theirs = simulated[engine, top].rows, measured[engine, top].measured()
         seconds.append(ChartSeries(f"{name}, simulated", "simulated", tuple(ours["t_s"]), tuple(ours["tps"])))
         t_s = tuple(theirs["t_s"] - theirs["t_s"][0])
         seconds.append(ChartSeries(f"{name}, measured", "measured", t_s, tuple(theirs["tps"])))

@@ -39,7 +39,7 @@ CAPS = max(model.VOLUMES) / min(model.VOLUMES)
 
 
 def sizes(scale: float) -> tuple[int, int, int]:
-    """(rows of each of 20 tables, pool MiB, redo MiB)."""
+    """Returns the rows of each of 20 tables, pool MiB, and redo MiB."""
     return (
         max(LEAST_ROWS, round(PUBLISHED_ROWS * scale)),
         max(LEAST_POOL_MIB, round(PUBLISHED_POOL_GIB * 1024 * scale)),
@@ -48,12 +48,13 @@ def sizes(scale: float) -> tuple[int, int, int]:
 
 
 def data_gib(options: LabOptions) -> float:
-    """Of all data, GiB: 230 bytes a row with its index (2.3 GiB for 10 million)."""
+    """Returns the size of all data, GiB: 230 bytes a row with its index (2.3 GiB for 10
+    million)."""
     return PUBLISHED_TABLES * sizes(options.scale_or(AUTO_SCALE))[0] * 250 / GIB
 
 
 def cells(options: LabOptions) -> list[Cell]:
-    """Loads by IOPS by threads."""
+    """Returns the cells of loads by IOPS by threads."""
     size = "quick" if options.quick else "long" if options.time_s >= LONG_S else "usual"
     loads, threads = LOADS[size], THREADS[size]
     rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
@@ -65,7 +66,7 @@ def cells(options: LabOptions) -> list[Cell]:
         "innodb_log_file_size": f"{redo}M",
         "innodb_buffer_pool_load_at_startup": "OFF",
     }
-    made = []
+    all_cells = []
     for load in loads:
         for iops, storage in model.VOLUMES.items():
             # The bucket of a 300 GiB volume is empty, as after hours of load: 900 is all it has.
@@ -73,22 +74,22 @@ def cells(options: LabOptions) -> list[Cell]:
             script = SysbenchOltp(model.LOADS[load], tables=PUBLISHED_TABLES, rows=rows)
             for n in threads:
                 words = f"{load}, {iops:,} IOPS, {n} threads"
-                made.append(Cell((load, iops, n), words, place, script, n, WARMUP_S, seconds, options.seed))
-    return made
+                all_cells.append(Cell((load, iops, n), words, place, script, n, WARMUP_S, seconds, options.seed))
+    return all_cells
 
 
-def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
-    """Directions, ratios, the order of all cells; a chart for each load."""
-    loads = tuple(dict.fromkeys(key[0] for key in found))
-    threads = tuple(dict.fromkeys(key[2] for key in found))
+def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+    """Judges directions, ratios and the order of all cells; draws a chart for each load."""
+    loads = tuple(dict.fromkeys(key[0] for key in measured))
+    threads = tuple(dict.fromkeys(key[2] for key in measured))
     low, high = min(model.VOLUMES), max(model.VOLUMES)
     theirs = model.table()
-    made = []
+    all_verdicts = []
     for load in loads:
         pairs = [
             verdicts.pair(
                 f"{n} threads",
-                found,
+                measured,
                 simulated,
                 (load, high, n),
                 (load, low, n),
@@ -97,7 +98,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             for n in threads
         ]
         what, all_of = f"{load}: {high:,} IOPS beat {low:,}", f"{len(model.THREADS)} of {len(model.THREADS)}"
-        made.append(verdicts.wins(what, all_of, pairs, model.ARTICLE, f"at {_list(threads)} threads"))
+        all_verdicts.append(verdicts.wins(what, all_of, pairs, model.ARTICLE, f"at {_join(threads)} threads"))
         # A pool that still fills gives the faster volume twice: it reads more now, and has more in
         # memory for what comes next.
         most = max(CAPS, pairs[-1].simulated)
@@ -106,22 +107,26 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             "pool that still fills"
         )
         what = f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads"
-        made.append(verdicts.ratio(what, pairs[-1], 1.0, most, model.ARTICLE, why))
-    published = {key: theirs[key] for key in found}
-    ours = {key: one.tps for key, one in simulated.items()}
+        all_verdicts.append(verdicts.ratio(what, pairs[-1], 1.0, most, model.ARTICLE, why))
+    published = {key: theirs[key] for key in measured}
+    ours = {key: cell.tps for key, cell in simulated.items()}
     what, why = "all cells in the published order", "the published machine has 8 vCPUs, so its loads top out elsewhere"
-    made.append(verdicts.order(what, published, ours, found, model.ARTICLE, ORDER, why))
-    made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.ARTICLE))
-    shown = [_scale(session.options), tables.runs(found, simulated)]
+    all_verdicts.append(verdicts.order(what, published, ours, measured, model.ARTICLE, ORDER, why))
+    all_verdicts.append(
+        verdicts.against_model("the simulation against what was measured", simulated, measured, model.ARTICLE)
+    )
+    shown = [_describe_scale(session.options), tables.runs(measured, simulated)]
     notes = [*base.texts("iops_threads", warmup_s=WARMUP_S)]
-    return session.result(STUDY, made, shown, _charts(found, simulated, loads, threads), notes, found)
+    return session.result(
+        STUDY, all_verdicts, shown, _draw_charts(measured, simulated, loads, threads), notes, measured
+    )
 
 
-def _list(values: tuple) -> str:
+def _join(values: tuple) -> str:
     return ", ".join(map(str, values))
 
 
-def _scale(options: LabOptions):
+def _describe_scale(options: LabOptions):
     rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
     return tables.scale(
         "iops_threads",
@@ -132,12 +137,12 @@ def _scale(options: LabOptions):
         pool_mib=pool,
         published_redo_gib=PUBLISHED_REDO_GIB,
         redo_mib=redo,
-        published_threads=_list(model.THREADS),
-        threads=_list(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
+        published_threads=_join(model.THREADS),
+        threads=_join(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
     )
 
 
-def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[ChartData]:
+def _draw_charts(measured: dict, simulated: dict, loads: tuple, threads: tuple) -> list[ChartData]:
     charts = []
     for load in loads:
         series = []
@@ -145,7 +150,7 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
             keys = [(load, iops, n) for n in threads]
             label = f"{{role}}, {iops:,} IOPS"
             series += by_role(threads, label, published=[model.table()[key] for key in keys])
-            series += tables.series(threads, keys, found, simulated, label)
+            series += tables.series(threads, keys, measured, simulated, label)
         unit = "transactions/s" if load == "oltp" else "statements/s"
         scales = "published on 8 vCPUs and full size, simulated and measured at the scale of this machine"
         charts.append(ChartData(f"{load} ({model.LOADS[load]}): {scales}", "line", "threads", unit, tuple(series)))

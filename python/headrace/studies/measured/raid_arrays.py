@@ -12,7 +12,7 @@ from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.simulation.demand import simulate as simulate_load
 from headrace.studies import base
 from headrace.studies import raid_2009 as model
-from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, known, published
+from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, published, require_figure
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 from headrace.workload import ClosedWorkload
@@ -27,7 +27,7 @@ FILES_ONLY = True
 AUTO_SCALE, LEAST_GIB = 1 / 100, 0.0625
 FILES = 16  # sysbench's default is 128 for 16 GB
 MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)
-# Those that the claims name with one thread.
+# Cells that the claims name with one thread.
 WITH_ONE = {("single", "rndrw"), ("raid0x2", "rndrw")}
 SECONDS, WARMUP_S = (4, 60), 1  # guesses
 QUICK_MODES = ("seqwr", "rndrd", "rndwr")
@@ -37,17 +37,17 @@ MODES = {mode: "seqrewr" if mode == "seqwr" else mode for mode in model.MODES}
 
 
 def size_gib(options: LabOptions) -> float:
-    """Size of the files, GiB."""
+    """Returns the size of the files, GiB."""
     return max(LEAST_GIB, model.FILE_GIB * options.scale_or(AUTO_SCALE))
 
 
 def data_gib(options: LabOptions) -> float:
-    """Written at most: twice on a mirror."""
+    """Returns the GiB written at most: twice the files on a mirror."""
     return 2.0 * size_gib(options)
 
 
 def cells(options: LabOptions) -> list[Cell]:
-    """Storages by modes, at 16 threads and, where a claim asks, one."""
+    """Returns the cells of storages by modes, at 16 threads and, if a claim asks, at one."""
     asked = [
         (array, mode, threads)
         for array in model.ARRAYS
@@ -55,11 +55,11 @@ def cells(options: LabOptions) -> list[Cell]:
         for threads in ((MOST_THREADS, ONE) if (array, mode) in WITH_ONE else (MOST_THREADS,))
     ]
     seconds = seconds_each(options.time_s, 10.0, len(asked), FILES_CELL_S + WARMUP_S, *SECONDS)
-    made = []
+    all_cells = []
     for array, mode, threads in asked:
         load = SysbenchFileio(MODES[mode], size_gib=size_gib(options), files=FILES, rw_ratio=1.5)
         words = f"{array} ({model.ARRAYS[array]}), {mode}, {threads} threads"
-        made.append(
+        all_cells.append(
             Cell(
                 (array, mode, threads),
                 words,
@@ -71,12 +71,13 @@ def cells(options: LabOptions) -> list[Cell]:
                 options.seed,
             )
         )
-    return made
+    return all_cells
 
 
 def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
-    """The same in the per-I/O form, without the saved second: the warm-up spends it."""
-    found = {}
+    """Simulates the same cells in the per-I/O form, without the saved second: the warm-up spends
+    it."""
+    simulated = {}
     for cell in asked:
         array, mode, threads = cell.key
         jobs, depth = (1, threads) if mode.startswith("seq") else (threads, 1)
@@ -100,23 +101,25 @@ def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, S
                 form="events",
                 options={"saved_second": False},
             )
-        found[cell.key] = SimulatedCell(
-            run.summary["delivered_ios"] / cell.seconds, known(run.summary["p95_ms"]), pl.DataFrame()
+        simulated[cell.key] = SimulatedCell(
+            run.summary["delivered_ios"] / cell.seconds, require_figure(run.summary["p95_ms"]), pl.DataFrame()
         )
-    return found
+    return simulated
 
 
-def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
-    """Every published direction, held against both."""
-    modes = tuple(dict.fromkeys(key[1] for key in found))
-    made = [
-        verdict for row in published("raid_2009") if (verdict := _direction(row, found, simulated, modes)) is not None
+def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+    """Compares every published direction with both simulation and measurement."""
+    modes = tuple(dict.fromkeys(key[1] for key in measured))
+    all_verdicts = [
+        verdict
+        for row in published("raid_2009")
+        if (verdict := _judge_direction(row, measured, simulated, modes)) is not None
     ]
-    made.append(
+    all_verdicts.append(
         verdicts.against_model(
             "the simulation against what was measured",
             simulated,
-            found,
+            measured,
             model.STUDY.sources[0],
             "the lab's volumes are the model's: what differs is the machine",
         )
@@ -129,41 +132,44 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         scale=size_gib(session.options) / model.FILE_GIB,
         threads=", ".join(map(str, model.THREADS)),
         most_threads=MOST_THREADS,
-        one=ONE,
-        seconds=next(iter(found.values())).cell.seconds,
+        fewest_threads=ONE,
+        seconds=next(iter(measured.values())).cell.seconds,
         warmup_s=WARMUP_S,
     )
     notes = [*base.texts("raid_arrays")]
     return session.result(
         STUDY,
-        made,
-        [scale, tables.runs(found, simulated, "requests/s")],
-        _charts(found, simulated, modes),
+        all_verdicts,
+        [scale, tables.runs(measured, simulated, "requests/s")],
+        _draw_charts(measured, simulated, modes),
         notes,
-        found,
+        measured,
     )
 
 
-def _direction(
-    row: dict[str, str], found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
+def _judge_direction(
+    row: dict[str, str],
+    measured: dict[tuple, MeasuredCell],
+    simulated: dict[tuple, SimulatedCell],
+    modes: tuple[str, ...],
 ) -> Verdict | None:
-    """A claim holds when it does, within doubt, in every mode of it that was measured; None when
-    none was."""
+    """Judges a claim: it holds when it does, within doubt, in every measured mode that it names;
+    None if none of them was measured."""
     better, worse = (_key(row[name]) for name in ("better", "worse"))
     asked = [
         mode
         for mode in row["modes"].split()
-        if mode in modes and (better[0], mode, better[1]) in found and (worse[0], mode, worse[1]) in found
+        if mode in modes and (better[0], mode, better[1]) in measured and (worse[0], mode, worse[1]) in measured
     ]
     if not asked:
         return None
     least = {"clearly": model.CLEARLY, "worse": 1.0 + model.SAME, "not-better": 1.0 - model.SAME}[row["strength"]]
-    told, ours, failing, excused = [], [], [], []
+    ratios, ours, failing, excused = [], [], [], []
     for mode in asked:
-        a, b = (found[name, mode, threads] for name, threads in (better, worse))
+        a, b = (measured[name, mode, threads] for name, threads in (better, worse))
         c, d = (simulated[name, mode, threads] for name, threads in (better, worse))
         ratio, doubt = a.tps / b.tps, verdicts.doubt(a, b)
-        told.append(f"{mode} {ratio:.2f} x")
+        ratios.append(f"{mode} {ratio:.2f} x")
         ours.append(f"{mode} {c.tps / d.tps:.2f} x")
         # "Worse" is more than alike; the others have their margin in `least`, and doubt is added to
         # it.
@@ -175,15 +181,15 @@ def _direction(
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])
-    # What a device without a disk arm cannot show is said, and nothing is promised of it.
-    held = False if failing else None if excused else True
+    # A claim that a device without a disk arm cannot show is reported, and nothing is promised.
+    within = False if failing else None if excused else True
     return Verdict(
         row["claim"],
         row["strength"].replace("-", " "),
-        ", ".join(told),
+        ", ".join(ratios),
         "",
         None,
-        held,
+        within,
         None,
         source,
         note,
@@ -196,8 +202,8 @@ def _key(name: str) -> tuple[str, int]:
     return array, int(threads or MOST_THREADS)
 
 
-def _charts(
-    found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
+def _draw_charts(
+    measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
 ) -> list[ChartData]:
     arrays = tuple(model.ARRAYS)
     charts = []
@@ -207,7 +213,7 @@ def _charts(
                 "simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)
             ),
             ChartSeries(
-                "measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)
+                "measured", "measured", arrays, tuple(measured[array, mode, MOST_THREADS].tps for array in arrays)
             ),
         )
         charts.append(

@@ -1,11 +1,11 @@
-"""One thread against several that apply, measured: a source writes its load, then replica after
+"""Measures one applying thread against several: a source writes its load, then replica after
 replica applies it. Lag follows from both rates: a load of T at rate l leaves a replica that applies
 at m behind by T (1 - m / l).
 
-The article's replica was not durable and was held back by one of sixteen processors. Of the few
-that a lab has, the source needs all: its rate is below what one such thread applies. So here each
-commit of the replica is flushed, which holds one thread back in the same way: whatever comes, it
-does one thing at a time.
+The article's replica was not durable and was limited by one of sixteen processors. A lab has few
+processors, and the source needs all of them: its rate is below what one such thread applies. So
+here each commit of the replica is flushed, which limits one thread in the same way: it does one
+thing at a time.
 """
 
 from __future__ import annotations
@@ -42,35 +42,35 @@ CLEAR = 1.1
 
 @dataclass(frozen=True)
 class LoadRates:
-    """What one load gave: the source's rate, and each replica's, by its workers."""
+    """The rates under one load: the source's, and each replica's by its workers."""
 
     clients: int
     source_tps: float
     applied: dict[int, Drained]
 
     def lag_s(self, workers: int, load_s: float = model.SECONDS) -> float:
-        """Behind after a load of that length."""
+        """Returns the lag after a load of that length, s."""
         return load_s * max(0.0, 1.0 - self.applied[workers].tps / self.source_tps)
 
 
 def data_set() -> DataSet:
-    """One table, as in the article."""
+    """Returns the data set of one table, as in the article."""
     return DataSet("sbtest", SysbenchOltp(tables=1, rows=ROWS), ROWS * 250 / GIB)
 
 
 def cells(options: LabOptions) -> list[ReplicaCell]:
-    """Two loads, one thread each; several workers for the one with more clients. Quick: that one
-    alone."""
+    """Returns two loads with one thread each, and several workers for the load with more clients.
+    Quick: that load alone."""
     loads = CLIENTS[-1:] if options.quick else CLIENTS
     count = len(loads) + 1
     each = max(0.0, options.time_s - 30.0) / count - START_S
     apply_s = min(max(0.5 * each, APPLY_S[0]), APPLY_S[1])
     write_s = round(min(max(0.5 * each, WRITE_S[0]), WRITE_S[1]))
-    made = []
+    all_cells = []
     for clients in loads:
         script = SysbenchOltp("oltp_write_only", tables=1, rows=ROWS)
         load = ReplicaLoad(f"{clients} clients", data_set(), script, clients, write_s, options.seed)
-        one = ReplicaCell(
+        single_thread = ReplicaCell(
             f"{clients} clients, one thread",
             load,
             STORAGE,
@@ -78,21 +78,21 @@ def cells(options: LabOptions) -> list[ReplicaCell]:
             warmup_s=WARMUP_S,
             seconds=apply_s,
         )
-        made.append(one)
+        all_cells.append(single_thread)
         if clients == CLIENTS[-1]:
             words = f"{clients} clients, {WORKERS} workers"
-            made.append(one.with_(words=words, workers=WORKERS, mode="conservative"))
-    return made
+            all_cells.append(single_thread.with_(words=words, workers=WORKERS, mode="conservative"))
+    return all_cells
 
 
 def run(options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
-    """The study on the lab. Raises CouldNotRun when the machine lacks something."""
+    """Runs the study on the lab. Raises CouldNotRun when the machine lacks something."""
     began = time.monotonic()
     gib = 4 * data_set().gib
     lacks = machine.missing("mariadb", ("innodb",), folder=options.work, gib=gib)
     machine.require(f"study {STUDY.name} on the lab", DOC, lacks)
     todo = cells(options)
-    found: dict[int, LoadRates] = {}
+    rates: dict[int, LoadRates] = {}
     with ExperimentLab(options.work, data_gib=gib, in_memory=options.work is None, say=say) as lab:
         runs = ReplicationLab(lab, say)
         try:
@@ -100,24 +100,24 @@ def run(options: LabOptions, progress: Progress = silent, say: Say = silent) -> 
                 progress(done / len(todo), cell.words)
                 drained = runs.drain(cell)
                 source = runs.source(cell.load)
-                pair = found.setdefault(cell.load.clients, LoadRates(cell.load.clients, source.tps, {}))
+                pair = rates.setdefault(cell.load.clients, LoadRates(cell.load.clients, source.tps, {}))
                 pair.applied[cell.workers] = drained
         finally:
             runs.close()
         progress(1.0, "stopping the lab")
-    return result(tuple(found.values()), todo, time.monotonic() - began)
+    return result(tuple(rates.values()), todo, time.monotonic() - began)
 
 
 def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float) -> StudyResult:
-    """The article's statements, with what was measured and what the model gives for the article's
+    """Compares the article's statements with the measurement and with the model of the article's
     own servers."""
     facts = machine.identity("mariadb")
     busiest = pairs[-1]
     theirs = model.source(model.BUSIEST)
     applier = {workers: model.replica(theirs, workers).summary["applier_tps"] for workers in (0, WORKERS)}
-    verdicts = [_runs_away(pairs, theirs.tps, applier[0]), _faster(busiest, applier)]
+    verdicts = [_runs_away(pairs, theirs.tps, applier[0]), _judge_workers(busiest, applier)]
     if len(pairs) > 1:
-        verdicts.append(_more_load(pairs))
+        verdicts.append(_judge_load(pairs))
     rows = [
         (
             pair.clients,
@@ -147,7 +147,7 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
         *texts("replication_2016", exponent=model.fall_exponent())[-1:],
         *(f"{name}: {value}" for name, value in facts.items()),
     ]
-    return StudyResult(STUDY, tuple(verdicts), (scaled, shown), (_chart(pairs),), tuple(notes), seconds, "lab")
+    return StudyResult(STUDY, tuple(verdicts), (scaled, shown), (_draw_chart(pairs),), tuple(notes), seconds, "lab")
 
 
 def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: float) -> Verdict:
@@ -167,25 +167,25 @@ def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: flo
     )
 
 
-def _faster(pair: LoadRates, applier: dict[int, float]) -> Verdict:
+def _judge_workers(pair: LoadRates, applier: dict[int, float]) -> Verdict:
     ratio = pair.applied[WORKERS].tps / pair.applied[0].tps
-    said = f"{ratio:.2f} times one thread's rate, lag after 30 min {pair.lag_s(WORKERS):,.0f} s instead of {pair.lag_s(0):,.0f}"
+    answer = f"{ratio:.2f} times one thread's rate, lag after 30 min {pair.lag_s(WORKERS):,.0f} s instead of {pair.lag_s(0):,.0f}"
     note = (
         f"the model, for the article's servers: {applier[WORKERS] / applier[0]:.2f} times; faster: by {CLEAR:g} or more"
     )
-    return agree(f"{WORKERS} workers bound the lag", "6 to 10 s", said, model.ARTICLE, ratio >= CLEAR, note)
+    return agree(f"{WORKERS} workers bound the lag", "6 to 10 s", answer, model.ARTICLE, ratio >= CLEAR, note)
 
 
-def _more_load(pairs: tuple[LoadRates, ...]) -> Verdict:
+def _judge_load(pairs: tuple[LoadRates, ...]) -> Verdict:
     by_rate = sorted(pairs, key=lambda pair: pair.source_tps)
     same = by_rate[-1].lag_s(0) >= by_rate[0].lag_s(0)
-    said = "; ".join(
+    answer = "; ".join(
         f"{pair.clients} clients write {pair.source_tps:,.0f} a second: {pair.lag_s(0):,.0f} s" for pair in pairs
     )
-    return agree("the faster source's replica lags more", "1,024 clients more than 2,048", said, model.ARTICLE, same)
+    return agree("the faster source's replica lags more", "1,024 clients more than 2,048", answer, model.ARTICLE, same)
 
 
-def _chart(pairs: tuple[LoadRates, ...]) -> ChartData:
+def _draw_chart(pairs: tuple[LoadRates, ...]) -> ChartData:
     series = tuple(
         ChartSeries(
             f"{pair.clients} clients, {workers or 1} applying",

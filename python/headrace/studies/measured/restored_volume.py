@@ -12,7 +12,7 @@ from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, sec
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict, agree, figures, held, study
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict, agree, figures, judge, study
 from headrace.studies.measured import tables
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -37,17 +37,17 @@ KINDS = ("cold", "initialized")
 
 
 def rows_of(options: LabOptions) -> int:
-    """Rows of the one table."""
+    """Returns the rows of the single table."""
     return max(20_000, round(ROWS * options.scale_or(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:
-    """Of the table, GiB."""
+    """Returns the size of the table, GiB."""
     return rows_of(options) * 250 / GIB
 
 
 def cells(options: LabOptions) -> list[Cell]:
-    """The same load on a volume that is cold, and on one whose blocks were all loaded."""
+    """Returns the same load on a volume that is cold, and on one whose blocks were all loaded."""
     rows = rows_of(options)
     load = SysbenchOltp("oltp_read_only", tables=1, rows=rows, distribution="uniform")
     data = DataSet("sbtest", load, data_gib(options))
@@ -70,15 +70,15 @@ def cells(options: LabOptions) -> list[Cell]:
 
 
 def first_and_last(rows: pl.DataFrame) -> tuple[float, float]:
-    """Mean tps of the first seconds, and of the last third."""
+    """Returns the mean tps of the first seconds, and of the last third."""
     tps = [value or 0.0 for value in rows["tps"].to_list()]
     last = tps[-max(1, round(len(tps) * LAST_SHARE)) :]
     return statistics.fmean(tps[:FIRST_S]), statistics.fmean(last)
 
 
-def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
-    """How far throughput falls at first, and that it comes back."""
-    measured = {kind: first_and_last(found[kind,].measured()) for kind in KINDS}
+def result(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+    """Judges how far throughput falls at first, and whether it comes back."""
+    measured = {kind: first_and_last(runs[kind,].measured()) for kind in KINDS}
     ours = {kind: first_and_last(simulated[kind,].rows) for kind in KINDS}
     rows = rows_of(session.options)
     scale = tables.scale(
@@ -90,12 +90,12 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         storage=STORAGE,
         threads=THREADS,
     )
-    shown = [scale, tables.runs(found, simulated)]
-    charts = [_chart(found, simulated)]
-    return session.result(STUDY, _verdicts(measured, ours), shown, charts, [*base.texts("restored_volume")], found)
+    shown = [scale, tables.runs(runs, simulated)]
+    charts = [_draw_chart(runs, simulated)]
+    return session.result(STUDY, _judge_phases(measured, ours), shown, charts, [*base.texts("restored_volume")], runs)
 
 
-def _verdicts(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[float, float]]) -> list[Verdict]:
+def _judge_phases(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[float, float]]) -> list[Verdict]:
     slower, simulated = (_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, ours))
     back, back_simulated = (_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, ours))
     touch = figures("restored_volume")["first_touch_ms"]
@@ -107,7 +107,7 @@ def _verdicts(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[fl
             PAPER,
             measured["cold"][0] > 0.0,
         ),
-        held(
+        judge(
             f"throughput of the initialized volume over the cold one, first {FIRST_S} s",
             "higher",
             slower,
@@ -117,7 +117,7 @@ def _verdicts(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[fl
             f"a first touch takes some {touch.value:g} ms ({touch.source}), a later read less than 1 ms",
             simulated,
         ),
-        held(
+        judge(
             "cold over initialized, last third of the run",
             1.0,
             back,
@@ -130,15 +130,15 @@ def _verdicts(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[fl
     ]
 
 
-def _ratio(one: float, other: float) -> float:
-    return one / max(other, 1e-9)
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / max(denominator, 1e-9)
 
 
-def _chart(found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> ChartData:
+def _draw_chart(runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> ChartData:
     def panel(title: str, unit: str, column: str) -> ChartData:
         lines = []
         for kind in KINDS:
-            rows, theirs = found[kind,].measured(), simulated[kind,].rows
+            rows, theirs = runs[kind,].measured(), simulated[kind,].rows
             lines.append(ChartSeries(f"{kind}, simulated", "simulated", tuple(theirs["t_s"]), tuple(theirs[column])))
             lines.append(
                 ChartSeries(f"{kind}, measured", "measured", tuple(rows["t_s"] - rows["t_s"][0]), tuple(rows[column]))

@@ -1,4 +1,4 @@
-"""One study on the lab from its options to its page.
+"""Runs a study on the lab, from its options to its page.
 
 A study is a module of this folder with STUDY, DAY (of the limits), ENGINES, FILES_ONLY,
 `data_gib(options)`, `cells(options)`, `result(session, found, simulated)`, and `simulate(session,
@@ -63,12 +63,12 @@ class LabOptions:
             raise InputError(f"--seed {self.seed}", "must be a whole number from 1 to 2^31 - 1", DOC)
 
     def scale_or(self, usual: float) -> float:
-        """The scale asked for, else the study's own."""
+        """Returns the scale asked for, else the study's own."""
         return usual if self.scale is None else self.scale
 
     @property
     def time_s(self) -> float:
-        """About how long all of it may take, s."""
+        """The time that all of it may take, about, s."""
         return 60.0 * (self.minutes if self.minutes is not None else QUICK_MINUTES if self.quick else DEFAULT_MINUTES)
 
     @property
@@ -79,7 +79,8 @@ class LabOptions:
 
 @dataclass
 class Session:
-    """What a study's `result` gets in addition to the runs. `here`: the speed of this machine."""
+    """The values that a study's `result` gets in addition to the runs. `here`: the speed of this
+    machine."""
 
     options: LabOptions
     facts: dict[str, object]
@@ -93,9 +94,9 @@ class Session:
         parts: list[StudyTable],
         charts: list[ChartData],
         notes: list[str],
-        found: Mapping[tuple, MeasuredCell],
+        cells: Mapping[tuple, MeasuredCell],
     ) -> StudyResult:
-        """The study's result with what all of them end with."""
+        """Returns the study's result with the parts that all of them end with."""
         more = [] if self.here is None else [tables.processors(self.here)]
         measured = (
             "Measured on Headrace's lab: a real server on block devices that answer when the model of the volume says. "
@@ -103,39 +104,42 @@ class Session:
         )
         return StudyResult(
             study,
-            (*verdicts, at_rest(found)),
+            (*verdicts, at_rest(cells)),
             tuple(parts),
             tuple(charts),
-            (measured, *notes, *more, *tables.of_machine(self.facts, found)),
+            (measured, *notes, *more, *tables.of_machine(self.facts, cells)),
             time.monotonic() - self.began,
             "lab",
         )
 
 
-def at_rest(found: Mapping[tuple, MeasuredCell]) -> Verdict:
-    """Whether the machine had nothing else to do: what was measured during other work says
+def at_rest(cells: Mapping[tuple, MeasuredCell]) -> Verdict:
+    """Judges whether the machine had nothing else to do: a measurement during other work says
     little."""
-    shares = [float(one.record.document["environment"]["before"]["busy_share"]) for one in found.values()]
+    shares = [float(cell.record.document["environment"]["before"]["busy_share"]) for cell in cells.values()]
     busy = [share for share in shares if share > BUSY_SHARE]
-    began = min(str(one.record.document["began_at"])[:10] for one in found.values())
-    said = f"{len(shares) - len(busy)} of {len(shares)} cells"
+    began = min(str(cell.record.document["began_at"])[:10] for cell in cells.values())
+    answer = f"{len(shares) - len(busy)} of {len(shares)} cells"
     note = f"at most {in_percent(BUSY_SHARE)} in use before each cell"
     if busy:
-        said += f"; before the others {in_percent(min(busy))} to {in_percent(max(busy))} of its processors were in use"
+        answer += (
+            f"; before the others {in_percent(min(busy))} to {in_percent(max(busy))} of its processors were in use"
+        )
         note = "figures above are of a machine that others used too: end what else runs, and measure again"
     source = Source("this machine, looked at before each cell", began)
-    return agree("the machine was at rest", "needed", said, source, not busy, note)
+    return agree("the machine was at rest", "needed", answer, source, not busy, note)
 
 
 def resumed(
     options: LabOptions, experiment: str, cells: Sequence[Cell], store: Store, facts: Mapping[str, object]
 ) -> dict[tuple, MeasuredCell]:
-    """Cells that were measured before and stand again; none unless that was asked for."""
+    """Returns the cells that were measured before and count again; nothing unless `resume` is
+    set."""
     return reusable(experiment, cells, store, facts) if options.resume else {}
 
 
 def run(module: ModuleType, options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
-    """A study's module run on the lab.
+    """Runs a study's module on the lab.
 
     Raises CouldNotRun when the machine lacks something, and as CellRunner.run; Ctrl-C leaves
     finished cells in the store.
@@ -152,10 +156,10 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
     have, probed = (
         resumed(options, of, them, store, session.facts) for of, them in ((name, cells), ("processors", probes))
     )
-    left = [cell for cell in (*probes, *cells) if cell.key not in {**have, **probed}]
+    remaining_cells = [cell for cell in (*probes, *cells) if cell.key not in {**have, **probed}]
     sets = {repr(cell.place.data): cell.place.data for cell in cells if cell.key not in have} if engines else {}
     fixed_s = LAB_S + simulation.SIMULATE_S * len(cells) + sum(LOAD_S_PER_GIB * data.gib for data in sets.values())
-    parts = Parts(progress, fixed_s + sum(cell.length_s for cell in left))
+    parts = Parts(progress, fixed_s + sum(cell.length_s for cell in remaining_cells))
     with ExperimentLab(options.work, day=module.DAY, data_gib=gib, in_memory=options.work is None, say=say) as lab:
         parts.done_s += LAB_S
         if probes:
@@ -169,6 +173,6 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
         for data in sets.values():
             with parts.part(LOAD_S_PER_GIB * data.gib, f"loading {data.name}"):
                 lab.load(data)
-        found = CellRunner(name, lab, store, session.facts, parts, say).run(cells, have)
+        measured = CellRunner(name, lab, store, session.facts, parts, say).run(cells, have)
         progress(1.0, "stopping the lab")
-    return module.result(session, found, simulated)
+    return module.result(session, measured, simulated)

@@ -1,5 +1,5 @@
-"""The tables and notes every study on the lab ends with: every run with its id, the scale, the
-machine."""
+"""Makes the tables and notes at the end of every study on the lab: every run with its id, the
+scale, the machine."""
 
 from __future__ import annotations
 
@@ -15,20 +15,36 @@ from headrace.studies.base import ChartSeries, StudyTable, by_role, columns, sca
 
 
 def runs(
-    found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps"
+    cells: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps"
 ) -> StudyTable:
-    """Every cell: simulated, measured, its doubt, what bound, the run's id."""
+    """Returns the table of every cell: simulated, measured, its doubt, the limit that bound, the
+    run's id."""
     rows = []
-    for key, one in found.items():
-        cell, ours = one.cell, (simulated or {}).get(key)
-        error = None if ours is None or not one.tps else 100.0 * (ours.tps / one.tps - 1.0)
-        summary = one.record.summary
-        measured = (None if ours is None else ours.tps, one.tps, 100 * one.relative, error, summary.get("p95_ms"))
+    for key, measurement in cells.items():
+        cell, ours = measurement.cell, (simulated or {}).get(key)
+        error = None if ours is None or not measurement.tps else 100.0 * (ours.tps / measurement.tps - 1.0)
+        summary = measurement.record.summary
+        measured = (
+            None if ours is None else ours.tps,
+            measurement.tps,
+            100 * measurement.relative,
+            error,
+            summary.get("p95_ms"),
+        )
         rates = (summary.get("read_iops"), summary.get("write_iops"))
         shown = (*(_rounded(value, 1) for value in measured), *(_rounded(value, 0) for value in rates))
-        run = one.record.id + (" (earlier)" if one.reused else "")
+        run = measurement.record.id + (" (earlier)" if measurement.reused else "")
         rows.append(
-            (cell.words, _storage(one), cell.threads, *shown, binds(one), one.measured().height, cell.seed, run)
+            (
+                cell.words,
+                _storage(measurement),
+                cell.threads,
+                *shown,
+                binds(measurement),
+                measurement.measured().height,
+                cell.seed,
+                run,
+            )
         )
     names = columns(
         f"cell | storage | threads | simulated {unit} | measured {unit} | ± % (1 s.e.) | simulated over measured % | "
@@ -41,8 +57,8 @@ def _rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _storage(one: MeasuredCell) -> str:
-    place = one.cell.place
+def _storage(measurement: MeasuredCell) -> str:
+    place = measurement.cell.place
     return place.storage + (f", log {place.log_storage}" if isinstance(place, OnServer) and place.log_storage else "")
 
 
@@ -51,10 +67,10 @@ BUSY_SHARE = 0.9  # of the processors (a guess)
 PROCESSORS = "processors"
 
 
-def binds(one: MeasuredCell) -> str:
-    """The cap that requests waited for in more than a fifth of the time; processors where they had
-    no rest; else latency."""
-    summary = one.record.summary
+def binds(measurement: MeasuredCell) -> str:
+    """Returns the cap that requests waited for in more than a fifth of the time; processors if they
+    were busy; else latency."""
+    summary = measurement.record.summary
     shares = {caps.short(cap): summary.get(caps.column(cap)) or 0.0 for cap in caps.COUNTED}
     words, share = max(shares.items(), key=lambda item: item[1])
     if share > BOUND_SHARE:
@@ -68,44 +84,46 @@ def binds(one: MeasuredCell) -> str:
 def series(
     x: tuple,
     keys: Iterable[tuple],
-    found: Mapping[tuple, MeasuredCell],
+    measured: Mapping[tuple, MeasuredCell],
     simulated: Mapping[tuple, SimulatedCell],
     label: str = "{role}",
 ) -> tuple[ChartSeries, ...]:
-    """tps of these cells over x, simulated and measured."""
+    """Returns tps of these cells over x, simulated and measured."""
     keys = list(keys)
-    return by_role(x, label, simulated=[simulated[key].tps for key in keys], measured=[found[key].tps for key in keys])
+    return by_role(
+        x, label, simulated=[simulated[key].tps for key in keys], measured=[measured[key].tps for key in keys]
+    )
 
 
 def scale(name: str, **values: object) -> StudyTable:
-    """What is scaled and what is not."""
+    """Returns the table of what is scaled and what is not."""
     return StudyTable("The scale", ("what", "published", "here", "scaled?"), scale_rows(name, **values))
 
 
 def processors(here: ProcessorSpeed) -> str:
-    """A row of the scale table's kind for notes."""
-    ids = " and ".join(one.record.id for one in here.runs)
+    """Returns a note on the processors of this machine."""
+    ids = " and ".join(run.record.id for run in here.runs)
     return (
         f"A point select takes {here.cpu_ms:.3f} ms of a processor here (sysbench and the lab included) and "
         f"{here.trip_ms:.3f} ms of round trip (runs {ids}); the simulation runs on {here.vcpus} such processors."
     )
 
 
-def of_machine(facts: Mapping[str, object], found: Mapping[tuple, MeasuredCell]) -> list[str]:
-    """Notes on machine, repetition and what the runs themselves found wrong."""
+def of_machine(facts: Mapping[str, object], cells: Mapping[tuple, MeasuredCell]) -> list[str]:
+    """Returns notes on the machine, on repetition, and on the findings of the runs."""
     notes = [f"Machine: {machine.in_words(dict(facts))}. Clients, server and the lab's daemon share its processors."]
-    told: dict[str, int] = {}
-    for one in found.values():
-        for words in one.record.findings:
+    counts: dict[str, int] = {}
+    for measurement in cells.values():
+        for words in measurement.record.findings:
             kind = words.split(":")[0]
-            told[kind] = told.get(kind, 0) + 1
+            counts[kind] = counts.get(kind, 0) + 1
     notes += [
-        f"In {count} of {len(found)} runs: {kind.rstrip('.')}."
-        for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
+        f"In {count} of {len(cells)} runs: {kind.rstrip('.')}."
+        for kind, count in sorted(counts.items(), key=lambda item: -item[1])[:6]
     ]
-    if any(one.reused for one in found.values()):
+    if any(measurement.reused for measurement in cells.values()):
         notes.append(
-            f"{sum(one.reused for one in found.values())} of {len(found)} cells were measured in an earlier "
+            f"{sum(measurement.reused for measurement in cells.values())} of {len(cells)} cells were measured in an earlier "
             "session and taken from the run store (--resume)."
         )
     return notes

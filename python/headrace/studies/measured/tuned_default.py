@@ -26,7 +26,7 @@ FILES_ONLY = False
 # One of the paper's tables of 10 million rows (studies/whitepaper_2017.py says why one).
 PUBLISHED_ROWS = 10_000_000
 AUTO_SCALE = 1 / 20  # what ten minutes allow
-# What the server takes at least.
+# The least that the server takes.
 LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
 # 1,024 clients keep a server as busy as 64 do here, and cost this machine memory that is not their
 # load.
@@ -50,17 +50,17 @@ SPREAD = math.exp(2.0 * 0.5)
 
 
 def rows_of(options: LabOptions) -> int:
-    """Rows of the one table."""
+    """Returns the rows of the single table."""
     return max(10_000, round(PUBLISHED_ROWS * options.scale_or(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:
-    """Size of the table, GiB."""
+    """Returns the size of the table, GiB."""
     return rows_of(options) * 250 / GIB
 
 
 def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str]:
-    """Of `default`, `tuned` or `advice`, scaled."""
+    """Returns the settings of `default`, `tuned` or `advice`, scaled."""
     scale = options.scale_or(AUTO_SCALE)
     # 193 GiB hold the table many times over; so does this, without taking the machine's memory.
     all_of_it = max(
@@ -82,7 +82,7 @@ def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str
 
 
 def cells(options: LabOptions) -> list[Cell]:
-    """Three servers on both volumes of the paper; quick: two on io1."""
+    """Returns three servers on both volumes of the paper; quick: two on io1."""
     storages = model.VOLUMES[-1:] if options.quick else model.VOLUMES
     servers = ("default", "tuned") if options.quick else tuple(SERVERS)
     # Table 4's totals: 10 selects and 4 writes a transaction, no ranges.
@@ -100,43 +100,48 @@ def cells(options: LabOptions) -> list[Cell]:
     data = DataSet("sbtest", SysbenchOltp(tables=1, rows=rows_of(options), distribution="uniform"), data_gib(options))
     count = len(storages) * len(servers)
     seconds = seconds_each(options.time_s, 40.0 + 60.0 * data.gib, count, SERVER_CELL_S + WARMUP_S + 4.0, *SECONDS)
-    made = []
+    all_cells = []
     for storage in storages:
         for server in servers:
             # The tuned pool is full after a minute of the paper's hour; here it is read in
             # beforehand.
             place = OnServer(data, storage, settings_of(server, storage, options), scan=server != "default")
-            made.append(
+            all_cells.append(
                 Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed)
             )
-    return made
+    return all_cells
 
 
-def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
-    """The ratio on each volume, against table 4's."""
+def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+    """Compares the ratio on each volume with table 4's."""
     theirs = figures("whitepaper_2017")
-    storages = tuple(dict.fromkeys(storage for _, storage in found))
+    storages = tuple(dict.fromkeys(storage for _, storage in measured))
     published = theirs["tuned_tps"].value / theirs["default_tps"].value
-    made = []
+    all_verdicts = []
     for storage in storages:
         tuned, default, advice = (("tuned", storage), ("default", storage), ("advice", storage))
-        pair = verdicts.pair(storage, found, simulated, tuned, default, published)
-        made.append(verdicts.wins(f"tuned beats default on {storage}", "approximately 16 times", [pair], model.PAPER))
-        made.append(_ratio(storage, pair, found))
-        if advice in found:
-            advised = verdicts.pair(storage, found, simulated, advice, default)
+        pair = verdicts.pair(storage, measured, simulated, tuned, default, published)
+        all_verdicts.append(
+            verdicts.wins(f"tuned beats default on {storage}", "approximately 16 times", [pair], model.PAPER)
+        )
+        all_verdicts.append(_judge_ratio(storage, pair, measured))
+        if advice in measured:
+            advised = verdicts.pair(storage, measured, simulated, advice, default)
             what = f"Headrace's advice beats default on {storage}"
-            made.append(verdicts.wins(what, "not published", [advised], model.PAPER))
-    made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.PAPER))
-    shown = [_scale(session.options), _settings(found), tables.runs(found, simulated)]
+            all_verdicts.append(verdicts.wins(what, "not published", [advised], model.PAPER))
+    all_verdicts.append(
+        verdicts.against_model("the simulation against what was measured", simulated, measured, model.PAPER)
+    )
+    shown = [_describe_scale(session.options), _tabulate_settings(measured), tables.runs(measured, simulated)]
     notes = [*base.texts("tuned_default")]
-    return session.result(STUDY, made, shown, _charts(found, simulated, storages), notes, found)
+    return session.result(STUDY, all_verdicts, shown, _draw_charts(measured, simulated, storages), notes, measured)
 
 
-def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
-    """Within the simulation's own doubt; from below only where the tuned server ended at its
-    storage: processors, this machine's or taken by others, give it any less."""
-    ends = {server: tables.binds(found[server, storage]) for server in ("tuned", "default")}
+def _judge_ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, MeasuredCell]):
+    """Judges the ratio within the simulation's own doubt. There is no lower bound but 1 if the
+    tuned server ended at the processors: those of this machine, or others' work on them, limit it.
+    """
+    ends = {server: tables.binds(measured[server, storage]) for server in ("tuned", "default")}
     low, high = pair.simulated / SPREAD, pair.simulated * SPREAD
     why = (
         f"the simulation of this scale, a factor of {SPREAD:.1f} either way for the flushing rate the "
@@ -147,7 +152,7 @@ def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
     return verdicts.ratio(f"tuned over default on {storage}", pair, max(1.0, low), high, model.PAPER, why)
 
 
-def _scale(options: LabOptions):
+def _describe_scale(options: LabOptions):
     default, tuned = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
     return tables.scale(
         "tuned_default",
@@ -165,27 +170,27 @@ def _scale(options: LabOptions):
     )
 
 
-def _settings(found: dict[tuple, MeasuredCell]) -> StudyTable:
+def _tabulate_settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     rows = [
         (
             SERVERS[server],
             storage,
-            ", ".join(f"{name}={value}" for name, value in sorted(one.cell.server.settings.items())),
+            ", ".join(f"{name}={value}" for name, value in sorted(measurement.cell.server.settings.items())),
         )
-        for (server, storage), one in found.items()
+        for (server, storage), measurement in measured.items()
     ]
     return StudyTable("Settings", ("server", "storage", "settings"), tuple(rows))
 
 
-def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
+def _draw_charts(measured: dict, simulated: dict, storages: tuple) -> list[ChartData]:
     theirs = figures("whitepaper_2017")
     charts = []
     for storage in storages:
-        names = tuple(server for server, place in found if place == storage)
-        known = tuple(name for name in names if name in model.SERVERS)
+        names = tuple(server for server, place in measured if place == storage)
+        published_servers = tuple(name for name in names if name in model.SERVERS)
         series = (
-            *by_role(known, published=[theirs[f"{name}_tps"].value for name in known]),
-            *tables.series(names, [(name, storage) for name in names], found, simulated),
+            *by_role(published_servers, published=[theirs[f"{name}_tps"].value for name in published_servers]),
+            *tables.series(names, [(name, storage) for name in names], measured, simulated),
         )
         title = f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale"
         charts.append(ChartData(title, "bar", "server", "tps", series))
@@ -193,7 +198,7 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
             ("tuned over default",),
             published=(theirs["tuned_tps"].value / theirs["default_tps"].value,),
             simulated=(simulated["tuned", storage].tps / simulated["default", storage].tps,),
-            measured=(found["tuned", storage].tps / found["default", storage].tps,),
+            measured=(measured["tuned", storage].tps / measured["default", storage].tps,),
         )
         charts.append(ChartData(f"{storage}: the ratio", "bar", "", "times", ratios))
     return charts

@@ -1,9 +1,9 @@
-"""Directions held against the published ones: who wins, is the order the same, is a ratio within
-what device and data allow.
+"""Compares directions with the published ones: who wins, whether the order is the same, whether a
+ratio is within what device and data allow.
 
-What is called alike. Two means differ when their ratio leaves 1 by more than `doubt`: two standard
-errors of each (95 %), their squares added, and `REPEAT` for what one repetition of a run on a lab
-differs from the next beyond the seconds inside it.
+Two means differ when their ratio leaves 1 by more than `doubt`: two standard errors of each (95 %),
+their squares added, and `REPEAT` for what one repetition of a run on a lab differs from the next
+beyond the seconds inside it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ UNCALIBRATED = (
 
 @dataclass(frozen=True)
 class Pair:
-    """One comparison: `better` over `worse` as published (ratio; None: only a direction), simulated
-    and measured. `doubt`: relative, of the measured ratio."""
+    """A comparison of `better` to `worse`: the ratio as published (None: only a direction),
+    simulated and measured. `doubt`: relative, of the measured ratio."""
 
     words: str
     published: float | None
@@ -41,69 +41,79 @@ class Pair:
 
     @property
     def clear(self) -> bool:
-        """The one said to be better is, by more than doubt."""
+        """True when the published winner wins by more than doubt."""
         return self.measured > 1.0 + self.doubt
 
     @property
     def against(self) -> bool:
-        """It is worse, by more than doubt."""
+        """True when the published winner loses by more than doubt."""
         return self.measured < 1.0 - self.doubt
 
 
 def doubt(*runs: MeasuredCell) -> float:
-    """Relative doubt of a ratio of the means of runs."""
+    """Returns the relative doubt of a ratio of the means of runs."""
     return math.hypot(REPEAT, *(DEVIATIONS * run.relative for run in runs))
 
 
 def pair(
     words: str,
-    found: Mapping[tuple, MeasuredCell],
+    cells: Mapping[tuple, MeasuredCell],
     simulated: Mapping[tuple, SimulatedCell],
     better: tuple,
     worse: tuple,
     published: float | None = None,
 ) -> Pair:
-    """The cell with the key `better` over the one with the key `worse`."""
-    one, other = found[better], found[worse]
-    measured = one.tps / other.tps if other.tps else math.inf
-    return Pair(words, published, simulated[better].tps / simulated[worse].tps, measured, doubt(one, other))
+    """Returns the comparison of the cell with the key `better` to the cell with the key `worse`."""
+    better_cell, worse_cell = cells[better], cells[worse]
+    measured = better_cell.tps / worse_cell.tps if worse_cell.tps else math.inf
+    return Pair(
+        words, published, simulated[better].tps / simulated[worse].tps, measured, doubt(better_cell, worse_cell)
+    )
 
 
 def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note: str = "") -> Verdict:
-    """Who wins: held when none of the pairs goes the other way and one at least is clear."""
-    clear, against = [one for one in pairs if one.clear], [one for one in pairs if one.against]
+    """Judges who wins: the verdict holds when no pair goes the other way and at least one is
+    clear."""
+    clear, against = (
+        [comparison for comparison in pairs if comparison.clear],
+        [comparison for comparison in pairs if comparison.against],
+    )
     alike = len(pairs) - len(clear) - len(against)
-    said = (
+    answer = (
         f"{len(clear)} of {len(pairs)}"
         + (f", {alike} alike" if alike else "")
-        + (f", {len(against)} the other way: " + ", ".join(one.words for one in against) if against else "")
+        + (
+            f", {len(against)} the other way: " + ", ".join(comparison.words for comparison in against)
+            if against
+            else ""
+        )
     )
-    ours = f"{sum(one.simulated > 1.0 for one in pairs)} of {len(pairs)}" if pairs else None
-    most = max((one.doubt for one in pairs), default=0.0)
-    told = f"alike: within {in_percent(most, 1)} at most (two standard errors of each run, {in_percent(REPEAT)} between repetitions)"
+    ours = f"{sum(comparison.simulated > 1.0 for comparison in pairs)} of {len(pairs)}" if pairs else None
+    most = max((comparison.doubt for comparison in pairs), default=0.0)
+    doubt_note = f"alike: within {in_percent(most, 1)} at most (two standard errors of each run, {in_percent(REPEAT)} between repetitions)"
     return Verdict(
         what,
         published,
-        said,
+        answer,
         "",
         None,
         bool(clear) and not against,
         None,
         source,
-        f"{note}; {told}" if note else told,
+        f"{note}; {doubt_note}" if note else doubt_note,
         ours,
     )
 
 
-def ratio(what: str, found: Pair, low: float, high: float, source: Source, why: str) -> Verdict:
-    """A ratio within what device and data allow (`low` to `high`, before doubt; `why`: where the
-    bounds come from)."""
-    held = low * (1.0 - found.doubt) <= found.measured <= high * (1.0 + found.doubt)
-    note = f"allowed {low:.2f} to {high:.2f}, doubt {in_percent(found.doubt, 1)}: {why}"
-    if found.published is None:
-        return Verdict(what, "", found.measured, "times", None, held, None, source, note, found.simulated)
-    error = error_percent(found.measured, found.published)
-    return Verdict(what, found.published, found.measured, "times", error, held, None, source, note, found.simulated)
+def ratio(what: str, pair: Pair, low: float, high: float, source: Source, why: str) -> Verdict:
+    """Judges a ratio within what device and data allow (`low` to `high`, before doubt; `why`: the
+    origin of the bounds)."""
+    within = low * (1.0 - pair.doubt) <= pair.measured <= high * (1.0 + pair.doubt)
+    note = f"allowed {low:.2f} to {high:.2f}, doubt {in_percent(pair.doubt, 1)}: {why}"
+    if pair.published is None:
+        return Verdict(what, "", pair.measured, "times", None, within, None, source, note, pair.simulated)
+    error = error_percent(pair.measured, pair.published)
+    return Verdict(what, pair.published, pair.measured, "times", error, within, None, source, note, pair.simulated)
 
 
 def order(
@@ -115,23 +125,23 @@ def order(
     least: float,
     why: str,
 ) -> Verdict:
-    """Is the order the same: the share of pairs of cells that stand to each other as published, of
-    those that doubt lets one tell. Held from `least` on."""
-    same, told = concordant(
+    """Judges whether the order is the same: the share of the pairs of cells, among those that doubt
+    lets one distinguish, that are ordered as published. It holds from `least` on."""
+    same, comparable = concordant(
         published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b])
     )
     ours = None
     if simulated is not None:
         agree, of = concordant(published, simulated, lambda a, b: 0.0)
         ours = f"{agree} of {of} pairs ({in_percent(agree / of)})" if of else "no pairs"
-    said = f"{same} of {told} pairs ({in_percent(same / told)})" if told else "no pairs"
+    answer = f"{same} of {comparable} pairs ({in_percent(same / comparable)})" if comparable else "no pairs"
     return Verdict(
         what,
         "the same order",
-        said,
+        answer,
         "",
         None,
-        told > 0 and same / told >= least,
+        comparable > 0 and same / comparable >= least,
         None,
         source,
         f"at least {in_percent(least)} asked: {why}",
@@ -140,18 +150,18 @@ def order(
 
 
 def concordant(published: Mapping[Any, float], ours: Mapping[Any, float], apart) -> tuple[int, int]:
-    """(pairs of keys in the published order, pairs that can be told apart in both). `apart(a, b)`:
-    by what share two of ours must differ."""
-    same = told = 0
+    """Counts the pairs of keys in the published order, and the pairs that are distinguishable in
+    both. `apart(a, b)`: the share by which two of ours must differ."""
+    same = comparable = 0
     for a, b in combinations([key for key in published if key in ours], 2):
         if published[a] == published[b] or not min(ours[a], ours[b]) > 0:
             continue
         ratio_ours = ours[a] / ours[b]
         if abs(math.log(ratio_ours)) <= math.log1p(apart(a, b)):
             continue
-        told += 1
+        comparable += 1
         same += (ratio_ours > 1.0) == (published[a] > published[b])
-    return same, told
+    return same, comparable
 
 
 def against_model(
@@ -161,12 +171,12 @@ def against_model(
     source: Source,
     why: str = UNCALIBRATED,
 ) -> Verdict:
-    """How far the simulation was from what was then measured; nothing is promised of a database
-    that was not calibrated."""
+    """Compares the simulation with the measurement; nothing is promised for a database that was not
+    calibrated."""
     off = sorted(
-        abs(error_percent(one.tps, measured[key].tps))
-        for key, one in simulated.items()
+        abs(error_percent(cell.tps, measured[key].tps))
+        for key, cell in simulated.items()
         if key in measured and measured[key].tps
     )
-    said = f"median {off[len(off) // 2]:.0f} %, worst {off[-1]:.0f} %" if off else "nothing measured"
-    return Verdict(what, "", "measured", "", None, None, None, source, f"nothing is promised: {why}", said)
+    answer = f"median {off[len(off) // 2]:.0f} %, worst {off[-1]:.0f} %" if off else "nothing measured"
+    return Verdict(what, "", "measured", "", None, None, None, source, f"nothing is promised: {why}", answer)

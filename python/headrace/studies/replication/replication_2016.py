@@ -29,7 +29,7 @@ from headrace.studies.base import (
     agree,
     columns,
     compare,
-    held,
+    judge,
     study,
 )
 from headrace.workload.transactions import TransactionWorkload
@@ -46,7 +46,7 @@ CACHE_GIB = 88.0  # three quarters of 122 GB, less 4 %: all of the table fits
 ROWS, THREADS, WORKERS = 10_000_000, (128, 1_024, 2_048), (0, 4, 8)
 SECONDS = 1_800
 BUSIEST = 1_024  # clients of the runs with several workers
-# What the article says of 4 workers: "under 10 s".
+# The article's lag with 4 workers: "under 10 s".
 BOUNDED_S = 10.0
 IDLE = "bounded, as published; the 6 to 10 s seen there are not explained: 4 workers have room to spare here"
 # The other study: db.r5.xlarge, sysbench-tpcc, 24 GiB of cache (three quarters of 32 GiB).
@@ -78,21 +78,22 @@ class Source2016:
 
 @cache
 def rows_of(family: str, service: str, metric: str) -> tuple[dict[str, Any], ...]:
-    """Published figures, as the catalog has them."""
-    wanted = (family, service, metric)
+    """Returns the published figures, as the catalog has them."""
+    key = (family, service, metric)
     return tuple(
-        dict(row) for row in core.published_services() if (row["family"], row["service"], row["metric"]) == wanted
+        dict(row) for row in core.published_services() if (row["family"], row["service"], row["metric"]) == key
     )
 
 
 def fall_exponent() -> float:
-    """MySQL's writes a second go with (clients / 500)^-x beyond 500 connections: x of table 3."""
-    found = {row["clients"]: row["value"] for row in rows_of("sigmod-table-3", "mysql", "writes_s")}
-    return math.log(found[500] / found[5_000]) / math.log(5_000 / 500)
+    """Returns x of table 3: beyond 500 connections, MySQL's writes a second go with (clients /
+    500)^-x."""
+    writes_s = {row["clients"]: row["value"] for row in rows_of("sigmod-table-3", "mysql", "writes_s")}
+    return math.log(writes_s[500] / writes_s[5_000]) / math.log(5_000 / 500)
 
 
 def workload(threads: int) -> TransactionWorkload:
-    """sysbench write-only of the article."""
+    """Returns sysbench write-only of the article."""
     return sysbench_oltp(
         cache_gib=CACHE_GIB, threads=threads, script="oltp_write_only", tables=1, table_size=ROWS, redo_gib=0.25
     )
@@ -101,7 +102,7 @@ def workload(threads: int) -> TransactionWorkload:
 def last_second(
     database: dict, deployment: str, instance: str, day: str, cache_gib: float, clients: int, storage: str
 ) -> dict:
-    """The last second of ten warm minutes."""
+    """Returns the figures of the last second of ten warm minutes."""
     run = {
         "deployment": deployment,
         "storage": core.rds_storage(storage, day)["array"] if deployment.startswith("rds") else None,
@@ -117,19 +118,20 @@ def last_second(
         "aurora": None,
     }
     with core_errors():
-        found = core.service_runs(database, [run])[0]
-    return {name: found[name][-1] for name in ("tps", "p95_ms", "reads_per_tx", "cap")}  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        series = core.service_runs(database, [run])[0]
+    return {name: series[name][-1] for name in ("tps", "p95_ms", "reads_per_tx", "cap")}  # pyright: ignore[reportTypedDictNotRequiredAccess]
 
 
 def source(threads: int) -> Source2016:
-    """The source: RDS Multi-AZ, both logs durable."""
-    found = last_second(workload(threads).database, "rds:multi-az", INSTANCE, DAY, CACHE_GIB, threads, STORAGE)
+    """Returns the source: RDS Multi-AZ, both logs durable."""
+    last = last_second(workload(threads).database, "rds:multi-az", INSTANCE, DAY, CACHE_GIB, threads, STORAGE)
     fallen = (max(threads, 500) / 500) ** -fall_exponent()
-    return Source2016(threads, found["tps"], found["tps"] * fallen, found["p95_ms"])
+    return Source2016(threads, last["tps"], last["tps"] * fallen, last["p95_ms"])
 
 
 def replica(of: Source2016, workers: int) -> ReplicaPrediction:
-    """The article's replica: no binary log, flush_log 0, what shared a group commit at once."""
+    """Predicts the article's replica: no binary log, flush_log 0; transactions that shared a group
+    commit are applied at once."""
     volumes = core.rds_storage(STORAGE, DAY)["array"]
     return predict_replica(
         workload(of.threads),
@@ -158,24 +160,24 @@ def _published(row: dict[str, Any], of: Source) -> Figure:
     return Figure(row["value"], row["unit"], of)
 
 
-def _mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
-    """The article's three statements about MySQL."""
+def _judge_mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+    """Judges the article's three statements about MySQL."""
     sources = {threads: source(threads) for threads in THREADS}
     steps.step()
-    one = {threads: replica(of, 0) for threads, of in sources.items()}
+    single = {threads: replica(of, 0) for threads, of in sources.items()}
     steps.step()
     many = {workers: replica(sources[BUSIEST], workers) for workers in WORKERS[1:]}
     steps.step()
-    ends = {threads: run.summary["lag_at_load_end_s"] for threads, run in one.items()}
-    grows = all(_grows(run) for run in one.values())
+    ends = {threads: run.summary["lag_at_load_end_s"] for threads, run in single.items()}
+    grows = all(_grows(run) for run in single.values())
     four = many[4].summary["lag_at_load_end_s"]
     cpu = core.replica_applier(workload(BUSIEST).database, None)["applier"]["cpu_ms"]
     cores = min(sources[BUSIEST].tps, many[4].summary["applier_tps"]) * cpu / 1e3
     busy = rows_of("replication-2016", "rds", "cpu_percent")[0]
-    told = ", ".join(f"{ends[threads]:,.0f} s at {threads:,}" for threads in THREADS)
-    made = [
-        agree("one thread falls behind all the time", "lag grows throughout", f"after 30 min {told}", ARTICLE, grows),
-        held("lag with 4 workers, 1,024 clients", "under 10 s", four, "s", four <= BOUNDED_S, ARTICLE, IDLE),
+    answer = ", ".join(f"{ends[threads]:,.0f} s at {threads:,}" for threads in THREADS)
+    verdicts = [
+        agree("one thread falls behind all the time", "lag grows throughout", f"after 30 min {answer}", ARTICLE, grows),
+        judge("lag with 4 workers, 1,024 clients", "under 10 s", four, "s", four <= BOUNDED_S, ARTICLE, IDLE),
         agree(
             "1,024 clients lag more than 2,048",
             "more",
@@ -184,12 +186,12 @@ def _mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[C
             ends[1_024] > ends[2_048],
             "by the fall of the source's rate that table 3 of the SIGMOD paper shows",
         ),
-        _right_size("processors of the replica, 4 workers", _published(busy, ARTICLE), 100 * cores / VCPUS),
+        _judge_size("processors of the replica, 4 workers", _published(busy, ARTICLE), 100 * cores / VCPUS),
     ]
     rows = []
     for threads, of in sources.items():
         for workers in WORKERS if threads == BUSIEST else WORKERS[:1]:
-            run = one[threads] if workers == 0 else many[workers]
+            run = single[threads] if workers == 0 else many[workers]
             figures = (round(of.alone_tps), round(of.tps), round(run.summary["applier_tps"]))
             rows.append(
                 (threads, workers or 1, *figures, round(run.summary["lag_at_load_end_s"], 1), run.summary["binding"])
@@ -198,7 +200,7 @@ def _mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[C
     names = columns(
         "clients | threads that apply | source tps, no contention | source tps | applier tps | lag s | applier held back by"
     )
-    return made, [StudyTable(title, names, tuple(rows))], [_lag_chart(one, many)]
+    return verdicts, [StudyTable(title, names, tuple(rows))], [_draw_lag(single, many)]
 
 
 def _grows(run: ReplicaPrediction) -> bool:
@@ -206,8 +208,8 @@ def _grows(run: ReplicaPrediction) -> bool:
     return all(later >= earlier for earlier, later in zip(lag, lag[1:], strict=False)) and lag[-1] > 2 * lag[0]
 
 
-def _lag_chart(one: dict[int, ReplicaPrediction], many: dict[int, ReplicaPrediction]) -> ChartData:
-    named = [(f"one thread, {threads:,} clients", run) for threads, run in one.items()]
+def _draw_lag(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPrediction]) -> ChartData:
+    named = [(f"one thread, {threads:,} clients", run) for threads, run in single.items()]
     named.append((f"4 workers, {BUSIEST:,} clients", many[4]))
     series = []
     for name, run in named:
@@ -216,24 +218,24 @@ def _lag_chart(one: dict[int, ReplicaPrediction], many: dict[int, ReplicaPredict
     return ChartData("Lag of a MySQL 5.7 replica", "curves", "minutes of load", "lag (s)", tuple(series))
 
 
-def _right_size(what: str, figure: Figure, ours: float) -> Verdict:
-    """Nothing fitted it: within a factor of two."""
+def _judge_size(what: str, figure: Figure, ours: float) -> Verdict:
+    """Judges a figure that nothing was fitted to: it holds within a factor of two."""
     within = 1 / SIZE <= ours / figure.value <= SIZE
-    return held(
+    return judge(
         what, figure.value, ours, figure.unit, within, figure.source, "within a factor of 2: nothing was fitted"
     )
 
 
-def _aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
-    """The article's Aurora, and table 4."""
+def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+    """Judges the article's Aurora, and table 4."""
     shop = workload(BUSIEST)
-    found = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
-    reader = core.aurora_reader(shop.database["log"]["redo_bytes_per_tx"] * found["tps"], 1.0, VCPUS)
+    last = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
+    reader = core.aurora_reader(shop.database["log"]["redo_bytes_per_tx"] * last["tps"], 1.0, VCPUS)
     steps.step()
     most, busy = (rows_of("replication-2016", "aurora", metric)[0] for metric in ("lag_ms", "cpu_percent"))
     highest = reader["highest_ms"] or math.inf
-    made = [
-        held(
+    verdicts = [
+        judge(
             "Aurora's lag, 1,024 clients",
             "never past 35 ms",
             highest,
@@ -242,7 +244,7 @@ def _aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[
             ARTICLE,
             "99.9th percentile",
         ),
-        _right_size("processors of Aurora's reader", _published(busy, ARTICLE), 100 * reader["cpu_share"]),
+        _judge_size("processors of Aurora's reader", _published(busy, ARTICLE), 100 * reader["cpu_share"]),
     ]
     rates, theirs, ours = [], [], []
     for row in (dict(row) for row in core.published_services()):
@@ -253,7 +255,7 @@ def _aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[
         fitted = rate in LAG_FITTED
         what = f"Aurora's lag at {rate:,} writes/s"
         note = "fitted" if fitted else "not fitted"
-        made.append(compare(what, _published(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
+        verdicts.append(compare(what, _published(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
         rates.append(rate)
         theirs.append(row["value"])
         ours.append(mine)
@@ -273,42 +275,42 @@ def _aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[
         "lag (ms)",
         base.by_role(tuple(rates), published=theirs, simulated=ours),
     )
-    return made, made_tables, [chart]
+    return verdicts, made_tables, [chart]
 
 
 def tpcc(warehouses: int) -> dict:
-    """sysbench-tpcc of 2020: its time without I/O is that of the study's RDS run with one
+    """Returns sysbench-tpcc of 2020: its time without I/O is that of the study's RDS run with one
     client."""
-    one = next(row for row in rows_of(HELD_OUT, "rds", "tps") if row["clients"] == 1)
+    single_client = next(row for row in rows_of(HELD_OUT, "rds", "tps") if row["clients"] == 1)
     plain = sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=STUDY_2020_CACHE_GIB, threads=1).database
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
     alone = last_second(plain, "rds:single-az", *place, 1, RDS_2020)["tps"]
-    base_ms = plain["clients"]["base_ms"] + 1e3 / one["value"] - 1e3 / alone
-    made = dict(
+    base_ms = plain["clients"]["base_ms"] + 1e3 / single_client["value"] - 1e3 / alone
+    database = dict(
         sysbench_tpcc(warehouses=warehouses, engine="innodb", cache_gib=STUDY_2020_CACHE_GIB, threads=1).database
     )
-    return made | {"clients": {**made["clients"], "base_ms": base_ms}}
+    return database | {"clients": {**database["clients"], "base_ms": base_ms}}
 
 
-def _study_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
-    """sysbench-tpcc on Aurora: one layout was fitted, the other was not."""
-    made: list[Verdict] = []
+def _judge_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+    """Judges sysbench-tpcc on Aurora: one layout was fitted, the other was not."""
+    verdicts: list[Verdict] = []
     rows, charts, errors = [], [], {}
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
     for family, warehouses in LAYOUTS.items():
         database = tpcc(warehouses)
         pairs = []
         for row in rows_of(family, "aurora", "tps"):
-            found = last_second(database, "aurora:standard", *place, row["clients"], "")
-            pairs.append((row["clients"], row["value"], found["tps"]))
+            last = last_second(database, "aurora:standard", *place, row["clients"], "")
+            pairs.append((row["clients"], row["value"], last["tps"]))
             rows.append(
                 (
                     family,
                     row["clients"],
                     row["value"],
-                    round(found["tps"]),
-                    f"{base.error_percent(found['tps'], row['value']):+.0f} %",
-                    found["cap"],
+                    round(last["tps"]),
+                    f"{base.error_percent(last['tps'], row['value']):+.0f} %",
+                    last["cap"],
                 )
             )
             steps.step()
@@ -322,18 +324,18 @@ def _study_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], l
         )
     what = "median error of Aurora's tps, 5 tables (not fitted)"
     note = f"n = 3; fitted, 10 tables, n = 9: {errors[FITTED]:.0f} %"
-    made.append(
-        held(what, f"at most {AIM_PERCENT:g} %", errors[HELD_OUT], "%", errors[HELD_OUT] <= AIM_PERCENT, PERCONA, note)
+    verdicts.append(
+        judge(what, f"at most {AIM_PERCENT:g} %", errors[HELD_OUT], "%", errors[HELD_OUT] <= AIM_PERCENT, PERCONA, note)
     )
     names = columns("layout | clients | published tps | ours | error | limited by")
-    return made, [StudyTable("Aurora, sysbench-tpcc on db.r5.xlarge (2020)", names, tuple(rows))], charts
+    return verdicts, [StudyTable("Aurora, sysbench-tpcc on db.r5.xlarge (2020)", names, tuple(rows))], charts
 
 
 def run(progress: Progress | None = None) -> StudyResult:
-    """All of it: some seconds."""
+    """Runs all of it in some seconds."""
     began = time.monotonic()
     steps = StepProgress(STEPS, progress)
-    parts = [_mysql(steps), _aurora(steps), _study_2020(steps)]
+    parts = [_judge_mysql(steps), _judge_aurora(steps), _judge_2020(steps)]
     verdicts, tables, charts = (tuple(item for part in parts for item in part[index]) for index in range(3))
     notes = base.texts("replication_2016", exponent=fall_exponent())
     return StudyResult(STUDY, verdicts, tables, charts, notes, time.monotonic() - began)  # pyright: ignore[reportArgumentType]

@@ -35,12 +35,12 @@ STUDY = study("services_2020")
 (PERCONA,) = STUDY.sources
 WAREHOUSES = 500  # 5 tables of 100, as published
 DEPLOYMENTS = {"aurora": "aurora:standard", "rds": "rds:single-az"}
-# What RDS sold then; the storage of the published runs is not stated.
+# Storage that RDS sold then; that of the published runs is not stated.
 STORAGES = (RDS_2020, "gp2:400", "gp2:3000", "io1:900:5000", "io1:900:20000")
 STEPS = 6 + 3 * (len(STORAGES) - 1)
 
 
-def _ours(database: dict, service: str, clients: int, storage: str) -> dict:
+def _simulate(database: dict, service: str, clients: int, storage: str) -> dict:
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
     return last_second(database, DEPLOYMENTS[service], *place, clients, storage if service == "rds" else "")
 
@@ -50,52 +50,60 @@ def _published(service: str, metric: str) -> dict[int, dict[str, Any]]:
 
 
 def run(progress: Progress | None = None) -> StudyResult:
-    """All of it: some seconds."""
+    """Runs all of it in some seconds."""
     began = time.monotonic()
     steps, database = StepProgress(STEPS, progress), tpcc(WAREHOUSES)
     verdicts: list[Verdict] = []
     rows: list[tuple] = []
     charts: list[ChartData] = []
-    told: dict[str, dict[int, tuple[float, float]]] = {}
+    tps_by_service: dict[str, dict[int, tuple[float, float]]] = {}
     for service, deployment in DEPLOYMENTS.items():
         tps, p95 = _published(service, "tps"), _published(service, "p95_ms")
-        pairs = told.setdefault(service, {})
+        pairs = tps_by_service.setdefault(service, {})
         for clients, row in tps.items():
-            found = _ours(database, service, clients, RDS_2020)
-            pairs[clients] = (row["value"], found["tps"])
+            simulated = _simulate(database, service, clients, RDS_2020)
+            pairs[clients] = (row["value"], simulated["tps"])
             fitted = service == "rds" and clients == 1
-            note = "fitted" if fitted else f"limited by {found['cap']}"
+            note = "fitted" if fitted else f"limited by {simulated['cap']}"
             figure = Figure(row["value"], row["unit"], PERCONA)
             what = f"{deployment}, {clients} client{'s' if clients > 1 else ''}"
-            verdicts.append(compare(what, figure, found["tps"], None if fitted else AIM_PERCENT, note))
-            error = f"{base.error_percent(found['tps'], row['value']):+.0f} %"
+            verdicts.append(compare(what, figure, simulated["tps"], None if fitted else AIM_PERCENT, note))
+            error = f"{base.error_percent(simulated['tps'], row['value']):+.0f} %"
             theirs = p95[clients]["value"]
-            cells = (deployment, clients, row["value"], round(found["tps"]), error, theirs, round(found["p95_ms"]))
-            rows.append((*cells, found["cap"]))
+            cells = (
+                deployment,
+                clients,
+                row["value"],
+                round(simulated["tps"]),
+                error,
+                theirs,
+                round(simulated["p95_ms"]),
+            )
+            rows.append((*cells, simulated["cap"]))
             steps.step()
         x, theirs, ours = zip(*((clients, *pair) for clients, pair in pairs.items()), strict=True)
         drawn = base.by_role(x, published=theirs, simulated=ours)
         charts.append(ChartData(f"{deployment}, sysbench-tpcc", "line", "clients", "transactions a second", drawn))
-    verdicts += [_order(told, clients) for clients in told["rds"]]
+    verdicts += [_judge_order(tps_by_service, clients) for clients in tps_by_service["rds"]]
     names = columns("service | clients | published tps | ours | error | published p95 ms | ours, ms | limited by")
-    tables = (StudyTable("sysbench-tpcc on db.r5.xlarge", names, tuple(rows)), _storages(database, steps))
+    tables = (StudyTable("sysbench-tpcc on db.r5.xlarge", names, tuple(rows)), _tabulate_storages(database, steps))
     notes = base.texts("services_2020", storage=RDS_2020)
     return StudyResult(STUDY, tuple(verdicts), tables, tuple(charts), notes, time.monotonic() - began)
 
 
-def _order(told: dict[str, dict[int, tuple[float, float]]], clients: int) -> Verdict:
-    """Which of the two does more."""
-    words = ["Aurora" if told["aurora"][clients][which] > told["rds"][clients][which] else "RDS" for which in (0, 1)]
+def _judge_order(tps: dict[str, dict[int, tuple[float, float]]], clients: int) -> Verdict:
+    """Judges which of the two does more."""
+    words = ["Aurora" if tps["aurora"][clients][which] > tps["rds"][clients][which] else "RDS" for which in (0, 1)]
     what = f"does more with {clients} client{'s' if clients > 1 else ''}"
     return agree(what, words[0], words[1], PERCONA, words[0] == words[1])
 
 
-def _storages(database: dict, steps: StepProgress) -> StudyTable:
-    """RDS on other storage: none is stated."""
+def _tabulate_storages(database: dict, steps: StepProgress) -> StudyTable:
+    """Returns the table of RDS on other storage: none is stated."""
     rows = []
     for storage in STORAGES:
-        found = [_ours(database, "rds", clients, storage) for clients in (1, 16, 128)]
-        rows.append((storage, *(round(one["tps"]) for one in found), found[-1]["cap"]))
+        runs = [_simulate(database, "rds", clients, storage) for clients in (1, 16, 128)]
+        rows.append((storage, *(round(run["tps"]) for run in runs), runs[-1]["cap"]))
         steps.step()
     published = [_published("rds", "tps")[clients]["value"] for clients in (1, 16, 128)]
     rows.append(("published, not stated", *published, ""))

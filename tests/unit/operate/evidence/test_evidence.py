@@ -17,7 +17,7 @@ from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.output import lines
-from headrace.operate.evidence import SourceOptions, aws, evidence_of, kept, open_live
+from headrace.operate.evidence import SourceOptions, aws, evidence_file, evidence_of, open_live
 from headrace.operate.evidence import server as reader
 from headrace.operate.evidence.counters import another_server
 from headrace.operate.evidence.limits import holding
@@ -410,7 +410,7 @@ def test_an_idle_minute_has_no_latency():
 @pytest.mark.parametrize("name", ["seen.jsonl", "seen.jsonl.gz"])
 def test_a_recording_gives_the_same_answer(tmp_path, name):
     made = evidence({"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0}, {"tps": 30.0})
-    kept.save(made, tmp_path / name)
+    evidence_file.save(made, tmp_path / name)
     again, demand = evidence_of(str(tmp_path / name))
     assert demand is None and again.ticks() == made.ticks() and again.facts == made.facts
     assert diagnose(again).to_document() == diagnose(made).to_document()
@@ -418,7 +418,7 @@ def test_a_recording_gives_the_same_answer(tmp_path, name):
 
 def test_a_recording_that_is_cut(tmp_path):
     made = evidence()
-    kept.save(made, tmp_path / "a.jsonl")
+    evidence_file.save(made, tmp_path / "a.jsonl")
     text = (tmp_path / "a.jsonl").read_bytes()
     (tmp_path / "b.jsonl").write_bytes(text[:-20])
     found, _ = evidence_of(str(tmp_path / "b.jsonl"))

@@ -14,7 +14,7 @@ from places import DATA
 from headrace.errors import InputError
 from headrace.observe.remote import aws
 from headrace.operate.fleet.importing import import_points
-from headrace.operate.fleet.recordings import RecordingsTold, parse_devices
+from headrace.operate.fleet.recordings import RecordingHints, parse_devices
 
 VOL = "vol-0123456789abcdef0"
 BEGIN = 1_763_719_200.0  # 2025-11-21 10:00 UTC, as tests/unit/data/make_samples.py
@@ -24,7 +24,7 @@ READS, WRITES = 1500, 800
 
 def imported(folder: Path, *files: object, **told) -> tuple[pl.DataFrame, list[str]]:
     to = folder / "points.parquet"
-    _, _, notes = import_points([str(file) for file in files], to, told=RecordingsTold(**told))
+    _, _, notes = import_points([str(file) for file in files], to, hints=RecordingHints(**told))
     return pl.read_parquet(to), notes
 
 

@@ -170,7 +170,7 @@ def test_what_is_refused_leaves_the_others(tmp_path, case):
 def test_the_fifth_modification_within_24_hours(tmp_path, hours):
     """The plan knows four starts; those within 24 hours count, and four are what EC2 takes."""
     assert modification_limit(None) == (4, 24) and modification_limit("2024-01-01") == (1, 6)
-    fleet = Fleet(tmp_path, [change("vol-1", known=starts(*hours))])
+    fleet = Fleet(tmp_path, [change("vol-1", modification_starts=starts(*hours))])
     within = sum(one < 24 for one in hours)
     found = fleet.run(code=int(within >= 4))
     assert ("REFUSED, it was modified 4 times within 24 hours" in found) == (within >= 4)
@@ -179,7 +179,7 @@ def test_the_fifth_modification_within_24_hours(tmp_path, hours):
 
 def test_starts_of_plan_log_and_ec2_count_together_and_once(tmp_path):
     """Back and forth four times; the fifth is refused, also where EC2 tells no start, from the log alone."""
-    fleet = Fleet(tmp_path, [change("vol-1", FAST, GP3, known=starts(20))])
+    fleet = Fleet(tmp_path, [change("vol-1", FAST, GP3, modification_starts=starts(20))])
     shared = ["--log", str(tmp_path / "both.log")]
     for name, moment in zip(("patch", "rollback", "patch"), starts(20, 10, 5), strict=True):
         fleet.update(now=moment.isoformat(timespec="seconds"))

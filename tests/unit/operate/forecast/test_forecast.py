@@ -370,10 +370,10 @@ def test_forecasts_are_kept_once_and_scored(tmp_path):
     made = forecast(recording(iops[: 30 * 288 + 100]), "gp2:400", runs=20)
     ledger.keep(made.promises(), place)
     ledger.keep(made.promises(), place)
-    kept = ledger.kept(place)
+    kept = ledger.load(place)
     assert kept == made.promises() and len({one.quantity for one in kept}) == 3
     place.write_bytes(place.read_bytes() + b'{"of":"cut off by a cra')
-    assert ledger.kept(place) == kept
+    assert ledger.load(place) == kept
     whole = recording(iops)
     history = history_of(whole)
     found = ledger.scores("shop", "gp2:400", kept, whole, history, growth_ahead(history, "gp2:400"), None)
@@ -381,7 +381,7 @@ def test_forecasts_are_kept_once_and_scored(tmp_path):
     assert ledger.scores("shop", "gp2:500", kept, whole, history, (), None) == []
     place.write_text('{"of": 1}\n')
     with pytest.raises(InputError, match="line 1.*not a forecast"):
-        ledger.kept(place)
+        ledger.load(place)
 
 
 def promise(**changed) -> ledger.Promise:
@@ -393,11 +393,11 @@ def test_a_line_that_a_crash_cut_off_costs_that_line_only(tmp_path):
     place, notes = tmp_path / "forecasts.jsonl", []
     place.write_bytes(b'{"of":"shop","sto')
     ledger.keep([promise()], place)
-    assert ledger.kept(place, notes) == [promise()] and place.read_bytes().startswith(b'{"of":"shop","storage"')
+    assert ledger.load(place, notes) == [promise()] and place.read_bytes().startswith(b'{"of":"shop","storage"')
     whole = place.read_bytes()
     place.write_bytes(whole[:-1])  # whole, and without its end
     ledger.keep([promise(), promise(low=0.5)], place)
-    assert ledger.kept(place, notes) == [promise(), promise(low=0.5)] and notes == []
+    assert ledger.load(place, notes) == [promise(), promise(low=0.5)] and notes == []
 
 
 @pytest.mark.parametrize("line", [b'{"of":"shop","sto{"of":"shop"}', b'{"of":"shop","low":null}', b"\0\0\0\0"])
@@ -406,14 +406,14 @@ def test_a_damaged_line_is_passed_over_with_a_note(tmp_path, line):
     ledger.keep([promise()], place)
     place.write_bytes(place.read_bytes() + line + b"\n")
     ledger.keep([promise(low=0.5)], place)
-    assert ledger.kept(place, notes) == [promise(), promise(low=0.5)]
+    assert ledger.load(place, notes) == [promise(), promise(low=0.5)]
     assert len(notes) == 1 and "line 2 is damaged" in notes[0]
 
 
 def test_what_is_not_finite_is_not_kept_and_other_files_are_left_alone(tmp_path):
     place = tmp_path / "forecasts.jsonl"
     ledger.keep([promise(low=math.nan), promise(high=math.inf), promise()], place)
-    assert ledger.kept(place) == [promise()]
+    assert ledger.load(place) == [promise()]
     other = tmp_path / "letter.txt"
     for text in ("Dear sir,\nyours", "no line end"):
         other.write_text(text)

@@ -27,7 +27,7 @@ from headrace.operate.exports import alerts, grafana, serving
 from headrace.operate.exports.otlp import OtlpCollector, metrics_data
 from headrace.operate.exports.prometheus import exposition
 from headrace.operate.exports.samples import samples_of
-from headrace.operate.exports.table import KINDS, exported, metrics, of_panel
+from headrace.operate.exports.table import KINDS, exported, group_by_panel, metrics
 from headrace.operate.watching.following import TOTALS
 from headrace.operate.watching.moment import InstanceNow, LiveVerdict, Moment, ReplicaNow, ServerNow, VolumeNow
 
@@ -45,7 +45,7 @@ def everything(volumes: int = 1) -> Moment:
             used={"volume-iops": 0.5},
             limits={"volume-iops": 3_000.0, "volume-throughput": 1.25e8},
             balance=0.5,
-            left=LEFT,
+            time_to_empty=LEFT,
             page=page,
         )
         for n in range(volumes)
@@ -203,7 +203,7 @@ def test_rules_name_metrics_of_the_table_only():
 
 def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
     made = json.loads(json.dumps(grafana.dashboard()))
-    assert [panel["title"] for panel in made["panels"]] == list(of_panel())
+    assert [panel["title"] for panel in made["panels"]] == list(group_by_panel())
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in made["panels"]}
     assert len(places) == len(made["panels"]) == len({panel["id"] for panel in made["panels"]})
     expressions = [target["expr"] for panel in made["panels"] for target in panel["targets"]]
@@ -212,7 +212,7 @@ def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
         for one in expressions
         for name in re.findall(r"(?:headrace|aws_ebs_csi)_\w+", one)
     }
-    assert {metric.name for panel in of_panel().values() for metric in panel} <= named <= set(exported())
+    assert {metric.name for panel in group_by_panel().values() for metric in panel} <= named <= set(exported())
     for key, kind in {
         "uid": str,
         "title": str,

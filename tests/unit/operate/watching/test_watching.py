@@ -51,7 +51,7 @@ def random_moment(draw: random.Random, t_unix: float = 1_000_000.0) -> Moment:
                 exceeded={limit: draw.random() for limit in caps.COUNTED if draw.random() < 0.5},
                 used={"volume-iops": draw.random() * 2} if draw.random() < 0.5 else {},
                 balance=draw.choice([None, 0.0, 0.5, 1.0]),
-                left=left,
+                time_to_empty=left,
                 gone=draw.choice([None, None, None, "is detached"]),
                 **rates,
             )
@@ -213,7 +213,7 @@ def test_time_to_empty_of_ticks_is_the_cores(storage):
             known, Tick(float(second), 1.0, {"db": {"balance_percent": 100 * level / limits.credits}})
         )
         level -= 1.5 * refill
-    left = moment.volumes[0].left
+    left = moment.volumes[0].time_to_empty
     assert left.seconds == pytest.approx((level + 1.5 * refill) / (1.5 * refill), rel=1e-6)
     assert moment.empty_first[0] == "db" and moment.volumes[0].id == "vol-1"
 
@@ -224,8 +224,8 @@ def test_time_to_empty_of_an_instance():
         row = {"instance_io_balance_percent": 80.0 - second, "instance_byte_balance_percent": 100.0}
         moment = follower.see(known, Tick(float(second), 1.0, {"db": row}))
     # 1 % a second: 71 s are left of 71 %.
-    assert moment.instance.left["ios"].seconds == pytest.approx(71.0)
-    assert math.isinf(moment.instance.left["bytes"].seconds) and moment.volumes[0].left is None
+    assert moment.instance.time_to_empty["ios"].seconds == pytest.approx(71.0)
+    assert math.isinf(moment.instance.time_to_empty["bytes"].seconds) and moment.volumes[0].time_to_empty is None
 
 
 def test_a_volume_that_is_silent_is_gone_and_begins_anew():
@@ -234,9 +234,9 @@ def test_a_volume_that_is_silent_is_gone_and_begins_anew():
         moment = follower.see(known, Tick(float(second), 1.0, {"db": {"balance_percent": 90.0 - second}}))
     assert follower.see(known, Tick(11.0, 1.0)).volumes[0] == moment.volumes[0], "a late row is not a loss"
     moment = follower.see(known, Tick(30.0, 1.0))
-    assert moment.volumes[0].gone == "no figures for 21 s" and moment.volumes[0].left is None
+    assert moment.volumes[0].gone == "no figures for 21 s" and moment.volumes[0].time_to_empty is None
     moment = follower.see(known, Tick(31.0, 1.0, {"db": {"balance_percent": 10.0}}))
-    assert moment.volumes[0].gone is None and moment.volumes[0].left is None, "one reading has no slope"
+    assert moment.volumes[0].gone is None and moment.volumes[0].time_to_empty is None, "one reading has no slope"
 
 
 def test_a_server_that_is_silent_does_not_answer_and_its_counters_never_go_back():
@@ -274,7 +274,7 @@ def test_waits_that_are_not_timed_follow_from_the_disks():
 def judged(seconds: int, share: float, io_wait: float | None, left: CreditsLeft | None = None) -> LiveVerdict:
     judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
     for second in range(seconds):
-        volume = VolumeNow("db", "db", exceeded={"volume-iops": share, "instance-iops": share / 2}, left=left)
+        volume = VolumeNow("db", "db", exceeded={"volume-iops": share, "instance-iops": share / 2}, time_to_empty=left)
         found = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
     return found[0]
 
@@ -303,7 +303,7 @@ def test_credits_that_are_gone_bind_where_nobody_counts_the_waiting(io_wait, wor
     """BurstBalance on instances that are not Nitro: at zero it must not look as if it were over."""
     judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
     empty = CreditsLeft(0.0, None, None, 1.0, 1.0)
-    moment = Moment("t", 0.0, 60.0, (Judge.UNKNOWN,), (VolumeNow("db", "db", left=empty),), server=server)
+    moment = Moment("t", 0.0, 60.0, (Judge.UNKNOWN,), (VolumeNow("db", "db", time_to_empty=empty),), server=server)
     assert judge.see(moment)[0].word == word
 
 
@@ -314,7 +314,7 @@ def test_every_limit_is_found_the_worst_first():
         Judge(),
         (
             VolumeNow("db", "db", exceeded={"volume-iops": 0.9, "instance-iops": 0.3}),
-            VolumeNow("log", "log", exceeded={"volume-bytes": 0.5}, left=left),
+            VolumeNow("log", "log", exceeded={"volume-bytes": 0.5}, time_to_empty=left),
             VolumeNow("tmp", "tmp", exceeded={"volume-bytes": 0.01}),
         ),
     )

@@ -318,7 +318,7 @@ class Store:
         raise InputError("manifest.json", "is there already", "")
 
     @contextlib.contextmanager
-    def _told(self, name):
+    def _translate_errors(self, name):
         yield
 
     def read(self, name):

@@ -37,7 +37,7 @@ def server(monkeypatch):
             parts.write(piece)
         parts.close()
         size = sum(one.size for one in parts.done)
-        return copying._made(
+        return copying._build_manifest(
             source, wanted, backup, time.time(), BinlogPosition("0-7-1", "b.1", 4), "sql", "none", size, parts.done
         )
 
@@ -53,8 +53,8 @@ def data():
 WHOLE = hashlib.sha256(b"".join(data())).hexdigest()
 
 
-def wanted(spool: Path | None, said: list[str], anew: bool = False) -> copying.Wanted:
-    return copying.Wanted("logical", "none", spool=spool, anew=anew, note=said.append)
+def wanted(spool: Path | None, said: list[str], anew: bool = False) -> copying.BackupRequest:
+    return copying.BackupRequest("logical", "none", spool=spool, anew=anew, note=said.append)
 
 
 def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:

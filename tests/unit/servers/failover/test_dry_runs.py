@@ -51,11 +51,11 @@ def carried_out(cluster: Cluster, wish: FailoverWish) -> tuple[list[tuple[str, s
             return steps, found
         for step in found.stage:
             if wish.elected is None and step.action in ("leave-source", "writable"):
-                wish = replace(wish, elected=found.elected, sure=(found.kept, found.uncertain))
+                wish = replace(wish, elected=found.elected, sure=(found.lossless, found.uncertain))
             done = step.action == "semi-sync-replica-on" or cluster.do(step)
             assert done, step
             steps.append((step.action, step.server, step.to))
-            wish = replace(wish, told=wish.told or step.action == "clients")
+            wish = replace(wish, clients_updated=wish.clients_updated or step.action == "clients")
             if step.action == "repoint-early":
                 wish = replace(wish, moved=(*wish.moved, step.server), target=step.to)
     raise AssertionError("it never ended")

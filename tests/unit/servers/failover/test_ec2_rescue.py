@@ -10,7 +10,7 @@ from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers import volumes
 from headrace.servers.failover import hosts
-from headrace.servers.failover.hosts import LOG_MAGIC, Ec2Host, found_logs, own_instance
+from headrace.servers.failover.hosts import LOG_MAGIC, Ec2Host, find_logs, own_instance
 
 VOLUME, DEAD, HERE = "vol-0123456789abcdef0", "i-0aaaaaaaaaaaaaaaa", "i-0bbbbbbbbbbbbbbbb"
 
@@ -31,11 +31,11 @@ def test_the_binary_log_is_found_wherever_it_is(tmp_path):
     made = logs(log / "mysql/binlogs", "db1-bin")
     logs(log / "mysql/binlogs", "db1-relay-bin")
     logs(data / "lib/mysql", "notes", magic=b"text")
-    assert found_logs([data, log]) == made
-    assert found_logs([data]) == []
+    assert find_logs([data, log]) == made
+    assert find_logs([data]) == []
     logs(data / "other", "binlog")
     with pytest.raises(CouldNotRun, match="several binary logs"):
-        found_logs([data, log])
+        find_logs([data, log])
 
 
 class Client:

@@ -61,7 +61,7 @@ def run(seed: int) -> tuple[Cluster, str]:
     chance = random.Random(seed)
     cluster = made(chance)
     goes_on(cluster, chance)
-    wish = {"elected": None, "target": None, "moved": (), "stay": (), "told": False}
+    wish = {"elected": None, "target": None, "moved": (), "stay": (), "clients_updated": False}
     for _ in range(MOST_ROUNDS):
         goes_on(cluster, chance)
         found = plan(cluster.seen(), FailoverWish("s0", kind="switchover", now_s=cluster.now, **wish))
@@ -82,7 +82,7 @@ def run(seed: int) -> tuple[Cluster, str]:
                 wish |= {key: (*wish[key], step.server)} | ({"target": step.to} if done else {})
             elif not done or chance.random() < 0.05:
                 break  # it is killed, or cannot: the same command goes on
-            wish["told"] = wish["told"] or step.action == "clients"
+            wish["clients_updated"] = wish["clients_updated"] or step.action == "clients"
     return cluster, "never ended"
 
 

@@ -380,10 +380,10 @@ def test_one_that_goes_on_says_what_was_known_of_the_election(tmp_path, sure):
     assert left is not None and left.wish.sure == sure
     later = FailoverWish("s0", now_s=made.now + 3_600.0)
     found = plan(made.look(), left.joined(later))
-    assert (found.elected, found.kept, found.uncertain) == ("s1", *sure)
+    assert (found.elected, found.lossless, found.uncertain) == ("s1", *sure)
     # Without that line, of an earlier version, it says why it cannot know.
     unknown = plan(made.look(), replace(left.joined(later), sure=None, proof=None))
-    assert not unknown.kept and unknown.uncertain
+    assert not unknown.lossless and unknown.uncertain
 
 
 def test_what_is_lost_is_listed_where_something_may_be():
@@ -392,11 +392,11 @@ def test_what_is_lost_is_listed_where_something_may_be():
     seen["s0"] = replace(seen["s0"], volume=True)
     had = made.gtids(set(made.servers[1].binlog))
     event = ScheduledEvent("shop", "nightly", "ops@%")
-    wanted = wish(made, elected="s1", had=had, events=(event,), told=True)
+    wanted = wish(made, elected="s1", had=had, events=(event,), clients_updated=True)
     steps = [(step.action, step.server, step.to) for step in plan(seen, wanted).steps]
     assert steps == [("events", "s1", ""), ("list-lost", "s1", "s0")]
     # Killed before the clients were told: they are told first.
-    assert [step.action for step in plan(seen, replace(wanted, told=False)).steps][0] == "clients"
+    assert [step.action for step in plan(seen, replace(wanted, clients_updated=False)).steps][0] == "clients"
     done = replace(wanted, listed=True, scheduled=True)
     assert not plan(seen, done).steps and not plan(seen, replace(done, listed=False, had=None)).steps
     assert in_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
@@ -425,7 +425,7 @@ def test_errant_transactions_are_made_up_for_by_empty_ones():
     for one in made.servers[1:]:
         made.stop_threads(one, apply=False)
     found = plan(made.look(), wish(made, errant="inject"))
-    assert not found.refusal and found.elected == "s2" and found.kept and not found.missing, found
+    assert not found.refusal and found.elected == "s2" and found.lossless and not found.missing, found
     [inject] = [step for step in found.steps if step.action == "inject"]
     assert (inject.server, inject.to, str(inject.gtid)) == ("s2", "s1", found.errant["s1"])
     left = plan(made.look(), wish(made, errant="leave"))
@@ -460,7 +460,7 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal.begin(asked, "user")  # the one who goes on
     left = journal.unfinished()
     assert left is not None and left.closed and left.wish.events == asked.events
-    assert left.wish.moved == ("s2",) and left.wish.target == "s1" and not left.wish.told
+    assert left.wish.moved == ("s2",) and left.wish.target == "s1" and not left.wish.clients_updated
     assert journal.hurried() == {"s1": {"sync_binlog": 1}}
     journal.write("unhurried", server="s1")
     journal.write("given up")

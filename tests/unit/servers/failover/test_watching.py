@@ -157,15 +157,15 @@ def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch
     said: list[str] = []
     executor: Any = SimpleNamespace(journal=journal, say=said.append)
     wish, seen = FailoverWish("s0", now_s=1.0), made.seen()
-    got = Executor._with_handed(executor, wish, seen)
+    got = Executor._add_handed_proof(executor, wish, seen)
     assert got.proof is not None and got.proof.ackers == made.proof.ackers and "that counts" in said[-1]
     made.kill_source()
     assert "semi-sync was not seen at work" in plan(made.seen(), wish).refusal
     assert plan(made.seen(), got).steps[0].action == "fence", "with it nothing is refused"
     # A switchover, a proof of its own, or one who was elected: nothing is taken over.
     for other in (replace(wish, kind="switchover"), replace(wish, proof=made.proof), replace(wish, elected="s1")):
-        assert Executor._with_handed(executor, other, seen) == other
-    assert Executor._with_handed(executor, replace(wish, source="s2"), seen).proof is None
+        assert Executor._add_handed_proof(executor, other, seen) == other
+    assert Executor._add_handed_proof(executor, replace(wish, source="s2"), seen).proof is None
 
 
 def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
@@ -183,7 +183,7 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
     made.receive(1)
     said: list[str] = []
     executor: Any = SimpleNamespace(journal=journal, say=said.append)
-    assert Executor._with_handed(executor, FailoverWish("s0"), made.seen()).proof is None
+    assert Executor._add_handed_proof(executor, FailoverWish("s0"), made.seen()).proof is None
     assert "has received more since" in said[-1], "its source lived on"
     journal.write("given up")
     assert not handed(), "its source was back"

@@ -77,10 +77,11 @@ struct Counts {
     units: u64,
     bytes: u64,
     waits: Waits,
-    /// Of transactions, ns: waiting for I/O to start (or for room), for a processor, and all their
-    /// time.
+    /// Of transactions, ns: waiting for I/O to start (or for room), for a processor, for the serial
+    /// resource, and all their time.
     io_wait: u64,
     cpu_wait: u64,
+    serial_wait: u64,
     spent: u64,
 }
 
@@ -105,6 +106,8 @@ pub(super) struct RowState {
     pub backlog: f64,
     pub cached_share: f64,
     pub dirty_share: f64,
+    /// Pages written back per transaction by the curve.
+    pub written_per_tx: f64,
     /// Reads per transaction of the cache curve, for rows without a transaction.
     pub curve_reads: f64,
     pub compacting: bool,
@@ -147,6 +150,11 @@ impl ClientsRecorder {
     /// A transaction waited for a processor.
     pub fn waited_for_processor(&mut self, wait: Nanos) {
         self.row.cpu_wait += wait.0;
+    }
+
+    /// A transaction waited for others in the serial resource.
+    pub fn waited_for_others(&mut self, wait: Nanos) {
+        self.row.serial_wait += wait.0;
     }
 
     /// A transaction waited for the cleaner or the log buffer.
@@ -192,6 +200,7 @@ impl ClientsRecorder {
             cached_share: state.cached_share,
             dirty_share: state.dirty_share,
             reads_per_tx: if row.answered > 0 { row.reads as f64 / answered } else { state.curve_reads },
+            written_per_tx: state.written_per_tx,
             backlog: state.backlog,
             compacting: state.compacting,
         });
@@ -202,13 +211,15 @@ impl ClientsRecorder {
     }
 
     fn binding(&self, row: &Counts, open: bool) -> Binding {
-        let own = row.spent.saturating_sub(row.io_wait + row.cpu_wait) as f64;
-        let most = row.io_wait.max(row.cpu_wait) as f64;
+        let own = row.spent.saturating_sub(row.io_wait + row.cpu_wait + row.serial_wait) as f64;
+        let on_server = row.cpu_wait.max(row.serial_wait);
+        let most = row.io_wait.max(on_server) as f64;
         if most == 0.0 || most < self.binds_from * own {
             return if open { Binding::Demand } else { Binding::Clients };
         }
         let cap = by_cap(&row.waits).first().map(|(cap, _)| *cap);
-        cap.filter(|_| row.io_wait >= row.cpu_wait).unwrap_or(Binding::Cpu)
+        let of_server = if row.cpu_wait >= row.serial_wait { Binding::Cpu } else { Binding::Contention };
+        cap.filter(|_| row.io_wait >= on_server).unwrap_or(of_server)
     }
 
     pub fn finish(mut self) -> ClientsRun {

@@ -5,7 +5,7 @@ use super::background::{Cleaner, CompactionRuns, LogWriter, CLEANER_DEPTH, COMPA
 use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, FIRST_PAGE, LOG_AREA_BYTES};
 use super::recorder::{ClientsRecorder, ClientsRun, RowState};
 use crate::demand::load::whole_sectors;
-use crate::mysql::database::RUN_BYTES;
+use crate::mysql::database::{Clients, RUN_BYTES};
 use crate::mysql::interval::{Scenario, TransactionLoad};
 use crate::mysql::warmup::At;
 use crate::setup::Setup;
@@ -30,6 +30,7 @@ enum Phase {
     Idle,
     Own,
     Processor,
+    Serial,
     Stalled,
     Reading,
     Commit,
@@ -43,6 +44,7 @@ struct Client {
     begun: Nanos,
     stalled: Nanos,
     work: Nanos,
+    serial: Nanos,
     reads: u32,
     pages_left: u32,
     runs_left: u32,
@@ -58,6 +60,7 @@ const IDLE: Client = Client {
     begun: Nanos::ZERO,
     stalled: Nanos::ZERO,
     work: Nanos::ZERO,
+    serial: Nanos::ZERO,
     reads: 0,
     pages_left: 0,
     runs_left: 0,
@@ -108,16 +111,32 @@ impl EventSlot {
     }
 }
 
-/// Virtual CPUs, first come first served. The answer is known when a job comes.
-struct Processors {
+/// Servers, first come first served: virtual CPUs, or the one of the serial resource. The answer is
+/// known when a job comes.
+struct Servers {
     free_at: BinaryHeap<Reverse<Nanos>>,
+    lost_by_sharing: f64,
 }
 
-impl Processors {
-    fn take(&mut self, now: Nanos, work: Nanos) -> Nanos {
-        let Some(mut first) = self.free_at.peek_mut() else { return now + work };
-        first.0 = now.max(first.0) + work;
-        first.0
+impl Servers {
+    fn new(count: u32, lost_by_sharing: f64) -> Servers {
+        Servers { free_at: (0..count).map(|_| Reverse(Nanos::ZERO)).collect(), lost_by_sharing }
+    }
+
+    /// When a job is done that is handed over at `now`, and how long it waited to be begun. It is
+    /// as much slower as its core is likely to be shared when it begins.
+    fn take(&mut self, now: Nanos, work: Nanos) -> (Nanos, Nanos) {
+        let Some(Reverse(first)) = self.free_at.pop() else { return (now + work, Nanos::ZERO) };
+        let begun = now.max(first);
+        let work = if self.lost_by_sharing > 0.0 { Nanos::from_secs_f64(work.as_secs_f64() / self.speed(begun)) } else { work };
+        self.free_at.push(Reverse(begun + work));
+        (begun + work, begun - now)
+    }
+
+    /// Speed of one more job from `begun` on: any of the others may share its core.
+    fn speed(&self, begun: Nanos) -> f64 {
+        let others = self.free_at.iter().filter(|free| free.0 > begun).count() as f64;
+        1.0 - self.lost_by_sharing * others / (self.free_at.len() as f64).max(1.0)
     }
 }
 
@@ -134,7 +153,12 @@ pub struct ClientsSim<'a> {
     idle: Vec<u32>,
     stalled: VecDeque<u32>,
     draws: Draws,
-    processors: Option<Processors>,
+    /// At the speed of the processors.
+    behaviour: Clients,
+    processors: Option<Servers>,
+    /// Processor time of a transaction on a core by itself, ms; none where processors never bind.
+    core_ms: f64,
+    serial: Servers,
     logs: [LogWriter; LOGS],
     cleaner: Cleaner,
     compaction: CompactionRuns<'a>,
@@ -164,7 +188,9 @@ impl<'a> ClientsSim<'a> {
                 (OPEN_THREADS, Some((arrivals.clone(), arrivals)))
             }
         };
-        let processors = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
+        let processors = scenario.processors();
+        let behaviour = database.clients.at_speed(processors.and_then(|processors| processors.core_speed));
+        let processors = processors.filter(|_| behaviour.cpu_ms > 0.0);
         let tx = scenario.start_tx();
         let area = |log: usize| if log_device == 0 { DOUBLEWRITE_BYTES + log as u64 * LOG_AREA_BYTES } else { log as u64 * LOG_AREA_BYTES };
         let step = Nanos::from_secs_f64(scenario.step_s);
@@ -180,7 +206,10 @@ impl<'a> ClientsSim<'a> {
             idle: if arrivals.is_some() { (0..count).rev().collect() } else { Vec::new() },
             stalled: VecDeque::new(),
             draws: Draws::new(scenario),
-            processors: processors.map(|limits| Processors { free_at: (0..limits.vcpus).map(|_| Reverse(Nanos::ZERO)).collect() }),
+            behaviour,
+            core_ms: processors.map_or(0.0, |processors| processors.core_ms(&behaviour)),
+            processors: processors.map(|processors| Servers::new(processors.threads, processors.lost_by_sharing())),
+            serial: Servers::new(1, 0.0),
             logs: [0, 1, 2].map(|log| LogWriter { start: area(log), ..LogWriter::default() }),
             cleaner: Cleaner::new(database),
             compaction: CompactionRuns::new(database.compaction.as_ref(), tx),
@@ -271,8 +300,8 @@ impl<'a> ClientsSim<'a> {
     fn begin(&mut self, id: u32, arrived: Nanos, now: Nanos) {
         let database = self.scenario.database;
         let length = self.draws.length();
-        let cpu_ms = if self.processors.is_some() { database.clients.cpu_ms } else { 0.0 };
-        let own = Nanos::from_secs_f64((database.clients.base_ms - cpu_ms).max(0.0) / 1e3 * length).max(MIN_OWN_TIME);
+        let serial_ms = self.behaviour.serial_share * self.behaviour.core_ms();
+        let own = Nanos::from_secs_f64((self.behaviour.base_ms - self.core_ms - serial_ms).max(0.0) / 1e3 * length).max(MIN_OWN_TIME);
         let reads = self.cache.reads * self.cache.shape * self.factor;
         let ahead = database.read_ahead_share;
         let runs_left = if ahead > 0.0 { poisson(&mut self.draws.of_tx, reads * ahead * database.read_bytes / RUN_BYTES) } else { 0 };
@@ -283,7 +312,8 @@ impl<'a> ClientsSim<'a> {
             arrived,
             begun: now,
             stalled: Nanos::ZERO,
-            work: Nanos::from_secs_f64(cpu_ms / 1e3 * length),
+            work: Nanos::from_secs_f64(self.core_ms / 1e3 * length),
+            serial: Nanos::from_secs_f64(serial_ms / 1e3 * length),
             reads: pages + pages_ahead,
             pages_left: pages,
             runs_left,
@@ -304,10 +334,17 @@ impl<'a> ClientsSim<'a> {
             client.phase = Phase::Processor;
             let work = client.work;
             if let Some(processors) = &mut self.processors {
-                let done = processors.take(now, work);
-                self.recorder.waited_for_processor(done - now - work);
+                let (done, waited) = processors.take(now, work);
+                self.recorder.waited_for_processor(waited);
                 return self.push(done, EventSlot::Client(id));
             }
+        }
+        let client = &mut self.clients[id as usize];
+        if client.phase == Phase::Processor && client.serial > Nanos::ZERO {
+            client.phase = Phase::Serial;
+            let (done, waited) = self.serial.take(now, client.serial);
+            self.recorder.waited_for_others(waited);
+            return self.push(done, EventSlot::Client(id));
         }
         if self.is_out_of_room() {
             let client = &mut self.clients[id as usize];
@@ -513,6 +550,7 @@ impl<'a> ClientsSim<'a> {
             backlog: self.backlog as f64,
             cached_share: self.cache.cached_share,
             dirty_share: self.cache.dirty_share,
+            written_per_tx: (self.cache.evicted_dirty + self.cache.flushed) * self.cache.shape,
             curve_reads: self.cache.reads * self.cache.shape * self.factor,
             compacting: std::mem::take(&mut self.compacted) || self.compaction.is_running(),
             oldest: under_way.chain(waiting).min(),

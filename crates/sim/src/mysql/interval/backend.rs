@@ -15,6 +15,8 @@ pub enum Binding {
     Clients,
     /// The processors.
     Cpu,
+    /// What one transaction at a time can be in: latches.
+    Contention,
     /// A cap of the data volumes or the instance.
     Data(Cap),
     /// A cap of the log volumes.
@@ -32,6 +34,7 @@ impl Binding {
             Binding::Demand => "none".into(),
             Binding::Clients => "clients".into(),
             Binding::Cpu => "cpu".into(),
+            Binding::Contention => "contention".into(),
             Binding::Data(cap) => cap.name().into(),
             Binding::Log(cap) => format!("log-{}", cap.name()),
             Binding::Network => "network".into(),

@@ -127,7 +127,8 @@ pub fn replica_database(source: &Database, applier: &Applier, settings: &Replica
         sync_binlog: Some(settings.sync_binlog),
         ..ServerSettings::default()
     };
-    server.on(&behind_cache(&applier.database(source, reads_per_tx, settings.rollback_segments), caches.0, caches.1, None))
+    let source = source.with_fixed_dirtying(caches.0);
+    server.on(&behind_cache(&applier.database(&source, reads_per_tx, settings.rollback_segments), caches.0, caches.1, None))
 }
 
 /// The source's transactions a second, with what semi-sync makes of them.

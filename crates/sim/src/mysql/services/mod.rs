@@ -28,7 +28,7 @@ pub use quorum::{Quorum, QuorumLatency};
 pub use reader::{ReaderLag, ReaderLoad};
 
 use super::database::Database;
-use super::interval::{run_on, Course, Devices, Scenario, Second, Start, TransactionLoad};
+use super::interval::{run_on, Course, Devices, Processors, Scenario, Second, Start, TransactionLoad};
 use super::warmup::WarmUp;
 use crate::error::SimError;
 use crate::setup::Setup;
@@ -69,7 +69,7 @@ pub fn run(scenario: &ServiceScenario<'_>, each: &mut dyn FnMut(&Second)) -> Res
     let course = Course {
         database: scenario.database,
         warm_up: scenario.warm_up,
-        vcpus: Some(scenario.class.limits.vcpus),
+        processors: Processors::of(Some(&scenario.class.limits), None),
         load: &scenario.load,
         start: scenario.start,
         seconds: scenario.seconds,
@@ -87,6 +87,7 @@ pub fn run(scenario: &ServiceScenario<'_>, each: &mut dyn FnMut(&Second)) -> Res
         data,
         log: None,
         instance: Some(&scenario.class.limits),
+        vcpus: None,
         load: scenario.load.clone(),
         start: scenario.start,
         seconds: scenario.seconds,

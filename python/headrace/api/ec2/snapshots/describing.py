@@ -1,4 +1,4 @@
-"""Snapshots as EC2 shows them, and DescribeSnapshots."""
+"""Shows snapshots in EC2's form, and serves DescribeSnapshots."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH = 1000
 OWNERS = ("self", "amazon", "aws-marketplace", "aws-backup-vault")
 USERS = ("self", "all")
 ACCOUNT = re.compile(r"\d{12}", re.ASCII)
-# What EC2 names as the volume of a copy and of a snapshot that was put block by block.
+# EC2's id for the volume of a copy, and of a snapshot that was put block by block.
 NO_VOLUME = "vol-ffffffff"
 
 _FILTERS = {
@@ -40,12 +40,12 @@ _FILTERS = {
 
 
 def progress(snapshot: Mapping[str, Any]) -> str:
-    """How much is stored, as EC2 writes it: `40%`."""
+    """Returns the share that is stored as EC2 writes it: `40%`."""
     return f"{snapshot['progress_percent']}%"
 
 
 def snapshot_of(request: ApiRequest, snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    """A snapshot."""
+    """Returns a snapshot in EC2's form."""
     return {
         "SnapshotId": snapshot["id"],
         "VolumeId": snapshot["volume"] or NO_VOLUME,
@@ -66,7 +66,7 @@ def snapshot_of(request: ApiRequest, snapshot: Mapping[str, Any]) -> dict[str, A
 
 
 def snapshot_id(text: str) -> str:
-    """A snapshot's id. Raises AwsError."""
+    """Checks and returns a snapshot's id. Raises AwsError."""
     if not text.startswith("snap-"):
         raise AwsError(
             "InvalidParameterValue",
@@ -76,10 +76,10 @@ def snapshot_id(text: str) -> str:
 
 
 def every(request: ApiRequest, after: str | None = None, **args: Any) -> Iterator[dict[str, Any]]:
-    """Snapshots by id, batch by batch as they are asked for."""
-    wanted: dict[str, Any] = {"limit": BATCH} | args
+    """Yields snapshots by id; they are read in batches as they are needed."""
+    arguments: dict[str, Any] = {"limit": BATCH} | args
     while True:
-        answer = request.lab.call("snapshot.list", after=after, **wanted)
+        answer = request.lab.call("snapshot.list", after=after, **arguments)
         yield from answer["snapshots"]
         after = answer["next"]
         if after is None:
@@ -87,51 +87,53 @@ def every(request: ApiRequest, after: str | None = None, **args: Any) -> Iterato
 
 
 def batches(request: ApiRequest, size: int | None) -> tuple[list[Mapping[str, Any]], str | None]:
-    """The snapshots that the Filters of a request match and its page asks for, and the token of the
-    next page.
+    """Returns the snapshots that the Filters of a request match and its page asks for, and the
+    token of the next page.
     """
     token = request.params.get("NextToken")
     after = paging.key_of(request.operation, token) if token else None
-    kept: list[Mapping[str, Any]] = []
+    matching: list[Mapping[str, Any]] = []
     batch: list[Mapping[str, Any]] = []
-    for one in every(request, after, **_narrowed(request)):
-        batch.append(one)
+    for snapshot in every(request, after, **_narrow_filters(request)):
+        batch.append(snapshot)
         if len(batch) == BATCH:
-            kept += _filtered(request, batch)
+            matching += _apply_filters(request, batch)
             batch = []
-            if size is not None and len(kept) > size:
+            if size is not None and len(matching) > size:
                 break
-    kept += _filtered(request, batch)
-    if size is None or len(kept) <= size:
-        return kept, None
-    return kept[:size], paging.token_after(request.operation, kept[size - 1]["id"])
+    matching += _apply_filters(request, batch)
+    if size is None or len(matching) <= size:
+        return matching, None
+    return matching[:size], paging.token_after(request.operation, matching[size - 1]["id"])
 
 
-def _narrowed(request: ApiRequest) -> dict[str, Any]:
-    """Filters that the daemon can look at by itself: they only narrow what is looked at here."""
-    found: dict[str, Any] = {}
-    for one in request.params.get("Filters") or ():
-        values = one.get("Values") or []
+def _narrow_filters(request: ApiRequest) -> dict[str, Any]:
+    """Returns the filters that the daemon can apply by itself; they only reduce the rows that are
+    filtered here."""
+    arguments: dict[str, Any] = {}
+    for condition in request.params.get("Filters") or ():
+        values = condition.get("Values") or []
         if len(values) == 1 and not any(sign in values[0] for sign in "*?\\"):
-            if one.get("Name") == "volume-id" and values[0] != NO_VOLUME:
-                found["volume"] = values[0]
-            elif one.get("Name") == "status":
-                found["state"] = values[0]
-    return found
+            if condition.get("Name") == "volume-id" and values[0] != NO_VOLUME:
+                arguments["volume"] = values[0]
+            elif condition.get("Name") == "status":
+                arguments["state"] = values[0]
+    return arguments
 
 
-def _owned(request: ApiRequest) -> bool:
-    """Whether the owners and users that a request names include the lab's account. Raises AwsError
-    for what is neither an account nor a name of one.
-    """
+def _includes_own(request: ApiRequest) -> bool:
+    """True when the owners and users that a request names include the lab's account. Raises
+    AwsError for a value that is neither an account nor the name of accounts."""
     own = ("self", request.account)
     owners = request.params.get("OwnerIds")
     users = request.params.get("RestorableByUserIds")
     for named, names in ((owners, OWNERS), (users, USERS)):
-        for one in named or ():
-            if one not in names and not ACCOUNT.fullmatch(one):
-                raise AwsError("InvalidUserID.Malformed", f'Invalid user id: "{one[:100]}"')
-    return (not owners or any(one in own for one in owners)) and (not users or any(one in own for one in users))
+        for account in named or ():
+            if account not in names and not ACCOUNT.fullmatch(account):
+                raise AwsError("InvalidUserID.Malformed", f'Invalid user id: "{account[:100]}"')
+    return (not owners or any(account in own for account in owners)) and (
+        not users or any(account in own for account in users)
+    )
 
 
 @serves(
@@ -140,53 +142,59 @@ def _owned(request: ApiRequest) -> bool:
     handled="MaxResults NextToken OwnerIds RestorableByUserIds SnapshotIds DryRun Filters",
 )
 def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
-    """All snapshots, those named, or those that filters match. The recycle bin is left out."""
+    """Describes all snapshots, those named, or those that filters match. The recycle bin is left
+    out."""
     # The EBS CSI driver sends 0 where its caller names no number, and AWS answers it: its
-    # ListSnapshots works there. Of the other calls nobody is known who sends 0.
+    # ListSnapshots works there. No client is known to send 0 with the other calls.
     ids, size = request.params.get("SnapshotIds"), paging.size(request.params, *PAGE, zero_is_all=True)
     if ids and (size is not None or request.params.get("NextToken")):
         raise AwsError(
             "InvalidParameterCombination", "The parameter snapshotSet cannot be used with the parameter maxResults"
         )
-    owned = _owned(request)
+    owned = _includes_own(request)
     if ids:
-        found, token = _filtered(request, _named(request, [snapshot_id(one) for one in dict.fromkeys(ids)])), None
+        snapshots, token = (
+            _apply_filters(request, _read_named(request, [snapshot_id(text) for text in dict.fromkeys(ids)])),
+            None,
+        )
     elif not request.params.get("Filters"):
-        every_one = request.known.snapshots.now(request.lab)
-        found, token = paging.page_of_table(request.operation, every_one, size, request.params.get("NextToken"), _kept)
-    elif request.known.snapshots.is_filled:
-        rows = filter(_kept, request.known.snapshots.now(request.lab).rows.values())
-        matching = sorted(_filtered(request, rows), key=lambda one: one["id"])
-        found, token = paging.page(
-            request.operation, matching, lambda one: one["id"], size, request.params.get("NextToken")
+        table = request.cache.snapshots.now(request.lab)
+        snapshots, token = paging.page_of_table(
+            request.operation, table, size, request.params.get("NextToken"), _is_outside_bin
+        )
+    elif request.cache.snapshots.is_filled:
+        rows = filter(_is_outside_bin, request.cache.snapshots.now(request.lab).rows.values())
+        matching = sorted(_apply_filters(request, rows), key=lambda snapshot: snapshot["id"])
+        snapshots, token = paging.page(
+            request.operation, matching, lambda snapshot: snapshot["id"], size, request.params.get("NextToken")
         )
     else:
-        found, token = batches(request, size)
+        snapshots, token = batches(request, size)
     if not owned:
-        found, token = [], None
+        snapshots, token = [], None
     show = partial(snapshot_of, request)
-    return {"Snapshots": [shown_once(one, show) for one in found], "NextToken": token}
+    return {"Snapshots": [shown_once(snapshot, show) for snapshot in snapshots], "NextToken": token}
 
 
-def _kept(snapshot: Mapping[str, Any]) -> bool:
-    """Whether it is not in the recycle bin."""
+def _is_outside_bin(snapshot: Mapping[str, Any]) -> bool:
+    """True when the snapshot is not in the recycle bin."""
     return snapshot["bin"] is None
 
 
-def _named(request: ApiRequest, wanted: list[str]) -> Sequence[Mapping[str, Any]]:
-    found = request.known.snapshots.named(request.lab, wanted)
-    if found is not None and all(map(_kept, found)):
-        return found
-    return request.lab.call("snapshot.list", snapshots=wanted)["snapshots"]
+def _read_named(request: ApiRequest, ids: list[str]) -> Sequence[Mapping[str, Any]]:
+    rows = request.cache.snapshots.named(request.lab, ids)
+    if rows is not None and all(map(_is_outside_bin, rows)):
+        return rows
+    return request.lab.call("snapshot.list", snapshots=ids)["snapshots"]
 
 
-def _filtered(request: ApiRequest, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _apply_filters(request: ApiRequest, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     owned = _FILTERS | {"owner-id": lambda _: request.account}
     return filtered(request, rows, owned, lambda snapshot: snapshot["tags"])
 
 
 def snapshot_context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    """What conditions may ask of a snapshot that is there."""
+    """Returns the values that conditions may ask of an existing snapshot."""
     return {
         **present(
             SnapshotID=snapshot["id"],
@@ -200,7 +208,8 @@ def snapshot_context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_snapshot(request: ApiRequest, snapshot: str) -> Permission:
-    """The permission of a request for a snapshot. One that is not there has no tags."""
+    """Returns the permission of a request for a snapshot. A snapshot that does not exist has no
+    tags."""
     try:
         context = snapshot_context(request.lab.call("snapshot.describe", snapshot=snapshot))
     except HeadraceError:
@@ -209,5 +218,5 @@ def of_snapshot(request: ApiRequest, snapshot: str) -> Permission:
 
 
 def snapshot_named(request: ApiRequest) -> Iterator[Permission]:
-    """The permission for the one snapshot that a request names."""
+    """Yields the permission for the one snapshot that a request names."""
     yield of_snapshot(request, request.params["SnapshotId"])

@@ -1,4 +1,4 @@
-"""Locks, the recycle bin, fast snapshot restore."""
+"""Serves locks, the recycle bin, and fast snapshot restore."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ def lock_snapshot(request: ApiRequest) -> dict[str, Any]:
 
 @serves("ec2", "UnlockSnapshot", handled="SnapshotId DryRun", needs=snapshot_named)
 def unlock_snapshot(request: ApiRequest) -> dict[str, Any]:
-    """Takes a lock away."""
+    """Removes the lock of a snapshot."""
     unlocked = request.change("snapshot.unlock", snapshot=snapshot_id(request.params["SnapshotId"]))
     return {"SnapshotId": unlocked["id"]}
 
 
 @serves("ec2", "DescribeLockedSnapshots", handled="Filters MaxResults NextToken SnapshotIds DryRun")
 def describe_locked_snapshots(request: ApiRequest) -> dict[str, Any]:
-    """Snapshots that are locked, or were."""
+    """Describes snapshots that are locked, or were."""
     ids = request.params.get("SnapshotIds")
     if ids:
-        found = request.lab.call("snapshot.list", snapshots=[snapshot_id(one) for one in ids])["snapshots"]
+        snapshots = request.lab.call("snapshot.list", snapshots=[snapshot_id(text) for text in ids])["snapshots"]
     else:
-        found = every(request)
-    rows = [{**_lock(one), "OwnerId": request.account} for one in found if one["lock"] is not None]
-    kept = filtered(request, rows, {"lock-state": lambda row: row["LockState"]})
-    shown, token = _page(request, kept, lambda row: row["SnapshotId"])
+        snapshots = every(request)
+    rows = [{**_lock(snapshot), "OwnerId": request.account} for snapshot in snapshots if snapshot["lock"] is not None]
+    matching = filtered(request, rows, {"lock-state": lambda row: row["LockState"]})
+    shown, token = _page(request, matching, lambda row: row["SnapshotId"])
     return {"Snapshots": shown, "NextToken": token}
 
 
@@ -85,19 +85,19 @@ def _page(request: ApiRequest, rows: list[dict[str, Any]], key: Any) -> tuple[li
 
 @serves("ec2", "ListSnapshotsInRecycleBin", handled="MaxResults NextToken SnapshotIds DryRun")
 def list_snapshots_in_recycle_bin(request: ApiRequest) -> dict[str, Any]:
-    """Deleted snapshots that a retention rule keeps."""
+    """Lists deleted snapshots that a retention rule keeps."""
     ids = request.params.get("SnapshotIds")
-    wanted = {snapshot_id(one) for one in ids} if ids else None
+    checked_ids = {snapshot_id(text) for text in ids} if ids else None
     rows = [
         {
-            "SnapshotId": one["id"],
-            "RecycleBinEnterTime": moment(one["bin"]["entered_at"]),
-            "RecycleBinExitTime": moment(one["bin"]["exit_at"]),
-            "Description": one["description"],
-            "VolumeId": one["volume"] or NO_VOLUME,
+            "SnapshotId": snapshot["id"],
+            "RecycleBinEnterTime": moment(snapshot["bin"]["entered_at"]),
+            "RecycleBinExitTime": moment(snapshot["bin"]["exit_at"]),
+            "Description": snapshot["description"],
+            "VolumeId": snapshot["volume"] or NO_VOLUME,
         }
-        for one in every(request, bin=True)
-        if wanted is None or one["id"] in wanted
+        for snapshot in every(request, bin=True)
+        if checked_ids is None or snapshot["id"] in checked_ids
     ]
     shown, token = _page(request, rows, lambda row: row["SnapshotId"])
     return {"Snapshots": shown, "NextToken": token}
@@ -106,46 +106,47 @@ def list_snapshots_in_recycle_bin(request: ApiRequest) -> dict[str, Any]:
 @serves("ec2", "RestoreSnapshotFromRecycleBin", handled="SnapshotId DryRun", needs=snapshot_named)
 def restore_snapshot_from_recycle_bin(request: ApiRequest) -> dict[str, Any]:
     """Takes a snapshot out of the recycle bin."""
-    one = request.change("snapshot.recover", snapshot=snapshot_id(request.params["SnapshotId"]))
+    snapshot = request.change("snapshot.recover", snapshot=snapshot_id(request.params["SnapshotId"]))
     return {
-        "SnapshotId": one["id"],
-        "Description": one["description"],
-        "Encrypted": one["encrypted"],
+        "SnapshotId": snapshot["id"],
+        "Description": snapshot["description"],
+        "Encrypted": snapshot["encrypted"],
         "OwnerId": request.account,
-        "Progress": progress(one),
-        "StartTime": moment(one["started_at"]),
-        "State": one["state"],
-        "VolumeId": one["volume"] or NO_VOLUME,
-        "VolumeSize": one["size_gib"],
+        "Progress": progress(snapshot),
+        "StartTime": moment(snapshot["started_at"]),
+        "State": snapshot["state"],
+        "VolumeId": snapshot["volume"] or NO_VOLUME,
+        "VolumeSize": snapshot["size_gib"],
     }
 
 
-def _fast(request: ApiRequest, one: Mapping[str, Any]) -> dict[str, Any]:
+def _show_restore(request: ApiRequest, restore: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "SnapshotId": one["snapshot"],
-        "AvailabilityZone": one["zone"],
+        "SnapshotId": restore["snapshot"],
+        "AvailabilityZone": restore["zone"],
         "AvailabilityZoneId": request.lab.status()["zone_id"],
-        "State": one["state"],
+        "State": restore["state"],
         # EC2's words for the two reasons that a lab has.
         "StateTransitionReason": "Client.UserInitiated"
-        if one["state"] in ("enabling", "disabling", "disabled")
+        if restore["state"] in ("enabling", "disabling", "disabled")
         else "Client.UserInitiated - Lifecycle state transition",
         "OwnerId": request.account,
-        "EnablingTime": moment(one["enabling_at"]),
-        "OptimizingTime": moment(one["optimizing_at"]),
-        "EnabledTime": moment(one["enabled_at"]),
-        "DisablingTime": moment(one["disabling_at"]),
-        "DisabledTime": moment(one["disabled_at"]),
+        "EnablingTime": moment(restore["enabling_at"]),
+        "OptimizingTime": moment(restore["optimizing_at"]),
+        "EnabledTime": moment(restore["enabled_at"]),
+        "DisablingTime": moment(restore["disabling_at"]),
+        "DisabledTime": moment(restore["disabled_at"]),
     }
 
 
 def _sources(request: ApiRequest) -> Iterator[Permission]:
-    for one in request.params["SourceSnapshotIds"]:
-        yield of_snapshot(request, one)
+    for snapshot in request.params["SourceSnapshotIds"]:
+        yield of_snapshot(request, snapshot)
 
 
 def _zones(request: ApiRequest) -> list[str]:
-    """The zones that a request names. By id only the lab's is known: another is refused there."""
+    """Returns the zones that a request names. The lab resolves only the id of its own zone; the
+    daemon refuses others."""
     zones, ids = request.params.get("AvailabilityZones"), request.params.get("AvailabilityZoneIds")
     if zones and ids:
         raise AwsError(
@@ -155,18 +156,18 @@ def _zones(request: ApiRequest) -> list[str]:
     if not zones and not ids:
         raise AwsError("MissingParameter", "The request must contain the parameter AvailabilityZones")
     own = request.lab.status()["zone_id"]
-    return list(zones or [request.zone if one == own else one for one in ids or ()])
+    return list(zones or [request.zone if zone_id == own else zone_id for zone_id in ids or ()])
 
 
-def _switch(request: ApiRequest, enable: bool) -> dict[str, Any]:
-    snapshots = [snapshot_id(one) for one in request.params["SourceSnapshotIds"]]
+def _switch_restores(request: ApiRequest, enable: bool) -> dict[str, Any]:
+    snapshots = [snapshot_id(text) for text in request.params["SourceSnapshotIds"]]
     answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_zones(request), enable=enable)
     failed: dict[str, list[dict[str, Any]]] = {}
-    for one in answer["failures"]:
-        error = {"Code": one["code"], "Message": one["message"]}
-        failed.setdefault(one["snapshot"], []).append({"AvailabilityZone": one["zone"], "Error": error})
+    for failure in answer["failures"]:
+        error = {"Code": failure["code"], "Message": failure["message"]}
+        failed.setdefault(failure["snapshot"], []).append({"AvailabilityZone": failure["zone"], "Error": error})
     return {
-        "Successful": [_fast(request, one) for one in answer["fast_restores"]],
+        "Successful": [_show_restore(request, restore) for restore in answer["fast_restores"]],
         "Unsuccessful": [
             {"SnapshotId": snapshot, "FastSnapshotRestoreStateErrors": errors} for snapshot, errors in failed.items()
         ],
@@ -181,7 +182,7 @@ def _switch(request: ApiRequest, enable: bool) -> dict[str, Any]:
 )
 def enable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
     """Lets volumes be made of snapshots without first touch. What fails is in the answer."""
-    return _switch(request, True)
+    return _switch_restores(request, True)
 
 
 @serves(
@@ -192,13 +193,13 @@ def enable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
 )
 def disable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
     """Ends fast snapshot restore. What fails is in the answer."""
-    return _switch(request, False)
+    return _switch_restores(request, False)
 
 
 @serves("ec2", "DescribeFastSnapshotRestores", handled="Filters MaxResults NextToken DryRun")
 def describe_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
-    """Fast snapshot restores that are on, or were."""
-    rows = [_fast(request, one) for one in request.lab.call("snapshot.fast_restores")["fast_restores"]]
+    """Describes fast snapshot restores that are on, or were."""
+    rows = [_show_restore(request, restore) for restore in request.lab.call("snapshot.fast_restores")["fast_restores"]]
     looks_at = {
         "availability-zone": lambda row: row["AvailabilityZone"],
         "availability-zone-id": lambda row: row["AvailabilityZoneId"],
@@ -206,6 +207,6 @@ def describe_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
         "snapshot-id": lambda row: row["SnapshotId"],
         "state": lambda row: row["State"],
     }
-    kept = filtered(request, rows, looks_at)
-    shown, token = _page(request, kept, lambda row: f"{row['SnapshotId']}\n{row['AvailabilityZone']}")
+    matching = filtered(request, rows, looks_at)
+    shown, token = _page(request, matching, lambda row: f"{row['SnapshotId']}\n{row['AvailabilityZone']}")
     return {"FastSnapshotRestores": shown, "NextToken": token}

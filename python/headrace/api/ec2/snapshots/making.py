@@ -1,4 +1,4 @@
-"""Snapshots: create, copy, delete."""
+"""Creates, copies and deletes snapshots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCAL = "the lab has no Local Zones"
 
 
 def _new(request: ApiRequest) -> Iterator[Permission]:
-    """The permissions for a new snapshot: to make it, and to tag it as it is made."""
+    """Yields the permissions for a new snapshot: to make it, and to tag it as it is made."""
     tags = tags_of(request.params.get("TagSpecifications"), "snapshot")
     resource = request.arn("snapshot", "*")
     yield Permission(f"ec2:{request.operation}", resource, request_tags(tags))
@@ -40,13 +40,13 @@ def create_snapshot(request: ApiRequest) -> dict[str, Any]:
     """Takes a snapshot of a volume as it is now."""
     _check_location(request)
     params = request.params
-    made = request.change(
+    snapshot = request.change(
         "snapshot.create",
         volume=volume_id(params["VolumeId"]),
         description=params.get("Description"),
         tags=tags_of(params.get("TagSpecifications"), "snapshot") or None,
     )
-    return snapshot_of(request, made)
+    return snapshot_of(request, snapshot)
 
 
 def _check_location(request: ApiRequest) -> None:
@@ -70,19 +70,21 @@ def create_snapshots(request: ApiRequest) -> dict[str, Any]:
     instance = request.lab.status()["instance_id"]
     if chosen["InstanceId"] != instance:
         raise AwsError("InvalidInstanceID.NotFound", f"The instance ID '{chosen['InstanceId']}' does not exist")
-    volumes = request.known.volumes.now(request.lab).rows.values()
-    attached = sorted((one for one in volumes if one["attachment"] is not None), key=lambda one: one["id"])
+    volumes = request.cache.volumes.now(request.lab).rows.values()
+    attached = sorted(
+        (volume for volume in volumes if volume["attachment"] is not None), key=lambda volume: volume["id"]
+    )
     left_out = set(chosen.get("ExcludeDataVolumeIds") or ())
-    unknown = left_out - {one["id"] for one in attached}
+    unknown = left_out - {volume["id"] for volume in attached}
     if unknown:
         raise AwsError(
             "InvalidParameterValue",
             f"The volume {sorted(unknown)[0]} in ExcludeDataVolumeIds is not attached to {instance}.",
         )
-    named = [one["id"] for one in attached if one["id"] not in left_out]
+    named = [volume["id"] for volume in attached if volume["id"] not in left_out]
     if not named:
         raise AwsError("InvalidParameterValue", f"No volume of instance {instance} is left to take a snapshot of.")
-    made = request.change(
+    answer = request.change(
         "snapshot.create_many",
         volumes=named,
         description=params.get("Description"),
@@ -90,8 +92,8 @@ def create_snapshots(request: ApiRequest) -> dict[str, Any]:
         copy_tags=params.get("CopyTagsFromSource") == "volume",
     )
     shown = []
-    for one in made["snapshots"]:
-        full = snapshot_of(request, one)
+    for snapshot in answer["snapshots"]:
+        full = snapshot_of(request, snapshot)
         names = ("Description", "Tags", "Encrypted", "VolumeId", "State", "VolumeSize", "StartTime", "Progress", "OwnerId", "SnapshotId")  # fmt: skip
         shown.append({name: full[name] for name in names})
     return {"Snapshots": shown}
@@ -122,16 +124,15 @@ def _copying(request: ApiRequest) -> Iterator[Permission]:
 )
 def copy_snapshot(request: ApiRequest) -> dict[str, Any]:
     """Copies a snapshot, of this lab or of one whose object store is named for its region. The
-    presigned URL is not needed: the lab reads the other's object store. Nor is a duration: a copy
-    takes as long as its bytes.
-    """
+    presigned URL is not needed: the lab reads the other's object store. A duration has no effect: a
+    copy takes as long as its bytes."""
     params = request.params
     target = params.get("DestinationRegion", request.region)
     if target != request.region:
         raise AwsError(
             "InvalidParameterValue", f"Invalid value '{target}' for destinationRegion: it is {request.region}."
         )
-    made = request.change(
+    copy = request.change(
         "snapshot.copy",
         snapshot=snapshot_id(params["SourceSnapshotId"]),
         region=params["SourceRegion"],
@@ -139,11 +140,11 @@ def copy_snapshot(request: ApiRequest) -> dict[str, Any]:
         tags=tags_of(params.get("TagSpecifications"), "snapshot") or None,
         **_encryption(request),
     )
-    return {"SnapshotId": made["id"], "Tags": tag_list(made["tags"])}
+    return {"SnapshotId": copy["id"], "Tags": tag_list(copy["tags"])}
 
 
 def _encryption(request: ApiRequest) -> dict[str, Any]:
-    """How a copy is encrypted, where a request says so."""
+    """Returns the encryption of a copy, if the request sets it."""
     encrypted, key = request.params.get("Encrypted"), request.params.get("KmsKeyId")
     if key and encrypted is False:
         raise AwsError(

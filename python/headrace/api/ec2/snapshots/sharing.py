@@ -1,4 +1,4 @@
-"""Who may make volumes from snapshots; storage tiers, of which a lab has one."""
+"""Shares snapshots with accounts, and serves storage tiers, of which a lab has one."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def _attribute(request: ApiRequest) -> str:
 
 @serves("ec2", "DescribeSnapshotAttribute", handled="Attribute SnapshotId DryRun", needs=snapshot_named)
 def describe_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
-    """Which accounts may make volumes from a snapshot. A lab has no product codes."""
+    """Lists the accounts that may make volumes from a snapshot. A lab has no product codes."""
     snapshot = request.lab.call("snapshot.describe", snapshot=snapshot_id(request.params["SnapshotId"]))
     if _attribute(request) == "productCodes":
         return {"SnapshotId": snapshot["id"], "ProductCodes": []}
     return {
         "SnapshotId": snapshot["id"],
-        "CreateVolumePermissions": [{"UserId": one} for one in snapshot["shared_with"]],
+        "CreateVolumePermissions": [{"UserId": account} for account in snapshot["shared_with"]],
     }
 
 
 def _users(given: list[dict[str, str]] | None) -> list[str]:
-    """Accounts of a list of permissions. Raises AwsError for a group: everybody."""
-    found = []
-    for one in given or ():
-        if one.get("Group"):
+    """Returns the accounts of a list of permissions. Raises AwsError for a group: everybody."""
+    accounts = []
+    for permission in given or ():
+        if permission.get("Group"):
             raise AwsError("UnsupportedOperation", "A snapshot of the lab cannot be public: the lab has one account.")
-        found.append(one.get("UserId", ""))
-    return found
+        accounts.append(permission.get("UserId", ""))
+    return accounts
 
 
 @serves(
@@ -84,33 +84,33 @@ def reset_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
 
 @serves("ec2", "DescribeSnapshotTierStatus", handled="Filters DryRun NextToken MaxResults")
 def describe_snapshot_tier_status(request: ApiRequest) -> dict[str, Any]:
-    """The tier of every snapshot: standard."""
+    """Describes the tier of every snapshot: standard."""
     rows = [
         {
-            "SnapshotId": one["id"],
-            "VolumeId": one["volume"] or NO_VOLUME,
-            "Status": one["state"],
+            "SnapshotId": snapshot["id"],
+            "VolumeId": snapshot["volume"] or NO_VOLUME,
+            "Status": snapshot["state"],
             "OwnerId": request.account,
-            "Tags": tag_list(one["tags"]),
+            "Tags": tag_list(snapshot["tags"]),
             "StorageTier": "standard",
         }
-        for one in every(request)
+        for snapshot in every(request)
     ]
     looks_at = {
         "snapshot-id": lambda row: row["SnapshotId"],
         "volume-id": lambda row: row["VolumeId"],
     }
-    kept = filtered(request, rows, looks_at)
+    matching = filtered(request, rows, looks_at)
     size = paging.size(request.params, *PAGE)
     shown, token = paging.page(
-        "DescribeSnapshotTierStatus", kept, lambda row: row["SnapshotId"], size, request.params.get("NextToken")
+        "DescribeSnapshotTierStatus", matching, lambda row: row["SnapshotId"], size, request.params.get("NextToken")
     )
     return {"SnapshotTierStatuses": shown, "NextToken": token}
 
 
 @serves("ec2", "ModifySnapshotTier", handled="SnapshotId StorageTier DryRun", needs=snapshot_named)
 def modify_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
-    """Refuses: a lab has no archive."""
+    """Refuses the call: a lab has no archive."""
     request.lab.call("snapshot.describe", snapshot=snapshot_id(request.params["SnapshotId"]))
     raise AwsError("UnsupportedOperation", f"Snapshots cannot be archived: {ARCHIVE}.")
 
@@ -126,7 +126,7 @@ def modify_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
     needs=snapshot_named,
 )
 def restore_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
-    """Refuses: no snapshot is in an archive."""
+    """Refuses the call: no snapshot is in an archive."""
     named = snapshot_id(request.params["SnapshotId"])
     request.lab.call("snapshot.describe", snapshot=named)
     raise AwsError("UnsupportedOperation", f"Snapshot {named} is not archived: {ARCHIVE}.")

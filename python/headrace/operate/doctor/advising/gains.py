@@ -32,7 +32,7 @@ DRAWS = 12  # databases as probable as the calibration says, for the interval
 
 @dataclass(frozen=True)
 class Counsel:
-    """What advice rests on. `database`: a calibrated one, None: the counters of the window.
+    """The ground of advice. `database`: a calibrated one, None: the counters of the window.
     `region`: of prices. `as_of`: the day of limits and prices."""
 
     database: TransactionWorkload | None = None
@@ -43,23 +43,23 @@ class Counsel:
 def with_counsel(
     findings: list[Finding], evidence: Evidence, signals: Signals, counsel: Counsel, t: Thresholds
 ) -> list[Finding]:
-    """The findings on limits with their gain, the next limit and what to do."""
+    """Adds to the findings on limits their gain, the next limit and what to do."""
     own = own_database(signals)
-    found = []
-    for one in findings:
-        volume = next((each for each in signals.volumes if each.facts.name == one.volume), None)
+    counselled = []
+    for finding in findings:
+        volume = next((candidate for candidate in signals.volumes if candidate.facts.name == finding.volume), None)
         if volume is not None:
-            rows = next(each.rows for each in evidence.volumes if each.facts.name == one.volume)
+            rows = next(candidate.rows for candidate in evidence.volumes if candidate.facts.name == finding.volume)
             volume.most_bytes_s = most_bytes_s(rows)  # of all that was seen, not of the window alone
-        if one.subject not in LIMITS or volume is None or volume.limits is None:
-            found.append(one)
+        if finding.subject not in LIMITS or volume is None or volume.limits is None:
+            counselled.append(finding)
             continue
-        found.append(_counselled(one, volume, evidence, signals, counsel, own, t))
-    return found
+        counselled.append(_add_counsel(finding, volume, evidence, signals, counsel, own, t))
+    return counselled
 
 
-def _counselled(
-    one: Finding,
+def _add_counsel(
+    finding: Finding,
     volume: VolumeSignals,
     evidence: Evidence,
     signals: Signals,
@@ -67,16 +67,16 @@ def _counselled(
     own: OwnDatabase | None,
     t: Thresholds,
 ) -> Finding:
-    next_limit, factor = next_of(one.subject, volume, signals)
+    next_limit, factor = next_of(finding.subject, volume, signals)
     asked = _asked_factor(own, volume, evidence, counsel)
     if (room := processor_room(signals.host)) is not None and own is not None:
         asked = min(asked, max(1.0, room.most))
-    wanted, unknown = min(factor or asked, asked) * t.spare_rate, ""
+    factor_needed, unknown = min(factor or asked, asked) * t.spare_rate, ""
     try:
         change = (
-            change_of_volume(volume, one.subject, wanted, counsel.region, counsel.as_of)
-            if one.subject.startswith("volume")
-            else change_of_instance(volume, one.subject, wanted, counsel.region, counsel.as_of)
+            change_of_volume(volume, finding.subject, factor_needed, counsel.region, counsel.as_of)
+            if finding.subject.startswith("volume")
+            else change_of_instance(volume, finding.subject, factor_needed, counsel.region, counsel.as_of)
         )
     except HeadraceError as error:
         change, unknown = None, f" What to change is not known: {why(error)}."
@@ -88,30 +88,33 @@ def _counselled(
     elif change is not None and volume.limits is not None:
         storage, instance = change.storage or volume.limits.storage, change.instance or volume.limits.instance
         try:
-            simulated = _simulated(volume, storage, instance, signals, own, counsel, _balance(volume, one.subject))
+            simulated = _simulated(volume, storage, instance, signals, own, counsel, _balance(volume, finding.subject))
             simulated = None if simulated is None else _within(simulated, signals)
         except HeadraceError as error:
             simulated, unknown = None, f" What lifting it would bring is not known: {why(error)}."
         if simulated is not None:
             gain = replace(simulated, factor=factor, next_limit=next_limit, at_factor=factor)
-    words = one.words + _gain_words(gain, t) + unknown
+    words = finding.words + _gain_words(gain, t) + unknown
     spend = not spent and (gain.transactions is None or gain.transactions >= t.advice_gain)
-    remedies = one.remedies
-    if change is not None and spend and one.verdict != "touched":
+    remedies = finding.remedies
+    if change is not None and spend and finding.verdict != "touched":
         remedies = (*remedies, change.remedy)
-    return replace(one, words=words, gain=gain, remedies=remedies)
+    return replace(finding, words=words, gain=gain, remedies=remedies)
 
 
 def _balance(volume: VolumeSignals, subject: str) -> float | None:
-    """The credits of today's run, percent: the volume's; none where the instance's are gone. (One
-    figure is for both, so a volume with credits of its own keeps them.)"""
+    """Returns the credits of today's run, percent: the volume's; none where the instance's are
+    gone. (One figure is for both, so a volume with credits of its own keeps them.)"""
     return 0.0 if subject == "instance-credits" and volume.balance is None else volume.balance
 
 
 def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Counsel) -> Gain | None:
-    """Transactions on another storage for the data, with an interval; None where too little is
-    known, or the processors are nearly spent."""
-    volume = next((one for one in signals.volumes if one.facts.role == "data" and one.limits is not None), None)
+    """Returns the transactions on another storage for the data, with an interval; None where too
+    little is known, or the processors are nearly spent."""
+    volume = next(
+        (candidate for candidate in signals.volumes if candidate.facts.role == "data" and candidate.limits is not None),
+        None,
+    )
     if volume is None or processors_spent(signals.host, Thresholds()):
         return None
     with suppress(HeadraceError):
@@ -121,21 +124,22 @@ def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Couns
 
 
 def why(error: HeadraceError) -> str:
-    """A refusal inside a sentence."""
+    """Returns a refusal for use inside a sentence."""
     return f"{error.value}: {error.rule}".rstrip(".")
 
 
 def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
-    """Which limit binds next when this one is lifted, and at how many times today's load."""
+    """Returns which limit binds next when this one is lifted, and at how many times today's
+    load."""
     limits = volume.limits
     if limits is None:
         return None, None
     kinds = {"volume-credits": ("volume-credits",), "instance-credits": ("instance-credits",)}
     lifted = kinds.get(subject, (subject,))
     rooms: dict[str, float] = {}
-    on_instance = [one for one in signals.volumes if one.limits is not None]
-    ios = sum(one.charged_iops for one in on_instance)
-    bytes_s = sum(one.bytes_s for one in on_instance)
+    on_instance = [other for other in signals.volumes if other.limits is not None]
+    ios = sum(other.charged_iops for other in on_instance)
+    bytes_s = sum(other.bytes_s for other in on_instance)
     demands = {
         "volume-iops": volume.charged_iops,
         "volume-throughput": volume.bytes_s,
@@ -170,7 +174,8 @@ RELATED = 3.0
 
 
 def processor_room(host: HostSignals) -> ProcessorRoom | None:
-    """The room that processors leave; None where they or the server's part are not known."""
+    """Returns the room that processors leave; None where they or the server's part are not
+    known."""
     if not host.server or not host.vcpus:
         return None
     busy = min(1.0, max(host.busy or 0.0, host.server))
@@ -180,12 +185,12 @@ def processor_room(host: HostSignals) -> ProcessorRoom | None:
 
 
 def processors_spent(host: HostSignals, t: Thresholds) -> bool:
-    """Whether so little of the processors is left that they decide what a lifted limit brings."""
+    """True when so little of the processors is left that they decide what a lifted limit brings."""
     return (host.busy or 0.0) + (host.steal or 0.0) >= t.processor_share
 
 
 def _within(gain: Gain, signals: Signals) -> Gain:
-    """A gain of no more transactions than the idle processors can run."""
+    """Limits a gain to the transactions that the idle processors can run."""
     room = processor_room(signals.host)
     if room is None or gain.transactions is None:
         return gain
@@ -202,8 +207,8 @@ def _within(gain: Gain, signals: Signals) -> Gain:
 
 
 def _asked_factor(own: OwnDatabase | None, volume: VolumeSignals, evidence: Evidence, counsel: Counsel) -> float:
-    """Times today's I/O that would be asked if no volume were in the way: the same clients on the
-    fastest volume there is."""
+    """Returns times today's I/O that would be asked if no volume were in the way: the same clients
+    on the fastest volume there is."""
     if own is None or volume.limits is None:
         return UNKNOWN_FACTOR
     try:
@@ -230,8 +235,8 @@ def _simulated(
     counsel: Counsel,
     balance: float | None,
 ) -> Gain | None:
-    """Transactions on the changed storage over those on today's, whose credits begin with `balance`
-    percent, with an interval; None where no server was seen. Raises HeadraceError."""
+    """Returns transactions on the changed storage over those on today's, whose credits begin with
+    `balance` percent, with an interval; None where no server was seen. Raises HeadraceError."""
     limits = volume.limits
     if limits is None:
         return None
@@ -299,7 +304,7 @@ def _gain_words(gain: Gain, t: Thresholds) -> str:
 
 
 def _change(gain: Gain) -> str:
-    """`+40 % transactions (+30 % to +52 %)`; as times from three times on."""
+    """Returns `+40 % transactions (+30 % to +52 %)`; as times from three times on."""
     middle, low, high = gain.transactions or 0.0, gain.low, gain.high
     if middle >= MANY:
         span = "" if low is None or high is None else f" ({1 + low:,.2g} to {1 + high:,.2g})"

@@ -42,7 +42,7 @@ class OwnDatabase:
 
 
 def own_database(signals: Signals) -> OwnDatabase | None:
-    """From the window; None where too little is known."""
+    """Returns the database that the window's counters describe; None where too little is known."""
     server = signals.server
     if server is None or server.tps <= 0 or server.felt is None:
         return None
@@ -56,7 +56,7 @@ def own_database(signals: Signals) -> OwnDatabase | None:
     base_ms = max(LEAST_MS, response_ms - waits_ms)
     cpu = server.get("server_cpus")
     cpu_ms = max(LEAST_MS, (cpu or 0.0) / server.tps * 1e3)
-    made = [
+    databases = [
         _database(server, reads + other_reads, flushed, max(cpu_ms, base_ms * factor), cpu_ms, sharpness)
         for factor, sharpness in [(BASE_SPREAD[0], SHARPNESS[0])]
         + [(factor, sharpness) for factor in BASE_SPREAD[1:] for sharpness in SHARPNESS[1:]]
@@ -65,31 +65,32 @@ def own_database(signals: Signals) -> OwnDatabase | None:
     cpu_tps = vcpus / cpu_ms * 1e3 if cpu and vcpus else None
     try:
         with core_errors():
-            for one in made:
-                core.mysql_check(one)
+            for database in databases:
+                core.mysql_check(database)
     except Exception:  # figures of a window that no database has: no simulation, and none is claimed
         return None
-    return OwnDatabase(made[0], tuple(made[1:]), clients, server.tps, cpu_tps)
+    return OwnDatabase(databases[0], tuple(databases[1:]), clients, server.tps, cpu_tps)
 
 
 def _other_reads(signals: Signals, server: ServerSignals) -> float:
-    """Reads of the volume besides misses of the pool, per transaction: read-ahead, other files."""
-    volume = sum(one.read_iops for one in signals.volumes)
+    """Returns reads of the volume besides misses of the pool, per transaction: read-ahead, other
+    files."""
+    volume = sum(volume_signals.read_iops for volume_signals in signals.volumes)
     return max(0.0, volume - (server.get("pool_reads_per_s") or 0.0)) / server.tps
 
 
 def _flushed(signals: Signals, server: ServerSignals) -> float:
-    """Pages a second whose writing, with the doublewrite area, makes the volume's writes, less
-    those of the log."""
+    """Returns pages a second whose writing, with the doublewrite area, makes the volume's writes,
+    less those of the log."""
     flushed = server.get("pages_flushed_per_s")
-    writes = sum(one.write_iops for one in signals.volumes)
+    writes = sum(volume.write_iops for volume in signals.volumes)
     ios, _ = core.page_write_cost(_page_bytes(server), _doublewrite(server))
     most = writes / ios
     return min(flushed, most) if flushed is not None else most
 
 
 def _page_bytes(server: ServerSignals) -> float:
-    """innodb_page_size; 16 KiB where it is not known, its default."""
+    """Returns innodb_page_size; 16 KiB where it is not known, its default."""
     text = server.facts.variables.get("innodb_page_size", "")
     return float(text) if text.isdigit() else 16_384.0
 
@@ -138,7 +139,7 @@ def _database(
 def tps_on(
     database: dict[str, Any], clients: int, storage: str, instance: str | None, as_of: str | None, balance: float | None
 ) -> tuple[float, str]:
-    """Transactions a second on a storage once settled, and what the bottleneck is. Raises
+    """Returns transactions a second on a storage once settled, and what the bottleneck is. Raises
     InputError."""
     run = {
         "storage": storage,

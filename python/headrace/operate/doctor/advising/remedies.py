@@ -41,18 +41,18 @@ class Change:
 def change_of_volume(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
-    """The cheapest modification that gives `factor` times today's rates, or as much as can be had.
-    None where nothing better is within one modification. Raises HeadraceError where none can be
-    priced or judged at all."""
+    """Returns the cheapest modification that gives `factor` times today's rates, or as much as can
+    be had. None where nothing better is within one modification. Raises HeadraceError where none
+    can be priced or judged at all."""
     limits = volume.limits
     if limits is None:
         return None
     if volume.facts.state in ("modifying", "optimizing") or volume.facts.storage is None:
         return None
     today = Storage.parse(volume.facts.storage)
-    need_ios, need_bytes = _wanted(volume, limits, factor)
+    need_ios, need_bytes = _needed_rates(volume, limits, factor)
     kept_bytes = _kept_bytes(volume, today, limits, need_bytes)
-    found: list[tuple[float, float, Storage, HoldingLimits]] = []
+    options: list[tuple[float, float, Storage, HoldingLimits]] = []
     refused: HeadraceError | None = None
     judged = False
     for storage in _variants(today, limits, need_ios, need_bytes, kept_bytes):
@@ -66,23 +66,23 @@ def change_of_volume(
         if not _better(limits, then, subject, kept_bytes):
             continue
         given = min(_room(then, need_ios, need_bytes), 1.0)
-        found.append((-round(given, 2), usd, storage, then))
+        options.append((-round(given, 2), usd, storage, then))
     if not judged and refused is not None:
         raise refused
-    if not found:
+    if not options:
         return None
-    _, usd, storage, then = min(found, key=lambda one: (one[0], one[1]))
+    _, usd, storage, then = min(options, key=lambda option: (option[0], option[1]))
     more = usd - sum(item["usd"] for item in today.monthly_cost(region, as_of))
     lines = modification_lines(storage, today, as_of or core.newest_date())
-    known = volume.facts.id if len(today.members) == 1 else None
+    volume_id = volume.facts.id if len(today.members) == 1 else None
     cost = f"{more:+,.2f} USD a month ({usd:,.2f} instead of {usd - more:,.2f}; list prices of {region})"
     if then.burst_bytes_s < SAME * _given_bytes(limits):
         less, seen = (f"{value / MIB:,.0f} MiB/s" for value in (then.burst_bytes_s, volume.most_bytes_s))
         cost += f"; {less} are enough for the {seen} that were seen at the most, though {today} may give more"
     remedy = Remedy(
         f"Make it {storage}",
-        tuple(line.replace(VOLUME_ID, known or VOLUME_ID) for line in lines["lines"]),
-        lines["undo"].replace(VOLUME_ID, known or VOLUME_ID),
+        tuple(line.replace(VOLUME_ID, volume_id or VOLUME_ID) for line in lines["lines"]),
+        lines["undo"].replace(VOLUME_ID, volume_id or VOLUME_ID),
         cost,
         more,
         lines["what"],
@@ -92,8 +92,8 @@ def change_of_volume(
     return Change(remedy, storage.text, limits.instance)
 
 
-def _wanted(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tuple[float, float]:
-    """I/Os and bytes a second of all members, at most what the instance carries."""
+def _needed_rates(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tuple[float, float]:
+    """Returns I/Os and bytes a second of all members, at most what the instance carries."""
     ios, bytes_s = volume.charged_iops * factor, volume.bytes_s * factor
     if limits.instance_iops:
         ios = min(ios, max(limits.instance_iops, volume.charged_iops))
@@ -103,13 +103,13 @@ def _wanted(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tupl
 
 
 def _given_bytes(limits: HoldingLimits) -> float:
-    """Bytes a second of today's that its I/Os can move."""
+    """Returns bytes a second of today's volume that its I/Os can move."""
     return min(limits.burst_bytes_s, limits.burst_iops * 256 * KIB)
 
 
 def _kept_bytes(volume: VolumeSignals, today: Storage, limits: HoldingLimits, need_bytes: float) -> float:
-    """Bytes a second that no change may take away: those that were bought, all of them; those that
-    come with a type and are not bought, as far as they were used, with some to spare."""
+    """Returns bytes a second that no change may take away: those that were bought, all of them;
+    those that come with a type and are not bought, as far as they were used, with some to spare."""
     given = _given_bytes(limits)
     if any(member.type == "gp3" for member in today.members):
         return given
@@ -119,46 +119,47 @@ def _kept_bytes(volume: VolumeSignals, today: Storage, limits: HoldingLimits, ne
 def _variants(
     today: Storage, limits: HoldingLimits, need_ios: float, need_bytes: float, kept_bytes: float
 ) -> list[Storage]:
-    """The same members as other types, or with more bought; never smaller, and with no less of what
-    the window did not use."""
+    """Returns the same members as other types, or with more bought; never smaller, and with no less
+    of what the window did not use."""
     count, member = len(today.members), today.members[0]
-    if any(one != member for one in today.members) or member.type in ("standard", "instance-store"):
+    if any(other != member for other in today.members) or member.type in ("standard", "instance-store"):
         return []
     ios = max(100, math.ceil(need_ios / count / IOPS_STEP) * IOPS_STEP)
     mib_s = max(1, math.ceil(need_bytes / count / MIB / MIB_S_STEP) * MIB_S_STEP)
-    made: list[Volume] = []
+    candidates: list[Volume] = []
     kept_mib_s = math.ceil(kept_bytes / count / MIB)
     kept_ios = member.iops or math.ceil(limits.iops / count) if limits.credit_unit != "bytes" else 0
     for size in dict.fromkeys((member.size_gib, *_sizes(member, ios))):
         gp3_mib_s = max(GP3_MIB_S, mib_s, kept_mib_s if SAME * kept_mib_s > GP3_MIB_S else 0)
         gp3_ios = max(GP3_IOPS, ios, kept_ios, math.ceil(gp3_mib_s / MIB_S_PER_IOPS))
-        made.append(Volume("gp3", size, gp3_ios, gp3_mib_s))
-        made += [
+        candidates.append(Volume("gp3", size, gp3_ios, gp3_mib_s))
+        candidates += [
             Volume(kind, size, max(100, ios, member.iops or 0))
             for kind in ("io1", "io2")
             if kind in (member.type, "io2")
         ]
         if member.type in ("gp2", "st1", "sc1"):
-            made.append(Volume(member.type, size))
-    found = []
-    for volume in made:
+            candidates.append(Volume(member.type, size))
+    storages = []
+    for volume in candidates:
         if volume != member:
             try:
-                found.append(Storage.of([volume] * count, today.level, today.chunk_kib if today.level else None))
+                storages.append(Storage.of([volume] * count, today.level, today.chunk_kib if today.level else None))
             except InputError:
                 continue
-    return found
+    return storages
 
 
 def _sizes(member: Volume, ios: int) -> list[int]:
-    """Larger sizes that types need for these IOPS (gp2 3 a GiB, io1 50, gp3 500; data/volumes)."""
+    """Returns larger sizes that types need for these IOPS (gp2 3 a GiB, io1 50, gp3 500;
+    data/volumes)."""
     per_gib = {"gp2": 3, "io1": 50, "io2": 500, "gp3": 500}
-    wanted = {math.ceil(ios / per_gib.get(member.type, 500)), math.ceil(ios / 500)}
-    return sorted(size for size in wanted if size > member.size_gib)
+    sizes = {math.ceil(ios / per_gib.get(member.type, 500)), math.ceil(ios / 500)}
+    return sorted(size for size in sizes if size > member.size_gib)
 
 
 def _better(before: HoldingLimits, after: HoldingLimits, subject: str, kept_bytes: float) -> bool:
-    """Whether the limit is higher afterwards, and none of the volume's is lower than what is
+    """True when the limit is higher afterwards, and none of the volume's is lower than what is
     delivered without credits."""
     if after.burst_iops < SAME * before.burst_iops and before.credit_unit != "bytes":
         return False
@@ -176,7 +177,7 @@ def _better(before: HoldingLimits, after: HoldingLimits, subject: str, kept_byte
 
 
 def _room(limits: HoldingLimits, ios: float, bytes_s: float) -> float:
-    """How much of what is wanted it gives for good."""
+    """Returns how much of the needed rates the limits give for good."""
     return min(limits.iops / ios if ios else 1.0, limits.bytes_s / bytes_s if bytes_s else 1.0)
 
 
@@ -187,32 +188,34 @@ def _share(rate: float, allowed: float | None) -> float:
 def change_of_instance(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
-    """The cheapest larger type of the same family whose limits suffice."""
+    """Returns the cheapest larger type of the same family whose limits suffice."""
     limits = volume.limits
     if limits is None or limits.instance is None:
         return None
     family = limits.instance.partition(".")[0]
     with core_errors():
-        known = [one for one in core.instances(as_of) if one["instance_type"].partition(".")[0] == family]
+        larger = [
+            instance for instance in core.instances(as_of) if instance["instance_type"].partition(".")[0] == family
+        ]
         now = core.instance_price(limits.instance, region, as_of)
     in_bytes = subject == "instance-throughput" or (
         subject == "instance-credits"
         and _share(volume.bytes_s, limits.instance_bytes_s) > _share(volume.charged_iops, limits.instance_iops)
     )
     need = (volume.bytes_s if in_bytes else volume.charged_iops) * factor
-    found = []
-    for one in known:
-        base = one["baseline_bytes_s"] if in_bytes else one["baseline_iops"]
+    options = []
+    for instance in larger:
+        base = instance["baseline_bytes_s"] if in_bytes else instance["baseline_iops"]
         today = limits.instance_bytes_s if in_bytes else limits.instance_iops
         if not base or not today or base <= today:
             continue
         with core_errors():
-            price = core.instance_price(one["instance_type"], region, as_of)
+            price = core.instance_price(instance["instance_type"], region, as_of)
         usd = None if price is None else price["usd"] * HOURS_PER_MONTH
-        found.append((base < need, one["vcpus"], one["instance_type"], usd))
-    if not found:
+        options.append((base < need, instance["vcpus"], instance["instance_type"], usd))
+    if not options:
         return None
-    _, _, name, usd = min(found, key=lambda one: (one[0], one[1], one[2]))
+    _, _, name, usd = min(options, key=lambda option: (option[0], option[1], option[2]))
     before = None if now is None else now["usd"] * HOURS_PER_MONTH
     more = None if usd is None or before is None else usd - before
     cost = "no price is known" if more is None else f"{more:+,.2f} USD a month (list prices of {region})"

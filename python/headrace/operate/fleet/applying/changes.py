@@ -16,8 +16,8 @@ SHRINK_RULE = "a volume never shrinks (data/rules.toml, modify_volume.never_shri
 
 @dataclass(frozen=True)
 class VolumeSetting:
-    """What EC2 is told of a volume, and says of it. `iops`, `mib_s`: None where the type has none
-    to buy."""
+    """The setting of a volume, as EC2 is told and tells it. `iops`, `mib_s`: None where the type
+    has none to buy."""
 
     type: str
     size_gib: int
@@ -26,7 +26,8 @@ class VolumeSetting:
 
     @classmethod
     def of(cls, volume: Volume) -> VolumeSetting:
-        """A volume of the storage notation; the included figures are said too, as EC2 does."""
+        """Converts a volume of the storage notation; the included figures are stated too, as EC2
+        does."""
         return cls(API_TYPES.get(volume.type, volume.type), volume.size_gib, *bought(volume))
 
     def __str__(self) -> str:
@@ -38,8 +39,8 @@ class VolumeSetting:
 @dataclass(frozen=True)
 class VolumeChange:
     """A change of one volume. `device`: the key of the device it is (a member of). `usd_month`: the
-    difference of its monthly bill, below 0 where it saves. `known`: the starts of the modifications
-    that are known, UTC, oldest first. `note`: what a reader should know of it, in words."""
+    difference of its monthly bill, below 0 where it saves. `modification_starts`: those that are
+    known, UTC, oldest first. `note`: what a reader should know of the change, in words."""
 
     volume_id: str
     name: str
@@ -49,11 +50,11 @@ class VolumeChange:
     before: VolumeSetting
     after: VolumeSetting
     usd_month: float
-    known: tuple[datetime, ...] = ()
+    modification_starts: tuple[datetime, ...] = ()
     note: str = ""
 
     def undone(self) -> VolumeChange:
-        """The change back. What has grown stays so large."""
+        """Returns the change back. What has grown stays as large."""
         size = max(self.before.size_gib, self.after.size_gib)
         back = VolumeSetting(self.before.type, size, self.before.iops, self.before.mib_s)
         return VolumeChange(
@@ -65,7 +66,7 @@ class VolumeChange:
             self.after,
             back,
             -self.usd_month,
-            self.known,
+            self.modification_starts,
         )
 
 
@@ -77,15 +78,15 @@ class RefusedChange:
     why: str
 
 
-def changes_of(device: FleetDevice, wanted: Storage, usd_month: float, note: str = "") -> list[VolumeChange]:
-    """What each member of a device becomes; members that stay as they are are left out.
+def changes_of(device: FleetDevice, target: Storage, usd_month: float, note: str = "") -> list[VolumeChange]:
+    """Returns what each member of a device becomes; members that stay as they are are left out.
 
     `usd_month`: the difference of the device's monthly bill, shared evenly by the members that
     change. `note`: what a reader of the changes should know.
     """
     pairs = [
         (member, VolumeSetting.of(_volume(member)), VolumeSetting.of(after))
-        for member, after in zip(device.members, wanted.members, strict=True)
+        for member, after in zip(device.members, target.members, strict=True)
     ]
     changing = [pair for pair in pairs if pair[1] != pair[2]]
     return [
@@ -98,7 +99,7 @@ def changes_of(device: FleetDevice, wanted: Storage, usd_month: float, note: str
             before,
             after,
             usd_month / len(changing),
-            tuple(known.started for known in member.modifications),
+            tuple(modification.started for modification in member.modifications),
             note,
         )
         for member, before, after in changing
@@ -106,7 +107,7 @@ def changes_of(device: FleetDevice, wanted: Storage, usd_month: float, note: str
 
 
 def ranked(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
-    """The largest saving of a device first, its members together, then by id."""
+    """Sorts the largest saving of a device first, its members together, then by id."""
     changes = list(changes)
     totals: dict[str, float] = {}
     for change in changes:
@@ -117,24 +118,25 @@ def ranked(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
 def checked(
     changes: Sequence[VolumeChange], volumes: dict[str, FleetVolume], now: datetime, as_of: str | None = None
 ) -> tuple[list[VolumeChange], list[RefusedChange]]:
-    """What may be done, and what not with why. An array is changed as a whole or not at all."""
+    """Returns what may be done, and what may not with the reason. An array is changed as a whole or
+    not at all."""
     refused = {
         change.volume_id: why for change in changes if (why := _why_not(change, volumes[change.volume_id], now, as_of))
     }
     arrays = {change.device: change.volume_id for change in changes if change.volume_id in refused}
-    kept, left = [], []
+    allowed, refusals = [], []
     for change in changes:
         if change.volume_id in refused:
-            left.append(RefusedChange(change, refused[change.volume_id]))
+            refusals.append(RefusedChange(change, refused[change.volume_id]))
         elif change.device in arrays:
-            left.append(RefusedChange(change, f"{arrays[change.device]} of the same array is not changed"))
+            refusals.append(RefusedChange(change, f"{arrays[change.device]} of the same array is not changed"))
         else:
-            kept.append(change)
-    return kept, left
+            allowed.append(change)
+    return allowed, refusals
 
 
 def modification_limit(as_of: str | None, size_gib: int = 1) -> tuple[int, int]:
-    """How many modifications of a volume EC2 takes within how many hours, on a day."""
+    """Returns how many modifications of a volume EC2 takes within how many hours, on a day."""
     rules = core.modification_rules(as_of or core.newest_date(), size_gib)
     if rules["max_per_24_hours"]:
         return rules["max_per_24_hours"], 24
@@ -152,12 +154,12 @@ def _why_not(change: VolumeChange, volume: FleetVolume, now: datetime, as_of: st
         return f"it is in state {volume.state}"
     most, hours = modification_limit(as_of)
     since = now.astimezone(UTC) - timedelta(hours=hours)
-    recent = {*volume.modified_since(since), *(start for start in change.known if start > since)}
+    recent = {*volume.modified_since(since), *(start for start in change.modification_starts if start > since)}
     if len(recent) >= most:
         return f"it was modified {len(recent)} times within {hours} hours, and EC2 takes {most}"
     return ""
 
 
 def _volume(member: FleetVolume) -> Volume:
-    """A member of the inventory as a volume of the notation."""
+    """Returns a member of the inventory as a volume of the notation."""
     return Storage.parse(member.notation).members[0]

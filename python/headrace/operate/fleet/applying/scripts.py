@@ -36,7 +36,7 @@ class PatchScripts:
 def patch_scripts(
     changes: Sequence[VolumeChange], as_of: str | None = None, max_per_hour: int = MAX_PER_HOUR
 ) -> list[PatchScripts]:
-    """The scripts of each account, the changes in the order given."""
+    """Returns the scripts of each account, the changes in the order given."""
     accounts = dict.fromkeys(change.account for change in changes)
     return [
         PatchScripts(
@@ -91,20 +91,22 @@ def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str
 
 
 def _lines(change: VolumeChange) -> list[str]:
-    """The change, behind a comment where there is something to know of it. A tag's text may hold
-    anything: one line, and nothing that a shell or a terminal would take for more."""
+    """Returns the change, behind a comment where there is something to know of it. A tag's text may
+    hold anything: one line, and nothing that a shell or a terminal would take for more."""
     return ([f"# {clip(change.note, MOST_NOTE)}"] if change.note else []) + [_call(change)]
 
 
 def _call(change: VolumeChange) -> str:
-    known = ",".join(one.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for one in change.known) or "-"
+    starts = (
+        ",".join(start.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for start in change.modification_starts) or "-"
+    )
     words = [
         change.volume_id,
         change.region,
         *_words(change.before),
         *_words(change.after),
         f"{change.usd_month:+.2f}",
-        known,
+        starts,
     ]
     return "change " + " ".join(quote(word) for word in words)
 

@@ -40,7 +40,7 @@ INDEX = re.compile(r"\[[^\]]*\]")
 
 @dataclass(frozen=True)
 class TerraformNote:
-    """What is to be done by hand: the address, and what in words."""
+    """A step to do by hand: the address, and the step in words."""
 
     address: str
     what: str
@@ -103,14 +103,14 @@ class _Folder:
 def terraform_patch(
     state: str | PathLike[str], root: str | PathLike[str], changes: Sequence[VolumeChange]
 ) -> TerraformPatch:
-    """The changes of the volumes that the state in the file `state` (`terraform show -json`) knows,
-    as a diff of the .tf files in `root` and its local modules. Raises InputError, also where the
-    state is of another workspace, and CouldNotRun."""
-    return _Patch(path_of(root)).made(read_state(state), changes)
+    """Returns the changes of the volumes that the state in the file `state` (`terraform show
+    -json`) knows, as a diff of the .tf files in `root` and its local modules. Raises InputError,
+    also where the state is of another workspace, and CouldNotRun."""
+    return _Patch(path_of(root)).make(read_state(state), changes)
 
 
 def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
-    """The volumes of a state, by id."""
+    """Reads the volumes of a state, by id."""
     path = path_of(file)
     name = short_name(path.name)
     try:
@@ -127,11 +127,11 @@ def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
         hint = "Run terraform show -json without a plan file."
         raise InputError(name, "is a plan, and what is there now is needed", STATE_SOURCE, hint)
     module = (document.get("values") or {}).get("root_module") or {}
-    found = {placed.values["id"]: placed for placed in _volumes(module, ())}
-    if not found:
+    placed_by_id = {placed.values["id"]: placed for placed in _volumes(module, ())}
+    if not placed_by_id:
         hint = "Is it another workspace? See terraform workspace list."
         raise InputError(name, "has no aws_ebs_volume", STATE_SOURCE, hint)
-    return found
+    return placed_by_id
 
 
 def _volumes(module: dict[str, Any], path: tuple[str, ...]) -> Iterator[_Placed]:
@@ -154,8 +154,8 @@ class _Patch:
         self.texts: dict[Path, str] = {}
         self.notes: list[TerraformNote] = []
 
-    def made(self, state: dict[str, _Placed], changes: Sequence[VolumeChange]) -> TerraformPatch:
-        """All of it."""
+    def make(self, state: dict[str, _Placed], changes: Sequence[VolumeChange]) -> TerraformPatch:
+        """Makes the whole patch."""
         here = [change for change in changes if change.volume_id in state]
         if changes and not here:
             rule = "has none of the volumes that change: it is of another workspace, account or fleet"
@@ -178,12 +178,12 @@ class _Patch:
         expected: dict[tuple[Path, str], dict[str, str | None]] = {}
         written: list[str] = []
         for key, members in groups.items():
-            found = self._one(members, siblings[key])
-            if found is None:
+            outcome = self._edit_resource(members, siblings[key])
+            if outcome is None:
                 continue
-            resource, made, wanted = found
-            edits[resource.file] += made
-            expected[resource.file, members[0][1].name] = wanted
+            resource, own_edits, arguments = outcome
+            edits[resource.file] += own_edits
+            expected[resource.file, members[0][1].name] = arguments
             written += [change.volume_id for change, _ in members]
         return TerraformPatch(self._diff(edits, expected), tuple(self.notes), tuple(written))
 
@@ -191,7 +191,7 @@ class _Patch:
         self.notes.append(TerraformNote(address, what))
 
     def _is_as_planned(self, change: VolumeChange, placed: _Placed) -> bool:
-        """Whether the state says of a volume what the inventory does."""
+        """True when the state says of a volume what the inventory does."""
         owner = str(placed.values.get("arn") or "").split(":")
         if change.account.isdigit() and len(owner) > 4 and owner[4] not in ("", change.account):
             rule = f"is of account {owner[4]}, and the inventory says {change.account}"
@@ -209,9 +209,9 @@ class _Patch:
 
     # --- a resource --------------------------------------------------
 
-    def _one(self, members: list[tuple[VolumeChange, _Placed]], siblings: int):
-        """The edits of a resource: it, what is put where, and what it must say afterwards; None
-        where it is left to do by hand, with a note."""
+    def _edit_resource(self, members: list[tuple[VolumeChange, _Placed]], siblings: int):
+        """Returns the edits of a resource: the resource, what is put where, and what it must say
+        afterwards; None where it is to be done by hand, with a note."""
         change, placed = members[0]
         address = INDEX.sub("", placed.address) if siblings > 1 else placed.address
         resource = self._resource(placed)
@@ -231,27 +231,29 @@ class _Patch:
                 )
             return None
         edits: list[tuple[int, int, str]] = []
-        wanted: dict[str, str | None] = {}
+        arguments: dict[str, str | None] = {}
         after = _values(change.after)
         for name in ARGUMENTS:
             if after[name] == _values(change.before)[name] and name not in resource.attributes:
                 continue
-            if not self._edit(address, resource, name, after[name], edits, wanted):
+            if not self._edit(address, resource, name, after[name], edits, arguments):
                 return None
-        ignored = sorted(resource.ignored & set(wanted))
+        ignored = sorted(resource.ignored & set(arguments))
         if ignored:
             self.note(address, f"lifecycle.ignore_changes has {', '.join(ignored)}: Terraform will not change it.")
-        return (resource, edits, wanted) if edits else None
+        return (resource, edits, arguments) if edits else None
 
-    def _edit(self, address, resource: _Resource, name: str, value: str | None, edits: list, wanted: dict) -> bool:
-        """Adds what makes an argument have a value (None: is not there); whether that can be
+    def _edit(self, address, resource: _Resource, name: str, value: str | None, edits: list, arguments: dict) -> bool:
+        """Adds what makes an argument have a value (None: is not there). True when that can be
         done."""
         there = resource.attributes.get(name)
-        wanted[name] = value
+        arguments[name] = value
         if there is None:
             if value is not None:
                 line = f"{name} = {_written(name, value)}"
-                after = next(resource.attributes[one] for one in _before(name) if one in resource.attributes)
+                after = next(
+                    resource.attributes[argument] for argument in _before(name) if argument in resource.attributes
+                )
                 if not after.alone:
                     self.note(address, f"{line} is to be added; its arguments stand on one line.")
                     return False
@@ -259,8 +261,8 @@ class _Patch:
             return True
         if there.literal is None:
             what = ", ".join(dict.fromkeys(REFERENCE.findall(there.text))) or there.text[:60]
-            told = "is to be taken out" if value is None else f"must become {_written(name, value)}"
-            self.note(address, f"{name} is {what}, not a literal: it {told}.")
+            action = "is to be taken out" if value is None else f"must become {_written(name, value)}"
+            self.note(address, f"{name} is {what}, not a literal: it {action}.")
             return False
         if value is None:
             if not there.alone:
@@ -273,7 +275,7 @@ class _Patch:
         return True
 
     def _home(self, placed: _Placed) -> tuple[_Folder | None, str]:
-        """The folder of its module; or None, and where that comes from."""
+        """Returns the folder of its module; or None, and where that comes from."""
         folder = self._folder(self.root)
         for name in placed.module:
             source = folder.modules.get(name)
@@ -284,7 +286,7 @@ class _Patch:
         return folder, ""
 
     def _key(self, placed: _Placed) -> tuple[object, str]:
-        """The resource in the files that a volume is made by."""
+        """Returns the resource in the files that a volume is made by."""
         folder, _ = self._home(placed)
         return (placed.module if folder is None else folder.path), placed.name
 
@@ -293,15 +295,15 @@ class _Patch:
         if folder is None:
             self.note(placed.address, f"{where}: change it there.")
             return None
-        found = folder.resources.get(placed.name)
-        if found is None:
+        resource = folder.resources.get(placed.name)
+        if resource is None:
             self.note(
                 placed.address, f"its resource is not in the .tf files of {folder.path}: is that the right folder?"
             )
-        elif "type" not in found.attributes and "size" not in found.attributes:
+        elif "type" not in resource.attributes and "size" not in resource.attributes:
             self.note(placed.address, "its resource has neither type nor size as arguments.")
             return None
-        return found
+        return resource
 
     # --- files --------------------------------------------------
 
@@ -340,17 +342,17 @@ class _Patch:
         _read(_tree(file, self.texts[file]), self.texts[file], file, old)
         _read(_tree(file, after), after, file, new)
         for name, resource in new.resources.items():
-            wanted = {key: part.literal or part.text for key, part in old.resources[name].attributes.items()}
-            wanted |= expected.get((file, name), {})
+            arguments = {key: part.literal or part.text for key, part in old.resources[name].attributes.items()}
+            arguments |= expected.get((file, name), {})
             says = {key: part.literal or part.text for key, part in resource.attributes.items()}
-            if says != {key: value for key, value in wanted.items() if value is not None}:
+            if says != {key: value for key, value in arguments.items() if value is not None}:
                 raise CouldNotRun(
                     str(file), f"could not be changed safely at aws_ebs_volume.{name}", "", "Change it by hand."
                 )
 
 
 def _lines(text: str) -> list[str]:
-    """With their ends; a form feed or the like ends none."""
+    """Splits into lines at \n only and keeps the line ends."""
     lines = [f"{line}\n" for line in text.split("\n")]
     return [*lines[:-1], lines[-1][:-1]] if lines[-1] != "\n" else lines[:-1]
 
@@ -371,7 +373,7 @@ def _written(name: str, value: str) -> str:
 
 
 def _before(name: str) -> list[str]:
-    """The arguments behind which one is put, the nearest first."""
+    """Returns the arguments behind which one is put, the nearest first."""
     return [*reversed(ARGUMENTS[: ARGUMENTS.index(name)]), *ARGUMENTS]
 
 
@@ -385,7 +387,7 @@ def _tree(file: Path, text: str) -> Any:
         hint = "Install it: pip install 'headrace[terraform]'."
         raise CouldNotRun("Terraform files", "are read with python-hcl2, which is not installed", "", hint) from None
     try:
-        # Its grammar wants the last line ended.
+        # python-hcl2's grammar wants the last line ended.
         return hcl2.parses_to_tree(text if text.endswith("\n") else f"{text}\n")
     except Exception as error:  # the parser's own errors have no common class
         at = getattr(error, "line", None)
@@ -411,8 +413,8 @@ def _resource_of(body: Any, text: str, file: Path) -> _Resource:
     for block in (child for child in body.children if _kind(child) == "block"):
         if _label(block.children[0]) == "lifecycle":
             inner = next(child for child in block.children if _kind(child) == "body")
-            told = _attributes(inner, text, file).get("ignore_changes")
-            ignored = set(re.findall(r"[A-Za-z_]+", told.text)) if told else set()
+            ignore = _attributes(inner, text, file).get("ignore_changes")
+            ignored = set(re.findall(r"[A-Za-z_]+", ignore.text)) if ignore else set()
             ignored |= set(ARGUMENTS) if "all" in ignored else set()
     first = next(iter(attributes.values()), None)
     start = text.rfind("\n", 0, first.whole[1]) + 1 if first else 0
@@ -421,12 +423,12 @@ def _resource_of(body: Any, text: str, file: Path) -> _Resource:
 
 
 def _attributes(body: Any, text: str, file: Path) -> dict[str, _Attribute]:
-    found = {}
+    attributes = {}
     for child in body.children:
         if _kind(child) != "attribute":
             continue
         name, value = _label(child.children[0]), child.children[-1]
-        if name in found:
+        if name in attributes:
             line = text.count("\n", 0, child.meta.start_pos) + 1
             place = f"{short_name(file.name)}, line {line}: {name}"
             raise InputError(place, "stands twice in one block", "HCL 2", "Run terraform validate.")
@@ -439,7 +441,7 @@ def _attributes(body: Any, text: str, file: Path) -> dict[str, _Attribute]:
         begin, stop = max(begin - carriage, 0), stop - carriage
         written = text[start:end]
         literal = re.fullmatch(r'"([^"$%\\]*)"|(\d+)', written)
-        found[name] = _Attribute(
+        attributes[name] = _Attribute(
             (start, end),
             (begin, stop),
             text[end:stop].strip()[:2] in ("", "//", "/*") or text[end:stop].strip().startswith("#"),
@@ -447,7 +449,7 @@ def _attributes(body: Any, text: str, file: Path) -> dict[str, _Attribute]:
             literal and (literal[1] or literal[2]),
             written,
         )
-    return found
+    return attributes
 
 
 def _kind(node: Any) -> str:
@@ -455,5 +457,5 @@ def _kind(node: Any) -> str:
 
 
 def _label(node: Any) -> str:
-    """The name in an identifier or a plain string."""
+    """Returns the name in an identifier or a plain string."""
     return "".join(str(token) for token in node.scan_values(lambda token: token.type in ("NAME", "STRING_CHARS")))

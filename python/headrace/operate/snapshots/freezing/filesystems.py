@@ -52,19 +52,19 @@ class Mount:
 
 
 def mounts(root: Path = Path("/"), process: str = "self") -> list[Mount]:
-    """What is mounted, in order: a later one hides an earlier one at its place."""
-    found = []
+    """Returns what is mounted, in order: a later mount hides an earlier one at its place."""
+    listed = []
     for line in _text(root, f"proc/{process}/mountinfo").splitlines():
         before, dash, after = line.partition(" - ")
         fields, rest = before.split(), after.split()
         if dash and len(fields) > 5 and len(rest) > 2:
             kind, source, options = rest[0], _unescaped(rest[1]), rest[2].split(",")
-            found.append(Mount(fields[2], _unescaped(fields[4]), kind, source, "ro" in options))
-    return found
+            listed.append(Mount(fields[2], _unescaped(fields[4]), kind, source, "ro" in options))
+    return listed
 
 
 def _unescaped(text: str) -> str:
-    """The kernel writes space, tab, newline and backslash as octal."""
+    """Decodes the octal codes in which the kernel writes space, tab, newline and backslash."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
@@ -76,52 +76,52 @@ def _text(root: Path, name: str) -> str:
 
 
 def mount_of(path: str, mounted: list[Mount]) -> Mount:
-    """What a path without symbolic links is on. Raises CouldNotRun."""
+    """Returns the mount that a path without symbolic links is on. Raises CouldNotRun."""
     best: Mount | None = None
-    for one in mounted:
-        inside = one.place == "/" or path == one.place or path.startswith(f"{one.place}/")
-        if inside and (best is None or len(one.place) >= len(best.place)):
-            best = one
+    for mount in mounted:
+        inside = mount.place == "/" or path == mount.place or path.startswith(f"{mount.place}/")
+        if inside and (best is None or len(mount.place) >= len(best.place)):
+            best = mount
     if best is None:
         raise CouldNotRun(path, "is on no filesystem that is mounted here", "proc_pid_mountinfo(5)")
     return best
 
 
 def filesystems_of(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesystem, ...]:
-    """The filesystems that these paths are on, each once, in the order of the paths.
+    """Returns the filesystems that these paths are on, each once, in the order of the paths.
 
     Raises InputError for what must not or cannot be frozen: the root filesystem, also where it is
     reached by a bind mount, and filesystems without a block device of their own.
     """
     mounted = mounts(root)
     slash = mount_of("/", mounted)
-    found: dict[str, Filesystem] = {}
+    by_number: dict[str, Filesystem] = {}
     for path in paths:
-        one = mount_of(path, mounted)
-        if one.number in found:
+        mount = mount_of(path, mounted)
+        if mount.number in by_number:
             continue
-        if one.number == slash.number:
-            bound = "" if one.place == "/" else f" (bind mount at {shown(one.place)})"
+        if mount.number == slash.number:
+            bound = "" if mount.place == "/" else f" (bind mount at {shown(mount.place)})"
             raise InputError(
                 shown(path),
                 f"is on the root filesystem{bound}, which is never frozen: logging in and this program need it",
                 DOC,
                 "Put the server's files on volumes of their own, or leave the freeze out: --no-freeze.",
             )
-        device = os.path.basename(os.path.realpath(root / "sys/dev/block" / one.number))
-        if one.kind not in FREEZABLE or not (root / "sys/class/block" / device).exists():
+        device = os.path.basename(os.path.realpath(root / "sys/dev/block" / mount.number))
+        if mount.kind not in FREEZABLE or not (root / "sys/class/block" / device).exists():
             raise InputError(
                 shown(path),
-                f"is on {one.kind} ({shown(one.source)}), and only {', '.join(FREEZABLE)} on block devices can be frozen",
+                f"is on {mount.kind} ({shown(mount.source)}), and only {', '.join(FREEZABLE)} on block devices can be frozen",
                 DOC,
                 "Put the server's files on a volume of their own.",
             )
-        found[one.number] = Filesystem(one.number, device, one.place, one.kind, one.read_only)
-    return tuple(found.values())
+        by_number[mount.number] = Filesystem(mount.number, device, mount.place, mount.kind, mount.read_only)
+    return tuple(by_number.values())
 
 
 def shown(path: str) -> str:
-    """A path as it may stand in a message: without newlines and the like."""
+    """Returns a path as it may stand in a message: without newlines and the like."""
     return "".join(letter if letter.isprintable() else "?" for letter in path[:200])
 
 
@@ -130,9 +130,9 @@ def shown(path: str) -> str:
 
 @dataclass(frozen=True)
 class Below:
-    """What a filesystem's device is made of. `disks`: names of the disks, without partitions, in
-    order. `layout`: the arrays and logical volumes on the way, in words that `mdadm` and `lvm`
-    know, from the filesystem down."""
+    """The parts that a filesystem's device is made of. `disks`: names of the disks, without
+    partitions, in order. `layout`: the arrays and logical volumes on the way, in words that `mdadm`
+    and `lvm` know, from the filesystem down."""
 
     disks: tuple[str, ...]
     layout: tuple[dict[str, str], ...]
@@ -155,12 +155,12 @@ def below(device: str, root: Path = Path("/")) -> Below:
             return
         if (folder / "md").exists():
             layout[name] = _array(root, name)
-            slaves = sorted(slaves, key=lambda one: _slot(root, name, one))
+            slaves = sorted(slaves, key=lambda slave: _slot(root, name, slave))
         else:
             layout[name] = _mapped(root, name)
             slaves = _group(root, layout[name].get("uuid", ""), slaves)
-        for one in slaves:
-            follow(one)
+        for slave in slaves:
+            follow(slave)
 
     follow(device)
     return Below(tuple(disks), tuple(layout.values()))
@@ -174,18 +174,18 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _array(root: Path, name: str) -> dict[str, str]:
-    """An md array as /sys has it (Documentation/admin-guide/md.rst). An old kernel has its level in
-    /proc/mdstat alone."""
+    """Returns an md array as /sys has it (Documentation/admin-guide/md.rst). An old kernel has its
+    level in /proc/mdstat alone."""
     at = f"sys/class/block/{name}/md"
     level = _text(root, f"{at}/level").strip()
     if not level:
         for line in _text(root, "proc/mdstat").splitlines():
             if line.startswith(f"{name} :"):
                 level = next((word for word in line.split() if word.startswith(("raid", "linear"))), "")
-    found = {"md": name, "level": level}
+    array = {"md": name, "level": level}
     for key, file in (("members", "raid_disks"), ("chunk_bytes", "chunk_size"), ("uuid", "uuid")):
-        found[key] = _text(root, f"{at}/{file}").strip()
-    return {key: value for key, value in found.items() if value}
+        array[key] = _text(root, f"{at}/{file}").strip()
+    return {key: value for key, value in array.items() if value}
 
 
 def _slot(root: Path, array: str, member: str) -> tuple[int, str]:
@@ -195,8 +195,8 @@ def _slot(root: Path, array: str, member: str) -> tuple[int, str]:
 
 def _mapped(root: Path, name: str) -> dict[str, str]:
     at = f"sys/class/block/{name}/dm"
-    found = {"dm": _text(root, f"{at}/name").strip() or name, "uuid": _text(root, f"{at}/uuid").strip()}
-    return {key: value for key, value in found.items() if value}
+    volume = {"dm": _text(root, f"{at}/name").strip() or name, "uuid": _text(root, f"{at}/uuid").strip()}
+    return {key: value for key, value in volume.items() if value}
 
 
 # `LVM-`, then 32 characters of the volume group's id and 32 of the logical volume's (libdevmapper).
@@ -204,20 +204,20 @@ LVM, GROUP_CHARACTERS = "LVM-", 32
 
 
 def _group(root: Path, uuid: str, own: list[str]) -> list[str]:
-    """The disks of all logical volumes of the same group: a volume group comes back whole or not at
-    all."""
+    """Returns the disks of all logical volumes of the same group: a volume group comes back whole
+    or not at all."""
     if not uuid.startswith(LVM):
         return own
-    group, found = uuid[: len(LVM) + GROUP_CHARACTERS], dict.fromkeys(own)
+    group, disks = uuid[: len(LVM) + GROUP_CHARACTERS], dict.fromkeys(own)
     for folder in sorted(_entries(root / "sys/class/block")):
         if folder.name.startswith("dm-") and _text(root, f"sys/class/block/{folder.name}/dm/uuid").startswith(group):
-            found.update(dict.fromkeys(sorted(entry.name for entry in _entries(folder / "slaves"))))
-    return [name for name in found if not name.startswith("dm-")] or own
+            disks.update(dict.fromkeys(sorted(entry.name for entry in _entries(folder / "slaves"))))
+    return [name for name in disks if not name.startswith("dm-")] or own
 
 
 def volume_id(disk: str, root: Path = Path("/")) -> str | None:
-    """The EBS volume of a disk, by its serial number or the name udev gave it; None: not by
-    these."""
+    """Returns the EBS volume of a disk, by its serial number or the name udev gave it; None where
+    neither tells."""
     serial = SERIAL.fullmatch(_text(root, f"sys/class/block/{disk}/device/serial").strip())
     if serial is not None:
         return f"vol-{serial[1]}"

@@ -27,17 +27,18 @@ GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Frozen:
-    """How a freeze went. Times in ns of CLOCK_MONOTONIC: from the first call to freeze (writers
-    begin to wait) to the last thaw. `held`: frozen from the first to the last, by us alone."""
+    """The course of a freeze. Times in ns of CLOCK_MONOTONIC: from the first call to freeze
+    (writers begin to wait) to the last thaw. `unbroken`: frozen from the first to the last, by us
+    alone."""
 
     began_ns: int
     complete_ns: int
     ended_ns: int
-    held: bool
+    unbroken: bool
 
     @property
     def milliseconds(self) -> float:
-        """How long writers may have waited."""
+        """The time that writers may have waited, ms."""
         return (self.ended_ns - self.began_ns) / 1e6
 
 
@@ -48,7 +49,7 @@ class Freezer:
     """
 
     def __init__(self, filesystems: tuple[Filesystem, ...], deadline_s: float) -> None:
-        self.filesystems = tuple(one for one in filesystems if not one.read_only)
+        self.filesystems = tuple(filesystem for filesystem in filesystems if not filesystem.read_only)
         self.deadline_s = deadline_s
         self.late = False
         self._handles: list[int] = []
@@ -63,8 +64,8 @@ class Freezer:
 
     def __enter__(self) -> Freezer:
         try:
-            for one in self.filesystems:
-                self._handles.append(_opened(one))
+            for filesystem in self.filesystems:
+                self._handles.append(_open_place(filesystem))
             self._start()
         except BaseException:
             self.__exit__()
@@ -81,17 +82,17 @@ class Freezer:
 
     @property
     def process_id(self) -> int | None:
-        """That of the watchdog."""
+        """The process id of the watchdog."""
         return None if self._program is None else self._program.pid
 
     def sync(self) -> None:
         """Writes back what is dirty, while nobody waits for it: the freeze is then short."""
-        for one, handle in zip(self.filesystems, self._handles, strict=True):
+        for filesystem, handle in zip(self.filesystems, self._handles, strict=True):
             try:
                 write_back(handle)
             except OSError as error:
                 rule = f"could not be written back: {error.strerror}"
-                raise CouldNotRun(shown(one.place), rule, "syncfs(2)") from None
+                raise CouldNotRun(shown(filesystem.place), rule, "syncfs(2)") from None
 
     def freeze(self) -> None:
         """Freezes all of them. Raises CouldNotRun where one refuses or the deadline passes; nothing
@@ -114,7 +115,7 @@ class Freezer:
                 case "late" | "":
                     self.thaw()
                     raise CouldNotRun(
-                        ", ".join(shown(one.place) for one in self.filesystems),
+                        ", ".join(shown(filesystem.place) for filesystem in self.filesystems),
                         f"could not be frozen within {self.deadline_s:g} s; the watchdog thaws it as soon as its volume answers",
                         DOC,
                         "Is a volume paused, or far too slow for what is to be written back?",
@@ -161,10 +162,10 @@ class Freezer:
             raise _dead()
 
     def _answer(self, until: float) -> list[str]:
-        """The next line of the watchdog; nothing when it is dead or silent."""
+        """Returns the next line of the watchdog; nothing when it is dead or silent."""
         while b"\n" not in self._text:
-            left = until - time.monotonic()
-            if self._answers < 0 or left <= 0 or not select.select([self._answers], [], [], left)[0]:
+            remaining_s = until - time.monotonic()
+            if self._answers < 0 or remaining_s <= 0 or not select.select([self._answers], [], [], remaining_s)[0]:
                 return []
             part = os.read(self._answers, 4096)
             if not part:
@@ -186,7 +187,7 @@ class Freezer:
                 self.late = True
 
     def _let_go(self) -> None:
-        """Has the watchdog thaw; does it itself where the watchdog is dead.
+        """Has the watchdog thaw; thaws here where the watchdog is dead.
 
         A watchdog that lives and is silent waits for a freeze that hangs in the kernel, and to thaw
         now would hang as well. It stays, and thaws when that freeze ends.
@@ -231,17 +232,20 @@ class Freezer:
         return CouldNotRun(place, f"cannot be frozen: {os.strerror(code)}", "ioctl FIFREEZE", "")
 
 
-def _opened(one: Filesystem) -> int:
-    """Its mount point, held open. Raises CouldNotRun where another filesystem is mounted there."""
+def _open_place(filesystem: Filesystem) -> int:
+    """Opens the mount point and keeps it open. Raises CouldNotRun where another filesystem is
+    mounted there."""
     try:
-        handle = os.open(one.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = os.open(filesystem.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise CouldNotRun(shown(one.place), f"cannot be opened: {error.strerror}", DOC) from None
+        raise CouldNotRun(shown(filesystem.place), f"cannot be opened: {error.strerror}", DOC) from None
     number = os.fstat(handle).st_dev
-    if f"{os.major(number)}:{os.minor(number)}" != one.number:
+    if f"{os.major(number)}:{os.minor(number)}" != filesystem.number:
         os.close(handle)
-        rule = f"is device {os.major(number)}:{os.minor(number)} now, and was {one.number}"
-        raise CouldNotRun(shown(one.place), rule, "proc_pid_mountinfo(5)", "Was something mounted over it? Try again.")
+        rule = f"is device {os.major(number)}:{os.minor(number)} now, and was {filesystem.number}"
+        raise CouldNotRun(
+            shown(filesystem.place), rule, "proc_pid_mountinfo(5)", "Was something mounted over it? Try again."
+        )
     return handle
 
 

@@ -48,7 +48,7 @@ LOOK_EVERY_S = 0.001
 
 
 class Watchdog:
-    """What it holds, and what of it is frozen."""
+    """The filesystems that it holds, and which of them are frozen."""
 
     def __init__(self, answers: int, filesystems: list[int]) -> None:
         self.answers, self.filesystems = answers, filesystems
@@ -96,11 +96,11 @@ class Watchdog:
 
 
 def protect() -> None:
-    """Nothing of this process waits for a disk, and no signal that can be ignored ends it."""
-    for one in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+    """Protects this process: it waits for no disk, and no signal that can be ignored ends it."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
         # Two signals are the C library's own.
         with contextlib.suppress(OSError, ValueError):
-            signal.signal(one, signal.SIG_IGN)
+            signal.signal(number, signal.SIG_IGN)
     threading.stack_size(STACK_BYTES)
     ctypes.CDLL(None, use_errno=True).mlockall(LOCK_ALL)
     # The last to be ended when memory runs out: proc_pid_oom_score_adj(5).
@@ -117,7 +117,9 @@ def main(deadline_s: float, commands: int, answers: int, filesystems: list[int])
         return
     until = time.monotonic() + deadline_s
     # At the same time: one after the other, the first would wait frozen for the last.
-    freezers = [threading.Thread(target=watchdog.freeze, args=(one,), daemon=True) for one in range(len(filesystems))]
+    freezers = [
+        threading.Thread(target=watchdog.freeze, args=(number,), daemon=True) for number in range(len(filesystems))
+    ]
     if not freezers:
         watchdog.say("all")
     for freezer in freezers:

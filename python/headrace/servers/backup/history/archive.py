@@ -1,16 +1,16 @@
 """The archive of a source's binary log in a target: pieces of its files, and their index.
 
-    binlogs/TIMELINE/timeline.json                whose history it is, where it begins, how far it goes
+    binlogs/TIMELINE/timeline.json                its server, where it begins, how far it goes
     binlogs/TIMELINE/pruned.json                  where it begins since older files were deleted
     binlogs/TIMELINE/streaming                    the process that streams it now
-    binlogs/TIMELINE/binlog.000007/live-0..0      a piece as it came, by its first byte; two streams
-                                                  that cut otherwise meet at a name that is taken
-    binlogs/TIMELINE/binlog.000007/joined-0..0-0..9   several of them in one, by first and last byte
+    binlogs/TIMELINE/binlog.000007/live-0..0      a piece as it was received, by its first byte; two
+                                                  streams at once want the same name, and one fails
+    binlogs/TIMELINE/binlog.000007/joined-0..0-0..9   several pieces in one, by first and last byte
 
-A timeline is one server's history without a break: what would not join on to it begins another. A
-piece is one line of sealed index (file, offset, GTIDs, times, SHA-256) and the bytes, packed and
-encrypted where that was asked for; so both are there or neither. What the index of the timeline
-says is there and cannot be read is damage, wherever it lies: also behind the last piece.
+A timeline is the history of a server without a gap: behind a gap another timeline begins. A piece
+is one line of sealed index (file, offset, GTIDs, times, SHA-256) and the bytes, packed and
+encrypted if that was asked for; so both exist or neither. Bytes that the index of the timeline
+lists and that cannot be read are damage, also behind the last piece.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ MOST_LISTS = 5
 
 @dataclass(frozen=True)
 class Entry:
-    """A stretch of a file in the index: its place, transactions and the times of the first and
-    last, µs. Stretches end where transactions do."""
+    """A stretch of a file in the index: its place in bytes, its transactions, and the times of the
+    first and the last of them, µs. Stretches end where transactions do."""
 
     offset: int
     length: int
@@ -55,8 +55,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Piece:
-    """What lies in one file of the archive. `gtids`: its transactions, as JSON (see `set_json`);
-    `earlier`: those before its file, "" in a piece that does not tell, or for none. `ended`:
+    """The index of one file of the archive. `gtids`: its transactions, as JSON (see `set_json`);
+    `earlier`: those before its file, "" if it does not say or there are none. `ended`:
     rotate, stop, crash, or "" while the file goes on."""
 
     kind: str  # live or joined
@@ -80,15 +80,15 @@ class Piece:
 
     @property
     def set(self) -> GtidSet:
-        """Its transactions."""
+        """The GTIDs of its transactions."""
         return set_from(self.gtids, self.flavor)
 
 
 @dataclass(frozen=True)
 class ArchivedFile:
     """A binary log in the archive: `pieces` without a gap from its beginning. `earlier`: all
-    GTIDs of the source before it. `spare`: names of its other pieces, which nothing can read or
-    which others have taken the place of."""
+    GTIDs of the source before it. `spare`: names of its other pieces, which are damaged or
+    were replaced by others."""
 
     name: str
     pieces: tuple[Piece, ...]
@@ -101,15 +101,15 @@ class ArchivedFile:
 
     @property
     def own(self) -> GtidSet:
-        """Its transactions."""
-        found = self.pieces[0].set
+        """The GTIDs of its transactions."""
+        gtids = self.pieces[0].set
         for piece in self.pieces[1:]:
-            found = found.union(piece.set)
-        return found
+            gtids = gtids.union(piece.set)
+        return gtids
 
     @property
     def later(self) -> GtidSet:
-        """All GTIDs of the source up to its end."""
+        """The GTIDs of the source up to the end of this file."""
         return as_position(self.earlier.union(self.own))
 
     @property
@@ -137,8 +137,8 @@ class ArchiveEnd:
 
 @dataclass(frozen=True)
 class Damage:
-    """Where a timeline is not whole, in `words`. `file`: the binary log it is about, "" for all.
-    `name`: what cannot be used, "" for what is missing. `harmless`: nothing is lost by it."""
+    """A damage of a timeline, in `words`. `file`: the damaged binary log, "" for all.
+    `name`: the piece that cannot be used, "" for a missing one. `harmless`: it loses nothing."""
 
     file: str
     words: str
@@ -148,8 +148,8 @@ class Damage:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A history in the archive: its files in order. `damages`: where it is not whole. `end`: how
-    far its index says that it goes."""
+    """A history in the archive: its files in order, their `damages`, and its `end` according to
+    its index."""
 
     id: str
     flavor: str
@@ -162,61 +162,61 @@ class Timeline:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with it, in words."""
-        return tuple(one.words for one in self.damages)
+        """Its damages, in words."""
+        return tuple(damage.words for damage in self.damages)
 
     @property
     def begins(self) -> GtidSet:
-        """What had been executed before its first file."""
+        """The GTIDs that had been executed before its first file."""
         return self.files[0].earlier
 
     @property
     def ends(self) -> GtidSet:
-        """What has been executed at the end of what can be read."""
+        """The GTIDs that had been executed at the end of its readable files."""
         return self.files[-1].later
 
     @property
     def reach(self) -> GtidSet:
-        """What had been executed at its end, whether or not all of it can be read."""
+        """The GTIDs that had been executed at its end, whether or not all of it can be read."""
         return as_position(self.ends.union(GtidSet.parse(self.end.gtid, self.flavor)))
 
     def damage_behind(self, base: GtidSet) -> tuple[Damage, ...]:
-        """The damage that may hide transactions which `base` has not. What lies in a file before
+        """Returns the damage that may hide transactions which `base` lacks. Damage in a file before
         one that begins inside of `base` hides none."""
         inside = [number_of(file.name) for file in self.files if base.contains(file.earlier)]
         return tuple(
-            one
-            for one in self.damages
-            if not one.harmless and (not inside or not one.file or number_of(one.file) >= max(inside))
+            damage
+            for damage in self.damages
+            if not damage.harmless and (not inside or not damage.file or number_of(damage.file) >= max(inside))
         )
 
 
 def stem_of(source: str, source_id: str) -> str:
-    """The id of a server's timelines, without their number."""
+    """Returns the id of a server's timelines, without their number."""
     return f"{source.lower()[:20].replace('_', '-').strip('-.')}-{source_id[-36:]}".replace(".", "-")
 
 
 def as_position(gtids: GtidSet) -> GtidSet:
-    """MariaDB's as it counts them: in a domain all up to the last one, used or not."""
+    """Returns a set as MariaDB counts a position: in a domain all numbers up to the last."""
     if gtids.flavor != "mariadb":
         return gtids
     return GtidSet(gtids.flavor, tuple((key, ((1, parts[-1][1]),)) for key, parts in gtids.ranges), gtids.writers)
 
 
 def set_of(gtids: Iterable[str], flavor: str) -> GtidSet:
-    """The set of these single GTIDs, in the order of the log."""
+    """Returns the set of single GTIDs, given in the order of the log."""
     numbers: dict[str, list[int]] = {}
     writers: dict[str, int] = {}
     for gtid in filter(None, gtids):
         key, number, writer = parts_of(gtid, flavor)
         numbers.setdefault(key, []).append(number)
         writers[key] = writer
-    ranges = tuple((key, tuple(_ranges(found))) for key, found in sorted(numbers.items()))
+    ranges = tuple((key, tuple(_ranges(members))) for key, members in sorted(numbers.items()))
     return GtidSet(flavor, ranges, tuple(sorted(writers.items())) if flavor == "mariadb" else ())
 
 
 def parts_of(gtid: str, flavor: str) -> tuple[str, int, int]:
-    """Server (and tag) or domain, number, and MariaDB's server."""
+    """Splits a GTID into server (and tag) or domain, number, and MariaDB's server."""
     if flavor == "mariadb":
         domain, server, number = gtid.split("-")
         return domain, int(number), int(server)
@@ -225,34 +225,34 @@ def parts_of(gtid: str, flavor: str) -> tuple[str, int, int]:
 
 
 def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    found = sorted(numbers)
+    ordered = sorted(numbers)
     first = 0
-    for index, number in enumerate(found):
-        if index + 1 == len(found) or found[index + 1] > number + 1:
-            yield found[first], number
+    for index, number in enumerate(ordered):
+        if index + 1 == len(ordered) or ordered[index + 1] > number + 1:
+            yield ordered[first], number
             first = index + 1
 
 
 def set_json(gtids: GtidSet) -> list[Any]:
-    """A set as JSON: text has no form for a part of MariaDB's."""
-    return [[[key, [list(one) for one in ranges]] for key, ranges in gtids.ranges], [list(w) for w in gtids.writers]]
+    """Returns a set as JSON: MariaDB has no text for a set with gaps."""
+    return [[[key, [list(pair) for pair in ranges]] for key, ranges in gtids.ranges], [list(w) for w in gtids.writers]]
 
 
-def set_from(found: list[Any], flavor: str) -> GtidSet:
-    """The set of `set_json`."""
-    ranges = tuple((key, tuple((int(a), int(b)) for a, b in parts)) for key, parts in found[0])
-    return GtidSet(flavor, ranges, tuple((key, int(writer)) for key, writer in found[1]))
+def set_from(document: list[Any], flavor: str) -> GtidSet:
+    """Returns the set of a document of `set_json`."""
+    ranges = tuple((key, tuple((int(a), int(b)) for a, b in parts)) for key, parts in document[0])
+    return GtidSet(flavor, ranges, tuple((key, int(writer)) for key, writer in document[1]))
 
 
 def piece_name(piece: Piece) -> str:
-    """Where a piece lies."""
+    """Returns the name of a piece in the target."""
     ends = f"-{piece.ends:020d}" if piece.kind == "joined" else ""
     return f"binlogs/{piece.timeline}/{piece.file}/{piece.kind}-{piece.offset:020d}{ends}"
 
 
 def extent_of(name: str) -> tuple[int, int] | None:
-    """From which byte of its file to which a piece goes, by its name; None for another file. The
-    name of a live one does not say its end: it goes nowhere."""
+    """Returns the first byte of a piece in its file and the byte behind its last, by its name; None
+    for another file. The name of a live piece does not say its end: first and end are equal."""
     match = PIECE.fullmatch(name.rpartition("/")[2])
     if match is None:
         return None
@@ -260,7 +260,7 @@ def extent_of(name: str) -> tuple[int, int] | None:
 
 
 def write_piece(target: BackupTarget, piece: Piece, data: bytes, key: bytes | None) -> str:
-    """Stores a piece; its name."""
+    """Stores a piece and returns its name."""
     with Flow(packer(piece.packed) + cipher(key)) as flow:
         stored = flow.through(data)
     content = asdict(piece) | {"stored": hashlib.sha256(stored).hexdigest(), "encrypted": key is not None}
@@ -273,37 +273,38 @@ def write_piece(target: BackupTarget, piece: Piece, data: bytes, key: bytes | No
 
 
 def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
-    """The index of a piece, without its bytes. Raises InputError for a damaged one."""
+    """Reads the index of a piece, without its bytes. Raises InputError for a damaged piece."""
     raw = bytearray()
-    wanted = LENGTH_BYTES
+    needed_bytes = LENGTH_BYTES
     for part in target.read(name):
         raw += part
-        if len(raw) >= LENGTH_BYTES and wanted == LENGTH_BYTES:
+        if len(raw) >= LENGTH_BYTES and needed_bytes == LENGTH_BYTES:
             if not re.fullmatch(rb"[0-9]{20}\n", raw[:LENGTH_BYTES]) or int(raw[:20]) > MOST_HEAD_BYTES:
                 raise _damaged(target, name, "its first line is not a length")
-            wanted += int(raw[:20])
-        if len(raw) >= wanted > LENGTH_BYTES:
+            needed_bytes += int(raw[:20])
+        if len(raw) >= needed_bytes > LENGTH_BYTES:
             break
-    if len(raw) < wanted or wanted == LENGTH_BYTES:
+    if len(raw) < needed_bytes or needed_bytes == LENGTH_BYTES:
         raise _damaged(target, name, "it is cut short")
-    content = documents.opened(bytes(raw[LENGTH_BYTES:wanted]), f"{target.label}/{name}", key)
+    content = documents.opened(bytes(raw[LENGTH_BYTES:needed_bytes]), f"{target.label}/{name}", key)
     if content.pop("format", None) != FORMAT:
         raise InputError(f"{target.label}/{name}", f"is not {FORMAT}", DOC, "Use the Headrace that wrote it.")
-    content["entries"] = tuple(Entry(**one) for one in content["entries"])
-    piece = Piece(**{one.name: content[one.name] for one in fields(Piece)})
+    content["entries"] = tuple(Entry(**entry) for entry in content["entries"])
+    piece = Piece(**{attribute.name: content[attribute.name] for attribute in fields(Piece)})
     if piece_name(piece) != name:
         raise _damaged(target, name, f"it is {piece_name(piece)}, moved")
     return piece
 
 
 def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> Iterator[bytes]:
-    """The bytes of the binary log in a piece, every checksum tested. Raises InputError."""
+    """Yields the bytes of the binary log in a piece, and tests every checksum. Raises
+    InputError."""
     try:
-        data = _unpacked(target, name, piece, key)
+        data = _unpack(target, name, piece, key)
     except InputError as error:
         if error.kind != MISSING:
             raise
-        data = _from_joined(target, name, piece, key)
+        data = _read_from_joined(target, name, piece, key)
     for entry in piece.entries:
         start = entry.offset - piece.offset
         if hashlib.sha256(data[start : start + entry.length]).hexdigest() != entry.sha256:
@@ -311,8 +312,8 @@ def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None
     yield data
 
 
-def _unpacked(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
-    """The bytes of a piece whose index was read; their own checksum is tested."""
+def _unpack(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
+    """Returns the bytes of a piece whose index was read, and tests their checksum."""
     first = next(iter(target.read(name)), b"")[:LENGTH_BYTES]
     if not re.fullmatch(rb"[0-9]{20}\n", first):
         raise _damaged(target, name, "its first line is not a length")
@@ -327,15 +328,15 @@ def _unpacked(target: BackupTarget, name: str, piece: Piece, key: bytes | None) 
     return data
 
 
-def _from_joined(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
-    """The bytes of a piece that a stream has joined with others since it was listed."""
-    for one in target.list(f"{name.rpartition('/')[0]}/"):
-        extent = extent_of(one.name)
-        if one.name == name or extent is None or not extent[0] <= piece.offset <= piece.ends <= extent[1]:
+def _read_from_joined(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
+    """Returns the bytes of a piece that a stream has joined with others since it was listed."""
+    for file in target.list(f"{name.rpartition('/')[0]}/"):
+        extent = extent_of(file.name)
+        if file.name == name or extent is None or not extent[0] <= piece.offset <= piece.ends <= extent[1]:
             continue
-        joined = read_piece(target, one.name, key)
+        joined = read_piece(target, file.name, key)
         start = piece.offset - joined.offset
-        return _unpacked(target, one.name, joined, key)[start : start + piece.length]
+        return _unpack(target, file.name, joined, key)[start : start + piece.length]
     raise _damaged(target, name, "it was there, and is not any more")
 
 
@@ -350,63 +351,64 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
 def write_index(
     target: BackupTarget, timeline: str, about: dict[str, Any], end: ArchiveEnd, key: bytes | None, new: bool = False
 ) -> None:
-    """Says whose history a timeline is, and how far it goes. `new`: it may not be there yet."""
+    """Writes the index of a timeline: its server, and how far it goes. `new`: it must not exist
+    yet."""
     name, content = f"binlogs/{timeline}/{INDEX}", documents.sealed({**about, "end": asdict(end)}, key)
     (target.put_new if new else target.replace)(name, content)
 
 
 def read_about(target: BackupTarget, timeline: str, key: bytes | None) -> dict[str, Any]:
-    """Whose history a timeline is, for `write_index`. Raises InputError."""
+    """Reads the server of a timeline, for `write_index`. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
     about = documents.opened(target.document(name), f"{target.label}/{name}", key)
-    return {one: value for one, value in about.items() if one != "end"}
+    return {name: value for name, value in about.items() if name != "end"}
 
 
 def write_pruned(target: BackupTarget, timeline: str, first: str, key: bytes | None) -> None:
-    """Says that the files before `first` are not needed any more, before they are deleted."""
+    """Records that the files before `first` are not needed any more, before they are deleted."""
     target.replace(f"binlogs/{timeline}/{PRUNED}", documents.sealed({"begins": first}, key))
 
 
 def read_end(target: BackupTarget, timeline: str, key: bytes | None) -> ArchiveEnd:
-    """How far a timeline goes, by its index. Raises InputError."""
+    """Reads how far a timeline goes, by its index. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
     return ArchiveEnd(**documents.opened(target.document(name), f"{target.label}/{name}", key)["end"])
 
 
 def timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
-    """All histories in a target, with where they are broken."""
+    """Reads all histories in a target, with their damages."""
     names: dict[str, list[str]] = {}
-    for one in target.list("binlogs/"):
-        parts = one.name.split("/")
+    for file in target.list("binlogs/"):
+        parts = file.name.split("/")
         if len(parts) >= 3 and TIMELINE.fullmatch(parts[1]):
-            names.setdefault(parts[1], []).append(one.name)
+            names.setdefault(parts[1], []).append(file.name)
     return [_timeline(target, name, names[name], key) for name in sorted(names, key=_order_of)]
 
 
 def _order_of(timeline: str) -> tuple[str, int]:
-    """By server, then by number: 10 comes behind 9."""
+    """Returns a sort key: the server, then the number, so that 10 comes behind 9."""
     return timeline.rpartition("-")[0], number_of_timeline(timeline)
 
 
 def number_of_timeline(timeline: str) -> int:
-    """Its place among those of its server."""
+    """Returns the number of a timeline among those of its server."""
     return int(timeline.rpartition("-")[2])
 
 
 class _Joined(Exception):
-    """A stream joined pieces between a list of them and a look at them."""
+    """Raised when a stream joined pieces after they were listed and before they were read."""
 
 
 def _timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None) -> Timeline:
-    for left in reversed(range(MOST_LISTS)):
+    for retries in reversed(range(MOST_LISTS)):
         try:
-            return _listed(target, name, names, key, changing=left > 0)
+            return _read_timeline(target, name, names, key, changing=retries > 0)
         except _Joined:
-            names = [one.name for one in target.list(f"binlogs/{name}/")]
+            names = [file.name for file in target.list(f"binlogs/{name}/")]
     raise AssertionError("the last list is taken as it is")
 
 
-def _listed(target: BackupTarget, name: str, names: list[str], key: bytes | None, changing: bool) -> Timeline:
+def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None, changing: bool) -> Timeline:
     damages: list[Damage] = []
     index, about, end = f"binlogs/{name}/{INDEX}", {}, ArchiveEnd()
     try:
@@ -417,30 +419,30 @@ def _listed(target: BackupTarget, name: str, names: list[str], key: bytes | None
     except (KeyError, TypeError):
         damages.append(Damage("", f"{index} was written by another version of Headrace", index))
     by_file: dict[str, list[str]] = {}
-    for one in names:
-        parts = one.split("/")
+    for path in names:
+        parts = path.split("/")
         if len(parts) == 4 and PIECE.fullmatch(parts[3]):
-            by_file.setdefault(parts[2], []).append(one)
+            by_file.setdefault(parts[2], []).append(path)
         elif parts[2:] not in ([INDEX], [PRUNED], [STREAMING]):
-            damages.append(Damage("", f"{one} is not of Headrace", one, harmless=True))
+            damages.append(Damage("", f"{path} is not of Headrace", path, harmless=True))
     files: list[ArchivedFile] = []
     for file in sorted(by_file, key=number_of):
-        joined = _file(target, file, by_file[file], key, damages, changing)
+        joined = _read_file(target, file, by_file[file], key, damages, changing)
         if joined is not None:
             _join(files, joined, damages)
             files.append(joined)
     begins = about.get("begins", "")
     if f"binlogs/{name}/{PRUNED}" in names:
-        begins = _pruned_to(target, name, key, damages) or begins
+        begins = _read_first_kept(target, name, key, damages) or begins
     _check_begin(files, begins, by_file.keys(), damages)
     _check_end(name, files, end, damages)
-    told = {one: str(about.get(one, "")) for one in ("flavor", "version", "source", "source_id")}
-    told["flavor"] = told["flavor"] or (files[0].pieces[0].flavor if files else "mysql")
-    return Timeline(name, files=tuple(files), damages=tuple(damages), end=end, **told)
+    origin = {name: str(about.get(name, "")) for name in ("flavor", "version", "source", "source_id")}
+    origin["flavor"] = origin["flavor"] or (files[0].pieces[0].flavor if files else "mysql")
+    return Timeline(name, files=tuple(files), damages=tuple(damages), end=end, **origin)
 
 
-def _pruned_to(target: BackupTarget, timeline: str, key: bytes | None, damages: list[Damage]) -> str:
-    """The first file that was kept; "" where it cannot be read."""
+def _read_first_kept(target: BackupTarget, timeline: str, key: bytes | None, damages: list[Damage]) -> str:
+    """Reads the first file that was not pruned; "" if the note cannot be read."""
     name = f"binlogs/{timeline}/{PRUNED}"
     try:
         return str(documents.opened(target.document(name), name, key)["begins"])
@@ -452,14 +454,14 @@ def _pruned_to(target: BackupTarget, timeline: str, key: bytes | None, damages: 
 
 
 def _check_begin(files: list[ArchivedFile], begins: str, there: Collection[str], damages: list[Damage]) -> None:
-    """Notes where the first file is gone, which nobody has pruned."""
+    """Adds a damage if the first file is missing and was not pruned."""
     if begins and files and begins not in there and number_of(files[0].name) > number_of(begins):
         words = f"all of {begins} is missing: the archive began there, and begins with {files[0].name} now"
         damages.append(Damage(begins, words))
 
 
 def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damages: list[Damage]) -> None:
-    """Notes where the index says that more was stored than can be read."""
+    """Adds a damage if the index says that more was stored than can be read."""
     if not end.file:
         return
     if not files:
@@ -475,25 +477,27 @@ def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damage
 
 
 def number_of(file: str) -> tuple[str, int]:
-    """The name of a binary log as its base and number, which order them."""
+    """Splits the name of a binary log into base and number, which order them."""
     base, _, number = file.rpartition(".")
     return base, int(number) if number.isdigit() else -1
 
 
-def _file(
+def _read_file(
     target: BackupTarget, file: str, names: list[str], key: bytes | None, damages: list[Damage], changing: bool
 ) -> ArchivedFile | None:
-    """The pieces of one file that join on to each other from its beginning; of several that begin
-    at one place the longest that can be read."""
+    """Reads the pieces of one file, without a gap from its beginning; of several that begin at the
+    same place the longest that can be read."""
     at, pieces, used, unread = 0, [], [], []
-    left = sorted(names, key=lambda one: extent_of(one) or (0, 0), reverse=True)  # the next ones are last
-    while left:
-        begin, _ = extent_of(left[-1]) or (0, 0)
+    remaining = sorted(
+        names, key=lambda candidate: extent_of(candidate) or (0, 0), reverse=True
+    )  # the next ones are last
+    while remaining:
+        begin, _ = extent_of(remaining[-1]) or (0, 0)
         if begin > at:
             break
-        here = [one for one in left if (extent_of(one) or (0, 0))[0] == begin]
-        left = left[: -len(here)]
-        if begin < at:  # others have taken their place
+        here = [candidate for candidate in remaining if (extent_of(candidate) or (0, 0))[0] == begin]
+        remaining = remaining[: -len(here)]
+        if begin < at:  # joined pieces have replaced them
             continue
         for name in here:
             try:
@@ -510,16 +514,16 @@ def _file(
                 break
     for place, name, rule in unread:
         damages.append(Damage(file, f"{name} {rule}", name, harmless=place < at))
-    if left:
-        begin, _ = extent_of(left[-1]) or (0, 0)
-        words = f"{left[-1]}: the bytes from {at:,} to {begin:,} of {file} are missing"
-        damages.append(Damage(file, words, left[-1]))
+    if remaining:
+        begin, _ = extent_of(remaining[-1]) or (0, 0)
+        words = f"{remaining[-1]}: the bytes from {at:,} to {begin:,} of {file} are missing"
+        damages.append(Damage(file, words, remaining[-1]))
     spare = tuple(sorted(set(names) - set(used)))
     return ArchivedFile(file, tuple(pieces), tuple(used), spare) if pieces else None
 
 
 def _join(files: list[ArchivedFile], next_one: ArchivedFile, damages: list[Damage]) -> None:
-    """Notes where a file does not join on to the one before it."""
+    """Adds a damage if a file does not continue the file before it."""
     if not files:
         return
     last = files[-1]

@@ -1,6 +1,6 @@
-"""The binary log as bytes: its events, which transactions they hold, and whether any is missing.
+"""The binary log as bytes: reads its events and transactions, and finds gaps.
 
-Read is what positions, GTIDs, times and checksums need, and no more: the header of every event, the
+It reads only what positions, GTIDs, times and checksums need: the header of every event, the
 format description, GTID events, lists of earlier GTIDs, and rotations (MySQL source,
 libbinlogevents; MariaDB source, log_event.h; both give the layout in bytes).
 
@@ -72,7 +72,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A whole transaction of a file. `gtid`: "" for an anonymous one. `time_us`: when it was
+    """A complete transaction of a file. `gtid`: "" for an anonymous one. `time_us`: when it was
     committed, µs, Unix; MariaDB knows whole seconds. `starts`, `ends`: offsets in bytes."""
 
     gtid: str
@@ -82,15 +82,15 @@ class Transaction:
 
 
 def damaged(where: str, offset: int, what: str) -> InputError:
-    """The error for bytes that are not a binary log."""
+    """Returns the error for bytes that are not a binary log."""
     hint = "Fetch the file again from the source, as long as it has it: headrace backup stream."
     return InputError(f"{where}, offset {offset:,}", what, DOC, hint, kind=DAMAGED)
 
 
 class Reader:
-    """Turns the bytes of one file into events, as they come. Every checksum is tested.
+    """Turns the bytes of one file into events, as they arrive. Every checksum is tested.
 
-    `feed` takes the next bytes and gives the events that are whole. `offset`: how far they reach.
+    `feed` takes the next bytes and yields the complete events. `offset`: the end of the last event.
     """
 
     def __init__(self, where: str) -> None:
@@ -100,7 +100,7 @@ class Reader:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """The next events. Raises InputError for what is not a binary log."""
+        """Yields the next events. Raises InputError for bytes that are not a binary log."""
         self._rest += data
         at = 0
         if self.offset == 0:
@@ -127,7 +127,7 @@ class Reader:
 
     @property
     def unfinished(self) -> int:
-        """Bytes of an event whose end has not come yet."""
+        """The bytes received of an event whose end is still missing."""
         return len(self._rest)
 
     def _event(self, raw: bytes) -> Event:
@@ -163,7 +163,7 @@ class Reader:
 
 
 class Transactions:
-    """Follows events and says when a transaction is whole."""
+    """Follows events and reports each complete transaction."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -175,15 +175,15 @@ class Transactions:
 
     @property
     def inside(self) -> bool:
-        """Whether a transaction has begun and not ended."""
+        """True when a transaction has begun and not ended."""
         return self._open is not None
 
     def see(self, event: Event) -> Transaction | None:
-        """Takes the next event; a transaction when this one ends it."""
+        """Takes the next event; returns the transaction that it ends, or None."""
         if event.kind in STARTS:
             if self._open is not None:
                 raise damaged(self.where, event.offset, "a transaction begins inside of another")
-            self._open = _begun(event)
+            self._open = _parse_gtid_event(event)
             return None
         if self._open is None:
             self.whole_to = event.end
@@ -207,8 +207,8 @@ class Transactions:
 
 @dataclass(frozen=True)
 class _Begun:
-    """A transaction whose end has not been seen. `ends`: where it will be, as MySQL says; MariaDB
-    does not, but whether one statement stands `alone`."""
+    """A transaction whose end has not been seen. `ends`: its end in bytes, which MySQL announces;
+    MariaDB announces only whether it is a single statement (`alone`)."""
 
     gtid: str
     time_us: int
@@ -218,7 +218,7 @@ class _Begun:
 
 
 def _ends(event: Event, alone: bool) -> bool:
-    """Whether an event ends a transaction of MariaDB."""
+    """True when an event ends a transaction of MariaDB."""
     if event.kind in (XID, XA_PREPARE):
         return True
     if event.kind not in (QUERY, QUERY_COMPRESSED):
@@ -227,20 +227,21 @@ def _ends(event: Event, alone: bool) -> bool:
 
 
 def _statement(body: bytes) -> bytes:
-    """The text of a QUERY event (binlog_event.h: 13 bytes, status variables, database, 0, text)."""
+    """Returns the text of a QUERY event (binlog_event.h: 13 bytes, status variables, database, 0,
+    text)."""
     database, status = body[8], int.from_bytes(body[11:13], "little")
     return body[13 + status + database + 1 :].strip()
 
 
-def _begun(event: Event) -> _Begun:
-    """What a GTID event says."""
+def _parse_gtid_event(event: Event) -> _Begun:
+    """Parses a GTID event: the begin of a transaction."""
     body, time_us = event.body, event.time_s * 1_000_000
     if event.kind == MARIADB_GTID:
         number, domain, flags = struct.unpack_from("<QIB", body)
         return _Begun(f"{domain}-{event.server_id}-{number}", time_us, event.offset, None, bool(flags & STANDALONE))
     if event.kind == MYSQL_TAGGED:
-        told = tagged(body)
-        return _Begun(told.gtid, told.committed_us, event.offset, event.offset + told.length)
+        gtid_event = tagged(body)
+        return _Begun(gtid_event.gtid, gtid_event.committed_us, event.offset, event.offset + gtid_event.length)
     # Flags, UUID, number, kind and two logical times; then 7 bytes of µs, a second time of them
     # where the first has its highest bit set, and the length of the transaction.
     committed = int.from_bytes(body[42:49], "little")
@@ -255,20 +256,20 @@ def _begun(event: Event) -> _Begun:
 
 
 def _packed(body: bytes, at: int) -> tuple[int, int]:
-    """A number of MySQL's protocol with its own length: 1, 3, 4 or 9 bytes."""
+    """Reads a length-encoded integer of MySQL's protocol (1, 3, 4 or 9 bytes) and its end."""
     more = {252: 2, 253: 3, 254: 8}.get(body[at], 0)
     return (int.from_bytes(body[at + 1 : at + 1 + more], "little") if more else body[at]), at + 1 + more
 
 
 def earlier_gtids(event: Event) -> str:
-    """The set of GTIDs that a file says were there before it."""
+    """Returns the GTIDs before a file, by the list at its beginning."""
     body = event.body
     if event.kind == MARIADB_LIST:
         count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
         last: dict[int, tuple[int, int]] = {}
         for index in range(count):
             domain, server, number = struct.unpack_from("<IIQ", body, 4 + 16 * index)
-            # A domain has a line for each server that ever wrote to it; the last one counts.
+            # A domain has a line for each server that ever wrote to it; the last line counts.
             last[domain] = max(last.get(domain, (0, 0)), (number, server))
         return ",".join(f"{domain}-{server}-{number}" for domain, (number, server) in sorted(last.items()))
     head = int.from_bytes(body[:8], "little")
@@ -291,18 +292,18 @@ def earlier_gtids(event: Event) -> str:
 
 
 def lacking(files: Sequence[Path], has: GtidSet) -> list[Path]:
-    """Of a server's binary logs, oldest first, those that may hold what `has` lacks: from the
-    newest on that begins with nothing new. All of them where none tells how it begins."""
+    """Selects the binary logs, oldest first, that may hold transactions which `has` lacks: from the
+    newest file on before which it lacks none. All files if none lists the GTIDs before it."""
     for place in range(len(files) - 1, 0, -1):
-        earlier = _told_earlier(files[place])
+        earlier = _read_earlier(files[place])
         if earlier is not None and has.contains(GtidSet.parse(earlier, has.flavor)):
             return list(files[place:])
     return list(files)
 
 
-def _told_earlier(path: Path) -> str | None:
-    """The GTIDs that a file says were there before it; None where it does not tell: it is
-    damaged, encrypted, or was cut off where it begins."""
+def _read_earlier(path: Path) -> str | None:
+    """Reads the GTIDs before a file from its beginning; None if it is damaged, encrypted, or was
+    cut off there."""
     reader = Reader(path.name)
     with contextlib.suppress(OSError, InputError, struct.error), path.open("rb") as file:
         while data := file.read(PIECE_BYTES):
@@ -315,7 +316,8 @@ def _told_earlier(path: Path) -> str | None:
 
 
 def single(gtid: str, flavor: str) -> GtidSet:
-    """The set of one transaction. MariaDB's: that number alone, of its domain and server."""
+    """Returns the set of one transaction. MariaDB's: that number alone, of its domain and
+    server."""
     if flavor != "mariadb":
         return GtidSet.parse(gtid, flavor)
     domain, server, number = (int(part) for part in gtid.split("-"))
@@ -323,19 +325,19 @@ def single(gtid: str, flavor: str) -> GtidSet:
 
 
 def next_name(name: str) -> str:
-    """The file behind this one: binlog.000002 behind binlog.000001."""
-    found = FILE.fullmatch(name)
-    if found is None:
+    """Returns the name of the next file: binlog.000002 behind binlog.000001."""
+    match = FILE.fullmatch(name)
+    if match is None:
         raise InputError(repr(name)[:80], "is not the name of a binary log", DOC, "They end in .000001 and so on.")
-    return f"{found['base']}.{int(found['number']) + 1:0{len(found['number'])}d}"
+    return f"{match['base']}.{int(match['number']) + 1:0{len(match['number'])}d}"
 
 
 # --- made, for a relay log ------------------------------------------------------------------------
 
 
 def relay_head(format_event: bytes, file: str, server_id: int, checksums: bool) -> bytes:
-    """The beginning of a relay log whose events come from `file`: magic, the source's format
-    description, and a rotation that names the file. Without that MariaDB's parallel applier
+    """Builds the beginning of a relay log whose events come from `file`: magic, the source's format
+    description, and a rotation that names the file. Without it MariaDB's parallel applier
     crashes (compare_log_name, seen with 10.11.19)."""
     name = file.encode("latin-1")
     body = (4).to_bytes(8, "little") + name

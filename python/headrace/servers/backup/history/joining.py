@@ -1,8 +1,9 @@
-"""Many small pieces of a binary log become few large ones, also while the file is still written.
+"""Joins many small pieces of a binary log into few large ones, also while the file is still
+written.
 
-A thread of its own joins them, so that the stream goes on storing what comes. The large piece is
+A thread of its own joins them, so that the stream goes on storing new pieces. The large piece is
 stored before the small ones are removed, and readers take the longest that begins at a place: so
-nothing is missing at any moment, and a stream that is killed here leaves pieces twice at most.
+no byte is missing at any moment, and a stream that is killed here leaves pieces twice at most.
 
 Pieces of about one size are joined, as in a binary counter: a byte is written again some
 log2(WHOLE_BYTES / first join) times at most, and the number of pieces grows with the logarithm of
@@ -41,15 +42,15 @@ class FilePieces:
         self._lock, self._pieces = threading.Lock(), list(pieces)
 
     def add(self, piece: Piece) -> None:
-        """Adds the next one."""
+        """Adds the next piece."""
         with self._lock:
             self._pieces.append(piece)
 
     def put(self, joined: Piece) -> None:
-        """Puts a joined piece in the place of those that it holds."""
+        """Replaces the pieces that a joined piece contains by it."""
         with self._lock:
-            others = [one for one in self._pieces if not one.length or not _holds(joined, one)]
-            self._pieces = sorted([*others, joined], key=lambda one: (one.offset, one.ends))
+            others = [piece for piece in self._pieces if not piece.length or not _holds(joined, piece)]
+            self._pieces = sorted([*others, joined], key=lambda piece: (piece.offset, piece.ends))
 
     @property
     def all(self) -> list[Piece]:
@@ -62,17 +63,17 @@ class FilePieces:
 
     @property
     def live(self) -> int:
-        """How many of them are as they came."""
-        return sum(one.kind == "live" for one in self.all)
+        """The number of pieces that were not joined yet."""
+        return sum(piece.kind == "live" for piece in self.all)
 
 
-def _holds(joined: Piece, one: Piece) -> bool:
-    return joined.offset <= one.offset and one.ends <= joined.ends
+def _holds(joined: Piece, piece: Piece) -> bool:
+    return joined.offset <= piece.offset and piece.ends <= joined.ends
 
 
 class Joiner:
-    """Joins pieces of a target, one file after another, in a thread of its own. `note`: told what
-    went wrong, once; then pieces stay as they are."""
+    """Joins pieces of a target, one file after another, in a thread of its own. `note`: called with
+    the first error; from then on pieces stay as they are."""
 
     def __init__(
         self, target: BackupTarget, key: bytes | None, pack: str, note: Callable[[str], None] = lambda text: None
@@ -117,53 +118,53 @@ class Joiner:
         joined = join(group, data, self.pack)
         try:
             archive.write_piece(self.target, joined, data, self.key)
-        except InputError:  # of a stream that was killed here
+        except InputError:  # it exists: a stream was killed here
             archive.read_piece(self.target, piece_name(joined), self.key)
         pieces.put(joined)
-        for one in group:
-            self.target.remove(piece_name(one))
+        for piece in group:
+            self.target.remove(piece_name(piece))
 
     def _clean(self, pieces: list[Piece]) -> None:
-        """Removes pieces that killed streams have left, and that a joined piece holds."""
+        """Removes pieces of killed streams that a joined piece contains."""
         if not pieces:
             return
-        names = {piece_name(one) for one in pieces}
+        names = {piece_name(piece) for piece in pieces}
         folder = f"binlogs/{pieces[0].timeline}/{pieces[0].file}/"
-        left = [one.name for one in self.target.list(folder) if one.name not in names]
-        for name in left:
+        strays = [file.name for file in self.target.list(folder) if file.name not in names]
+        for name in strays:
             begin, end = extent_of(name) or (0, 0)
-            holder = next((one for one in pieces if one.offset <= begin < one.ends and end <= one.ends), None)
+            holder = next((piece for piece in pieces if piece.offset <= begin < piece.ends and end <= piece.ends), None)
             if holder is not None:
                 at = piece_name(holder)
                 for _ in archive.piece_bytes(self.target, at, archive.read_piece(self.target, at, self.key), self.key):
-                    pass  # it is as it was written, so the others are not needed
+                    pass  # its checksums match, so the others are not needed
                 self.target.remove(name)
 
 
 def groups(pieces: Sequence[Piece], ended: bool) -> list[list[Piece]]:
-    """Which neighbours become one piece each. While the file goes on: those at its end that came
-    last, and those before them that are no larger than what they are joined with."""
-    run = [one for one in pieces if one.length]
+    """Groups neighbours that become one piece each. While the file is written: the live pieces at
+    its end, and the pieces before them that are not larger than those they are joined with."""
+    run = [piece for piece in pieces if piece.length]
     if not ended:
         start = len(run)
         while start and run[start - 1].kind == "live":
             start -= 1
-        size = sum(one.length for one in run[start:])
+        size = sum(piece.length for piece in run[start:])
         while start and run[start - 1].length <= size and size + run[start - 1].length <= WHOLE_BYTES:
             start -= 1
             size += run[start].length
         run = run[start:]
     joined: list[list[Piece]] = []
     for piece in run:
-        if not joined or sum(one.length for one in joined[-1]) + piece.length > WHOLE_BYTES:
+        if not joined or sum(member.length for member in joined[-1]) + piece.length > WHOLE_BYTES:
             joined.append([])
         joined[-1].append(piece)
     return [group for group in joined if len(group) > 1]
 
 
 def join(group: list[Piece], data: bytes, pack: str) -> Piece:
-    """Makes the piece of these neighbours, whose bytes are `data`; its `stored` is not known yet.
-    Raises InputError where the bytes are not those that were stored."""
+    """Builds the piece of these neighbours, whose bytes are `data`; its `stored` is "" for now.
+    Raises InputError if the bytes are not those that were stored."""
     first, last = group[0], group[-1]
     for piece in group:
         for entry in piece.entries:
@@ -171,9 +172,9 @@ def join(group: list[Piece], data: bytes, pack: str) -> Piece:
             if hashlib.sha256(data[start : start + entry.length]).hexdigest() != entry.sha256:
                 raise InputError(piece_name(piece), "is not the file of this server any more", "", "")
     gtids = first.set
-    for one in group[1:]:
-        gtids = gtids.union(one.set)
-    entries = _stretches([entry for one in group for entry in one.entries], data, first.offset)
+    for later in group[1:]:
+        gtids = gtids.union(later.set)
+    entries = _merge_entries([entry for piece in group for entry in piece.entries], data, first.offset)
     return replace(
         first,
         kind="joined",
@@ -186,26 +187,26 @@ def join(group: list[Piece], data: bytes, pack: str) -> Piece:
     )
 
 
-def _stretches(entries: list[Entry], data: bytes, offset: int) -> list[Entry]:
-    """Neighbours in the index, as one each up to STRETCH_BYTES."""
-    made: list[list[Entry]] = []
+def _merge_entries(entries: list[Entry], data: bytes, offset: int) -> list[Entry]:
+    """Merges neighbours in the index, up to STRETCH_BYTES each."""
+    groups: list[list[Entry]] = []
     for entry in entries:
-        if not made or sum(one.length for one in made[-1]) + entry.length > STRETCH_BYTES:
-            made.append([])
-        made[-1].append(entry)
-    return [_stretch(group, data, offset) if len(group) > 1 else group[0] for group in made]
+        if not groups or sum(member.length for member in groups[-1]) + entry.length > STRETCH_BYTES:
+            groups.append([])
+        groups[-1].append(entry)
+    return [_merge_group(group, data, offset) if len(group) > 1 else group[0] for group in groups]
 
 
-def _stretch(group: list[Entry], data: bytes, offset: int) -> Entry:
-    begin, length = group[0].offset, sum(one.length for one in group)
-    told = [one for one in group if one.transactions]
+def _merge_group(group: list[Entry], data: bytes, offset: int) -> Entry:
+    begin, length = group[0].offset, sum(entry.length for entry in group)
+    filled = [entry for entry in group if entry.transactions]
     return Entry(
         begin,
         length,
         hashlib.sha256(data[begin - offset : begin - offset + length]).hexdigest(),
-        sum(one.transactions for one in group),
-        told[0].first_gtid if told else "",
-        told[-1].last_gtid if told else "",
-        told[0].first_us if told else 0,
-        told[-1].last_us if told else 0,
+        sum(entry.transactions for entry in group),
+        filled[0].first_gtid if filled else "",
+        filled[-1].last_gtid if filled else "",
+        filled[0].first_us if filled else 0,
+        filled[-1].last_us if filled else 0,
     )

@@ -1,7 +1,7 @@
-"""Which transactions a restore takes: all up to a GTID, or up to a moment, and not one more.
+"""Chooses the transactions that a restore replays: exactly those up to a GTID, or up to a moment.
 
 Every byte that will be replayed is read and tested here, before anything is restored: checksums,
-events, and that no transaction is missing. What is read is written as relay logs at once.
+events, and that no transaction is missing. It is written as relay logs at once.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?P<zone>Z|
 
 @dataclass(frozen=True)
 class RestoreGoal:
-    """Where a restore ends: with these transactions executed, or before the first one committed
-    after this moment (µs, Unix). Neither: with all there is. `to_gap`: with all up to a gap, where
-    the source's history was streamed again only from behind one."""
+    """The end of a restore: with these transactions executed, or before the first transaction that
+    was committed after this moment (µs, Unix); neither means the end of the archive. `to_gap`: up
+    to a gap, if the source's history was streamed again only from behind it."""
 
     gtid: GtidSet | None = None
     moment_us: int | None = None
@@ -48,11 +48,11 @@ class RestoreGoal:
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What is replayed on top of a backup. `executed`: what the server has executed then, exactly.
+    """The transactions that are replayed on top of a backup. `executed`: what the server has
+    executed afterwards, exactly.
 
-    `logs`: relay logs, with the source's file each was made of. `doubt`: transactions that may
-    belong before the moment and are left out, because MariaDB's log knows whole seconds; the first
-    and last of them.
+    `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and are
+    left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of them.
     """
 
     timeline: str
@@ -67,12 +67,12 @@ class ReplayPlan:
 
 
 def parse_moment(text: str) -> int:
-    """A moment in µs. Raises InputError for one without a time zone."""
-    found = MOMENT.fullmatch(text.strip())
+    """Parses a moment and returns it in µs, Unix. Raises InputError if it has no time zone."""
+    match = MOMENT.fullmatch(text.strip())
     form = "For example 2026-11-22T21:50:00Z, or 2026-11-22T22:50:00.25+01:00."
-    if found is None:
+    if match is None:
         raise InputError(repr(text)[:60], "is not a moment: DATE, T, time and time zone", "RFC 3339", form)
-    if found["zone"] is None:
+    if match["zone"] is None:
         rule = "has no time zone: local time is another moment on another machine, and twice the same in autumn"
         raise InputError(text[:60], rule, "RFC 3339", f"Add Z for UTC, or the offset. {form}")
     try:
@@ -84,7 +84,7 @@ def parse_moment(text: str) -> int:
 
 
 def shown(time_us: int) -> str:
-    """A moment as text, UTC."""
+    """Returns a moment as text, UTC."""
     return datetime.fromtimestamp(time_us / SECOND_US, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -93,10 +93,10 @@ def shown(time_us: int) -> str:
 
 @dataclass(frozen=True)
 class ReplayChain:
-    """Timelines in the order they are replayed: each but the last up to where the next begins.
+    """Timelines in the order of their replay: each but the last up to where the next begins.
 
-    `parts`: after a failover, the last transactions of the base's own source; where the next has
-    another one of that number, the two go on differently.
+    `parts`: after a failover, the last transactions of the base's own source. If the next timeline
+    has another transaction with the same number, the two have diverged.
     """
 
     timelines: tuple[Timeline, ...]
@@ -104,100 +104,111 @@ class ReplayChain:
 
 
 def choose(
-    found: list[Timeline],
+    timelines: list[Timeline],
     manifest: Manifest,
     base: GtidSet,
     named: str | None = None,
     goal: RestoreGoal | None = None,
 ) -> ReplayChain:
-    """The history that goes on from a backup: of its own source, and after a failover that of the
-    promoted one, where its GTIDs say that it has all the other had. Raises InputError where none
-    does, or several that go on differently."""
+    """Chooses the history that continues a backup: that of its own source, and after a failover
+    that of the promoted server, if its GTIDs contain all of the source's. Raises InputError if no
+    history continues it, or several that diverge."""
     if not manifest.position.file:
         rule = "was taken of a server without a binary log, so nothing can be replayed on top of it"
         raise InputError(manifest.id, rule, DOC, "Restore it as it is, without --to and --to-gtid.")
-    lost = [one for one in found if is_lost(one, manifest)]
-    if named is not None and named in [one.id for one in found if one.damages and not one.files]:
-        raise _unreadable(lost or [one for one in found if one.id == named], manifest)
-    found = [one for one in found if one.flavor == manifest.flavor and one.files]
-    mine = [one for one in found if _is_own(one, manifest) and _joins(one, base)]
+    lost = [timeline for timeline in timelines if is_lost(timeline, manifest)]
+    if named is not None and named in [
+        timeline.id for timeline in timelines if timeline.damages and not timeline.files
+    ]:
+        raise _unreadable(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
+    timelines = [timeline for timeline in timelines if timeline.flavor == manifest.flavor and timeline.files]
+    mine = [timeline for timeline in timelines if _is_own(timeline, manifest) and _joins(timeline, base)]
     if named is not None:
-        chosen = next((one for one in found if one.id == named), None)
+        chosen = next((timeline for timeline in timelines if timeline.id == named), None)
         if chosen is None:
             raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup binlogs.")
         if _joins(chosen, base):
             return ReplayChain((chosen,))
-        before = [one for one in mine if one.ends.contains(chosen.begins) and chosen.begins.contains(base)]
+        before = [
+            timeline for timeline in mine if timeline.ends.contains(chosen.begins) and chosen.begins.contains(base)
+        ]
         if before:
             return ReplayChain((before[-1], chosen))
         raise _no_timeline([chosen], manifest, base, lost)
-    _refuse_used_again(mine, [one for one in found if _is_own(one, manifest)], base, goal)
-    own = _only(mine, manifest)
-    # A server of MariaDB is known by its server_id, and most have 1: another name is another one.
-    others = [one for one in found if one.source_id != manifest.source_id]
+    _refuse_used_again(mine, [timeline for timeline in timelines if _is_own(timeline, manifest)], base, goal)
+    own = _pick_complete(mine, manifest)
+    # A server of MariaDB is identified by its server_id, mostly 1: another name is another server.
+    others = [timeline for timeline in timelines if timeline.source_id != manifest.source_id]
     if own is None:
-        fit = _only([one for one in others if _joins(one, base)], manifest)
+        fit = _pick_complete([timeline for timeline in others if _joins(timeline, base)], manifest)
         if fit is None:
-            raise _no_timeline([one for one in found if _is_own(one, manifest)], manifest, base, lost)
+            raise _no_timeline(
+                [timeline for timeline in timelines if _is_own(timeline, manifest)], manifest, base, lost
+            )
         return ReplayChain((fit,))
     if _within(own, goal):
         return ReplayChain((own,))
-    family = [] if goal is not None and goal.to_gap else [one for one in found if _is_own(one, manifest)]
+    family = (
+        [] if goal is not None and goal.to_gap else [timeline for timeline in timelines if _is_own(timeline, manifest)]
+    )
     _refuse_short(own, family, lost, manifest)
-    beyond = [one for one in others if own.ends.contains(one.begins) and not own.reach.contains(one.ends)]
-    beyond = [one for one in beyond if base.contains(one.begins) or one.begins.contains(base)]
+    beyond = [
+        timeline for timeline in others if own.ends.contains(timeline.begins) and not own.reach.contains(timeline.ends)
+    ]
+    beyond = [timeline for timeline in beyond if base.contains(timeline.begins) or timeline.begins.contains(base)]
     if not beyond:
         return ReplayChain((own,))
-    lacking = [one for one in beyond if not one.ends.contains(own.reach)]
+    lacking = [timeline for timeline in beyond if not timeline.ends.contains(own.reach)]
     if lacking:
         without = own.reach.minus(lacking[0].ends)
         rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({_few(without)})"
         hint = f"Say which history is meant: --timeline {own.id}, or --timeline {lacking[0].id}."
         raise InputError(f"timeline {own.id}", rule, DOC, hint)
-    promoted = _only(beyond, manifest)
+    promoted = _pick_complete(beyond, manifest)
     assert promoted is not None
     chain = (promoted,) if base.contains(promoted.begins) else (own, promoted)
     return ReplayChain(chain, own.ends)
 
 
-def _only(fit: list[Timeline], manifest: Manifest) -> Timeline | None:
-    """The one of several that holds all the others have; None where there is none at all."""
+def _pick_complete(fit: list[Timeline], manifest: Manifest) -> Timeline | None:
+    """Returns the timeline that contains all others; None for no timelines. Raises InputError if
+    they diverge."""
     if len(fit) > 1:
-        # The same server began anew: the later one holds all that the source knows now.
-        whole = [one for one in fit if all(one.ends.contains(other.ends) for other in fit)]
+        # The same server began anew: the later timeline contains all that the source has now.
+        whole = [timeline for timeline in fit if all(timeline.ends.contains(other.ends) for other in fit)]
         fit = whole[-1:] or fit
     if len(fit) > 1:
-        rule = f"is in {len(fit)} timelines, which go on differently: {', '.join(one.id for one in fit)}"
+        rule = f"is in {len(fit)} timelines, which go on differently: {', '.join(timeline.id for timeline in fit)}"
         raise InputError(f"the position of {manifest.id}", rule, DOC, "Say which one is meant: --timeline.")
     return fit[0] if fit else None
 
 
 def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet, goal: RestoreGoal | None) -> None:
-    """Raises InputError where a server has used numbers again, because it lost transactions or was
-    reset, and the goal may lie in either history."""
-    for one in mine:
-        for later in own[own.index(one) + 1 :]:
-            again = one.reach.minus(later.begins)
+    """Raises InputError if a server has used GTID numbers twice, because it lost transactions or
+    was reset, and the goal may lie in either history."""
+    for earlier in mine:
+        for later in own[own.index(earlier) + 1 :]:
+            again = earlier.reach.minus(later.begins)
             either = _joins(later, base) or later.begins.contains(base)
-            if again.is_empty or not either or not one.ends.contains(later.begins):
+            if again.is_empty or not either or not earlier.ends.contains(later.begins):
                 continue
-            if _joins(later, base) and _has_all_of(later, one):
+            if _joins(later, base) and _has_all_of(later, earlier):
                 continue
-            if not _is_before(goal, one, later.begins):
+            if not _is_before(goal, earlier, later.begins):
                 rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({_few(again)})"
-                hint = f"Say which history is meant: --timeline {one.id}, or --timeline {later.id}."
-                if one.damage_behind(base):
+                hint = f"Say which history is meant: --timeline {earlier.id}, or --timeline {later.id}."
+                if earlier.damage_behind(base):
                     rule = f"cannot be read to its end, and {later.id} has transactions of the same numbers"
                     hint = f"It was begun when the damage was seen. If the server was not reset: --timeline {later.id}."
-                    raise InputError(f"timeline {one.id}", f"{rule} ({_few(again)})", DOC, hint)
-                raise InputError(f"the server of timeline {one.id}", rule, DOC, hint)
+                    raise InputError(f"timeline {earlier.id}", f"{rule} ({_few(again)})", DOC, hint)
+                raise InputError(f"the server of timeline {earlier.id}", rule, DOC, hint)
 
 
 def _has_all_of(later: Timeline, damaged: Timeline) -> bool:
-    """Whether a timeline has the binary log in which another one ends, at least so far: then it was
-    streamed again behind damage, and no number was used twice. It is the same file where all
-    transactions that are known of both have the same times; a server that was reset, or went back
-    to an earlier state, writes another file, or leaves that one shorter."""
+    """True when a timeline has the binary log in which a damaged one ends, at least as much of it:
+    then it was streamed again behind damage, and no number was used twice. Files are the same if
+    all transactions that both indexes name have the same times; a server that was reset, or went
+    back to an earlier state, writes another file, or a shorter one."""
     ending, again = (
         next((file for file in timeline.files if file.name == damaged.end.file), None) for timeline in (damaged, later)
     )
@@ -209,7 +220,7 @@ def _has_all_of(later: Timeline, damaged: Timeline) -> bool:
 
 
 def _times_of(file: ArchivedFile) -> dict[str, int]:
-    """The times (µs) of those transactions of a file that its index names, by GTID."""
+    """Returns the times (µs, Unix) of the transactions that a file's index names, by GTID."""
     entries = [entry for entry in file.entries if entry.transactions]
     return {
         gtid: at
@@ -219,10 +230,10 @@ def _times_of(file: ArchivedFile) -> dict[str, int]:
 
 
 def _refuse_short(own: Timeline, family: list[Timeline], lost: list[Timeline], manifest: Manifest) -> None:
-    """Raises InputError where the same server's history goes on in a later timeline that does not
-    join on, or that cannot be read: the end of `own` is not all there is."""
+    """Raises InputError if the same server's history goes on in a later timeline behind a gap, or
+    in one that cannot be read: then the end of `own` is not the end of the history."""
     number = number_of_timeline(own.id)
-    behind = [one for one in lost if number_of_timeline(one.id) > number]
+    behind = [timeline for timeline in lost if number_of_timeline(timeline.id) > number]
     if behind:
         raise _unreadable(behind, manifest)
     for later in family:
@@ -235,7 +246,7 @@ def _refuse_short(own: Timeline, family: list[Timeline], lost: list[Timeline], m
 
 
 def _is_before(goal: RestoreGoal | None, timeline: Timeline, at: GtidSet) -> bool:
-    """Whether a goal is reached before the first transaction beyond a place."""
+    """True when a goal is reached before the first transaction beyond `at`."""
     if goal is None or (goal.gtid is None and goal.moment_us is None):
         return False
     if goal.gtid is not None:
@@ -255,7 +266,7 @@ def _is_own(timeline: Timeline, manifest: Manifest) -> bool:
 
 
 def _within(own: Timeline, goal: RestoreGoal | None) -> bool:
-    """Whether a goal is in a source's own history, so that no other is looked at."""
+    """True when a goal is in a source's own history, so that no other needs to be read."""
     if goal is None or (goal.gtid is None and goal.moment_us is None):
         return False
     if goal.gtid is not None:
@@ -269,16 +280,19 @@ def _joins(timeline: Timeline, base: GtidSet) -> bool:
 
 
 def is_lost(timeline: Timeline, manifest: Manifest) -> bool:
-    """Whether a timeline is of a backup's source, and its index or all its files are unreadable."""
+    """True when a timeline is of a backup's source, and its index or all its files are
+    unreadable."""
     own = timeline.id.rpartition("-")[0] == stem_of(manifest.source, manifest.source_id) or (
         timeline.flavor == manifest.flavor and _is_own(timeline, manifest)
     )
-    return own and any(not one.harmless for one in timeline.damages) and not (timeline.files and timeline.source_id)
+    return (
+        own and any(not damage.harmless for damage in timeline.damages) and not (timeline.files and timeline.source_id)
+    )
 
 
 def _unreadable(lost: list[Timeline], manifest: Manifest) -> InputError:
-    """The error for a source whose binary logs are there and cannot be used."""
-    words = next(one.words for one in lost[-1].damages if not one.harmless)
+    """Returns the error for a source whose archived binary logs cannot be used."""
+    words = next(damage.words for damage in lost[-1].damages if not damage.harmless)
     rule = f"is damaged, and has the binary log behind {manifest.id}: {words}"
     return InputError(f"timeline {lost[-1].id}", rule, DOC, NOTHING_BEHIND, kind=BROKEN)
 
@@ -308,8 +322,8 @@ NOTHING_BEHIND = (
 
 
 def _damaged(timeline: Timeline, behind: tuple[Damage, ...], executed: GtidSet, last_gtid: str = "") -> InputError:
-    """The error for a history that is damaged before the goal. `executed`: what can be reached,
-    `last_gtid`: its last transaction, "" for none behind the backup."""
+    """Returns the error for a history that is damaged before the goal. `executed`: what can be
+    reached, `last_gtid`: its last transaction, "" for none behind the backup."""
     without = timeline.reach.minus(executed)
     count = f"; {without.count():,} transactions lie behind ({_few(without)})" if not without.is_empty else ""
     hint = NOTHING_BEHIND
@@ -326,7 +340,7 @@ def _few(gtids: GtidSet) -> str:
 
 
 def before_base(moment_us: int, has: str) -> InputError:
-    """The error for a moment that a backup is already past."""
+    """Returns the error for a moment that lies before a backup's position."""
     rule = f"is before the backup, which has transactions of {has} already"
     return InputError(f"--to-time {shown(moment_us)}", rule, DOC, "Take an older backup.")
 
@@ -343,32 +357,32 @@ def collect(
     key: bytes | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> ReplayPlan:
-    """Writes the relay logs from `base` to the goal into `folder`, everything tested.
+    """Tests all bytes from `base` to the goal and writes them as relay logs into `folder`.
 
     Raises InputError for a goal before the base, after the end, in a gap, or not in this history,
-    and for every byte that is not as it was written.
+    and for damaged bytes.
     """
     reach = _Reach(base, goal)
     logs: list[Path] = []
-    total = sum(file.ends for one in chain.timelines for file in _needed(one, base)) or 1
-    told = _Read(total, progress)
-    for one, behind in zip(chain.timelines, (*chain.timelines[1:], None), strict=True):
+    total = sum(file.ends for timeline in chain.timelines for file in _needed(timeline, base)) or 1
+    meter = _Meter(total, progress)
+    for timeline, behind in zip(chain.timelines, (*chain.timelines[1:], None), strict=True):
         if reach.done:
             break
         reach.enter(behind.begins if behind is not None else None, chain.parts)
-        _collect_one(target, one, reach, folder, key, logs, told)
+        _collect_timeline(target, timeline, reach, folder, key, logs, meter)
         if behind is not None and not reach.done and not reach.executed.contains(behind.begins):
-            if damage := one.damage_behind(reach.base):
-                raise _damaged(one, damage, reach.executed, reach.last_gtid)
+            if damage := timeline.damage_behind(reach.base):
+                raise _damaged(timeline, damage, reach.executed, reach.last_gtid)
             missing = behind.begins.minus(reach.executed)
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
-            raise InputError(one.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
+            raise InputError(timeline.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
     reach.finish(chain.timelines[-1])
     return _result(chain, reach, logs)
 
 
-class _Read:
-    """Progress by bytes."""
+class _Meter:
+    """Reports progress by bytes."""
 
     def __init__(self, total: int, progress: Callable[[float], None]) -> None:
         self.total, self.progress, self.done = total, progress, 0
@@ -382,35 +396,35 @@ def _needed(timeline: Timeline, base: GtidSet) -> list[ArchivedFile]:
     return [file for file in timeline.files if not base.contains(file.later)]
 
 
-def _collect_one(
+def _collect_timeline(
     target: BackupTarget,
     timeline: Timeline,
     reach: _Reach,
     folder: Path,
     key: bytes | None,
     logs: list[Path],
-    told: _Read,
+    meter: _Meter,
 ) -> None:
-    """The relay logs of one timeline."""
-    known = reach.base
-    wanted = _needed(timeline, known)
-    for index, file in enumerate(wanted):
-        _check_join(timeline, file, known, index == 0, reach)
+    """Writes the relay logs of a timeline."""
+    executed = reach.base
+    files = _needed(timeline, executed)
+    for index, file in enumerate(files):
+        _check_join(timeline, file, executed, index == 0, reach)
         path = folder / f"relay.{len(logs) + 1:06d}"
         with open(path, "wb") as out:
             for size in _copy(target, file, reach, out, key):
-                told.add(size)
+                meter.add(size)
         logs.append(path)
         if reach.done or (reach.until is not None and reach.executed.contains(reach.until)):
             return
-        known = known.union(file.later)
-        _check_end(timeline, file, wanted[index + 1] if index + 1 < len(wanted) else None, reach)
+        executed = executed.union(file.later)
+        _check_end(timeline, file, files[index + 1] if index + 1 < len(files) else None, reach)
 
 
 def _result(chain: ReplayChain, reach: _Reach, logs: list[Path]) -> ReplayPlan:
     ends = (reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", "")
     return ReplayPlan(
-        ", ".join(one.id for one in chain.timelines),
+        ", ".join(timeline.id for timeline in chain.timelines),
         reach.executed,
         reach.count,
         reach.last_gtid,
@@ -423,7 +437,7 @@ def _result(chain: ReplayChain, reach: _Reach, logs: list[Path]) -> ReplayPlan:
 
 
 def _holds(gtids: GtidSet, key: str, number: int) -> bool:
-    ranges = next((ranges for one, ranges in gtids.ranges if one == key), ())
+    ranges = next((ranges for name, ranges in gtids.ranges if name == key), ())
     return any(first <= number <= last for first, last in ranges)
 
 
@@ -439,119 +453,123 @@ class _Reach:
         self.count, self.last_gtid, self.last_us, self.done = 0, "", 0, False
         self.servers: set[int] = set()
         self.doubtful: list[str] = []
-        self.base_us = 0  # of the latest transaction that is in the base and was seen
+        self.base_us = 0  # time of the latest transaction of the base that was read, µs
         self._taken: list[str] = []
-        self.until: GtidSet | None = None  # of a timeline that is left for another
+        self.until: GtidSet | None = None  # where the next timeline takes over
         # MariaDB: who wrote the last transactions of the base, by domain and number. Numbers alone
         # are used again by another server after a failover that lost some.
         self._writers = _writers_at(base)
-        self.left: dict[str, int] = {}
-        self._left_set: GtidSet | None = None
+        self.unreached: dict[str, int] = {}
+        self._unreached_set: GtidSet | None = None
         if goal.gtid is not None:
             self._begin(goal.gtid)
 
-    def _begin(self, wanted: GtidSet) -> None:
-        if wanted.flavor != self.flavor:
-            raise InputError(str(wanted)[:60], f"is no GTID of {self.flavor}", DOC, "")
-        if wanted.is_empty:
+    def _begin(self, goal: GtidSet) -> None:
+        if goal.flavor != self.flavor:
+            raise InputError(str(goal)[:60], f"is no GTID of {self.flavor}", DOC, "")
+        if goal.is_empty:
             raise InputError("--to-gtid ''", "names no transaction", DOC, "")
         # A single GTID of MySQL stands for the moment after it; a whole set for that set.
-        left = wanted.minus(self.base)
-        if left.is_empty:
-            if self.flavor == "mysql" and wanted.count() == 1 or not wanted.contains(self.base):
+        unreached = goal.minus(self.base)
+        if unreached.is_empty:
+            if self.flavor == "mysql" and goal.count() == 1 or not goal.contains(self.base):
                 raise InputError(
-                    f"--to-gtid {_few(wanted)}",
+                    f"--to-gtid {_few(goal)}",
                     f"is before the backup, which has executed {_few(self.base)} already",
                     DOC,
                     "Take an older backup.",
                 )
             self.done = True
-        self._left_set = left
-        self.left = {key: ranges[-1][1] for key, ranges in left.ranges}
+        self._unreached_set = unreached
+        self.unreached = {key: ranges[-1][1] for key, ranges in unreached.ranges}
 
     def enter(self, until: GtidSet | None, parts: GtidSet | None) -> None:
-        """Goes on with the next timeline: up to `until`, which may not differ from `parts`."""
+        """Begins the next timeline: up to `until`, which may not differ from `parts`."""
         self.base, self._taken, self.until = self.executed, [], until
-        for found in (self.base, until, parts):
-            self._writers |= _writers_at(found) if found is not None else {}
+        for gtids in (self.base, until, parts):
+            self._writers |= _writers_at(gtids) if gtids is not None else {}
 
     @property
     def executed(self) -> GtidSet:
-        """What has been executed when everything taken so far is replayed."""
+        """The GTIDs that are executed when everything taken so far is replayed."""
         return as_position(self.base.union(set_of(self._taken, self.flavor)))
 
-    def take(self, one: binlog.Transaction, server_id: int) -> bool:
-        """Whether the next transaction is replayed; `done` once none is any more."""
-        if not one.gtid:
+    def take(self, transaction: binlog.Transaction, server_id: int) -> bool:
+        """Returns whether the next transaction is replayed; sets `done` behind the last."""
+        if not transaction.gtid:
             raise InputError(
-                f"offset {one.starts:,}", "a transaction has no GTID, so it cannot be followed", DOC, "", kind=BROKEN
+                f"offset {transaction.starts:,}",
+                "a transaction has no GTID, so it cannot be followed",
+                DOC,
+                "",
+                kind=BROKEN,
             )
-        key, number, writer = parts_of(one.gtid, self.flavor)
+        key, number, writer = parts_of(transaction.gtid, self.flavor)
         expected = self._writers.get((key, number), writer)
         if expected != writer:
-            rule = f"number {number} of domain {key} is of server {expected} in the other history, and here {one.gtid}"
+            rule = f"number {number} of domain {key} is of server {expected} in the other history, and here {transaction.gtid}"
             hint = "The two go on differently from there. Say which one is meant: --timeline."
-            raise InputError(f"offset {one.starts:,}", rule, DOC, hint)
+            raise InputError(f"offset {transaction.starts:,}", rule, DOC, hint)
         if _holds(self.base, key, number):
-            self.base_us = max(self.base_us, one.time_us)
+            self.base_us = max(self.base_us, transaction.time_us)
             return False
         if self.until is not None and not _holds(self.until, key, number):
             return False
         self._check_base()
-        if self.goal.moment_us is not None and not self._in_time(one):
+        if self.goal.moment_us is not None and not self._in_time(transaction):
             return False
-        if self.flavor == "mariadb" and key in self.left and number == self.left[key]:
+        if self.flavor == "mariadb" and key in self.unreached and number == self.unreached[key]:
             named = dict(self.goal.gtid.writers).get(key) if self.goal.gtid else None
             if named is not None and named != writer:
                 raise InputError(
                     str(self.goal.gtid),
-                    f"is not in this history: number {number} of domain {key} is {one.gtid}",
+                    f"is not in this history: number {number} of domain {key} is {transaction.gtid}",
                     DOC,
                     "",
                 )
-        self._taken.append(one.gtid)
+        self._taken.append(transaction.gtid)
         self.servers.add(server_id)
-        self.count, self.last_gtid, self.last_us = self.count + 1, one.gtid, one.time_us
-        if self._left_set is not None:
-            self._reached(key, number, one.gtid)
+        self.count, self.last_gtid, self.last_us = self.count + 1, transaction.gtid, transaction.time_us
+        if self._unreached_set is not None:
+            self._mark_reached(key, number, transaction.gtid)
         return True
 
-    def _reached(self, key: str, number: int, gtid: str) -> None:
-        if key not in self.left:
+    def _mark_reached(self, key: str, number: int, gtid: str) -> None:
+        if key not in self.unreached:
             return
         if self.flavor == "mariadb":
-            if number >= self.left[key]:
-                del self.left[key]
+            if number >= self.unreached[key]:
+                del self.unreached[key]
         else:
-            assert self._left_set is not None
-            self._left_set = self._left_set.minus(GtidSet.parse(gtid, self.flavor))
-            self.left = {one: ranges[-1][1] for one, ranges in self._left_set.ranges}
-        self.done = not self.left
+            assert self._unreached_set is not None
+            self._unreached_set = self._unreached_set.minus(GtidSet.parse(gtid, self.flavor))
+            self.unreached = {name: ranges[-1][1] for name, ranges in self._unreached_set.ranges}
+        self.done = not self.unreached
 
     def _check_base(self) -> None:
-        """Raises InputError where the base has transactions of after the moment."""
+        """Raises InputError if the base has transactions that are later than the moment."""
         moment = self.goal.moment_us
         if moment is not None and self.base_us > moment:
             raise before_base(moment, shown(self.base_us))
 
-    def _in_time(self, one: binlog.Transaction) -> bool:
-        """Whether it was committed by the moment. The order of the log counts: nothing behind the
-        first later one is taken."""
+    def _in_time(self, transaction: binlog.Transaction) -> bool:
+        """Returns whether a transaction was committed by the moment. The order of the log counts:
+        nothing behind the first later transaction is taken."""
         moment = self.goal.moment_us
         assert moment is not None
-        # MariaDB's stamp is a second that has begun: the transaction is from that second.
-        latest = one.time_us if self.flavor == "mysql" else one.time_us + SECOND_US - 1
+        # MariaDB's time is cut to a whole second: the transaction is from within that second.
+        latest = transaction.time_us if self.flavor == "mysql" else transaction.time_us + SECOND_US - 1
         if latest <= moment and not self.doubtful:
             return True
-        if self.flavor == "mariadb" and one.time_us <= moment:
-            self.doubtful.append(one.gtid)
+        if self.flavor == "mariadb" and transaction.time_us <= moment:
+            self.doubtful.append(transaction.gtid)
             return False
         self.done = True
         return False
 
     def finish(self, timeline: Timeline) -> None:
-        """At the end of what can be read. Raises InputError where more had been there, or the goal
-        was not reached."""
+        """Ends the replay at the end of the readable files. Raises InputError if the history goes
+        on, or the goal was not reached."""
         self._check_base()
         if self.done:
             return
@@ -570,13 +588,13 @@ class _Reach:
 
 
 def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None) -> Iterator[int]:
-    """Writes the transactions of a file that are replayed; the bytes read. A transaction is written
-    as it comes and taken back where it is not wanted: it may be larger than the memory."""
+    """Writes the transactions of a file that are replayed, and yields the bytes read. A transaction
+    is written as it is read and cut off again if it is not replayed: it may exceed the memory."""
     reader, following = binlog.Reader(f"{target.label}: {file.name}"), binlog.Transactions(file.name)
-    raw, at, begun, kept = bytearray(), 0, False, 0
+    raw, at, begun, complete_to = bytearray(), 0, False, 0
 
     def drop() -> None:
-        out.seek(kept)
+        out.seek(complete_to)
         out.truncate()
 
     for name, piece in zip(file.names, file.pieces, strict=True):
@@ -585,15 +603,17 @@ def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO
             for event in reader.feed(data):
                 if event.kind == binlog.FORMAT and not begun:
                     head = bytes(raw[event.offset - at : event.end - at])
-                    kept += out.write(binlog.relay_head(head, file.name, event.server_id, bool(reader.checksums)))
+                    complete_to += out.write(
+                        binlog.relay_head(head, file.name, event.server_id, bool(reader.checksums))
+                    )
                     begun = True
-                elif event.kind == binlog.PREVIOUS_GTIDS:  # MySQL wants it in every relay log
-                    kept += out.write(raw[event.offset - at : event.end - at])
+                elif event.kind == binlog.PREVIOUS_GTIDS:  # MySQL requires it in every relay log
+                    complete_to += out.write(raw[event.offset - at : event.end - at])
                 ended = following.see(event)
                 if following.inside or ended is not None:
                     out.write(raw[event.offset - at : event.end - at])
                 if ended is not None and reach.take(ended, event.server_id):
-                    kept = out.tell()
+                    complete_to = out.tell()
                 elif ended is not None:
                     drop()
                 if reach.done:
@@ -604,27 +624,27 @@ def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO
                 del raw[:done]
                 at += done
             yield len(data)
-    drop()  # what was begun at the end of the archive
+    drop()  # a transaction that is incomplete at the end of the archive
     if following.earlier is None:
         raise binlog.damaged(f"{target.label}: {file.name}", 0, "does not say which transactions came before it")
 
 
-def _check_join(timeline: Timeline, file: ArchivedFile, known: GtidSet, first: bool, reach: _Reach) -> None:
-    """Raises InputError where transactions between two files are missing."""
-    missing = file.earlier.minus(known)
-    if missing.is_empty and (first or known.minus(file.earlier.union(file.own)).is_empty):
+def _check_join(timeline: Timeline, file: ArchivedFile, executed: GtidSet, first: bool, reach: _Reach) -> None:
+    """Raises InputError if transactions between two files are missing."""
+    missing = file.earlier.minus(executed)
+    if missing.is_empty and (first or executed.minus(file.earlier.union(file.own)).is_empty):
         return
     if behind := timeline.damage_behind(reach.base):
         raise _damaged(timeline, behind, reach.executed, reach.last_gtid)
     rule = f"{missing.count():,} transactions before it are missing from the archive: {_few(missing)}"
     if missing.is_empty:
-        rule = f"is of another history: its source has not executed {_few(known.minus(file.earlier))}"
+        rule = f"is of another history: its source has not executed {_few(executed.minus(file.earlier))}"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
     raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.", kind=BROKEN)
 
 
 def _check_end(timeline: Timeline, file: ArchivedFile, behind: ArchivedFile | None, reach: _Reach) -> None:
-    """Raises InputError where a file stops early and others follow."""
+    """Raises InputError if a file stops early and others follow."""
     if behind is not None and not file.ended:
         damage = timeline.damage_behind(reach.base) or timeline.damages
         raise _damaged(timeline, damage, reach.executed, reach.last_gtid)

@@ -1,13 +1,13 @@
-"""The binary log as it is written, from a server into the archive of a target.
+"""Streams a server's binary log, as it is written, into the archive of a target.
 
 The server's own tool receives it (mysqlbinlog --raw --stop-never) into a folder of this machine.
-Here every event is tested, what is whole is stored as a piece a few times a second, and each file
-must go on where the one before it ended: a gap is found when it arises, not at a restore. What does
-not join on begins a new timeline, so two histories never lie in one. Pieces are joined while the
+Every event is tested, complete transactions are stored as a piece a few times a second, and each
+file must continue the file before it: a gap is noticed when it arises, not at a restore. Behind a
+gap a new timeline begins, so a timeline never has two histories. Pieces are joined while the
 file is still written (`joining`).
 
-After `kill -9` the next stream fetches the file it was at again, tests that it is the same, and
-goes on behind the last piece.
+After `kill -9` the next stream fetches the current file again, tests that it is the same, and
+continues behind the last piece.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ ONE_STREAM = "One stream for a server and target: end the other one, and stream 
 
 @dataclass
 class StreamState:
-    """How far a stream is. `ages_s`: how old the last transaction of each piece was when it was
-    stored, by the server's clock; with whole seconds of MariaDB up to one too many."""
+    """How far a stream is. `ages_s`: age of the first transaction of each piece when it was stored,
+    s, by the server's clock; with MariaDB's whole seconds up to 1 s too much."""
 
     timeline: str = ""
     file: str = ""
@@ -106,7 +106,7 @@ class Stream:
         self.tell, self._note = tell, note
         self.stop = threading.Event()
         self.state = StreamState()
-        self.known = GtidSet(source.flavor)
+        self.archived = GtidSet(source.flavor)
         self._reader: binlog.Reader | None = None
         self._following: binlog.Transactions | None = None
         self._waiting: list[binlog.Transaction] = []
@@ -114,20 +114,20 @@ class Stream:
         self._about: dict[str, Any] = {}
         self._pieces = FilePieces()
         self._indexed, self._indexed_s = ArchiveEnd(), 0.0
-        self._claimed = GtidSet(source.flavor)  # what the index said before this stream
+        self._claimed = GtidSet(source.flavor)  # the end in the index before this stream
         self._joiner = Joiner(target, key, self.pack, self._note)
         self._stored: tuple[Entry, ...] = ()
         self._last: dict[str, int] = {}
         self._first, self._begun = False, False
         self._child: subprocess.Popen[bytes] | None = None
-        self._held = False
+        self._receiver_stopped = False
         self._marked: tuple[str, RunMark] | None = None
 
     def run(self, begin: str | None = None) -> StreamState:
         """Streams until `stop` is set. `begin`: the file to begin a new archive with.
 
-        Raises InputError for a server that cannot be streamed, CouldNotRun where the target refuses
-        for a minute, or the account may not.
+        Raises InputError for a server that cannot be streamed, CouldNotRun if the target refuses
+        for a minute, or the account lacks rights.
         """
         _check_source(self.source)
         self.spool = Path(tempfile.gettempdir()) / f"headrace-{documents.new_id(self.source.name)}"
@@ -149,13 +149,13 @@ class Stream:
         return self.state
 
     def _mark(self) -> None:
-        """Says that this process streams the timeline."""
+        """Marks the timeline as streamed by this process."""
         name, mark = f"binlogs/{self.state.timeline}/{archive.STREAMING}", own_mark(self.source.name, None)
-        self._kept(lambda: write_mark(self.target, name, mark))
+        self._retry(lambda: write_mark(self.target, name, mark))
         self._marked = name, mark
 
     def _unmark(self) -> None:
-        """Takes its mark away, where it is still its own."""
+        """Removes its mark, unless another process has replaced it."""
         if self._marked is not None:
             name, mark = self._marked
             with contextlib.suppress(HeadraceError, OSError):
@@ -165,27 +165,29 @@ class Stream:
     # --- where to go on ---------------------------------------------------------------------------
 
     def _resume(self, begin: str | None) -> None:
-        """Finds the end of this server's archive, or begins one."""
+        """Finds the end of this server's archive, or begins an archive."""
         stem = stem_of(self.source.name, self.source.id)
-        mine = [one for one in archive.timelines(self.target, self.key) if one.id.rpartition("-")[0] == stem]
+        mine = [
+            timeline for timeline in archive.timelines(self.target, self.key) if timeline.id.rpartition("-")[0] == stem
+        ]
         there = self._logs()
         if not mine or not mine[-1].files and not mine[-1].damages:
             number = number_of_timeline(mine[-1].id) if mine else 1
-            wanted = begin or there[0]
-            if wanted not in there:
+            first = begin or there[0]
+            if first not in there:
                 rule = f"is not a binary log of {self.source.name}: it has {there[0]} to {there[-1]}"
-                raise InputError(repr(wanted)[:80], rule, DOC, "Leave --from out to begin with the oldest.")
-            self._begin_timeline(number, wanted)
+                raise InputError(repr(first)[:80], rule, DOC, "Leave --from out to begin with the oldest.")
+            self._begin_timeline(number, first)
             return
         last = mine[-1]
         self.state.timeline = last.id
         self._refuse_second(last.id)
-        if why := _unusable(last):
+        if why := _explain_unusable(last):
             self._break(f"the archive of timeline {last.id} is damaged at its end ({why})", there[0])
             return
         for problem in last.problems:
             self._tell(f"problem: {problem}")
-        self.known, self._claimed = last.ends, GtidSet.parse(last.end.gtid, last.flavor)
+        self.archived, self._claimed = last.ends, GtidSet.parse(last.end.gtid, last.flavor)
         self._about, self._indexed = archive.read_about(self.target, last.id, self.key), last.end
         file = last.files[-1]
         if file.ended:
@@ -203,24 +205,24 @@ class Stream:
         self._break(f"{self.source.name} no longer has what follows {file.name} of timeline {last.id}", there[0])
 
     def _refuse_second(self, timeline: str) -> None:
-        """Raises InputError where another process of this machine streams a timeline. One of
-        another machine is met at a piece or at the index: the one that is behind ends."""
+        """Raises InputError if another process of this machine streams the timeline. A process of
+        another machine collides at a piece or at the index: then the one that is behind ends."""
         by = mark_of(self.target, f"binlogs/{timeline}/{archive.STREAMING}")
         if by is not None and by.here and by.alive and by.pid != os.getpid():
-            rule = f"is being streamed by process {by.pid}, since {_shown(by.began_unix)}"
+            rule = f"is being streamed by process {by.pid}, since {_format_time(by.began_unix)}"
             raise InputError(f"timeline {timeline}", rule, DOC, ONE_STREAM)
 
     def _logs(self) -> list[str]:
         with self.source.connect() as connection:
-            found = [str(one[0]) for one in rows(connection, self.source.dialect.binary_logs())]
-        if not found or not binlog.FILE.fullmatch(found[0]):
-            rule = f"its binary logs have no names that can be kept: {found[:1]}"
+            names = [str(row[0]) for row in rows(connection, self.source.dialect.binary_logs())]
+        if not names or not binlog.FILE.fullmatch(names[0]):
+            rule = f"its binary logs have no names that can be kept: {names[:1]}"
             raise InputError(self.source.name, rule, DOC, "Set log_bin to a plain name.")
-        return found
+        return names
 
     def _begin_timeline(self, number: int, file: str) -> None:
         self.state.timeline = f"{stem_of(self.source.name, self.source.id)}-{number}"
-        self.known = self._claimed = GtidSet(self.source.flavor)
+        self.archived = self._claimed = GtidSet(self.source.flavor)
         self._about = {
             "flavor": self.source.flavor,
             "version": self.source.version_text,
@@ -230,10 +232,10 @@ class Stream:
             "begins": file,
         }
         self._indexed = end = ArchiveEnd()
-        # One that is there is of a stream that stored nothing: it was killed here.
+        # An existing index is of a stream that was killed here, before it stored a piece.
         new = not self.target.exists(f"binlogs/{self.state.timeline}/{archive.INDEX}")
         about, timeline = self._about, self.state.timeline
-        self._kept(lambda: archive.write_index(self.target, timeline, about, end, self.key, new))
+        self._retry(lambda: archive.write_index(self.target, timeline, about, end, self.key, new))
         self._first = True
         self._open_file(file)
 
@@ -242,7 +244,7 @@ class Stream:
         self._note(text)
 
     def _break(self, why: str, file: str) -> None:
-        """Begins a new timeline: what comes does not join on to what is stored."""
+        """Begins a new timeline, because there is a gap behind the stored one."""
         number = number_of_timeline(self.state.timeline) + 1
         stem = stem_of(self.source.name, self.source.id)
         self._tell(f"{why}: timeline {stem}-{number} begins; take a new backup as its base")
@@ -258,7 +260,7 @@ class Stream:
         self._reader, self._following = binlog.Reader(name), binlog.Transactions(name)
 
     def _open(self, file: ArchivedFile, stored: int) -> None:
-        """Goes on inside of a file, of which the first bytes are stored."""
+        """Continues inside of a file, of which the first bytes are stored."""
         self._open_file(file.name)
         self.state.stored_to, self._stored, self._first = stored, tuple(file.entries), False
         self._pieces = FilePieces(file.pieces)
@@ -267,11 +269,11 @@ class Stream:
     # --- receiving --------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        """Starts the receiver at the file we are at, if it does not run."""
+        """Starts the receiver at the current file, if it does not run."""
         if self._child is not None and self._child.poll() is None:
             return
         if self._child is not None:
-            self._ended()
+            self._handle_receiver_end()
         for old in self.spool.iterdir():
             old.unlink()
         self._restart_file()
@@ -287,30 +289,30 @@ class Stream:
             "--stop-never",
         ]
         words += [f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
-        self._said = self.spool / "said"
-        with open(self._said, "wb") as said:
-            self._held = False
+        self._output_path = self.spool / "said"
+        with open(self._output_path, "wb") as output:
+            self._receiver_stopped = False
             self._child = subprocess.Popen[bytes](
-                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
 
     def _restart_file(self) -> None:
-        """The receiver brings the file from its beginning; what is stored is passed over, once it
-        has been found to be the same."""
+        """Starts to read the file from its beginning again, as the receiver sends it: stored bytes
+        are skipped after they were compared."""
         self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
         self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
 
-    def _ended(self) -> None:
-        """The receiver has ended by itself: its source is down, or it may not. Waits a moment."""
-        said = telling_lines(self._said.read_text(errors="replace")) if self._said.exists() else ""
+    def _handle_receiver_end(self) -> None:
+        """Handles the end of the receiver: its source is down, or refuses it. Waits a moment."""
+        message = telling_lines(self._output_path.read_text(errors="replace")) if self._output_path.exists() else ""
         self._child = None
-        if "Access denied" in said or "REPLICATION SLAVE" in said:
-            rule = f"may not read the binary log: {said}"
+        if "Access denied" in message or "REPLICATION SLAVE" in message:
+            rule = f"may not read the binary log: {message}"
             raise InputError(self.source.address.label, rule, DOC, "GRANT REPLICATION SLAVE, REPLICATION CLIENT.")
-        if "Could not find first log" in said or "purged" in said:
+        if "Could not find first log" in message or "purged" in message:
             self._break(f"{self.source.name} no longer has {self.state.file}", self._logs()[0])
             return
-        text = f"{self.source.name} is away: {said}"
+        text = f"{self.source.name} is away: {message}"
         if not self.state.notes or self.state.notes[-1] != text:
             self._tell(text)
         self.stop.wait(SOURCE_S)
@@ -323,15 +325,15 @@ class Stream:
             os.killpg(child.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(END_S)
-        self._said.unlink(missing_ok=True)
+        self._output_path.unlink(missing_ok=True)
 
     # --- storing ----------------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        """Takes what the receiver has written, and stores it, until it has ended or is stopped."""
+        """Reads and stores what the receiver has written, until it has ended or is stopped."""
         stored = time.monotonic()
         while not self.stop.is_set() and self._child is not None:
-            # Both looked at before the file is read: what is read then is all that there will be.
+            # Both are read before the file: then the bytes read from it are complete.
             alive, followed = self._child.poll() is None, self._is_followed()
             came = self._take()
             following = self._following
@@ -353,28 +355,29 @@ class Stream:
             self._hold_receiver()
 
     def _reach(self) -> int:
-        """How far the file can be stored: up to a whole transaction, and inside of one that is
-        larger than a piece, which may be larger than the memory too."""
+        """Returns up to which byte the file can be stored: the end of a transaction, or a place
+        inside of a transaction that is larger than a piece, and perhaps larger than the memory."""
         assert self._following is not None and self._reader is not None
         whole, read = self._following.whole_to, self._reader.offset
         return read if read - max(whole, self.state.stored_to) >= LIVE_BYTES else whole
 
     def _hold_receiver(self) -> None:
-        """Stops the receiver while much lies here that is not stored, and lets it go on when half
-        of it is. A source that waits too long ends the connection: then it is begun again."""
+        """Stops the receiver while too many bytes are not stored, and resumes it when half of them
+        are. A source that waits too long ends the connection: then the receiver is started
+        again."""
         child = self._child
         if child is None:
             return
-        waiting = sum(one.stat().st_size for one in self.spool.iterdir()) - self._read
-        if not self._held and waiting > SPOOL_BYTES:
-            self._held = True
+        waiting = sum(file.stat().st_size for file in self.spool.iterdir()) - self._read
+        if not self._receiver_stopped and waiting > SPOOL_BYTES:
+            self._receiver_stopped = True
             os.killpg(child.pid, signal.SIGSTOP)
-        elif self._held and waiting < SPOOL_BYTES // 2:
-            self._held = False
+        elif self._receiver_stopped and waiting < SPOOL_BYTES // 2:
+            self._receiver_stopped = False
             os.killpg(child.pid, signal.SIGCONT)
 
     def _take(self) -> bool:
-        """Reads on in the file; whether there was anything."""
+        """Reads the next bytes of the file; returns whether there were any."""
         path, reader, following = self.spool / self.state.file, self._reader, self._following
         assert reader is not None and following is not None
         try:
@@ -399,36 +402,37 @@ class Stream:
         return True
 
     def _check_join(self, earlier: GtidSet) -> None:
-        """Whether a file goes on where the last one ended; else a new timeline begins with it."""
+        """Checks that a file continues the last file; else a new timeline begins with it."""
         if self._first:
-            self._first, self.known = False, earlier
+            self._first, self.archived = False, earlier
             return
-        known = as_position(self.known)
-        missing, extra = earlier.minus(known), known.minus(earlier)
+        archived = as_position(self.archived)
+        missing, extra = earlier.minus(archived), archived.minus(earlier)
         if not missing.is_empty:
             self._break(f"{missing.count():,} transactions before {self.state.file} never came", self.state.file)
         elif not extra.is_empty:
             why = f"{self.source.name} has lost {extra.count():,} transactions that are stored ({str(extra)[:80]})"
             self._break(why, self.state.file)
 
-    def _check_next(self, one: binlog.Transaction) -> None:
-        """Whether a transaction follows the last one of its server. A number that was left out is
-        told: bytes are not missing, their chain was tested, but the server has a hole."""
-        if self.source.flavor != "mariadb" or not one.gtid:
+    def _check_next(self, transaction: binlog.Transaction) -> None:
+        """Notes a transaction that does not have the number behind its server's last one. No bytes
+        are missing, their chain was tested, but the server has skipped numbers."""
+        if self.source.flavor != "mariadb" or not transaction.gtid:
             return
-        domain, _, number = one.gtid.split("-")
-        last = self._last.get(domain) or self.known.last(domain)
+        domain, _, number = transaction.gtid.split("-")
+        last = self._last.get(domain) or self.archived.last(domain)
         self._last[domain] = int(number)
         if last and int(number) != last + 1 and len(self.state.notes) < MOST_NOTES:
-            self.state.notes.append(f"after {domain}-*-{last} came {one.gtid}")
+            self.state.notes.append(f"after {domain}-*-{last} came {transaction.gtid}")
 
     def _is_followed(self) -> bool:
-        """Whether the receiver is at a later file: it has written all of this one."""
+        """Returns whether the receiver is at a later file: it has written all of this one."""
         newer = self.spool / binlog.next_name(self.state.file)
         return newer.exists() and (self.spool / self.state.file).exists()
 
     def _over(self, done: bool, followed: bool) -> bool:
-        """Whether the file has ended: it says so, or another one followed before it was read."""
+        """Returns whether the file has ended: by its last event, or because another file followed
+        before it was read."""
         assert self._following is not None
         return self._read >= self._following.whole_to if done else followed
 
@@ -437,7 +441,7 @@ class Stream:
         return "rotate" if self._following.next_file else "stop" if self._following.stopped else ""
 
     def _store(self, ended: str = "") -> None:
-        """Stores what is whole and not stored yet."""
+        """Stores the complete transactions that are not stored yet."""
         following = self._following
         if following is None or not self._begun:
             return
@@ -452,15 +456,15 @@ class Stream:
         while start < end or ended == "crash":
             stop = self._cut(start, end)
             piece, data = self._piece(start, stop, ended if stop == end else "")
-            self._kept(lambda piece=piece, data=data: self._put(piece, data))
-            self._noted(piece, data)
+            self._retry(lambda piece=piece, data=data: self._put(piece, data))
+            self._count_piece(piece, data)
             start = stop
             if start >= end:
                 break
 
     def _put(self, piece: Piece, data: bytes) -> None:
-        """Stores a piece. One that is there already is ours where it says the same: the answer to
-        an earlier try was lost."""
+        """Stores a piece. If it exists with the same content, the answer to an earlier try was
+        lost."""
         try:
             archive.write_piece(self.target, piece, data, self.key)
         except InputError:
@@ -472,15 +476,15 @@ class Stream:
                 raise
 
     def _cut(self, start: int, end: int) -> int:
-        """Where a piece ends that begins at `start`: with a transaction, at most 8 MiB on; one
-        that is larger lies in several."""
+        """Returns where a piece ends that begins at `start`: with a transaction, at most 8 MiB on;
+        a larger transaction lies in several pieces."""
         if end - start <= LIVE_BYTES:
             return end
-        fit = [one.ends for one in self._waiting if start < one.ends <= start + LIVE_BYTES]
+        fit = [transaction.ends for transaction in self._waiting if start < transaction.ends <= start + LIVE_BYTES]
         return fit[-1] if fit else start + LIVE_BYTES
 
     def _check_prefix(self) -> None:
-        """Whether the file that is fetched again is the one that is stored."""
+        """Checks that the file that is fetched again is the stored file."""
         while self._stored and self._stored[0].offset + self._stored[0].length <= self._read:
             entry, self._stored = self._stored[0], self._stored[1:]
             if hashlib.sha256(self._bytes(entry.offset, entry.offset + entry.length)).hexdigest() != entry.sha256:
@@ -495,7 +499,7 @@ class Stream:
     def _piece(self, start: int, end: int, ended: str) -> tuple[Piece, bytes]:
         assert self._following is not None
         data = self._bytes(start, end)
-        mine = [one for one in self._waiting if start < one.ends <= end]
+        mine = [transaction for transaction in self._waiting if start < transaction.ends <= end]
         self._waiting = self._waiting[len(mine) :]
         entry = Entry(
             start,
@@ -507,7 +511,7 @@ class Stream:
             mine[0].time_us if mine else 0,
             mine[-1].time_us if mine else 0,
         )
-        gtids = archive.set_of((one.gtid for one in mine), self.source.flavor)
+        gtids = archive.set_of((transaction.gtid for transaction in mine), self.source.flavor)
         piece = Piece(
             kind="live",
             timeline=self.state.timeline,
@@ -526,9 +530,9 @@ class Stream:
         )
         return piece, data
 
-    def _noted(self, piece: Piece, data: bytes) -> None:
+    def _count_piece(self, piece: Piece, data: bytes) -> None:
         state = self.state
-        self.known = self.known.union(piece.set)
+        self.archived = self.archived.union(piece.set)
         self._pieces.add(piece)
         state.stored_to, state.pieces, state.stored_bytes = piece.ends, state.pieces + 1, state.stored_bytes + len(data)
         for entry in piece.entries:
@@ -540,37 +544,37 @@ class Stream:
         self.tell(state)
 
     def _index(self, now: bool = False) -> None:
-        """Says in the index how far the archive goes: now and then, and `now` at each end. What an
-        older index claims, and was lost, it goes on to claim until it is there again."""
+        """Writes to the index how far the archive goes, every INDEX_S seconds or `now`. The index
+        does not go back: a claim of lost transactions stays until they are stored again."""
         state = self.state
         wait = max(INDEX_S, self.every_s)
         if not state.stored_to or not now and time.monotonic() - self._indexed_s < wait:
             return
-        known = as_position(self.known)
-        end = ArchiveEnd(state.file, state.stored_to, str(known))
-        if end == self._indexed or not known.contains(self._claimed):
+        archived = as_position(self.archived)
+        end = ArchiveEnd(state.file, state.stored_to, str(archived))
+        if end == self._indexed or not archived.contains(self._claimed):
             return
 
         def write() -> None:
             there = archive.read_end(self.target, state.timeline, self.key)
             beyond = (number_of(there.file), there.offset) > (number_of(end.file), end.offset)
-            # This one is behind another stream, and would store where nobody looks.
+            # This stream is behind another one, and its pieces would never be read.
             if there != self._indexed and beyond:
                 rule = "says something else than this stream wrote: does another stream write to it?"
                 place = f"{self.target.label}/binlogs/{state.timeline}/{archive.INDEX}"
                 raise InputError(place, rule, DOC, ONE_STREAM, kind=DAMAGED)
             archive.write_index(self.target, state.timeline, self._about, end, self.key)
 
-        self._kept(write)
+        self._retry(write)
         self._indexed, self._indexed_s = end, time.monotonic()
 
     def _join(self) -> None:
-        """Has pieces joined where many lie in the file that is being written."""
+        """Joins pieces if the file that is being written has many."""
         if self._pieces.live >= JOIN_AFTER and not self._stored and not self._joiner.busy:
             self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
 
     def _finish(self) -> None:
-        """Ends a file: in the archive it becomes a few large pieces."""
+        """Ends a file: in the archive its pieces are joined into few large ones."""
         self._store(ended=self._ending() or "crash")
         self._index(now=True)
         name = self.state.file
@@ -580,9 +584,10 @@ class Stream:
         self._open_file(binlog.next_name(name))
         self._first = False
 
-    def _kept(self, work: Callable[[], Any]) -> None:
-        """Does it, again while the target refuses: for a minute, or until the stream is to end."""
-        until, wait, told = time.monotonic() + TARGET_S, 0.1, False
+    def _retry(self, work: Callable[[], Any]) -> None:
+        """Does the work, and again while the target refuses: for a minute, or until `stop` is
+        set."""
+        until, wait, reported = time.monotonic() + TARGET_S, 0.1, False
         while True:
             try:
                 work()
@@ -594,15 +599,16 @@ class Stream:
                 raise CouldNotRun(error.value, rule, DOC, ONE_STREAM) from None
             except CouldNotRun as error:
                 if self.stop.is_set() or time.monotonic() >= until:
-                    raise (self._given_up(error) if told else error) from None
-                if not told:
+                    raise (self._final_error(error) if reported else error) from None
+                if not reported:
                     self._note(f"{error.value} {error.rule}; trying again for {TARGET_S:.0f} s")
-                    told = True
+                    reported = True
                 self.stop.wait(wait)
                 wait = min(5.0, 2 * wait)
 
-    def _given_up(self, error: CouldNotRun) -> CouldNotRun:
-        """The end of a stream whose target refuses, once why has been said."""
+    def _final_error(self, error: CouldNotRun) -> CouldNotRun:
+        """Returns the last error of a stream whose target refuses, after the reason was
+        reported."""
         since = f"what came after {self.state.last_gtid}" if self.state.last_gtid else "what came"
         rule = f"took no more, so the stream ended: {since} is not stored"
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
@@ -610,22 +616,24 @@ class Stream:
         return CouldNotRun(self.target.label, rule, DOC, hint.strip())
 
 
-def _unusable(last: Timeline) -> str:
-    """Why nothing can be stored behind a timeline, in words; "" where it can. Its index is gone, or
-    pieces lie behind a damaged one: what is fetched again would be cut elsewhere."""
+def _explain_unusable(last: Timeline) -> str:
+    """Returns why nothing can be stored behind a timeline, in words; "" if it can. Its index is
+    missing, or pieces lie behind a damaged one: bytes fetched again would be cut elsewhere."""
     if not last.files or not last.source_id:
         return next(iter(last.problems), "")
     end = number_of(last.files[-1].name)
-    at_end = [one for one in last.damages if one.name and not one.harmless and number_of(one.file) >= end]
+    at_end = [
+        damage for damage in last.damages if damage.name and not damage.harmless and number_of(damage.file) >= end
+    ]
     return at_end[0].words if at_end else ""
 
 
-def _shown(unix: float) -> str:
+def _format_time(unix: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))
 
 
 def _check_source(source: BackupSource) -> None:
-    """Raises InputError for a server whose binary log cannot be kept for a restore."""
+    """Raises InputError for a server whose binary log cannot be archived for a restore."""
     if not source.log_bin:
         rule = "writes no binary log"
         raise InputError(source.name, rule, DOC, "Start it with log_bin: headrace mysql up NAME --set log_bin=ON.")

@@ -35,7 +35,7 @@ BEGUN = re.compile(
 
 
 def _here() -> str:
-    """Where the numbers of processes are those of this one, in short."""
+    """Returns a short name of the machine and container, in which process ids are unique."""
     return hashlib.sha256(where_numbers_hold().encode()).hexdigest()[:8]
 
 
@@ -52,19 +52,19 @@ class FolderTarget(BackupTarget):
 
     def list(self, prefix: str = "") -> list[Stored]:
         self._check_place()
-        found = []
+        stored = []
         try:
             for top, folders, files in os.walk(self.folder, onerror=_raise):
                 folders.sort()
                 for file in files:
                     name = os.path.relpath(os.path.join(top, file), self.folder)
                     if not file.startswith(".") and name.startswith(prefix):
-                        found.append(Stored(name, os.stat(os.path.join(top, file)).st_size))
+                        stored.append(Stored(name, os.stat(os.path.join(top, file)).st_size))
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise self._failed("", error, "read") from None
-        return sorted(found, key=lambda one: one.name)
+            raise self._translate_error("", error, "read") from None
+        return sorted(stored, key=lambda file: file.name)
 
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
         path = self._path(name)
@@ -87,7 +87,7 @@ class FolderTarget(BackupTarget):
         except (FileNotFoundError, NotADirectoryError):
             raise self.missing(name) from None
         except OSError as error:
-            raise self._failed(name, error, "read") from None
+            raise self._translate_error(name, error, "read") from None
 
     def replace(self, name: str, content: bytes) -> None:
         with _FolderWriter(self, name, self._path(name), over=True) as writer:
@@ -100,7 +100,7 @@ class FolderTarget(BackupTarget):
             with contextlib.suppress(OSError):  # not empty yet
                 path.parent.rmdir()
         except OSError as error:
-            raise self._failed(name, error, "removed") from None
+            raise self._translate_error(name, error, "removed") from None
 
     def sweep(self, prefix: str, older_s: float) -> int:
         removed, now = 0, time.time()
@@ -122,16 +122,16 @@ class FolderTarget(BackupTarget):
         return self.folder / checked_name(name)
 
     def _device(self) -> int | None:
-        """The filesystem it is on, or will be once it is made."""
-        there = next((one for one in (self.folder, *self.folder.parents) if one.exists()), None)
+        """Returns the device of the filesystem that the folder is on, or will be on."""
+        there = next((ancestor for ancestor in (self.folder, *self.folder.parents) if ancestor.exists()), None)
         try:
             return None if there is None else os.stat(there).st_dev
         except OSError:
             return None
 
     def _check_place(self) -> None:
-        """Raises CouldNotRun where another filesystem is there now: a volume that was unmounted
-        leaves its empty mount point, and what is written there fills the machine's own disk."""
+        """Raises CouldNotRun if the folder is on another filesystem now: an unmounted volume leaves
+        its empty mount point, and files written there fill the machine's own disk."""
         if self._device() != self._filesystem:
             rule = "is on another filesystem than at the begin: was its volume unmounted, or mounted over it?"
             raise CouldNotRun(short_name(self.label), rule, DOC, "Mount it again. Nothing half-written counts.")
@@ -140,20 +140,20 @@ class FolderTarget(BackupTarget):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise self._failed(name, error, "written") from None
+            raise self._translate_error(name, error, "written") from None
 
     def _room(self) -> int | None:
-        there = next((one for one in (self.folder, *self.folder.parents) if one.exists()), None)
+        there = next((ancestor for ancestor in (self.folder, *self.folder.parents) if ancestor.exists()), None)
         try:
             room = None if there is None else os.statvfs(there)
         except OSError as error:
-            raise self._failed("", error, "written") from None
+            raise self._translate_error("", error, "written") from None
         return None if room is None else room.f_bavail * room.f_frsize
 
-    def _failed(self, name: str, error: OSError, what: str) -> CouldNotRun:
-        """What the operating system refused, in words: full, read-only, gone."""
+    def _translate_error(self, name: str, error: OSError, what: str) -> CouldNotRun:
+        """Returns the operating system's refusal in words: full, read-only, gone."""
         place = f"{self.label}/{name}" if name else self.label
-        told = {
+        reason = {
             errno.ENOSPC: "the target is full",
             errno.EDQUOT: "the target's quota is used up",
             errno.EROFS: "the target is read-only",
@@ -165,7 +165,7 @@ class FolderTarget(BackupTarget):
         hint = hint_of(error, "Look at the folder, its permissions and its device.")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = "Free some room (headrace backup prune), or use another target. Nothing half-written counts."
-        return CouldNotRun(short_name(place), f"cannot be {what}: {told}", "operating system", hint)
+        return CouldNotRun(short_name(place), f"cannot be {what}: {reason}", "operating system", hint)
 
 
 def _raise(error: OSError) -> None:
@@ -174,7 +174,7 @@ def _raise(error: OSError) -> None:
 
 class _FolderWriter(TargetWriter):
     """Writes in pieces of 1 MiB to a hidden name, and links it to its own at the end: `link`
-    refuses a name that is taken, where a rename (`over`) replaces it."""
+    refuses a name that exists, whereas a rename (`over`) replaces it."""
 
     def __init__(self, target: FolderTarget, name: str, path: Path, over: bool = False) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ class _FolderWriter(TargetWriter):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self._begun, flags, 0o600)
         except OSError as error:
-            raise target._failed(name, error, "written") from None
+            raise target._translate_error(name, error, "written") from None
 
     def _write(self, data: bytes) -> None:
         self._waiting += data
@@ -205,7 +205,7 @@ class _FolderWriter(TargetWriter):
                 os.fdatasync(self._file)
                 self._unflushed = 0
         except OSError as error:
-            raise self.target._failed(self.name, error, "written") from None
+            raise self.target._translate_error(self.name, error, "written") from None
 
     def close(self) -> None:
         try:
@@ -225,7 +225,7 @@ class _FolderWriter(TargetWriter):
             raise self.target.taken(self.name) from None
         except OSError as error:
             self.abort()
-            raise self.target._failed(self.name, error, "written") from None
+            raise self.target._translate_error(self.name, error, "written") from None
         except CouldNotRun:
             self.abort()
             raise

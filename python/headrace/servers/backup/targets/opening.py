@@ -1,4 +1,4 @@
-"""Targets by their text."""
+"""Opens a target by its text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headrace.servers.backup.targets.target import DOC, FORM, BackupTarget
 
 
 def open_target(text: str | os.PathLike) -> BackupTarget:
-    """The target that a text names. Raises InputError for what cannot be one, CouldNotRun for a
-    folder that cannot be used or S3 without boto3."""
+    """Opens the target that a text names. Raises InputError for a text that is not a target,
+    CouldNotRun for a folder that cannot be used, or S3 without boto3."""
     text = os.fspath(text)
     if not isinstance(text, str) or not text or "\0" in text or "\n" in text or "\r" in text:
         raise InputError(repr(text)[:80], f"a target is {FORM}", DOC, "For example --to file:///backup/mysql.")

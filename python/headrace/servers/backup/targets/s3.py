@@ -1,11 +1,11 @@
-"""A bucket behind the S3 API as a target: AWS's, or any server that speaks it.
+"""A bucket behind the S3 API as a target: AWS's, or any compatible server.
 
     s3://BUCKET[/PREFIX][?region=REGION][&endpoint=https://HOST:PORT]
 
-A file is sent as a multipart upload: in memory there is one part, and until the last call nothing
-is seen. Every part goes with its SHA-256, the last call only writes where nothing is
-(If-None-Match: a server that does not know it is asked before). Keys are those of the AWS tools:
-environment, profile, role of the instance; none stands in a target's text.
+A file is sent as a multipart upload: a single part is in memory, and the file appears with the last
+call. Every part is sent with its SHA-256. The last call refuses to overwrite (If-None-Match; before
+it the name is checked, for servers that ignore the header). Keys come from where the AWS tools read
+them: environment, profile, role of the instance; a target's text has no keys.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
 def part_bytes(expected_bytes: int) -> int:
-    """How large the parts of an upload are, so that it ends within 10,000 of them."""
+    """Returns the bytes of an upload's parts, so that 10,000 parts are enough."""
     fit = math.ceil(expected_bytes / PLANNED_PARTS / MIB) * MIB
     return min(MOST_PART, max(PART_BYTES, fit))
 
@@ -62,20 +62,20 @@ class S3Target(BackupTarget):
     """A bucket, or a prefix in one."""
 
     def __init__(self, rest: str) -> None:
-        bucket, prefix, region, endpoint = _parsed(rest)
+        bucket, prefix, region, endpoint = _parse_place(rest)
         self.bucket, self.prefix = bucket, f"{prefix}/" if prefix else ""
         self.label = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
         self._client = _client(region, endpoint)
 
     def list(self, prefix: str = "") -> list[Stored]:
-        found = []
-        with self._told(prefix):
+        stored = []
+        with self._translate_errors(prefix):
             for page in self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=self.prefix + prefix
             ):
-                for one in page.get("Contents", ()):
-                    found.append(Stored(one["Key"].removeprefix(self.prefix), int(one["Size"])))
-        return sorted(found, key=lambda one: one.name)
+                for entry in page.get("Contents", ()):
+                    stored.append(Stored(entry["Key"].removeprefix(self.prefix), int(entry["Size"])))
+        return sorted(stored, key=lambda file: file.name)
 
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
         if self.exists(checked_name(name)):
@@ -84,7 +84,7 @@ class S3Target(BackupTarget):
 
     def exists(self, name: str) -> bool:
         try:
-            with self._told(name):
+            with self._translate_errors(name):
                 self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
         except InputError as error:
             if error.kind == MISSING:
@@ -98,7 +98,7 @@ class S3Target(BackupTarget):
         while at < size:
             got = 0
             try:
-                with self._told(name):
+                with self._translate_errors(name):
                     where = {"Bucket": self.bucket, "Key": self.prefix + checked_name(name)}
                     answer = self._client.get_object(**where, Range=f"bytes={at}-")
                     for piece in answer["Body"].iter_chunks(WRITE_BYTES):
@@ -106,7 +106,7 @@ class S3Target(BackupTarget):
                         at += len(piece)
                         yield piece
             except CouldNotRun:
-                # A body that breaks off is not sent again by botocore.
+                # botocore does not request a body again that was cut off.
                 tries = tries + 1 if not got else 1
                 if tries >= ATTEMPTS:
                     raise
@@ -116,42 +116,42 @@ class S3Target(BackupTarget):
                 raise CouldNotRun(f"{self.label}/{name}", f"ends at {at:,} of {size:,} bytes", S3_SOURCE, "Try again.")
 
     def _size(self, name: str) -> int:
-        with self._told(name):
+        with self._translate_errors(name):
             answer = self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
             return int(answer["ContentLength"])
 
     def replace(self, name: str, content: bytes) -> None:
-        with self._told(name):
+        with self._translate_errors(name):
             self._client.put_object(
                 Bucket=self.bucket, Key=self.prefix + checked_name(name), Body=content, ChecksumSHA256=_sha256(content)
             )
 
     def remove(self, name: str) -> None:
-        with self._told(name):
+        with self._translate_errors(name):
             self._client.delete_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
 
     def sweep(self, prefix: str, older_s: float) -> int:
-        """Ends uploads that were begun and left: their parts would be paid for until then. Some
-        servers (s3rver) cannot list them: there a rule of the bucket's life cycle has to."""
+        """Ends abandoned uploads, whose parts would be billed otherwise. Some servers (s3rver)
+        cannot list them: there a rule of the bucket's life cycle has to end them."""
         ended = 0
-        with self._told(prefix):
+        with self._translate_errors(prefix):
             try:
                 answer = self._client.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix + prefix)
             except self._client.exceptions.ClientError as error:
                 if error.response.get("Error", {}).get("Code") != "NotImplemented":
                     raise
                 return 0
-            for one in answer.get("Uploads") or ():
-                begun = one.get("Initiated")
+            for upload in answer.get("Uploads") or ():
+                begun = upload.get("Initiated")
                 if begun is None or time.time() - begun.timestamp() >= older_s:
-                    where = {"Bucket": self.bucket, "Key": one["Key"]}
-                    self._client.abort_multipart_upload(**where, UploadId=one["UploadId"])
+                    where = {"Bucket": self.bucket, "Key": upload["Key"]}
+                    self._client.abort_multipart_upload(**where, UploadId=upload["UploadId"])
                     ended += 1
         return ended
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
-        """Errors of boto3 in our words."""
+    def _translate_errors(self, name: str) -> Iterator[None]:
+        """Translates errors of boto3 into Headrace's."""
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
         from urllib3.exceptions import HTTPError
@@ -159,17 +159,17 @@ class S3Target(BackupTarget):
         try:
             yield
         except ClientError as error:
-            raise self._refused(name, error.response) from None
+            raise self._translate_refusal(name, error.response) from None
         except (BotoCoreError, Boto3Error, HTTPError, OSError) as error:
-            raise self._unreachable(name, error) from None
+            raise self._translate_failure(name, error) from None
 
-    def _refused(self, name: str, answer: dict[str, Any]) -> HeadraceError:
-        said = answer.get("Error", {})
-        code, text = str(said.get("Code", "")), str(said.get("Message", ""))[:200]
+    def _translate_refusal(self, name: str, answer: dict[str, Any]) -> HeadraceError:
+        error = answer.get("Error", {})
+        code, text = str(error.get("Code", "")), str(error.get("Message", ""))[:200]
         value, source = f"{self.label}/{name}" if name else self.label, f"S3 error {code}"
         if code in WRONG_REGION:
             headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-            region = said.get("Region") or headers.get("x-amz-bucket-region")
+            region = error.get("Region") or headers.get("x-amz-bucket-region")
             hint = f"Add ?region={region}." if region else "Add ?region= with the bucket's region."
             return InputError(self.label, "is in another region than the one asked", source, hint)
         if code in TAKEN:
@@ -189,18 +189,18 @@ class S3Target(BackupTarget):
             return CouldNotRun(value, rule, source, "Try again later. What was begun does not count as a backup.")
         return CouldNotRun(value, f"refused it: {text}", source, "See the bucket's policy and the server's log.")
 
-    def _unreachable(self, name: str, error: Exception) -> HeadraceError:
+    def _translate_failure(self, name: str, error: Exception) -> HeadraceError:
         kind = type(error).__name__
         if kind in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"):
             hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
             return InputError(self.label, f"there are no keys for it: {error}", S3_SOURCE, hint)
         value = f"{self.label}/{name}" if name else self.label
-        said = " ".join(str(error).split())[:200]
-        return CouldNotRun(value, f"cannot be reached: {said}", S3_SOURCE, "Is the network up, and the endpoint right?")
+        text = " ".join(str(error).split())[:200]
+        return CouldNotRun(value, f"cannot be reached: {text}", S3_SOURCE, "Is the network up, and the endpoint right?")
 
 
-def _parsed(rest: str) -> tuple[str, str, str | None, str | None]:
-    """Bucket, prefix, region, endpoint. Raises InputError."""
+def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
+    """Parses bucket, prefix, region and endpoint. Raises InputError."""
     place, _, query = rest.partition("?")
     bucket, _, prefix = place.partition("/")
     prefix = unquote(prefix).strip("/")
@@ -238,7 +238,7 @@ def _client(region: str | None, endpoint: str | None) -> Any:
         read_timeout=READ_S,
         retries={"total_max_attempts": ATTEMPTS, "mode": "standard"},
         s3={"addressing_style": "path"} if endpoint else {},
-        # Checksums are ours, in headers: servers other than AWS know no trailers.
+        # The checksums are sent in headers: servers other than AWS do not support trailers.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -256,7 +256,7 @@ def _sha256(data: bytes) -> str:
 
 
 class _S3Writer(TargetWriter):
-    """Holds one part in memory. What fits into one is a single PUT."""
+    """Holds one part in memory. A file that fits into one part is sent by a single PUT."""
 
     def __init__(self, target: S3Target, name: str, part: int) -> None:
         super().__init__()
@@ -274,7 +274,7 @@ class _S3Writer(TargetWriter):
 
     def _send(self, data: bytes) -> None:
         client, number = self.target._client, len(self._sent) + 1
-        with self.target._told(self.name):
+        with self.target._translate_errors(self.name):
             if self._upload is None:
                 begun = client.create_multipart_upload(**self._where, ChecksumAlgorithm="SHA256")
                 self._upload = begun["UploadId"]
@@ -290,11 +290,12 @@ class _S3Writer(TargetWriter):
         self._sent.append(sent | ({"ChecksumSHA256": checksum} if answer.get("ChecksumSHA256") else {}))
 
     def _check(self, answer: dict[str, Any], data: bytes, checksum: str, number: int) -> None:
-        """Whether the server has the bytes that were sent: by its SHA-256, else its MD5."""
-        told, etag = answer.get("ChecksumSHA256"), str(answer.get("ETag", "")).strip('"')
+        """Checks that the server has the bytes that were sent: by its SHA-256, else its MD5. Raises
+        CouldNotRun."""
+        server_checksum, etag = answer.get("ChecksumSHA256"), str(answer.get("ETag", "")).strip('"')
         plain = "ServerSideEncryption" not in answer or answer["ServerSideEncryption"] == "AES256"
-        wrong = told is not None and told != checksum
-        if told is None and plain and re.fullmatch(r"[0-9a-f]{32}", etag):
+        wrong = server_checksum is not None and server_checksum != checksum
+        if server_checksum is None and plain and re.fullmatch(r"[0-9a-f]{32}", etag):
             wrong = hashlib.md5(data, usedforsecurity=False).hexdigest() != etag
         if wrong:
             rule = f"part {number} arrived with another checksum than it was sent with"
@@ -307,13 +308,13 @@ class _S3Writer(TargetWriter):
                 data = bytes(self._waiting)
                 checksum = _sha256(data)
                 with self._answer_may_be_lost():
-                    with self.target._told(self.name):
+                    with self.target._translate_errors(self.name):
                         answer = client.put_object(**self._where, Body=data, ChecksumSHA256=checksum, IfNoneMatch="*")
                     self._check(answer, data, checksum, 1)
             else:
                 if self._waiting:
                     self._send(bytes(self._waiting))
-                with self._answer_may_be_lost(), self.target._told(self.name):
+                with self._answer_may_be_lost(), self.target._translate_errors(self.name):
                     client.complete_multipart_upload(
                         **self._where, UploadId=self._upload, MultipartUpload={"Parts": self._sent}, IfNoneMatch="*"
                     )
@@ -327,8 +328,8 @@ class _S3Writer(TargetWriter):
 
     @contextmanager
     def _answer_may_be_lost(self) -> Iterator[None]:
-        """Passes over an error where the object is stored all the same: the answer was lost, and
-        the client tried again and met its own object."""
+        """Ignores an error if the object is stored all the same: the answer was lost, and the
+        client tried again and met its own object."""
         try:
             yield
         except HeadraceError:
@@ -336,21 +337,21 @@ class _S3Writer(TargetWriter):
                 raise
 
     def _is_stored(self) -> bool:
-        """Whether the object is there and holds the bytes that were written: it is read back."""
-        found = hashlib.sha256()
+        """Reads the object back; returns whether it has the bytes that were written."""
+        digest = hashlib.sha256()
         try:
             for piece in self.target.read(self.name):
-                found.update(piece)
+                digest.update(piece)
         except HeadraceError:
             return False
-        return found.hexdigest() == self.sha256
+        return digest.hexdigest() == self.sha256
 
     def abort(self) -> None:
         upload, self._upload = self._upload, None
         self._waiting.clear()
         if upload is not None:
             try:
-                with self.target._told(self.name):
+                with self.target._translate_errors(self.name):
                     self.target._client.abort_multipart_upload(**self._where, UploadId=upload)
             except HeadraceError:
                 return  # `sweep` ends it later

@@ -1,8 +1,8 @@
-"""Where backups lie: a folder, or a bucket behind the S3 API.
+"""The place of backups: a folder, or a bucket behind the S3 API.
 
-A target knows files by names with slashes. What is begun is not seen until it is closed, and what
-is there is never overwritten: a second file of one name is refused. Only small documents that are
-meant to change (a proof, the mark of a target) are replaced, whole.
+Names of files may have slashes. A file appears when it is closed, and an existing file is never
+overwritten: a second file of the same name is refused. Only small documents that are meant to
+change (a proof, the mark of a target) are replaced, whole.
 
 >>> checked_name("backups/20261122T215000Z-shop/data.00001")
 'backups/20261122T215000Z-shop/data.00001'
@@ -33,7 +33,7 @@ MOST_DOCUMENT_BYTES = 64 * MIB
 
 
 def checked_name(name: str) -> str:
-    """A file's name in a target. Raises InputError for what could lead out of it."""
+    """Returns a file's name in a target. Raises InputError for a name that could lead out of it."""
     if not all(PART.fullmatch(part) for part in name.split("/")):
         rule = "is not a name of a file in a backup: letters, digits, . _ - between slashes, and no part begins with ."
         raise InputError(repr(name)[:80], rule, DOC, "Was this written by something else?")
@@ -41,7 +41,7 @@ def checked_name(name: str) -> str:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes in the unit that fits.
+    """Returns a number of bytes as text in the unit that fits.
 
     >>> size_text(12_288), size_text(0), size_text(3 << 30)
     ('12 KiB', '0', '3.0 GiB')
@@ -61,8 +61,8 @@ class Stored:
 
 
 class TargetWriter(ABC):
-    """A file that is being written. `sha256` holds from `close` on. Without `close` it is as if it
-    had never been begun."""
+    """A file that is being written. `sha256` is final from `close` on. Without `close` nothing of
+    it appears."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -73,7 +73,7 @@ class TargetWriter(ABC):
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> None:
-        """Adds bytes. Raises CouldNotRun."""
+        """Appends bytes. Raises CouldNotRun."""
         self._hash.update(data)
         self.size += len(data)
         self._write(data)
@@ -83,11 +83,11 @@ class TargetWriter(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Makes it durable and seen. Raises CouldNotRun; InputError where the name is taken."""
+        """Makes the file durable and visible. Raises CouldNotRun; InputError if the name exists."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Leaves nothing of it, as far as the target can still be reached."""
+        """Removes what was written, if the target can still be reached."""
 
     def __enter__(self) -> TargetWriter:
         return self
@@ -106,53 +106,53 @@ class BackupTarget(ABC):
 
     @abstractmethod
     def list(self, prefix: str = "") -> list[Stored]:
-        """Its files whose name begins so, by name. Raises CouldNotRun."""
+        """Lists its files whose name begins with `prefix`, by name. Raises CouldNotRun."""
 
     @abstractmethod
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
-        """A new file. Raises InputError where the name is taken, CouldNotRun."""
+        """Begins a new file. Raises InputError if the name exists, CouldNotRun."""
 
     @abstractmethod
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
-        """The bytes of a file from `offset` on. Raises InputError where there is none."""
+        """Yields the bytes of a file from `offset` on. Raises InputError if it does not exist."""
 
     @abstractmethod
     def replace(self, name: str, content: bytes) -> None:
-        """Writes a small document, over an older one of the name, whole."""
+        """Writes a small document, whole, and replaces an older document of the name."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Removes a file, if it is there."""
+        """Removes a file if it exists."""
 
     @abstractmethod
     def sweep(self, prefix: str, older_s: float) -> int:
-        """Removes what was begun under `prefix` and never closed, by processes that are gone or
-        longer than `older_s` ago. How many."""
+        """Removes files under `prefix` that were begun and never closed, by processes that have
+        ended or longer than `older_s` ago. Returns their number."""
 
     def put_new(self, name: str, content: bytes) -> None:
-        """A new file of these bytes."""
+        """Writes a new file of these bytes."""
         with self.create(name, len(content)) as writer:
             writer.write(content)
 
     def document(self, name: str) -> bytes:
-        """A small file. Raises InputError where there is none or it is too large."""
-        found = bytearray()
+        """Reads a small file. Raises InputError if it does not exist or is too large."""
+        content = bytearray()
         for part in self.read(name):
-            found += part
-            if len(found) > MOST_DOCUMENT_BYTES:
+            content += part
+            if len(content) > MOST_DOCUMENT_BYTES:
                 rule = f"is larger than {MOST_DOCUMENT_BYTES >> 20} MiB, no such document is"
                 raise InputError(f"{self.label}: {name}", rule, DOC, "Was it written by something else?")
-        return bytes(found)
+        return bytes(content)
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
-        return any(one.name == name for one in self.list(name))
+        """Returns whether a file exists."""
+        return any(file.name == name for file in self.list(name))
 
     def missing(self, name: str) -> InputError:
-        """The error for a file that is not there."""
+        """Returns the error for a file that does not exist."""
         return InputError(f"{self.label}: {name}", "is not there", DOC, "See headrace backup list.", kind=MISSING)
 
     def taken(self, name: str) -> InputError:
-        """The error for a name that is taken."""
+        """Returns the error for a name that exists already."""
         rule = "is there already, and a backup is never overwritten"
         return InputError(f"{self.label}: {name}", rule, DOC, "Does another headrace write to this target?")

@@ -1,8 +1,8 @@
-"""Who can take over: what each replica has and can still apply, and what nobody else has.
+"""Finds who can take over: what each replica has and can still apply, and its errant transactions.
 
 A replica counts by what it *received*: what it acknowledged lies in its relay log, applied or not.
-But a relay log is worth something only where it will be applied. MariaDB with GTID throws it away
-when both threads of a replica have stopped and one is started again (MDEV-4698).
+But a relay log counts only if it will be applied. MariaDB with GTID deletes it when both threads of
+a replica have stopped and one is started again (MDEV-4698).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.servers.topology.state import Channel, ServerState
 
 
 def follows(seen: Seen, source: Seen) -> Channel | None:
-    """The channel by which a server follows another, None where it does not."""
+    """Returns the channel by which a server follows another, None if it does not."""
     for channel in seen.state.channels if seen.state else ():
         if (channel.source_host, channel.source_port) == (source.host, source.port):
             return channel
@@ -23,73 +23,74 @@ def follows(seen: Seen, source: Seen) -> Channel | None:
 
 
 def followers(members: Members, source: Seen) -> list[Seen]:
-    """Servers that answer and follow `source` themselves, by name."""
-    found = (members[name] for name in sorted(members))
-    return [one for one in found if one.name != source.name and follows(one, source) is not None]
+    """Lists the servers that answer and follow `source` directly, by name."""
+    ordered = (members[name] for name in sorted(members))
+    return [member for member in ordered if member.name != source.name and follows(member, source) is not None]
 
 
 def writers(members: Members) -> list[str]:
-    """Servers that take writes, by name."""
-    return sorted(name for name, one in members.items() if one.state is not None and not one.state.read_only)
+    """Lists the names of servers that take writes."""
+    return sorted(name for name, member in members.items() if member.state is not None and not member.state.read_only)
 
 
 def heads(members: Members) -> list[str]:
-    """Servers that take writes and follow nobody, by name."""
+    """Lists the names of servers that take writes and follow nobody."""
     return [name for name in writers(members) if not required(members[name]).channels]
 
 
 def strangers(members: Members, source: str) -> list[str]:
-    """Servers that follow none of those named, in words: perhaps the source, by another name of it.
-    They would be left behind, with nobody to follow. Not those that clearly follow another one."""
-    named = {(one.host, one.port) for one in members.values()}
-    found = []
-    for name, one in sorted(members.items()):
-        channels = one.state.channels if one.state is not None and name != source else ()
+    """Lists, in words, servers that follow none of the named servers, perhaps the source under
+    another name: they would be left without a source. Servers that certainly follow another are
+    skipped."""
+    named = {(member.host, member.port) for member in members.values()}
+    descriptions = []
+    for name, member in sorted(members.items()):
+        channels = member.state.channels if member.state is not None and name != source else ()
         places = [(channel.source_host, channel.source_port) for channel in channels]
-        another = any(_is_another(one, channel, members[source]) for channel in channels)
+        another = any(_is_another(member, channel, members[source]) for channel in channels)
         if places and not named & set(places) and not another:
-            found.append(f"{name} follows {' and '.join(f'{host}:{port}' for host, port in places)}")
-    return found
+            descriptions.append(f"{name} follows {' and '.join(f'{host}:{port}' for host, port in places)}")
+    return descriptions
 
 
 def _is_another(seen: Seen, channel: Channel, source: Seen) -> bool:
-    """Whether a channel's source is certainly not this one: it has another number, or sends while
-    this one is dead."""
+    """Returns whether a channel's source is certainly not this one: it has another server_id, or
+    sends while this one is dead."""
     if source.state is not None:
         return channel.source_server_id not in (0, source.state.server_id)
     return channel.receive == "on" and not seen.deaf
 
 
 def has(seen: Seen) -> GtidSet:
-    """All it received or executed."""
+    """Returns everything that a server received or executed."""
     state = required(seen)
-    found = state.executed
+    gtids = state.executed
     for channel in state.channels:
-        found = found.union(channel.received).union(channel.executed)
-    return found
+        gtids = gtids.union(channel.received).union(channel.executed)
+    return gtids
 
 
 def keeps_relay_log(state: ServerState) -> bool:
-    """Whether a relay log outlives a start of both threads."""
+    """Returns whether a relay log survives a start of both threads."""
     return not (state.flavor == "mariadb" and state.gtid_on)
 
 
 def usable(seen: Seen) -> GtidSet:
-    """What it will have executed when its applier is done with its relay log."""
+    """Returns what a server will have executed when its applier has finished its relay log."""
     state = required(seen)
-    found = state.executed
+    gtids = state.executed
     for channel in state.channels:
-        found = found.union(channel.executed)
+        gtids = gtids.union(channel.executed)
         running = channel.apply == "on"
-        # A thread that still receives keeps the relay log while the applier is started.
+        # While a thread receives, MariaDB keeps the relay log when the applier is started.
         startable = channel.receive != "off" or keeps_relay_log(state)
         if not channel.apply_error and (running or startable):
-            found = found.union(channel.received)
-    return found
+            gtids = gtids.union(channel.received)
+    return gtids
 
 
 def unfit(seen: Seen, allow_delayed: bool = False) -> str:
-    """Why it cannot be promoted; "" when it can."""
+    """Returns why a server cannot be promoted; "" if it can."""
     state, channel = required(seen), seen.channel
     if len(state.channels) > 1:
         return f"follows {len(state.channels)} sources"
@@ -111,23 +112,23 @@ def unfit(seen: Seen, allow_delayed: bool = False) -> str:
 
 
 def errant(members: Members, source: Seen) -> dict[str, str]:
-    """Transactions that a follower wrote itself, by name, as text.
+    """Returns the transactions that followers wrote themselves, by name, as text.
 
-    MySQL: of its own UUID and nowhere in what it received. MariaDB: of its own server id in its
-    binary log, which only a promotion makes lawful.
+    MySQL: those of its own UUID that it did not receive. MariaDB: those of its own server id in its
+    binary log, which are legitimate only after a promotion.
     """
-    found = {}
-    for one in followers(members, source):
-        own = own_writes(one)
-        others = [other for other in members.values() if other.state is not None and other.name != one.name]
-        text = _beyond(one, own, others)
+    texts = {}
+    for follower in followers(members, source):
+        own = own_writes(follower)
+        others = [other for other in members.values() if other.state is not None and other.name != follower.name]
+        text = _beyond(follower, own, others)
         if text:
-            found[one.name] = text
-    return found
+            texts[follower.name] = text
+    return texts
 
 
 def own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
-    """What is in a server's binary log under its own name."""
+    """Returns the transactions of a server's binary log that it wrote itself."""
     state = required(seen)
     if state.flavor == "mariadb":
         return {key: last for key, last in seen.wrote.items() if key[1] == state.server_id}
@@ -139,96 +140,107 @@ def own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
 
 
 def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
-    """The part of `own` that no other server has, as text."""
+    """Returns the part of `own` that no other server has, as text."""
     others = list(others)
     if isinstance(own, dict):
-        known = {key: max((one.wrote.get(key, 0) for one in others), default=0) for key in own}
+        highest = {key: max((other.wrote.get(key, 0) for other in others), default=0) for key in own}
         for channel in required(seen).channels:
-            # What came back through the ring of an earlier promotion is in its position.
+            # Its position has own transactions that came back from a later source.
             for text, writer in channel.executed.writers:
                 key = (int(text), writer)
-                if key in known:
-                    known[key] = max(known[key], channel.executed.last(text))
-        everywhere = _highest([*(one.wrote for one in others), _positions(seen)])
+                if key in highest:
+                    highest[key] = max(highest[key], channel.executed.last(text))
+        everywhere = _highest([*(other.wrote for other in others), _positions(seen)])
         own = _not_settled(own, seen, everywhere)
-        return ranges({key: (known[key] + 1, last) for key, last in own.items() if last > known[key]})
-    # Not what its channel received: MySQL says there what the server executed, its own writes too.
-    # With nobody to compare, its own may stem from a time at which it was the source.
-    left = own
-    for one in others:
-        left = left.minus(has(one))
-    return str(left) if others else ""
+        return ranges({key: (highest[key] + 1, last) for key, last in own.items() if last > highest[key]})
+    # The received set of its channel does not help: MySQL lists there what the server executed, own
+    # writes included. Without another server to compare, they may be from a time as the source.
+    remaining = own
+    for other in others:
+        remaining = remaining.minus(has(other))
+    return str(remaining) if others else ""
 
 
 def _highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[int, int], int]:
-    """The last number of each (domain, server) in any of these."""
-    found: dict[tuple[int, int], int] = {}
+    """Returns the last number of each (domain, server) in any of these logs."""
+    highest: dict[tuple[int, int], int] = {}
     for log in logs:
         for key, last in log.items():
-            found[key] = max(last, found.get(key, 0))
-    return found
+            highest[key] = max(last, highest.get(key, 0))
+    return highest
 
 
 def _positions(seen: Seen) -> dict[tuple[int, int], int]:
-    """What a server's channels have applied, as (domain, server) and number."""
+    """Returns what a server's channels have applied, as (domain, server) and number."""
     positions = [channel.executed for channel in required(seen).channels]
-    return _highest({(int(text), writer): one.last(text) for text, writer in one.writers} for one in positions)
+    return _highest(
+        {(int(text), writer): position.last(text) for text, writer in position.writers} for position in positions
+    )
 
 
 def _not_settled(
-    log: Mapping[tuple[int, int], int], seen: Seen, known: Mapping[tuple[int, int], int]
+    log: Mapping[tuple[int, int], int], seen: Seen, highest: Mapping[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
-    """The part of a binary log that a common later transaction does not vouch for. With strict
-    GTIDs a domain is one line of numbers: where both have one, both have all before it, even if the
-    binary log of one was emptied since (RESET MASTER) and does not name who wrote those."""
+    """Returns the part of a binary log behind the last common transaction of each domain. With
+    strict GTIDs a domain is a single sequence: servers that share a transaction share all before
+    it, even if one binary log was emptied since (RESET MASTER) and does not list them."""
     if not required(seen).gtid_strict:
         return dict(log)
     common: dict[int, int] = {}
     for (domain, server), last in seen.wrote.items():
-        common[domain] = max(common.get(domain, 0), min(last, known.get((domain, server), 0)))
+        common[domain] = max(common.get(domain, 0), min(last, highest.get((domain, server), 0)))
     return {key: last for key, last in log.items() if last > common.get(key[0], 0)}
 
 
-def ranges(found: dict[tuple[int, int], tuple[int, int]]) -> str:
-    """MariaDB's transactions of one server, as DOMAIN-SERVER-FIRST..LAST."""
-    return ", ".join(f"{domain}-{server}-{first}..{last}" for (domain, server), (first, last) in sorted(found.items()))
+def ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str:
+    """Returns MariaDB's transactions of a server as text, DOMAIN-SERVER-FIRST..LAST."""
+    return ", ".join(
+        f"{domain}-{server}-{first}..{last}" for (domain, server), (first, last) in sorted(transactions.items())
+    )
 
 
 def extra(old: Seen, new: Seen) -> str:
-    """Transactions of `old` that `new` has not, as text; "" when there are none.
+    """Returns the transactions of `old` that `new` lacks, as text; "" if there are none.
 
-    MariaDB's positions do not tell: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be in no
-    history but its own. So the last number of each server in both binary logs is compared.
+    MariaDB's positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only
+    in its own history. So the last number of each server in both binary logs is compared.
     """
     mine, theirs = required(old), required(new)
     if mine.flavor != "mariadb":
         return str(has(old).minus(has(new)))
-    known: dict[tuple[int, int], int] = dict(new.wrote)
+    highest: dict[tuple[int, int], int] = dict(new.wrote)
     for channel in theirs.channels:
         for text, writer in channel.executed.writers:
             key = (int(text), writer)
-            known[key] = max(known.get(key, 0), channel.executed.last(text))
+            highest[key] = max(highest.get(key, 0), channel.executed.last(text))
     for text, writer in theirs.executed.writers:
         key = (int(text), writer)
-        known[key] = max(known.get(key, 0), theirs.executed.last(text))
-    wrote = _not_settled(old.wrote, old, known)
-    beyond = {key: last for key, last in wrote.items() if last > known.get(key, 0)}
-    return ranges({key: (known.get(key, 0) + 1, last) for key, last in beyond.items()})
+        highest[key] = max(highest.get(key, 0), theirs.executed.last(text))
+    wrote = _not_settled(old.wrote, old, highest)
+    beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}
+    return ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})
 
 
 def best(candidates: list[Seen], target: str | None, made_up: GtidSet | None = None) -> Seen | None:
-    """The one that will have the most: its usable set contains that of every other, but for those
-    that are made up for by empty transactions. `target` where it is as good. None: no one's."""
-    counted = {one.name: usable(one) if made_up is None else usable(one).minus(made_up) for one in candidates}
-    able = [one for one in candidates if all(counted[one.name].contains(each) for each in counted.values())]
-    named = [one for one in able if one.name == target]
-    # Among equals the one that has applied most is ready soonest; then by name, so that two
-    # watchers choose alike.
-    able.sort(key=lambda one: (usable(one).minus(required(one).executed).count(), one.name))
+    """Returns the candidate whose usable set contains that of every other, apart from `made_up`,
+    transactions that empty ones replace; `target` if it is as good. None if no set contains all."""
+    counted = {
+        candidate.name: usable(candidate) if made_up is None else usable(candidate).minus(made_up)
+        for candidate in candidates
+    }
+    able = [
+        candidate
+        for candidate in candidates
+        if all(counted[candidate.name].contains(each) for each in counted.values())
+    ]
+    named = [candidate for candidate in able if candidate.name == target]
+    # Among equals the candidate that has applied most is ready soonest; then by name, so that two
+    # watchers make the same choice.
+    able.sort(key=lambda candidate: (usable(candidate).minus(required(candidate).executed).count(), candidate.name))
     return (named or able or [None])[0]
 
 
 def required(seen: Seen) -> ServerState:
-    """The state of a server that answered."""
+    """Returns the state of a server that answered."""
     assert seen.state is not None, seen.name
     return seen.state

@@ -1,4 +1,4 @@
-"""Which guarantee holds now, told from the status of semi-sync and never from its settings."""
+"""Determines the current guarantee, by the status of semi-sync and never by its settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guaran
 
 
 def guarantee_now(members: Members, source: Seen) -> Guarantee:
-    """What the loss of `source` at this moment would mean."""
+    """Returns what the loss of `source` at this moment would mean."""
     state = source.state
     if state is None:
         return Guarantee("none", (f"{source.name} does not answer: {source.error or 'no connection'}",))
     behind = followers(members, source)
-    fit = [one for one in behind if not unfit(one)]
+    fit = [follower for follower in behind if not unfit(follower)]
     if not fit:
-        why = [f"{one.name} {unfit(one)}" for one in behind] or ["nobody follows it"]
+        why = [f"{follower.name} {unfit(follower)}" for follower in behind] or ["nobody follows it"]
         return Guarantee("none", tuple(f"no replica could take over: {reason}" for reason in why))
     semi = state.semi_sync
     reasons = []
@@ -36,51 +36,51 @@ def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
     semi = required(source).semi_sync
     total = max(len(ackers), semi.clients)
     needed = total - semi.wait_count + 1
-    found = [f"{needed} of {total} acknowledging replicas can be reached at the failover"]
+    conditions = [f"{needed} of {total} acknowledging replicas can be reached at the failover"]
     if semi.timeout_ms / 1000 < NEVER_S:
-        found.append(
+        conditions.append(
             f"the source is fenced within {semi.timeout_ms / 1000:g} s (its semi-sync timeout) of the last good write"
         )
-    volatile = [one.name for one in ackers if required(one).sync_relay_log != 1]
+    volatile = [acker.name for acker in ackers if required(acker).sync_relay_log != 1]
     if volatile:
-        found.append(
+        conditions.append(
             f"no power cut of the source and of {' or '.join(volatile)} together: sync_relay_log is not 1, so what was acknowledged may not be on disk"
         )
-    thrown = [one.name for one in ackers if not keeps_relay_log(required(one))]
+    thrown = [acker.name for acker in ackers if not keeps_relay_log(required(acker))]
     if thrown:
-        found.append(
+        conditions.append(
             f"{' and '.join(thrown)} {'applies' if len(thrown) == 1 else 'apply'} what was received before threads or servers restart (MDEV-4698: MariaDB throws the relay log away)"
         )
     if semi.wait_point.upper() == "AFTER_COMMIT":
-        found.append("AFTER_COMMIT: others may have read a commit that is not acknowledged yet, and that is lost")
-    return tuple(found)
+        conditions.append("AFTER_COMMIT: others may have read a commit that is not acknowledged yet, and that is lost")
+    return tuple(conditions)
 
 
 def acking(members: Members, source: Seen) -> list[Seen]:
-    """Replicas of `source` that acknowledge."""
+    """Lists the replicas of `source` that acknowledge."""
     return [
-        one
-        for one in followers(members, source)
-        if required(one).semi_sync.replica_enabled and required(one).semi_sync.replica_status
+        follower
+        for follower in followers(members, source)
+        if required(follower).semi_sync.replica_enabled and required(follower).semi_sync.replica_status
     ]
 
 
 def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
-    """The proof that an acknowledged write gives; None where semi-sync does not work.
+    """Returns the proof that an acknowledged write gives; None if semi-sync does not work.
 
-    `before`: the servers as they were looked at before the write began, at `began_s`; `after`: the
-    source, looked at when the write was acknowledged. In between no replica can have lost what it
-    acknowledges without its run telling so later.
+    `before`: the servers, observed before the write began at `began_s`; `after`: the source,
+    observed when the write was acknowledged. If a replica loses in between what it acknowledges,
+    its `ThreadRun` shows it later.
     """
     source = before.get(after.name)
     if source is None or source.state is None or after.state is None or after.write != "ok":
         return None
     semi = after.state.semi_sync
-    # Also those that do not take part now: they may join the next moment, and be the only ones.
+    # Also replicas that do not take part now: they may join at any moment, and be the only ones.
     able = [
-        one
-        for one in before.values()
-        if one.name != source.name and (one.state is None or one.state.semi_sync.replica_enabled)
+        member
+        for member in before.values()
+        if member.name != source.name and (member.state is None or member.state.semi_sync.replica_enabled)
     ]
     works = semi.source_enabled and semi.source_status and semi.clients >= semi.wait_count >= 1
     ackers = acking(before, source)
@@ -91,14 +91,14 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
         at_s=began_s,
         timeout_s=min(source.state.semi_sync.timeout_ms, semi.timeout_ms) / 1000,
         wait_count=min(source.state.semi_sync.wait_count, semi.wait_count),
-        ackers=frozenset(one.name for one in able),
+        ackers=frozenset(member.name for member in able),
         clients=max(source.state.semi_sync.clients, semi.clients),
-        runs={one.name: one.run for one in able if one.state is not None},
+        runs={member.name: member.run for member in able if member.state is not None},
     )
 
 
 def carried(proof: AckProof, members: Members) -> AckProof:
-    """The proof with the runs of those that have kept their relay logs since."""
+    """Returns the proof with the runs of the replicas that have kept their relay logs since."""
     runs = dict(proof.runs)
     for name in proof.ackers:
         if is_intact(proof, members.get(name)):
@@ -107,7 +107,7 @@ def carried(proof: AckProof, members: Members) -> AckProof:
 
 
 def is_intact(proof: AckProof, seen: Seen | None) -> bool:
-    """Whether a replica answers and has all it acknowledged by the proof and since."""
+    """Returns whether a replica answers and has everything that it acknowledged."""
     if seen is None or seen.state is None or seen.name not in proof.runs:
         return False
     return seen.run.unbroken(proof.runs[seen.name], keeps_relay_log(seen.state))

@@ -1,11 +1,11 @@
-"""The values that failover is planned with: what was seen, what is wished for, what is to be done.
+"""The values of failover planning: observations, wishes, and steps.
 
-    Seen      one server as it was looked at, or the fact that it did not answer
+    Seen      the observation of a server, or the fact that it did not answer
     AckProof     the last moment at which semi-sync was seen to work
-    FailoverWish      what the user (or the watcher) asks for, and what the journal knows already
-    FailoverStep      one thing to be done to one server; FailoverPlan: all of them, or a refusal
-    Guarantee what holds now
-    Outcome   how it ended
+    FailoverWish      the request of the user (or the watcher), with what the journal has of it
+    FailoverStep      an action on a server; FailoverPlan: all steps, or a refusal
+    Guarantee the current guarantee
+    Outcome   the result of a run
 
 All are plain values: a plan can be made, tested and printed without a server.
 """
@@ -37,10 +37,10 @@ START_JITTER_S = 3.0
 
 @dataclass(frozen=True)
 class ThreadRun:
-    """What tells whether a replica's relay log can have been thrown away since.
+    """The threads of a replica, which show whether its relay log can have been deleted since.
 
     `start_s`: when the server started, on the watcher's monotonic clock. `receiver`, `applier`:
-    numbers of the threads, 0 where one is not running.
+    ids of the threads, 0 for a thread that does not run.
     """
 
     start_s: float = 0.0
@@ -48,7 +48,7 @@ class ThreadRun:
     applier: int = 0
 
     def unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
-        """Whether all that was received at `since` is there still.
+        """Returns whether everything that was received at `since` still exists.
 
         A MariaDB with GTID loses its relay log when one of its threads is started while none runs:
         a thread with the same number has run all the time.
@@ -61,8 +61,8 @@ class ThreadRun:
 
 @dataclass(frozen=True)
 class ScheduledEvent:
-    """An event that runs on a source. A replica has it with the status SLAVESIDE_DISABLED, whatever
-    it is on the source, so that has to be known before."""
+    """An event that runs on a source. A replica has it as SLAVESIDE_DISABLED, whether it is enabled
+    on the source or not, so the source's events are noted beforehand."""
 
     schema: str
     name: str
@@ -71,16 +71,15 @@ class ScheduledEvent:
 
 @dataclass(frozen=True)
 class Seen:
-    """A server as it was looked at.
+    """The observation of a server.
 
     `host`, `port`: as the other servers reach it. `state`: None, it did not answer, and `error`
-    says why. `write`: of the write probe (ok; stalled: no answer within the deadline; refused: an
-    error; blocked: it waits for replicas or for a lock, which failover does not mend; full: no
-    connection is left for the probe; untried).
-    `run`: tells whether a relay log can have been thrown away. `wrote`: MariaDB alone, the last
-    sequence number of each (domain, server) in its binary log: two positions do not tell
-    whether two histories have parted. `fence`: whether
-    its process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
+    says why. `write`: result of the write probe (ok; stalled: no answer within the deadline;
+    refused: an error; blocked: it waits for replicas or for a lock, which failover does not fix;
+    full: no connection is left for the probe; untried). `run`: shows whether a relay log can have
+    been deleted. `wrote`: MariaDB alone, the last sequence number of each (domain, server) in its
+    binary log: two positions do not show whether two histories have diverged. `fence`: whether its
+    process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
     `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
     `waited_s`: how long the write probe went without an answer. `events`: of a source, those that
     its scheduler runs; None: not asked.
@@ -102,7 +101,7 @@ class Seen:
 
     @property
     def channel(self) -> Channel | None:
-        """Its one channel; None where it has none or several."""
+        """Its only channel; None if it has none or several."""
         channels = self.state.channels if self.state else ()
         return channels[0] if len(channels) == 1 else None
 
@@ -131,14 +130,14 @@ class AckProof:
 
     @property
     def needed(self) -> int:
-        """How many of the ackers have to be reached, so that every set of `wait_count` has one
-        among them; the same number keeps the source from a further acknowledgement."""
+        """The number of ackers that must be reached, so that every set of `wait_count` includes one
+        of them; the same number keeps the source from a further acknowledgement."""
         return max(len(self.ackers), self.clients) - self.wait_count + 1
 
 
 @dataclass(frozen=True)
 class FailoverWish:
-    """What is asked for, and what the journal knows.
+    """The request, with what the journal has of it.
 
     `fenced_s`: when the old source was fenced (`None`: not), `now_s`: the same clock. `by_hand`:
     the user says that the old source is dead and stays so. `accept_loss`: promote although
@@ -148,9 +147,9 @@ class FailoverWish:
     be missing; `sure`: whether all acknowledged ones were known to be there then, and why not;
     `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
     known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to
-    acknowledge. `told`: the clients' file names the new source. `moved`: replicas that a switchover
-    lets follow the chosen one beforehand; `stay`: those that could not. `written_s`: when the old
-    source was last seen to take a write, on the clock of `now_s`.
+    acknowledge. `clients_updated`: their file names the new source. `moved`: replicas that a
+    switchover lets follow the chosen one beforehand; `stay`: those that could not. `written_s`:
+    when the old source was last seen to take a write, on the clock of `now_s`.
     """
 
     source: str
@@ -172,7 +171,7 @@ class FailoverWish:
     events: tuple[ScheduledEvent, ...] | None = None
     scheduled: bool = False
     alone: Literal["serve", "refuse"] = "serve"
-    told: bool = False
+    clients_updated: bool = False
     moved: tuple[str, ...] = ()
     stay: tuple[str, ...] = ()
     written_s: float | None = None
@@ -227,8 +226,7 @@ STEP_WORDS: Mapping[Action, str] = {
 
 @dataclass(frozen=True)
 class FailoverStep:
-    """One thing to do to one server. Every step may be repeated: it asks for a state, not for a
-    change.
+    """An action on a server. Every step may be repeated: it asks for a state, not for a change.
 
     `stage`: the executor looks at all servers again before it begins the next one. `gtid`: what to
     wait for, inject or read from; `to`: the other server; `count`: acknowledgements to wait for.
@@ -244,11 +242,11 @@ class FailoverStep:
 
     @property
     def words(self) -> str:
-        """What it does, for people."""
+        """The step in words."""
         return STEP_WORDS[self.action].format(server=self.server, to=self.to or "its source")
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON and the journal."""
+        """Returns a document for JSON and the journal."""
         return {
             "stage": self.stage,
             "action": self.action,
@@ -262,7 +260,7 @@ class FailoverStep:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What the loss of the source would mean.
+    """The consequence of a loss of the source.
 
     `level`: kept, no acknowledged commit is lost as long as the `conditions` hold; async, commits
     may be lost; none, there is no replica to go on with. `reasons`: why it is not more.
@@ -273,23 +271,23 @@ class Guarantee:
     conditions: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Returns a document for JSON."""
         return {"level": self.level, "reasons": list(self.reasons), "conditions": list(self.conditions)}
 
 
 @dataclass(frozen=True)
 class FailoverPlan:
-    """What to do, or why not.
+    """The steps of a failover, or its refusal.
 
-    `kept`: no acknowledged commit can be missing on the one that is promoted. `uncertain`: why
-    one may be. `missing`: transactions that were seen somewhere and will not be on it. `left_out`:
-    servers that do not follow, each with the reason. `refusal`: rule and hint. `gives_up`: which
-    guarantee the new source has not any more.
+    `lossless`: no acknowledged commit can be missing on the promoted server. `uncertain`: why one
+    may be. `missing`: observed transactions that will not be on it. `left_out`:
+    servers that do not follow, each with the reason. `refusal`: rule and hint. `gives_up`: the
+    guarantee that the new source lacks.
     """
 
     steps: tuple[FailoverStep, ...] = ()
     elected: str | None = None
-    kept: bool = False
+    lossless: bool = False
     uncertain: tuple[str, ...] = ()
     missing: str = ""
     errant: Mapping[str, str] = field(default_factory=dict)
@@ -305,11 +303,11 @@ class FailoverPlan:
         return tuple(step for step in self.steps if step.stage == self.steps[0].stage)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Returns a document for JSON."""
         return {
             "steps": [step.as_dict() for step in self.steps],
             "elected": self.elected,
-            "kept": self.kept,
+            "kept": self.lossless,
             "uncertain": list(self.uncertain),
             "missing": self.missing,
             "errant": dict(self.errant),
@@ -321,19 +319,19 @@ class FailoverPlan:
         }
 
 
-def refused(made: FailoverPlan, source: str) -> CouldNotRun:
-    """The refusal of a plan as an error, with the source's name once."""
-    return CouldNotRun(source, made.refusal.removeprefix(f"{source} "), GUIDE, made.hint)
+def refused(failover_plan: FailoverPlan, source: str) -> CouldNotRun:
+    """Returns the refusal of a plan as an error, with the source's name once."""
+    return CouldNotRun(source, failover_plan.refusal.removeprefix(f"{source} "), GUIDE, failover_plan.hint)
 
 
 @dataclass
 class Outcome:
-    """How it ended. `closed_s`: how long no server took writes at a switchover, from the statement
-    that stops them to the address file; `closed`: its parts, each in s, by step; "between":
-    journal, lease, and what is left. `outage_s`: what a client saw, from the last write that the
-    old source took to the first commit of a new connection to the new source; None where nobody
-    watched the source when it died, or where no commit was answered in time. `gives_up`: which
-    guarantee the new source has not any more, "" for none.
+    """The result of a failover or switchover. `closed_s`: how long no server took writes at a
+    switchover, from the statement that stops them to the address file; `closed`: its parts, each in
+    s, by step; "between": journal, lease, and what is left. `outage_s`: what a client saw, from the
+    last write that the old source took to the first commit of a new connection to the new source;
+    None where nobody watched the source when it died, or where no commit was answered in time.
+    `gives_up`: which guarantee the new source has not any more, "" for none.
 
     `lost`: how many transactions of the dead source's binary log the new source has not; None,
     where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
@@ -343,7 +341,7 @@ class Outcome:
     """
 
     elected: str | None
-    kept: bool
+    lossless: bool
     uncertain: tuple[str, ...]
     missing: str
     left_out: Mapping[str, str]
@@ -361,10 +359,10 @@ class Outcome:
     clients: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Returns a document for JSON."""
         return {
             "elected": self.elected,
-            "kept": self.kept,
+            "kept": self.lossless,
             "uncertain": list(self.uncertain),
             "missing": self.missing,
             "left_out": dict(self.left_out),

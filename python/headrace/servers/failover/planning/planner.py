@@ -1,14 +1,14 @@
-"""From what was seen to what is to be done: a pure function, asked again after every stage.
+"""Plans a failover from observations: a pure function, called again after every stage.
 
-    failover     1 revoke and fence   the old source can acknowledge no more
-                 2 drain              the one with the most received applies it
+    failover     1 revoke and fence   the old source cannot acknowledge any more
+                 2 drain              the replica with the most received applies it
                  3 promote            semi-sync's source role, then writable, then the clients
                  4 repoint            the others follow it
     switchover   1 stop the writes on a source that works   2-4 the same
 
-What has been done is seen in the servers themselves, so a plan that was cut off anywhere goes on
-from there: steps whose end is reached already are left out. The journal adds what cannot be seen
-(the fence, and who was elected).
+The servers themselves show what has been done, so a plan that was cut off anywhere resumes there:
+steps whose goal is reached already are left out. The journal adds what the servers do not show (the
+fence, and the elected server).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from headrace.servers.topology.gtid import GtidSet
 
 
 def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
-    """What to do next, or why nothing is done."""
-    refused = _unlawful(members, wish)
+    """Returns the next steps, or a refusal."""
+    refused = _refuse_topology(members, wish)
     source = members.get(wish.source)
     if source is None:
         return FailoverPlan(refusal=f"{wish.source} is not one of {', '.join(sorted(members))}")
@@ -52,12 +52,14 @@ def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
         refused = FailoverPlan(refusal=rule, hint=hint, elected=wish.elected)
     if refused:
         return replace(refused, guarantee=guarantee)
-    made = switchover.plan(members, source, wish) if wish.kind == "switchover" else _failover(members, source, wish)
-    return replace(made, guarantee=guarantee)
+    stage_plan = (
+        switchover.plan(members, source, wish) if wish.kind == "switchover" else _failover(members, source, wish)
+    )
+    return replace(stage_plan, guarantee=guarantee)
 
 
 def _wrong_target(members: Members, wish: FailoverWish) -> str:
-    """Why the server that is to take over cannot be meant; "" where it can."""
+    """Returns why the requested target cannot take over; "" if it can."""
     if wish.target == wish.source:
         return f"{wish.target} is the source already, so it cannot take over"
     if wish.target not in members:
@@ -66,31 +68,31 @@ def _wrong_target(members: Members, wish: FailoverWish) -> str:
 
 
 def _follows_somebody(members: Members, source: Seen) -> str:
-    """Whom a source that is read-only follows itself, in words; "" for nobody. One that takes
-    writes may have a channel of another time, which is stopped."""
+    """Returns the servers that a read-only source follows, in words; "" for none. A source that
+    takes writes may have an old channel, which is stopped."""
     if source.state is None or not source.state.read_only:
         return ""
-    names = {(one.host, one.port): one.name for one in members.values()}
-    places = [(one.source_host, one.source_port) for one in source.state.channels]
+    names = {(member.host, member.port): member.name for member in members.values()}
+    places = [(channel.source_host, channel.source_port) for channel in source.state.channels]
     return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
 
 
-def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
-    """A topology that is not one source and its replicas is left alone."""
-    answering = [one for one in members.values() if one.state is not None]
-    if len({required(one).flavor for one in answering}) > 1:
+def _refuse_topology(members: Members, wish: FailoverWish) -> FailoverPlan | None:
+    """Refuses a topology that is not a source with its replicas."""
+    answering = [member for member in members.values() if member.state is not None]
+    if len({required(member).flavor for member in answering}) > 1:
         return FailoverPlan(refusal="the servers are not all of one flavor", hint="Name those of one cluster.")
     ids: dict[int, str] = {}
-    for one in answering:
-        other = ids.setdefault(required(one).server_id, one.name)
-        if other != one.name:
-            rule = f"{other} and {one.name} both have server_id {required(one).server_id}"
+    for member in answering:
+        other = ids.setdefault(required(member).server_id, member.name)
+        if other != member.name:
+            rule = f"{other} and {member.name} both have server_id {required(member).server_id}"
             return FailoverPlan(refusal=rule, hint="Give every server its own.")
     uuids: dict[str, str] = {}
-    for one in answering:
-        other = uuids.setdefault(required(one).uuid or one.name, one.name)
-        if other != one.name:
-            rule = f"{other} and {one.name} both have the server_uuid {required(one).uuid}: one is a copy of the other with its auto.cnf"
+    for member in answering:
+        other = uuids.setdefault(required(member).uuid or member.name, member.name)
+        if other != member.name:
+            rule = f"{other} and {member.name} both have the server_uuid {required(member).uuid}: one is a copy of the other with its auto.cnf"
             return FailoverPlan(refusal=rule, hint="Remove auto.cnf from the copy's data directory and start it again.")
     strange = strangers(members, wish.source) if wish.elected is None else []
     if strange:
@@ -99,15 +101,21 @@ def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
     if circle:
         rule = f"{' and '.join(circle)} follow each other: co-masters and rings are not failed over"
         return FailoverPlan(refusal=rule, hint="Make one of them a plain replica first.")
-    writable = [one for one in answering if not required(one).read_only and one.name not in (wish.source, wish.elected)]
-    lawful = [one for one in writable if _is_promoted(one)]
+    writable = [
+        member
+        for member in answering
+        if not required(member).read_only and member.name not in (wish.source, wish.elected)
+    ]
+    lawful = [member for member in writable if _is_promoted(member)]
     source = members.get(wish.source)
     closed = source is None or source.state is None or source.state.read_only
     if wish.elected is not None or (wish.kind == "switchover" and not closed):
-        # It is known who may be open: another one is of another time, or nobody's.
+        # The server that may be writable is known: any other is outdated or unexpected.
         lawful = []
     if len(lawful) > 1 or len(lawful) < len(writable):
-        rule = f"{', '.join(sorted(one.name for one in writable))}: writable next to {wish.elected or wish.source}"
+        rule = (
+            f"{', '.join(sorted(member.name for member in writable))}: writable next to {wish.elected or wish.source}"
+        )
         hint = "Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
         if wish.elected is not None:
             rule += ", who was elected by a failover that did not end"
@@ -117,16 +125,18 @@ def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
 
 
 def _is_promoted(seen: Seen) -> bool:
-    """Whether a writable server looks as a promotion leaves it: it follows nobody."""
+    """Returns whether a writable server may have been promoted: it follows nobody."""
     return not required(seen).channels
 
 
 def _circle(members: Members) -> list[str]:
-    """Names of servers that follow each other; empty where there are none."""
+    """Lists the names of servers that follow each other; empty for none."""
     for start in sorted(members):
         path, at = [start], members[start]
         while True:
-            above = [one for one in members.values() if one.name != at.name and follows(at, one) is not None]
+            above = [
+                member for member in members.values() if member.name != at.name and follows(at, member) is not None
+            ]
             if not above:
                 break
             at = above[0]
@@ -143,9 +153,9 @@ def _circle(members: Members) -> list[str]:
 
 def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
     fenced = wish.fenced_s is not None or wish.by_hand
-    elected = _elected(members, wish)
+    elected = _find_elected(members, wish)
     if elected is None and (strangers := _writable(members, wish)):
-        names = ", ".join(one.name for one in strangers)
+        names = ", ".join(stranger.name for stranger in strangers)
         rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
         hint = f"Bring it back as a replica (headrace failover rejoin), or name the servers without {names}."
         return FailoverPlan(refusal=rule, hint=hint)
@@ -156,7 +166,7 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
                 f"Stop it and make sure that it stays down; or use: headrace failover switchover --from {source.name}."
             )
             return FailoverPlan(refusal=f"{source.name} was said to be dead, and it {does}", hint=hint)
-        # Somebody started it since: what was true then is not now, so it is fenced again.
+        # Somebody has started it since, so it is fenced again.
         fenced, wish = False, replace(wish, fenced_s=None, by_hand=False)
     if source.state is not None and not fenced and elected is None:
         if source.write == "ok":
@@ -174,37 +184,37 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
         return FailoverPlan(refusal=f"no server that answers follows {source.name}", hint="Bring a replica back.")
     first = _revoke(source, replicas, fenced)
     if any(step.action != "fence" for step in first) or (first and not _quorum(replicas, wish.proof)[0]):
-        return replace(_decided(members, source, wish, foreseen=True), steps=first)
-    decided = _decided(members, source, wish)
+        return replace(_decide(members, source, wish, foreseen=True), steps=first)
+    decided = _decide(members, source, wish)
     if decided.refusal or not first:
         return decided
     return replace(decided, steps=(*first, *decided.steps))
 
 
-def _elected(members: Members, wish: FailoverWish) -> Seen | None:
-    """Who was elected already: by the journal, or a server that is promoted and writable."""
+def _find_elected(members: Members, wish: FailoverWish) -> Seen | None:
+    """Returns the server that was elected already: by the journal, or promoted and writable."""
     if wish.elected is not None:
-        found = members.get(wish.elected)
-        return found if found is not None and found.state is not None else None
-    return next((one for one in _writable(members, wish) if took_over(members, one, wish.source)), None)
+        elected = members.get(wish.elected)
+        return elected if elected is not None and elected.state is not None else None
+    return next((member for member in _writable(members, wish) if took_over(members, member, wish.source)), None)
 
 
 def _writable(members: Members, wish: FailoverWish) -> list[Seen]:
-    """Servers but the source that follow nobody and take writes."""
-    found = [one for one in members.values() if one.name != wish.source and one.state is not None]
-    return [one for one in found if not required(one).read_only and _is_promoted(one)]
+    """Lists the servers except the source that follow nobody and take writes."""
+    others = [member for member in members.values() if member.name != wish.source and member.state is not None]
+    return [member for member in others if not required(member).read_only and _is_promoted(member)]
 
 
-def took_over(members: Members, one: Seen, source: str) -> bool:
-    """Whether a writable server may be the one that took over: replicas follow it, or those that
-    still follow the old source have nothing that it has not."""
-    if any(each.name != source for each in election.followers(members, one)):
+def took_over(members: Members, candidate: Seen, source: str) -> bool:
+    """Returns whether a writable server may have taken over: replicas follow it, or those that
+    still follow the old source have no transactions that it lacks."""
+    if any(each.name != source for each in election.followers(members, candidate)):
         return True
-    return not any(election.extra(each, one) for each in election.followers(members, members[source]))
+    return not any(election.extra(each, candidate) for each in election.followers(members, members[source]))
 
 
 def _is_alive(source: Seen) -> bool:
-    """Whether it answers and may take writes, whatever was said of it."""
+    """Returns whether the source answers and may take writes, whatever the user said."""
     return source.state is not None and not source.state.read_only and source.fence != "done"
 
 
@@ -213,79 +223,81 @@ def _open_for_clients(seen: Seen) -> bool:
 
 
 def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:
-    """Takes from the old source what it needs to acknowledge: its process and volume, and its
-    replicas.
+    """Returns steps that end the old source's ability to acknowledge: its process and volume, and
+    its replicas.
 
-    The fence comes first if it has one: what a dead source sent is still in the sockets, and
-    the replicas may take it in until they are stopped.
+    The fence comes first if the source has one: what a dead source sent is still in the sockets,
+    and the replicas may receive it until they are stopped.
     """
     steps = []
     if not fenced and source.fence == "possible":
         steps.append(FailoverStep(1, "fence", source.name, why="the old source must not come back by itself"))
-    for one in replicas:
-        channel = follows(one, source)
+    for replica in replicas:
+        channel = follows(replica, source)
         if channel is None or channel.receive == "off":
             continue
         if channel.apply == "off" and not channel.apply_error:
             why = "started before receiving stops: a MariaDB whose threads have both stopped throws its relay log away"
-            steps.append(FailoverStep(1, "start-apply", one.name, why=why))
-        steps.append(FailoverStep(1, "stop-receive", one.name, why="it acknowledges no more"))
+            steps.append(FailoverStep(1, "start-apply", replica.name, why=why))
+        steps.append(FailoverStep(1, "stop-receive", replica.name, why="it acknowledges no more"))
     return tuple(steps)
 
 
 def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, int]:
-    """Whether enough acknowledging replicas are here, how many are, and how many it takes."""
+    """Returns whether enough acknowledging replicas answer, how many do, and how many are
+    needed."""
     if proof is None:
         return False, 0, 0
-    reached = sum(1 for one in replicas if one.name in proof.ackers)
+    reached = sum(1 for replica in replicas if replica.name in proof.ackers)
     return reached >= proof.needed, reached, proof.needed
 
 
-def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool = False) -> FailoverPlan:
-    """Election and what follows, once nobody receives any more; `foreseen`: as if nobody did."""
+def _decide(members: Members, source: Seen, wish: FailoverWish, foreseen: bool = False) -> FailoverPlan:
+    """Returns the election and the later steps, once nobody receives; `foreseen`: as if nobody
+    did."""
     replicas = election.followers(members, source)
-    elected = _elected(members, wish)
-    pool = [one for one in (*replicas, *([elected] if elected else [])) if one.state is not None]
-    pool = list({one.name: one for one in pool}.values())
+    elected = _find_elected(members, wish)
+    pool = [member for member in (*replicas, *([elected] if elected else [])) if member.state is not None]
+    pool = list({member.name: member for member in pool}.values())
     silent = _can_still_acknowledge(replicas, wish, source)
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
     uncertain = tuple(_uncertain(pool, wish))
-    kept = not uncertain or wish.rescued
-    found = election.errant(members, source)
-    if found and wish.errant == "refuse" and wish.elected is None:
-        rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(found.items()))}"
+    lossless = not uncertain or wish.rescued
+    errant = election.errant(members, source)
+    if errant and wish.errant == "refuse" and wish.elected is None:
+        rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(errant.items()))}"
         hint = "--errant inject gives every server empty transactions in their place; --errant leave keeps them where they are."
-        return FailoverPlan(refusal=rule, hint=hint, errant=found, uncertain=uncertain, kept=kept)
-    chosen, left_out = _choice(pool, wish, elected, found)
+        return FailoverPlan(refusal=rule, hint=hint, errant=errant, uncertain=uncertain, lossless=lossless)
+    chosen, left_out = _choice(pool, wish, elected, errant)
     if isinstance(chosen, FailoverPlan):
-        return replace(chosen, uncertain=uncertain, kept=False, errant=found, left_out=left_out)
-    # Where no later look can bring certainty, that is refused before anything is changed: without a
-    # proof, and where the semi-sync timeout is over before a fence can be.
+        return replace(chosen, uncertain=uncertain, lossless=False, errant=errant, left_out=left_out)
+    # If no later observation can bring certainty, that is refused before anything is changed:
+    # without a proof, and if the semi-sync timeout is over before a fence can be complete.
     late = wish.proof is not None and wish.fenced_s is None and _fell_back(wish.proof, wish.now_s)
     decidable = not foreseen or wish.proof is None or late
-    if not kept and not wish.accept_loss and not wish.rescue and wish.elected is None and decidable:
+    if not lossless and not wish.accept_loss and not wish.rescue and wish.elected is None and decidable:
         hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
-        return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=found)
-    steps, refusal = _steps(members, source, chosen, pool, wish, found)
-    missing = _missing(pool, chosen, _made_up(wish, found))
-    kept, uncertain = wish.sure or ((kept and not missing) or (wish.rescue and source.volume), uncertain)
-    made = FailoverPlan(
+        return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=errant)
+    steps, refusal = _steps(members, source, chosen, pool, wish, errant)
+    missing = _missing(pool, chosen, _list_replaced(wish, errant))
+    lossless, uncertain = wish.sure or ((lossless and not missing) or (wish.rescue and source.volume), uncertain)
+    failover_plan = FailoverPlan(
         steps=steps,
         elected=chosen.name,
-        kept=kept,
+        lossless=lossless,
         uncertain=uncertain,
-        errant=found,
+        errant=errant,
         left_out=left_out,
         missing=missing,
-        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, wish, found), wish),
+        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, wish, errant), wish),
     )
-    return replace(made, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else made
+    return replace(failover_plan, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else failover_plan
 
 
 def _can_still_acknowledge(replicas: list[Seen], wish: FailoverWish, source: Seen) -> tuple[str, str] | None:
-    """Rule and hint, when the old source might acknowledge a commit after the promotion."""
+    """Returns rule and hint if the old source might acknowledge a commit after the promotion."""
     if wish.fenced_s is not None or wish.by_hand or source.fence == "done":
         return None
     enough, reached, needed = _quorum(replicas, wish.proof)
@@ -302,60 +314,63 @@ def _can_still_acknowledge(replicas: list[Seen], wish: FailoverWish, source: See
 
 
 def _fell_back(proof: AckProof, at_s: float) -> bool:
-    """Whether the source may acknowledge alone at a moment: its semi-sync timeout is over."""
+    """Returns whether the source may acknowledge alone at a moment: its semi-sync timeout is
+    over."""
     return proof.timeout_s < NEVER_S and at_s > proof.at_s + proof.timeout_s
 
 
 def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
-    """Why an acknowledged commit may be on none of the servers that are here."""
+    """Lists why an acknowledged commit may be on none of the servers that answer."""
     proof = wish.proof
     if proof is None:
         return ["semi-sync was not seen at work, so commits were acknowledged by the source alone"]
-    found = []
+    reasons = []
     if proof.timeout_s < NEVER_S:
         until = proof.at_s + proof.timeout_s
         if wish.fenced_s is None or _fell_back(proof, wish.fenced_s):
             late = (wish.now_s if wish.fenced_s is None else wish.fenced_s) - until
-            found.append(
+            reasons.append(
                 f"the source may have fallen back to asynchronous: it was not fenced within its semi-sync timeout of {proof.timeout_s:g} s ({max(late, 0):.1f} s late)"
             )
-    here = [one for one in pool if one.name in proof.ackers]
-    intact = [one for one in here if is_intact(proof, one)]
+    here = [member for member in pool if member.name in proof.ackers]
+    intact = [member for member in here if is_intact(proof, member)]
     if len(intact) < proof.needed:
-        renewed = [one.name for one in here if one not in intact]
+        renewed = [member.name for member in here if member not in intact]
         text = f"{len(intact)} acknowledging replicas are here with all they received, {proof.needed} are needed"
         if renewed:
             text += f" ({', '.join(renewed)} started anew since, and may have lost a relay log)"
-        found.append(text)
-    return found
+        reasons.append(text)
+    return reasons
 
 
 def _choice(
-    pool: list[Seen], wish: FailoverWish, elected: Seen | None, found: dict[str, str]
+    pool: list[Seen], wish: FailoverWish, elected: Seen | None, errant: dict[str, str]
 ) -> tuple[Seen | FailoverPlan, dict[str, str]]:
-    """The one to promote, or a refusal; and who cannot be, with the reason."""
-    reasons = {one.name: unfit(one, wish.allow_delayed) for one in pool}
+    """Returns the server to promote, or a refusal; and the servers that cannot be, with reasons."""
+    reasons = {member.name: unfit(member, wish.allow_delayed) for member in pool}
     left_out = {name: reason for name, reason in reasons.items() if reason}
     if elected is not None:
         return elected, left_out
-    able = [one for one in pool if not reasons[one.name] and (one.name not in found or wish.errant != "leave")]
+    able = [
+        member for member in pool if not reasons[member.name] and (member.name not in errant or wish.errant != "leave")
+    ]
     if wish.errant == "leave":
-        left_out |= {name: f"has transactions of its own: {text}" for name, text in found.items()}
-    made_up = _made_up(wish, found)
+        left_out |= {name: f"has transactions of its own: {text}" for name, text in errant.items()}
+    made_up = _list_replaced(wish, errant)
     if not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
         return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
     chosen = None
-    if wish.errant == "inject" and (clean := [one for one in able if one.name not in found]):
-        # Its own would come to the others as they are, instead of empty ones; but what it alone
-        # received is not lost for that.
+    if wish.errant == "inject" and (clean := [member for member in able if member.name not in errant]):
+        # A server with errant transactions would pass them on instead of empty ones; but it is
+        # promoted if it alone received transactions.
         chosen = election.best(clean, wish.target, made_up)
         if chosen is not None and _missing(pool, chosen, made_up):
             chosen = None
     chosen = chosen or election.best(able, wish.target, made_up)
     if chosen is None:
         return FailoverPlan(
-            refusal=f"{', '.join(one.name for one in able)}: none has all that the others received"
+            refusal=f"{', '.join(member.name for member in able)}: none has all that the others received"
         ), left_out
     beyond = _missing(pool, chosen, made_up)
     if beyond and not wish.accept_loss:
@@ -363,7 +378,7 @@ def _choice(
         rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
         return FailoverPlan(refusal=rule, hint=hint, missing=beyond), left_out
     if wish.target is not None and chosen.name != wish.target:
-        own = "it has transactions of its own" if wish.target in found else f"{chosen.name} has received more"
+        own = "it has transactions of its own" if wish.target in errant else f"{chosen.name} has received more"
         reason = left_out.get(wish.target) or own
         return FailoverPlan(
             refusal=f"{wish.target} is not the one to promote: {reason}", hint="Leave out --to."
@@ -371,38 +386,40 @@ def _choice(
     return chosen, left_out
 
 
-def _made_up(wish: FailoverWish, found: dict[str, str]) -> GtidSet | None:
-    """MySQL's errant transactions, where empty ones are to take their places, or they are left."""
-    if wish.errant == "refuse" or not found:
+def _list_replaced(wish: FailoverWish, errant: dict[str, str]) -> GtidSet | None:
+    """Returns MySQL's errant transactions if they are to be replaced by empty ones, or left."""
+    if wish.errant == "refuse" or not errant:
         return None
     try:
-        return GtidSet.parse(",".join(found.values()), "mysql")
-    except InputError:  # MariaDB's: its domains are one line of numbers
+        return GtidSet.parse(",".join(errant.values()), "mysql")
+    except InputError:  # MariaDB's: a domain is a single sequence of numbers
         return None
 
 
 def _missing(pool: list[Seen], chosen: Seen, made_up: GtidSet | None = None) -> str:
-    """What others of the pool have and the chosen one will not."""
+    """Returns what others of the pool have and the chosen server will lack, as text."""
     will = usable(chosen)
     if made_up is not None:
         will = will.union(made_up)
-    beyond = [has(one).minus(will) for one in pool if one.name != chosen.name]
-    texts = [str(one) for one in beyond if not one.is_empty]
-    # What the chosen one cannot apply of its own relay log is lost with it.
+    beyond = [has(member).minus(will) for member in pool if member.name != chosen.name]
+    texts = [str(gtids) for gtids in beyond if not gtids.is_empty]
+    # The part of its own relay log that the chosen server cannot apply is lost too.
     own = has(chosen).minus(will)
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
-def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]) -> list[Seen]:
-    """Who will follow the chosen one."""
-    return [one for one in switchover.siblings(pool, chosen) if one.name not in found or wish.errant == "inject"]
+def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[str, str]) -> list[Seen]:
+    """Lists the servers that will follow the chosen one."""
+    return [
+        member for member in switchover.siblings(pool, chosen) if member.name not in errant or wish.errant == "inject"
+    ]
 
 
 def _steps(
-    members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]
+    members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
-    """Drain, rescue, promote and repoint, as far as they are still to be done; or a refusal."""
-    siblings = _siblings(chosen, pool, wish, found)
+    """Returns the remaining steps of drain, rescue, promotion and re-pointing; or a refusal."""
+    siblings = _siblings(chosen, pool, wish, errant)
     steps = []
     channel, will = chosen.channel, usable(chosen)
     if channel is not None and not required(chosen).executed.contains(will):
@@ -422,11 +439,11 @@ def _steps(
                 2, "rescue", chosen.name, gtid=will, to=source.name, why="the rest of the old source's binary log"
             )
         )
-    if wish.errant == "inject" and found:
+    if wish.errant == "inject" and errant:
         if required(chosen).flavor == "mariadb":
             rule = "MariaDB cannot be given empty transactions in place of those another server wrote"
             return (), (rule, "Use --errant leave, and seed the replica anew afterwards.")
-        for name in sorted(found):
+        for name in sorted(errant):
             if name != chosen.name:
                 gtid = has(members[name]).minus(has(chosen))
                 steps.append(
@@ -437,8 +454,8 @@ def _steps(
 
 
 def _after(members: Members, source: Seen, elected: Seen, wish: FailoverWish) -> FailoverPlan:
-    """The rest, when the new source is open already."""
+    """Returns the remaining steps if the new source takes writes already."""
     steps, left_out = switchover.rest(members, source, elected, wish, stage=4)
     doubts = tuple(_uncertain([elected], wish))
-    kept, uncertain = wish.sure or (not doubts, doubts)
-    return FailoverPlan(steps, elected.name, kept=kept, uncertain=uncertain, left_out=left_out)
+    lossless, uncertain = wish.sure or (not doubts, doubts)
+    return FailoverPlan(steps, elected.name, lossless=lossless, uncertain=uncertain, left_out=left_out)

@@ -1,6 +1,6 @@
-"""Traps of semi-sync, found by status and never by setting.
+"""Finds traps of semi-sync, by status and never by setting.
 
-Each was met on real servers; docs/guide/failover.md tells how they come about. A trap is `loss`
+Each was observed on real servers; docs/guide/failover.md explains their causes. A trap is `loss`
 (acknowledged commits can be lost now), `stall` (writes wait, or will), or `note`.
 """
 
@@ -23,7 +23,7 @@ MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_syn
 
 @dataclass(frozen=True)
 class Trap:
-    """One finding on one server."""
+    """A finding on a server."""
 
     name: str
     server: str
@@ -33,22 +33,22 @@ class Trap:
 
 
 def traps(members: Members, source: Seen, before: Members | None = None) -> list[Trap]:
-    """What is wrong with semi-sync on these servers. `before`: an earlier look, for what counts
-    up."""
-    found = []
+    """Lists what is wrong with semi-sync on these servers. `before`: an earlier observation, for
+    counters."""
+    trap_list = []
     if source.state is not None:
-        found += _of_source(members, source, before or {})
-    for one in members.values():
-        if one.name != source.name and one.state is not None:
-            found += _of_replica(one, source)
+        trap_list += _of_source(members, source, before or {})
+    for member in members.values():
+        if member.name != source.name and member.state is not None:
+            trap_list += _of_replica(member, source)
     order = {"loss": 0, "stall": 1, "note": 2}
-    return sorted(found, key=lambda trap: (order[trap.kind], trap.server, trap.name))
+    return sorted(trap_list, key=lambda trap: (order[trap.kind], trap.server, trap.name))
 
 
 def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap]:
     semi = required(source).semi_sync
     if not semi.source_enabled:
-        if any(required(one).semi_sync.replica_enabled for one in followers(members, source)):
+        if any(required(replica).semi_sync.replica_enabled for replica in followers(members, source)):
             what = "replicas are ready to acknowledge and the source's side is off: commits wait for nobody"
             yield Trap("source-off", source.name, "loss", what, "Switch the source's side on.")
         return
@@ -63,7 +63,7 @@ def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap
         more = semi.no_tx - earlier.state.semi_sync.no_tx
         what = f"{more:,} commits were acknowledged without a replica since the last look"
         yield Trap("unacknowledged", name, "loss", what, "They are on this server alone until a replica has caught up.")
-    able = [one for one in followers(members, source) if required(one).semi_sync.replica_enabled]
+    able = [replica for replica in followers(members, source) if required(replica).semi_sync.replica_enabled]
     if semi.wait_count > len(able):
         what = f"{semi.wait_count} acknowledgements are asked for, and {len(able)} replicas can give one: every commit waits for the timeout of {semi.timeout_ms / 1000:g} s"
         yield Trap("too-many-asked", name, "stall", what, "Ask for fewer, or switch the replica's side on.")
@@ -79,7 +79,7 @@ def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap
     if required(source).sync_binlog != 1:
         what = f"sync_binlog is {required(source).sync_binlog}: after a power cut replicas may have commits that it has not"
         yield Trap("binlog-not-flushed", name, "note", what, "Set sync_binlog to 1.")
-    volatile = [one.name for one in acking(members, source) if required(one).sync_relay_log != 1]
+    volatile = [replica.name for replica in acking(members, source) if required(replica).sync_relay_log != 1]
     for replica in volatile:
         what = "acknowledges what is not on its disk: sync_relay_log is not 1, so a power cut of both loses it"
         yield Trap(
@@ -87,10 +87,10 @@ def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap
         )
 
 
-def _of_replica(one: Seen, source: Seen) -> Iterator[Trap]:
-    state = required(one)
-    semi, name = state.semi_sync, one.name
-    channel = follows(one, source)
+def _of_replica(member: Seen, source: Seen) -> Iterator[Trap]:
+    state = required(member)
+    semi, name = state.semi_sync, member.name
+    channel = follows(member, source)
     if state.channels and semi.source_enabled:
         what = "has the source's role as a replica: its applier waits for acknowledgements that nobody sends"
         yield Trap("source-role-on-replica", name, "stall", what, "Switch it off; the promotion switches it on.")
@@ -105,7 +105,7 @@ def _of_replica(one: Seen, source: Seen) -> Iterator[Trap]:
             "not-receiving", name, "loss", what, f"Start it: headrace replica up {name}, or START REPLICA there."
         )
     if channel.receive == "on" and source.state is not None:
-        lacks = source.state.executed.minus(has(one)).count()
+        lacks = source.state.executed.minus(has(member)).count()
         if lacks > FAR_BEHIND:
             what = (
                 f"has {lacks:,} transactions to receive: commits wait for it, up to the timeout, until it has caught up"
@@ -122,8 +122,8 @@ def _of_replica(one: Seen, source: Seen) -> Iterator[Trap]:
 
 
 def timeout_ms(wish: FailoverWish, state: ServerState, seen: Members) -> int:
-    """The semi-sync timeout of a new source, ms: as the old one has or had it; where nobody knows,
-    as this server has it."""
+    """Returns the semi-sync timeout of a new source, ms: that of the old source; if it is unknown,
+    that of this server."""
     old = seen.get(wish.source)
     if wish.proof is not None:
         return int(min(wish.proof.timeout_s * 1000, MOST_TIMEOUT_MS))

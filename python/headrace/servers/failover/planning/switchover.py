@@ -1,5 +1,5 @@
-"""What a failover and a planned switchover share: the promotion, and how the others follow; and the
-plan of a switchover, whose source works and lends a hand."""
+"""Plans a switchover, whose source works and cooperates; and the steps that it shares with a
+failover: the promotion, and how the others follow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.servers.failover.planning.members import FailoverPlan, FailoverSte
 
 
 def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
-    """Stops the writes on a source that works, waits until one replica has them all, promotes it,
-    and lets the old source follow it."""
+    """Plans to stop the writes on a working source, to wait until a replica has them all, to
+    promote it, and to let the old source follow it."""
     if source.state is None:
         hint = "Use: headrace failover run."
         return FailoverPlan(
@@ -22,21 +22,21 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
     elected = members.get(wish.elected) if wish.elected else None
     if elected is not None and elected.state is not None and not elected.state.read_only:
         steps, left_out = rest(members, source, elected, wish, stage=4)
-        return FailoverPlan(steps=steps, elected=elected.name, kept=True, left_out=left_out)
-    found = election.errant(members, source)
-    able, left_out = _able(replicas, wish, found, source)
+        return FailoverPlan(steps=steps, elected=elected.name, lossless=True, left_out=left_out)
+    errant = election.errant(members, source)
+    able, left_out = _able(replicas, wish, errant, source)
     if elected is None and not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items())) or "nobody follows it"
         return FailoverPlan(
-            refusal=f"no replica can take over from {source.name}: {what}", errant=found, left_out=left_out
+            refusal=f"no replica can take over from {source.name}: {what}", errant=errant, left_out=left_out
         )
-    if elected is None and wish.target is not None and wish.target not in [one.name for one in able]:
+    if elected is None and wish.target is not None and wish.target not in [candidate.name for candidate in able]:
         reason = left_out.get(wish.target, "does not follow it, or does not answer")
-        return FailoverPlan(refusal=f"{wish.target} cannot take over: it {reason}", errant=found, left_out=left_out)
-    chosen = elected or next((one for one in able if one.name == wish.target), able[0])
-    # Those that a cut-off switchover, or the stage before, let follow the chosen one already.
-    below = [one for one in election.followers(members, chosen) if one.name != source.name]
-    others = [one for one in (*replicas, *below) if one.name != chosen.name and one.name not in found]
+        return FailoverPlan(refusal=f"{wish.target} cannot take over: it {reason}", errant=errant, left_out=left_out)
+    chosen = elected or next((candidate for candidate in able if candidate.name == wish.target), able[0])
+    # Replicas that a cut-off switchover, or the stage before, has moved to the chosen one already.
+    below = [follower for follower in election.followers(members, chosen) if follower.name != source.name]
+    others = [replica for replica in (*replicas, *below) if replica.name != chosen.name and replica.name not in errant]
     promote, refusal = promotion(chosen, [*others, source], wish, stage=2)
     if refusal:
         return FailoverPlan(refusal=refusal[0], hint=refusal[1], elected=chosen.name, left_out=left_out)
@@ -59,7 +59,7 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
             steps.append(FailoverStep(2, "wait-applied", chosen.name, gtid=target, to=source.name, why=why))
     gives_up = given_up(chosen, [*others, source], wish)
     steps = (*steps, *promote)
-    return FailoverPlan(steps, chosen.name, kept=True, errant=found, left_out=left_out, gives_up=gives_up)
+    return FailoverPlan(steps, chosen.name, lossless=True, errant=errant, left_out=left_out, gives_up=gives_up)
 
 
 def _early(
@@ -70,75 +70,89 @@ def _early(
     wish: FailoverWish,
     promote: tuple[FailoverStep, ...],
 ) -> list[FailoverStep]:
-    """Replicas that follow the chosen one while the writes still go on, so that its first commit
-    finds them there: as many as it waits for, as long as the old source keeps as many as *it*
-    waits for. Without semi-sync nobody waits for them, and they follow afterwards."""
+    """Returns steps that move replicas to the chosen one while the writes go on, so that its first
+    commit is acknowledged: as many as it waits for, as long as the old source keeps as many as *it*
+    waits for. Without semi-sync nobody waits for them, and they are moved afterwards."""
     count = max((step.count for step in promote if step.action == "semi-sync-source-on"), default=0)
     if not count and required(chosen).semi_sync.source_enabled:
         count = required(chosen).semi_sync.wait_count
-    there = [one for one in others if follows(one, chosen) is not None and required(one).semi_sync.replica_enabled]
+    there = [
+        replica
+        for replica in others
+        if follows(replica, chosen) is not None and required(replica).semi_sync.replica_enabled
+    ]
     semi = required(source).semi_sync
-    acking = [one for one in replicas if required(one).semi_sync.replica_enabled]
+    acking = [replica for replica in replicas if required(replica).semi_sync.replica_enabled]
     spare = len(acking) - (semi.wait_count if semi.source_enabled else 0)
-    found = []
-    for one in replicas:
-        channel, semi_sync = one.channel, required(one).semi_sync
-        if one.name == chosen.name or one not in others or one.name in wish.stay or not semi_sync.replica_enabled:
+    steps = []
+    for replica in replicas:
+        channel, semi_sync = replica.channel, required(replica).semi_sync
+        if (
+            replica.name == chosen.name
+            or replica not in others
+            or replica.name in wish.stay
+            or not semi_sync.replica_enabled
+        ):
             continue
-        if channel is None or channel.is_broken or channel.delay_s or channel.apply_error or one.deaf:
+        if channel is None or channel.is_broken or channel.delay_s or channel.apply_error or replica.deaf:
             continue
-        if len(found) < min(count - len(there), spare):
+        if len(steps) < min(count - len(there), spare):
             why = "the first commit of the new source finds it there; it applies all it received before"
-            found.append(FailoverStep(1, "repoint-early", one.name, to=chosen.name, why=why))
-    return found
+            steps.append(FailoverStep(1, "repoint-early", replica.name, to=chosen.name, why=why))
+    return steps
 
 
 def _able(
-    replicas: list[Seen], wish: FailoverWish, found: dict[str, str], source: Seen
+    replicas: list[Seen], wish: FailoverWish, errant: dict[str, str], source: Seen
 ) -> tuple[list[Seen], dict[str, str]]:
-    """Replicas that can take over from a source that works, the one with the most applied first;
+    """Lists replicas that can take over from a working source, the one with the most applied first;
     and why others cannot."""
     left_out = {}
-    for one in replicas:
-        channel = follows(one, source)
-        reason = unfit(one, wish.allow_delayed)
+    for replica in replicas:
+        channel = follows(replica, source)
+        reason = unfit(replica, wish.allow_delayed)
         if not reason and channel is not None and channel.receive != "on":
             reason = f"does not receive: {channel.receive_error or channel.receive}"
         if not reason and channel is not None and channel.apply != "on":
             reason = "does not apply: its SQL thread is stopped"
-        if not reason and one.name in found:
-            reason = f"has transactions of its own: {found[one.name]}"
+        if not reason and replica.name in errant:
+            reason = f"has transactions of its own: {errant[replica.name]}"
         if reason:
-            left_out[one.name] = reason
-    able = [one for one in replicas if one.name not in left_out]
-    able.sort(key=lambda one: (has(source).minus(required(one).executed).count(), one.name))
+            left_out[replica.name] = reason
+    able = [replica for replica in replicas if replica.name not in left_out]
+    able.sort(key=lambda replica: (has(source).minus(required(replica).executed).count(), replica.name))
     return able, left_out
 
 
 def siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
-    """Who can follow the chosen one: those without transactions that it has not."""
-    return [one for one in pool if one.name != chosen.name and not extra(one, chosen)]
+    """Lists the servers that can follow the chosen one: those without transactions that it
+    lacks."""
+    return [member for member in pool if member.name != chosen.name and not extra(member, chosen)]
 
 
 def _acknowledging(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> tuple[bool, list[Seen], int, int]:
-    """Whether the new source's commits are to wait for replicas, which could acknowledge, for how
-    many its commits are to wait, and for how many they can."""
+    """Returns whether the new source's commits must wait for replicas, the replicas that could
+    acknowledge, the number to wait for, and the possible number."""
     semi = required(chosen).semi_sync
-    # At a switchover the old source is among the followers: whether its commits waited for replicas
-    # is seen in it, and a successor that was no acknowledging replica itself has to wait like it.
-    old = next((required(one).semi_sync for one in followers if one.name == wish.source), None)
+    # At a switchover the old source is among the followers: it shows whether commits waited for
+    # replicas, and a successor that did not acknowledge itself has to wait as well.
+    old = next((required(follower).semi_sync for follower in followers if follower.name == wish.source), None)
     waited = old is not None and old.source_enabled
-    wanted = wish.proof is not None or semi.replica_enabled or waited
-    ackers = [one for one in followers if required(one).semi_sync.replica_enabled or one.name == wish.source]
+    must_wait = wish.proof is not None or semi.replica_enabled or waited
+    ackers = [
+        follower
+        for follower in followers
+        if required(follower).semi_sync.replica_enabled or follower.name == wish.source
+    ]
     waits_for = old.wait_count if old is not None and waited else semi.wait_count
     asked = wish.proof.wait_count if wish.proof else max(waits_for, 1)
-    return wanted, ackers, asked, min(asked, len(ackers))
+    return must_wait, ackers, asked, min(asked, len(ackers))
 
 
 def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
-    """Which guarantee this promotion gives up, in words; "" for none."""
-    wanted, _, asked, count = _acknowledging(chosen, followers, wish)
-    if not wanted or count == asked:
+    """Returns the guarantee that this promotion gives up, in words; "" for none."""
+    must_wait, _, asked, count = _acknowledging(chosen, followers, wish)
+    if not must_wait or count == asked:
         return ""
     if count:
         return (
@@ -157,7 +171,7 @@ def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
 def promotion(
     chosen: Seen, followers: list[Seen], wish: FailoverWish, stage: int
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
-    """The steps that make a drained server the source; or rule and hint of a refusal."""
+    """Returns the steps that make a drained server the source; or rule and hint of a refusal."""
     state = required(chosen)
     steps, leaving = [], []
     if state.channels:
@@ -167,20 +181,20 @@ def promotion(
         leaving.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
     if wish.kind == "failover":
         steps += leaving
-    wanted, ackers, _, count = _acknowledging(chosen, followers, wish)
-    if wanted and count == 0 and wish.alone == "refuse":
+    must_wait, ackers, _, count = _acknowledging(chosen, followers, wish)
+    if must_wait and count == 0 and wish.alone == "refuse":
         rule = f"no replica would be left to acknowledge what {chosen.name} commits"
         return (), (rule, "Bring one back, or accept it for now: --alone serve.")
-    if wanted and count and not semi.source_enabled:
+    if must_wait and count and not semi.source_enabled:
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
-    if wish.kind == "switchover" and wanted:
-        # All that they have is on the old source too, which lives. So they may follow before
+    if wish.kind == "switchover" and must_wait:
+        # Everything they have is on the old source too, which is alive. So they may follow before
         # clients write, whose commits would wait for them.
-        for one in followers:
-            here = follows(one, chosen) is not None
-            if one.name != wish.source and one in ackers and not here and not extra(one, chosen):
-                steps.append(FailoverStep(stage, "repoint", one.name, to=chosen.name))
+        for follower in followers:
+            here = follows(follower, chosen) is not None
+            if follower.name != wish.source and follower in ackers and not here and not extra(follower, chosen):
+                steps.append(FailoverStep(stage, "repoint", follower.name, to=chosen.name))
     steps.append(FailoverStep(stage, "writable", chosen.name))
     steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
     if wish.kind == "switchover":
@@ -192,11 +206,11 @@ def promotion(
 def rest(
     members: Members, source: Seen, elected: Seen, wish: FailoverWish, stage: int
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
-    """What is left to do when the new source is open: the others follow it, its events run, and
-    what is lost is listed."""
+    """Returns the remaining steps when the new source takes writes: the others follow it, its
+    events run, and lost transactions are listed."""
     steps, left_out = [], {}
     if wish.elected == elected.name:
-        if not wish.told:
+        if not wish.clients_updated:
             steps.append(FailoverStep(stage, "clients", elected.name, why="applications read the address from there"))
         state, why = required(elected), "it follows nobody any more"
         if wish.kind == "switchover" and state.channels:
@@ -204,22 +218,22 @@ def rest(
         if wish.kind == "switchover" and state.semi_sync.replica_enabled:
             steps.append(FailoverStep(stage, "semi-sync-replica-off", elected.name, why=why))
     for name in sorted(members):
-        one = members[name]
-        if one.state is None or name == elected.name or follows(one, elected) is not None:
+        member = members[name]
+        if member.state is None or name == elected.name or follows(member, elected) is not None:
             continue
         old = name == source.name
         if old and wish.kind == "failover":
             continue  # it is rejoined by hand: never twice by itself
-        if not old and follows(one, source) is None and name not in wish.moved:
-            continue  # somebody else's replica, or one at the end of a chain
-        apart = extra(one, elected)
+        if not old and follows(member, source) is None and name not in wish.moved:
+            continue  # a replica of another server
+        apart = extra(member, elected)
         if apart:
             left_out[name] = f"has transactions that {elected.name} has not: {apart}"
             continue
-        if one.state.semi_sync.source_enabled:
+        if member.state.semi_sync.source_enabled:
             why = "a replica with the source's role waits for acknowledgements of what it applies"
             steps.append(FailoverStep(stage, "semi-sync-source-off", name, why=why))
-        if old and required(elected).semi_sync.source_enabled and not one.state.semi_sync.replica_enabled:
+        if old and required(elected).semi_sync.source_enabled and not member.state.semi_sync.replica_enabled:
             steps.append(FailoverStep(stage, "semi-sync-replica-on", name, why="it acknowledges now"))
         steps.append(FailoverStep(stage, "repoint", name, to=elected.name))
     # After the others follow: an event is enabled by a commit, which waits for an acknowledgement.

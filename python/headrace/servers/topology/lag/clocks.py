@@ -1,9 +1,9 @@
-"""The age of what a replica lacks, by one clock: the watcher's own.
+"""Computes the age of the transactions that a replica lacks, by the watcher's own clock.
 
 The source's GTIDs are sampled some times a second. A transaction that is in a sample and not in the
-one before was committed between the two; with many in between, they are taken to be spread evenly.
-A replica that lacks transactions is as far behind as the first of them is old. One that lacks none
-is not behind at all, however long nothing was written: a true zero. It needs no clock of a server,
+previous one was committed between the two; many are assumed to be spread evenly over that time. The
+lag of a replica is the age of the first transaction that it lacks. A replica that lacks none is not
+behind at all, however long nothing was written: a true zero. It needs no clock of a server,
 no writes, and works while a replica receives or applies nothing.
 """
 
@@ -22,7 +22,7 @@ STALE_S = 2.0
 
 @dataclass(frozen=True)
 class Stretch:
-    """A server had exactly these transactions whenever it was asked from `first_s` to `last_s`."""
+    """A time from `first_s` to `last_s` in which a server had exactly these transactions."""
 
     first_s: float
     last_s: float
@@ -31,8 +31,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Age:
-    """`seconds` behind at the moment `at_s`. `exact` False: at least that, as the missing began
-    before the trace did, or as a server was not seen since."""
+    """A lag of `seconds` at the moment `at_s`. `exact` False: at least that, because the first
+    missing transaction is older than the trace, or a server has been silent since."""
 
     seconds: float
     exact: bool = True
@@ -40,7 +40,7 @@ class Age:
 
 
 class Trace:
-    """What a server had, and when, by the watcher's clock (s, any origin)."""
+    """The transactions of a server over time, by the watcher's clock (s, any origin)."""
 
     def __init__(self, most: int = MOST_SAMPLES) -> None:
         self.most = most
@@ -48,7 +48,7 @@ class Trace:
 
     @property
     def seen_s(self) -> float | None:
-        """When it last answered."""
+        """The moment of its last answer."""
         return self.stretches[-1].last_s if self.stretches else None
 
     @property
@@ -56,7 +56,8 @@ class Trace:
         return self.stretches[-1].gtids if self.stretches else None
 
     def add(self, at_s: float, gtids: GtidSet) -> None:
-        """A sample. A server that has less than before was made anew: its trace begins again."""
+        """Adds a sample. If a server has less than before it was created anew: its trace begins
+        again."""
         if self.stretches:
             last = self.stretches[-1]
             if at_s < last.last_s:
@@ -69,31 +70,33 @@ class Trace:
         self.stretches.append(Stretch(at_s, at_s, gtids))
         if len(self.stretches) > self.most:
             half = self.most // 2
-            # A stretch that is left out: its transactions came before the next one that is kept.
+            # A stretch is dropped: its transactions then count as committed before the next
+            # stretch.
             self.stretches = [*self.stretches[:half:2], *self.stretches[half:]]
 
     def at(self, moment_s: float) -> Stretch | None:
-        """What it had by the last sample up to then."""
-        index = self._first(lambda one: one.first_s > moment_s) - 1
+        """Returns the stretch of the last sample up to a moment; None before the first."""
+        index = self._first(lambda stretch: stretch.first_s > moment_s) - 1
         return self.stretches[index] if index >= 0 else None
 
     def committed_s(self, without: GtidSet) -> Age | None:
-        """When the first transaction that is not in `without` was committed, as an Age whose
-        `seconds` are that moment. None when there is none."""
-        index = self._first(lambda one: not without.contains(one.gtids))
+        """Returns when the first transaction that `without` lacks was committed, as an Age whose
+        `seconds` are that moment. None if it lacks none."""
+        index = self._first(lambda stretch: not without.contains(stretch.gtids))
         if index == len(self.stretches):
             return None
-        found = self.stretches[index]
+        stretch = self.stretches[index]
         if index == 0:
-            return Age(found.first_s, exact=False)
+            return Age(stretch.first_s, exact=False)
         before = self.stretches[index - 1]
-        new = found.gtids.minus(before.gtids)
+        new = stretch.gtids.minus(before.gtids)
         count = new.count()
         has = count - new.minus(without).count()
-        return Age(before.last_s + (found.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
+        return Age(before.last_s + (stretch.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
 
     def _first(self, holds) -> int:
-        """The index of the first stretch of which `holds`, as of all behind it."""
+        """Returns the index of the first stretch for which `holds` is true, as for all behind
+        it."""
         low, high = 0, len(self.stretches)
         while low < high:
             middle = (low + high) // 2
@@ -105,10 +108,10 @@ class Trace:
 
 
 def age(source: Trace, replica: Trace, now_s: float) -> Age | None:
-    """How far a replica is behind; None while one of them was never seen.
+    """Returns the lag of a replica; None while one of the two has never answered.
 
-    Both are looked at as they were at one moment, at which the replica was asked and after which
-    the source was: neither counts as ahead because it was asked a little later.
+    Both are compared at the same moment, at which the replica was sampled and after which the
+    source was: neither counts as ahead because it was sampled a little later.
     """
     if source.seen_s is None or replica.seen_s is None or replica.latest is None:
         return None
@@ -123,29 +126,28 @@ def age(source: Trace, replica: Trace, now_s: float) -> Age | None:
     if missing is not None and missing.seconds < moment:
         return Age(moment - missing.seconds, missing.exact and not any(lost), moment)
     if lost[0]:
-        # Nothing is known to be missing; what the source did since, nobody knows.
+        # No transaction is known to be missing, but the source has been silent since.
         return Age(now_s - source.seen_s, False, moment)
     return Age(now_s - replica.seen_s, False, moment) if lost[1] else Age(0.0, True, moment)
 
 
 def backlog(source: Trace, replica: Trace) -> int | None:
-    """Transactions that the replica lacks."""
+    """Returns the number of transactions that the replica lacks."""
     if source.latest is None or replica.latest is None:
         return None
     return source.latest.minus(replica.latest).count()
 
 
 def age_by_rate(lacks: int | None, written_tps: float | None, applied_tps: float | None) -> float | None:
-    """How old a backlog is, s, if it was written at the source's present rate. None where the
-    source writes nothing, or less than the replica applies: then the backlog comes from another
-    time."""
+    """Estimates the age of a backlog, s, assuming the source's present rate. None if the source
+    writes nothing, or less than the replica applies: then the backlog is of an earlier time."""
     if not lacks or not written_tps or written_tps < (applied_tps or 0.0):
         return None
     return lacks / written_tps
 
 
 def rate(trace: Trace, over_s: float) -> float | None:
-    """Transactions a second over the last `over_s` seconds; None before there are that many."""
+    """Returns transactions per second over the last `over_s` seconds; None for a shorter trace."""
     if trace.seen_s is None or trace.latest is None:
         return None
     before = trace.at(trace.seen_s - over_s)

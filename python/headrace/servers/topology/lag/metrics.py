@@ -1,4 +1,4 @@
-"""Lag for Prometheus, in its text format, served on the loopback."""
+"""Serves lag for Prometheus, in its text format, on the loopback address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTERS = ("headrace_semi_sync_unanswered_total",)
 
 
 def text_of(watch: LagWatch) -> str:
-    """All of it, as Prometheus reads it."""
+    """Returns all metrics in Prometheus's text format."""
     rows: dict[str, list[str]] = {name: [] for name in HELP}
     for reading in watch.read():
         for name, labels, value in _of_reading(reading):
@@ -43,26 +43,31 @@ def text_of(watch: LagWatch) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _of_reading(one: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
-    labels = {"replica": one.replica, "channel": one.channel, "source": one.source}
-    clocks = {"gtid": one.gtid_s, "heartbeat": one.heartbeat_s, "server": one.server_s, "commit": one.commit_s}
-    clocks["estimate"] = one.estimate_s
+def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
+    labels = {"replica": reading.replica, "channel": reading.channel, "source": reading.source}
+    clocks = {
+        "gtid": reading.gtid_s,
+        "heartbeat": reading.heartbeat_s,
+        "server": reading.server_s,
+        "commit": reading.commit_s,
+    }
+    clocks["estimate"] = reading.estimate_s
     for clock, value in clocks.items():
         if value is not None:
             yield "headrace_replica_lag_seconds", labels | {"clock": clock}, value
     figures = {
-        "lag_exact": float(one.exact),
-        "backlog_transactions": one.backlog,
-        "unapplied_transactions": one.unapplied,
-        "applied_per_second": one.applied_tps,
-        "receive_up": float(one.receive == "on"),
-        "apply_up": float(one.apply == "on"),
-        "delay_seconds": one.delay_s,
+        "lag_exact": float(reading.exact),
+        "backlog_transactions": reading.backlog,
+        "unapplied_transactions": reading.unapplied,
+        "applied_per_second": reading.applied_tps,
+        "receive_up": float(reading.receive == "on"),
+        "apply_up": float(reading.apply == "on"),
+        "delay_seconds": reading.delay_s,
     }
     for name, value in figures.items():
         if value is not None:
             yield f"headrace_replica_{name}", labels, value
-    for worker in one.workers:
+    for worker in reading.workers:
         yield "headrace_replica_worker_lag_seconds", labels | {"worker": str(worker.number)}, worker.age_s
 
 
@@ -74,7 +79,8 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def listen(port: int) -> socket.socket:
-    """The loopback's port, 0 for a free one. Raises InputError, CouldNotRun."""
+    """Listens at a port of the loopback address, 0 for a free one. Raises InputError,
+    CouldNotRun."""
     if not 0 <= port <= 65_535:
         raise InputError(f"--prometheus {port}", "a port is 0 to 65,535", "TCP, RFC 9293", "")
     try:
@@ -92,5 +98,5 @@ def serve(watch: LagWatch, listener: socket.socket, ready: Callable[[str], None]
 
 
 def names(readings: Sequence[LagReading]) -> list[str]:
-    """Labels of channels as people read them: replica, and channel where it has a name."""
-    return [one.replica + (f" ({one.channel})" if one.channel else "") for one in readings]
+    """Returns labels of channels for people: the replica, and the channel if it has a name."""
+    return [reading.replica + (f" ({reading.channel})" if reading.channel else "") for reading in readings]

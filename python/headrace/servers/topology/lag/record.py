@@ -1,5 +1,5 @@
-"""A stretch of lag with what explains it, a row for each moment and channel: every clock, backlog,
-applier, processor of the replica's server, its device."""
+"""Records lag with its causes, a row for each moment and channel: every clock, backlog, applier,
+processor of the replica's server, its device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCHEMA = {
 
 @dataclass
 class LagRecord:
-    """Collects rows. `servers`: those of the lab among what is watched, by name."""
+    """Collects rows. `servers`: the watched servers that are of the lab, by name."""
 
     watch: LagWatch
     servers: dict[str, Server] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class LagRecord:
     _ticks: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def run(self, seconds: float | None, each: Callable[[list[LagReading]], None] = lambda readings: None) -> None:
-        """Takes a row of every channel each half second; `each` is told."""
+        """Adds a row of every channel each half second, and calls `each` with the readings."""
         end = None if seconds is None else time.monotonic() + seconds
         while end is None or time.monotonic() < end:
             began = time.monotonic()
@@ -49,36 +49,36 @@ class LagRecord:
             time.sleep(max(0.0, began + EVERY_S - time.monotonic()))
 
     def add(self, readings: list[LagReading]) -> None:
-        """A row for each reading."""
+        """Adds a row for each reading."""
         now, machines = time.monotonic() - self.began_s, {}
-        for one in readings:
-            if one.replica not in machines:
-                machines[one.replica] = self._machine(one.replica)
-            known = {name: getattr(one, name) for name in SCHEMA if hasattr(one, name)}
-            self.rows.append({"t_s": now} | known | machines[one.replica])
+        for reading in readings:
+            if reading.replica not in machines:
+                machines[reading.replica] = self._machine(reading.replica)
+            values = {name: getattr(reading, name) for name in SCHEMA if hasattr(reading, name)}
+            self.rows.append({"t_s": now} | values | machines[reading.replica])
         del self.rows[: max(0, len(self.rows) - MOST_ROWS)]
 
     def frame(self) -> pl.DataFrame:
-        """The rows, with every column of SCHEMA."""
+        """Returns the rows as a frame, with every column of SCHEMA."""
         return pl.DataFrame(self.rows, schema=SCHEMA, infer_schema_length=None)
 
     def _machine(self, name: str) -> dict[str, object]:
-        """Processor and device of a server of the lab, as far as they can be read."""
+        """Reads processor and device of a server of the lab, as far as possible."""
         server = self.servers.get(name)
         if server is None:
             return {}
-        found: dict[str, object] = {"cpu_cores": self._cores(server)}
+        figures: dict[str, object] = {"cpu_cores": self._cores(server)}
         with contextlib.suppress(HeadraceError, KeyError, IndexError):
             if server.data_volume is not None:
                 answer = server.lab.metrics(server.data_volume, "second", last=1)
                 rate = rates(answer["columns"], answer["rows"][-1])
-                found |= {"read_iops": rate.read_iops, "write_iops": rate.write_iops}
-                found |= {"read_ms": rate.read_p50_ms, "write_ms": rate.write_p50_ms}
-                found |= {"balance_percent": rate.balance_percent}
-        return found
+                figures |= {"read_iops": rate.read_iops, "write_iops": rate.write_iops}
+                figures |= {"read_ms": rate.read_p50_ms, "write_ms": rate.write_p50_ms}
+                figures |= {"balance_percent": rate.balance_percent}
+        return figures
 
     def _cores(self, server: Server) -> float | None:
-        """Processor time of its process since the last look, in cores."""
+        """Returns the processor time of its process since the last call, in cores."""
         used = cpu_seconds(server.pid)
         if used is None:
             return None

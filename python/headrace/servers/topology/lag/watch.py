@@ -2,11 +2,11 @@
 
     gtid        age of the first transaction that the replica lacks (`clocks`)
     heartbeat   age of a row that is written on the source, if that was asked for
-    server      Seconds_Behind_Source, as the server says it: whole seconds, nothing when broken
+    server      Seconds_Behind_Source of the server: whole seconds, nothing when broken
     commit      MySQL: age of the oldest transaction that is being applied, by worker
     estimate    age of the backlog, if it was written at the source's present rate
 
-A thread for each server, so that one that hangs keeps no other from being watched.
+Each server has its own thread, so that a server that hangs does not block the others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TABLE = f"{SCHEMA}.heartbeat"
 
 @dataclass(frozen=True)
 class WorkerLag:
-    """A worker of MySQL's applier: `age_s` of the transaction it applies, 0 when it has none."""
+    """A worker of MySQL's applier: `age_s` of the transaction that it applies, 0 if it is idle."""
 
     number: int
     age_s: float
@@ -52,10 +52,10 @@ class WorkerLag:
 
 @dataclass(frozen=True)
 class LagReading:
-    """How far a channel is behind at a moment (`at_unix`, s).
+    """The lag of a channel at a moment (`at_unix`, s, Unix).
 
-    `lag_s`: by GTIDs where that clock is `exact`; else the largest of all clocks, as each of them
-    may miss a part. `at_least`: no other clock says more than the GTIDs, which say "at least".
+    `lag_s`: by GTIDs if that clock is `exact`; else the largest of all clocks, as each of them may
+    miss a part. `at_least`: no other clock exceeds the GTIDs, which give a lower bound.
     `estimate_s`: of the backlog at the source's present rate. `backlog`: transactions that the
     replica lacks; `unapplied`: those of them that it has received.
     """
@@ -85,7 +85,7 @@ class LagReading:
 
 @dataclass
 class _Watched:
-    """What is known of a server, written by its thread under the lock."""
+    """The latest observations of a server, written by its thread under the lock."""
 
     name: str
     address: Address
@@ -100,8 +100,8 @@ class _Watched:
 
 
 class LagWatch:
-    """Watches while it is entered. `follows`: the source's name by replica and channel; None: by
-    the addresses that channels name.
+    """Watches servers while it is entered. `places`: names of servers by the host and port that
+    channels name; `heartbeat_on`: the server that heartbeats are written on.
 
     >>> with LagWatch({"db": db.address(), "r1": r1.address()}) as watch:       # doctest: +SKIP
     ...     time.sleep(2)
@@ -120,12 +120,12 @@ class LagWatch:
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
-        # Heartbeats are told by a clock that nobody sets: the machine's may jump by an hour.
+        # Heartbeats use a clock that nobody sets: the machine's may jump by an hour.
         self._wall_s = time.time() - time.monotonic()
 
     def __enter__(self) -> LagWatch:
-        for one in self._watched.values():
-            self._begin(self._sample, one)
+        for server in self._watched.values():
+            self._begin(self._sample, server)
         if self.heartbeat_on is not None:
             self._begin(self._beat, self._watched[self.heartbeat_on])
         return self
@@ -136,51 +136,54 @@ class LagWatch:
             thread.join(2 * ANSWER_S)
 
     def _now_s(self) -> float:
-        """Unix seconds as the machine's clock had them when the watch was made, counted on."""
+        """Returns Unix seconds: the machine's clock at the begin of the watch, counted on
+        monotonically."""
         return self._wall_s + time.monotonic()
 
-    def _begin(self, work: Any, one: _Watched) -> None:
-        thread = threading.Thread(target=self._kept_up, args=(work, one), name=f"lag of {one.name}", daemon=True)
+    def _begin(self, work: Any, server: _Watched) -> None:
+        thread = threading.Thread(
+            target=self._keep_connected, args=(work, server), name=f"lag of {server.name}", daemon=True
+        )
         thread.start()
         self._threads.append(thread)
 
-    def _kept_up(self, work: Any, one: _Watched) -> None:
-        """Does the work on a connection, and on a new one when that is lost."""
+    def _keep_connected(self, work: Any, server: _Watched) -> None:
+        """Does the work on a connection, and on a new connection when that is lost."""
         while not self._end.is_set():
             try:
-                with contextlib.closing(connect(one.address, ANSWER_S)) as connection:
-                    work(connection, one)
+                with contextlib.closing(connect(server.address, ANSWER_S)) as connection:
+                    work(connection, server)
             except HeadraceError as error:
-                said = error.rule
+                reason = error.rule
             except Exception as error:
-                said = f"no answer: {error.args[-1] if error.args else type(error).__name__}"
+                reason = f"no answer: {error.args[-1] if error.args else type(error).__name__}"
             else:
                 return
             with self._lock:
-                one.error = said
+                server.error = reason
             self._end.wait(RETRY_S)
 
     # --- sampling ---------------------------------------------------------------------------------
 
-    def _sample(self, connection: pymysql.Connection, one: _Watched) -> None:
-        state = observe(connection, one.name)
+    def _sample(self, connection: pymysql.Connection, server: _Watched) -> None:
+        state = observe(connection, server.name)
         due_status = 0.0
         while not self._end.is_set():
             began = time.monotonic()
             gtids = executed_now(connection, state)
             took = time.monotonic() - began
             with self._lock:
-                # The server read it at some moment in between.
-                one.trace.add(began + took / 2, gtids)
-                one.error = ""
+                # The server read the GTIDs at some moment in between.
+                server.trace.add(began + took / 2, gtids)
+                server.error = ""
             if began >= due_status:
-                state = observe(connection, one.name)
+                state = observe(connection, server.name)
                 commit = {each.name: commit_age(connection, state, each) for each in state.channels}
                 beat = self._beat_seen(connection, state)
                 with self._lock:
-                    one.state, one.state_s, one.commit = state, time.monotonic(), commit
+                    server.state, server.state_s, server.commit = state, time.monotonic(), commit
                     if beat is not None:
-                        one.heartbeat_us, one.heartbeat_s = beat, self._now_s()
+                        server.heartbeat_us, server.heartbeat_s = beat, self._now_s()
                 due_status = began + STATUS_S
             self._end.wait(max(0.0, began + SAMPLE_S - time.monotonic()))
 
@@ -195,7 +198,7 @@ class LagWatch:
             row = cursor.fetchone()
         return None if row is None or row[0] is None else int(row[0])
 
-    def _beat(self, connection: pymysql.Connection, one: _Watched) -> None:
+    def _beat(self, connection: pymysql.Connection, server: _Watched) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
@@ -205,62 +208,62 @@ class LagWatch:
     # --- reading ----------------------------------------------------------------------------------
 
     def read(self) -> list[LagReading]:
-        """Every channel of every server, as it is now."""
+        """Returns the reading of every channel of every server, as of now."""
         with self._lock:
             now = time.monotonic()
             return [
-                self._reading(one, each, now)
-                for one in self._watched.values()
-                if one.state is not None
-                for each in one.state.channels
+                self._reading(server, each, now)
+                for server in self._watched.values()
+                if server.state is not None
+                for each in server.state.channels
             ]
 
     def problems(self) -> dict[str, str]:
-        """Servers that do not answer, and why."""
+        """Returns the servers that do not answer, with the reason."""
         with self._lock:
-            return {one.name: one.error for one in self._watched.values() if one.error}
+            return {server.name: server.error for server in self._watched.values() if server.error}
 
     def server_figures(self) -> list[tuple[str, dict[str, str], float]]:
-        """Figures of servers, not of channels: name, labels, value."""
-        found: list[tuple[str, dict[str, str], float]] = []
+        """Returns figures of servers, not of channels: name, labels, value."""
+        figures: list[tuple[str, dict[str, str], float]] = []
         with self._lock:
-            for one in self._watched.values():
-                labels = {"server": one.name}
-                found.append(("headrace_replica_server_up", labels, float(not one.error)))
-                if one.state is None or not one.state.semi_sync.source_enabled:
+            for server in self._watched.values():
+                labels = {"server": server.name}
+                figures.append(("headrace_replica_server_up", labels, float(not server.error)))
+                if server.state is None or not server.state.semi_sync.source_enabled:
                     continue
-                sync = one.state.semi_sync
-                found.append(("headrace_semi_sync_status", labels, float(sync.source_status)))
-                found.append(("headrace_semi_sync_clients", labels, sync.clients))
-                found.append(("headrace_semi_sync_unanswered_total", labels, sync.no_tx))
-        return found
+                sync = server.state.semi_sync
+                figures.append(("headrace_semi_sync_status", labels, float(sync.source_status)))
+                figures.append(("headrace_semi_sync_clients", labels, sync.clients))
+                figures.append(("headrace_semi_sync_unanswered_total", labels, sync.no_tx))
+        return figures
 
-    def _reading(self, one: _Watched, channel: Channel, now: float) -> LagReading:
+    def _reading(self, server: _Watched, channel: Channel, now: float) -> LagReading:
         name = self.places.get((channel.source_host, channel.source_port), "")
         source = self._watched.get(name)
-        found = None if source is None else age(source.trace, one.trace, now)
-        silent = now - one.state_s > 2 * STALE_S
-        commit, workers = one.commit.get(channel.name, (None, ()))
+        gtid_age = None if source is None else age(source.trace, server.trace, now)
+        silent = now - server.state_s > 2 * STALE_S
+        commit, workers = server.commit.get(channel.name, (None, ()))
         beat = None
-        if one.heartbeat_us is not None:
-            beat = max(0.0, self._now_s() - one.heartbeat_us / 1e6 - HEARTBEAT_S - STATUS_S)
+        if server.heartbeat_us is not None:
+            beat = max(0.0, self._now_s() - server.heartbeat_us / 1e6 - HEARTBEAT_S - STATUS_S)
             if not silent:
-                beat = max(0.0, one.heartbeat_s - one.heartbeat_us / 1e6 - HEARTBEAT_S)
-        lacks = None if source is None else backlog(source.trace, one.trace)
-        applied_tps = rate(one.trace, RATE_S)
+                beat = max(0.0, server.heartbeat_s - server.heartbeat_us / 1e6 - HEARTBEAT_S)
+        lacks = None if source is None else backlog(source.trace, server.trace)
+        applied_tps = rate(server.trace, RATE_S)
         source_tps = None if source is None else rate(source.trace, RATE_S)
         estimate = age_by_rate(lacks, source_tps, applied_tps)
-        best = _largest(found, commit, beat, channel.seconds_behind, estimate)
+        best = _largest(gtid_age, commit, beat, channel.seconds_behind, estimate)
         return LagReading(
-            at_unix=time.time() - (0.0 if found is None else now - found.at_s),
-            replica=one.name,
+            at_unix=time.time() - (0.0 if gtid_age is None else now - gtid_age.at_s),
+            replica=server.name,
             channel=channel.name,
             source=name or f"{channel.source_host}:{channel.source_port}",
             lag_s=None if best is None else round(best.seconds, 4),
             exact=best is not None and best.exact,
-            at_least=best is not None and best is found and not best.exact,
+            at_least=best is not None and best is gtid_age and not best.exact,
             estimate_s=None if estimate is None else round(estimate, 4),
-            gtid_s=None if found is None else round(found.seconds, 4),
+            gtid_s=None if gtid_age is None else round(gtid_age.seconds, 4),
             heartbeat_s=None if beat is None else round(beat, 4),
             server_s=channel.seconds_behind,
             commit_s=commit,
@@ -272,13 +275,13 @@ class LagWatch:
             apply="not seen" if silent else channel.apply,
             delay_s=channel.delay_s,
             workers=workers,
-            problem=self._problem(one, source, channel, silent),
+            problem=self._problem(server, source, channel, silent),
         )
 
-    def _problem(self, one: _Watched, source: _Watched | None, channel: Channel, silent: bool) -> str:
+    def _problem(self, server: _Watched, source: _Watched | None, channel: Channel, silent: bool) -> str:
         words = []
-        if silent or one.error:
-            words.append(f"{one.name} does not answer: {one.error or 'no answer'}")
+        if silent or server.error:
+            words.append(f"{server.name} does not answer: {server.error or 'no answer'}")
         if source is not None and source.error:
             words.append(f"{source.name} does not answer: {source.error}")
         if channel.receive != "on":
@@ -288,15 +291,17 @@ class LagWatch:
         return "; ".join(words)
 
 
-def _largest(found: Age | None, *clocks: float | None) -> Age | None:
-    """The lag by GTIDs where it is exact. Where the watch began after what is missing was written,
-    the largest of all clocks, as each of them may miss a part. A server whose clock was set wrongly
-    says too much, until the GTIDs know."""
-    if found is not None and found.exact:
-        return found
+def _largest(gtid_age: Age | None, *clocks: float | None) -> Age | None:
+    """Returns the lag by GTIDs if it is exact. If the watch began after the missing transactions
+    were written, it returns the largest of all clocks, as each of them may miss a part. A server
+    whose clock is wrong makes that too large, until the GTIDs are exact."""
+    if gtid_age is not None and gtid_age.exact:
+        return gtid_age
     ages = [Age(float(seconds), exact=False) for seconds in clocks if seconds is not None]
     # The first of equals: the GTIDs' own, with the moment that it holds for.
-    return max([*([found] if found is not None else []), *ages], key=lambda one: one.seconds, default=None)
+    return max(
+        [*([gtid_age] if gtid_age is not None else []), *ages], key=lambda candidate: candidate.seconds, default=None
+    )
 
 
 # By the replica's clock, against commit timestamps of the source's. A transaction that is being
@@ -313,7 +318,7 @@ FROM performance_schema.replication_connection_status WHERE channel_name = %s"""
 def commit_age(
     connection: pymysql.Connection, state: ServerState, channel: Channel
 ) -> tuple[float | None, tuple[WorkerLag, ...]]:
-    """MySQL's own clock of a channel, and its workers; nothing from MariaDB."""
+    """Returns the lag by MySQL's own clock of a channel, s, and its workers; None for MariaDB."""
     if state.dialect.is_mariadb:
         return None, ()
     with connection.cursor() as cursor:
@@ -324,9 +329,9 @@ def commit_age(
     workers = tuple(
         WorkerLag(int(number), round(float(busy or 0), 6) if is_busy else 0.0) for number, is_busy, busy, _ in rows
     )
-    oldest = max((one.age_s for one in workers), default=0.0)
+    oldest = max((worker.age_s for worker in workers), default=0.0)
     if channel.apply != "on" and not channel.executed.contains(channel.received):
-        # The next one to be applied was committed after the last that was.
+        # The next transaction to be applied was committed after the last applied one.
         oldest = max(oldest, min((float(last) for *_, last in rows if last is not None), default=0.0))
     if channel.receive != "on" and silent and silent[0] is not None:
         oldest = max(oldest, float(silent[0]))

@@ -1,12 +1,12 @@
-"""A network of the lab's own: servers with an address each, on one bridge, and links to cut.
+"""A network of the lab: servers with an address each, on a bridge, with links that can be cut.
 
     bridge hr<lab>             198.18.N.1/24, in the machine's own network
     namespace headrace-<lab>-<server>
         eth0                   198.18.N.M/24; its other end is hr<lab>v<M>, a port of the bridge
 
-A killed process is not a dead host: what it wrote still arrives, and its peers learn of its end at
-once. A link that is cut keeps silent, as a dead host or a partition does. The server's Unix socket
-still answers on this machine, so a test can see what goes on behind the cut.
+A killed process is not a dead host: its last bytes still arrive, and its peers learn of its end at
+once. A cut link is silent, like a dead host or a partition. The server's Unix socket still answers
+on this machine, so a test can observe the server behind the cut.
 
 The kernel's netem (delay, loss) is not everywhere; `Relay` delays in user space.
 """
@@ -60,7 +60,7 @@ class Link:
 
     @property
     def port(self) -> str:
-        """The bridge's end; interface names have at most 15 bytes."""
+        """The name of the bridge's end; interface names have at most 15 bytes."""
         return f"hr{self.lab}v{self.host.rpartition('.')[2]}"
 
     @property
@@ -73,7 +73,7 @@ class Link:
         return not flags.exists() or not int(flags.read_text(), 16) & 1  # IFF_UP
 
     def make(self) -> None:
-        """Makes what is not there of bridge, namespace and link. Raises CouldNotRun."""
+        """Creates bridge, namespace and link if they are missing. Raises CouldNotRun."""
         gateway = f"{self.host.rpartition('.')[0]}.1"
         if not Path(f"/sys/class/net/{self.bridge}").exists():
             ip(f"link add {self.bridge} type bridge")
@@ -90,7 +90,7 @@ class Link:
         ip(f"link set {self.port} master {self.bridge} up")
 
     def remove(self) -> None:
-        """Removes namespace and link, and with the last of them the bridge."""
+        """Removes namespace and link, and with the last link the bridge."""
         self._drop()
         remove_bridge(self.lab)
 
@@ -102,34 +102,34 @@ class Link:
             ip(f"link del {self.port}")
 
     def cut(self) -> None:
-        """From now on nothing comes in and nothing goes out."""
+        """Cuts the link: no frame passes in either direction."""
         ip(f"link set {self.port} down")
 
     def mend(self) -> None:
         ip(f"link set {self.port} up")
 
     def part(self, other: Link, both: bool = True) -> None:
-        """Frames from here to the other reach nobody, and with `both` the other way; both still
-        reach everyone else."""
+        """Drops frames from this server to the other, and with `both` also in the other direction;
+        both still reach all others."""
         ip(f"-n {self.namespace} neigh replace {other.host} lladdr {NOBODY} dev eth0 nud permanent")
         if both:
             other.part(self, both=False)
 
     def join(self, other: Link, both: bool = True) -> None:
-        """Takes `part` back."""
+        """Reverts `part`."""
         ip(f"-n {self.namespace} neigh del {other.host} dev eth0", missing_is_fine=True)
         if both:
             other.join(self, both=False)
 
     def within(self, work: Callable[[], Answer]) -> Answer:
         """Runs `work` in a thread in the namespace; processes it starts are and stay in it."""
-        found: list[Answer] = []
+        answers: list[Answer] = []
         errors: list[BaseException] = []
 
         def run() -> None:
             try:
                 self._enter()
-                found.append(work())
+                answers.append(work())
             except BaseException as error:  # handed on to the caller below
                 errors.append(error)
 
@@ -138,49 +138,49 @@ class Link:
         thread.join()
         if errors:
             raise errors[0]
-        return found[0]
+        return answers[0]
 
     def _enter(self) -> None:
-        """Moves this thread, for good."""
+        """Moves this thread into the namespace; it cannot return."""
         libc = ctypes.CDLL(None, use_errno=True)
         handle = os.open(NAMESPACES / self.namespace, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if libc.setns(handle, CLONE_NEWNET) != 0:
-                said = os.strerror(ctypes.get_errno())
-                raise CouldNotRun(self.namespace, f"cannot be entered: {said}", "setns(2)", "Run it with sudo.")
+                reason = os.strerror(ctypes.get_errno())
+                raise CouldNotRun(self.namespace, f"cannot be entered: {reason}", "setns(2)", "Run it with sudo.")
         finally:
             os.close(handle)
 
 
 def link_of(where: ServerPaths, host: str) -> Link | None:
-    """A server's link; None for one at 127.0.0.1, which has none."""
+    """Returns a server's link; None for a server at 127.0.0.1, which has none."""
     return None if host == LOOPBACK else Link(lab_of(where), where.state.name, host)
 
 
 def lab_of(where: ServerPaths) -> str:
-    """The lab's part of names: six hexadecimal digits."""
+    """Returns the lab's part of names: six hexadecimal digits."""
     return where.run.parent.name[:6]
 
 
 def required_link(where: ServerPaths, host: str) -> Link:
-    """A server's link. Raises InputError for one that has none."""
-    found = link_of(where, host)
-    if found is None:
+    """Returns a server's link. Raises InputError if it has none."""
+    link = link_of(where, host)
+    if link is None:
         rule = "is at 127.0.0.1, so it has no link of its own"
         raise InputError(where.state.name, rule, "docs/guide/replicas.md", "Make it with --own-address.")
-    return found
+    return link
 
 
 def free_host(where: ServerPaths, taken: Iterable[str]) -> str:
-    """An address that no server of the lab has, in the network of those; else in a network that
-    this machine does not have."""
+    """Returns an address that no server of the lab has, in the lab's network; for the first server
+    in a network that this machine does not use."""
     there = {host for host in taken if host != LOOPBACK}
     network = ipaddress.IPv4Network(f"{min(there)}/24", strict=False) if there else _free_network(lab_of(where))
     hosts = list(network.hosts())[1 : MOST_HOSTS + 1]
-    found = next((str(host) for host in hosts if str(host) not in there), None)
-    if found is None:
+    free = next((str(host) for host in hosts if str(host) not in there), None)
+    if free is None:
         raise InputError(f"{len(there)} servers", f"a lab's network has {MOST_HOSTS} at most", "", "Destroy one.")
-    return found
+    return free
 
 
 def _free_network(lab: str) -> ipaddress.IPv4Network:
@@ -197,7 +197,7 @@ def remove_named(where: ServerPaths) -> None:
     """Removes the namespace of a server whose record may be gone, and the bridge after the last."""
     namespace = f"headrace-{lab_of(where)}-{where.state.name}"
     if (NAMESPACES / namespace).exists():
-        # First: a namespace's own end is only removed some time after it.
+        # The bridge's end first: the namespace's end is removed only some time after the namespace.
         ip(f"-n {namespace} link del eth0", missing_is_fine=True)
         ip(f"netns del {namespace}")
     remove_bridge(lab_of(where))
@@ -211,7 +211,7 @@ def remove_bridge(lab: str) -> None:
 
 
 def ip(words: str, missing_is_fine: bool = False) -> str:
-    """Runs ip(8). Raises CouldNotRun with its words."""
+    """Runs ip(8) and returns its output. Raises CouldNotRun with its error."""
     command = Command((required("ip", "iproute2"), *words.split()), what=f"ip {words}")
     done = run_to_end(command, IP_S)
     missing = "No such" in done.errors or "Cannot find" in done.errors

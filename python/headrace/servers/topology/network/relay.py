@@ -1,7 +1,7 @@
-"""A TCP relay that delays: the kernel's netem is not on every machine.
+"""A TCP relay that delays, for machines without the kernel's netem.
 
-Each byte is handed on `delay_s` after it came, one way and the other, so a round trip takes twice
-that. A relay that is stopped drops what it holds and resets its connections, as a cut line does.
+Each byte is forwarded `delay_s` after its arrival, in both directions, so a round trip takes twice
+that. A stopped relay drops the bytes on their way and resets its connections, like a cut line.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Relay:
-    """From a port of `host` to `target`, in a thread of its own. `delay_s` may be changed while it
-    runs.
+    """Forwards a port of `host` to `target`, in a thread of its own. `delay_s` may be changed while
+    it runs.
 
     >>> relay = Relay(("127.0.0.1", 3306), delay_s=0.02)                        # doctest: +SKIP
     >>> with relay:                                                             # doctest: +SKIP
@@ -52,7 +52,7 @@ class Relay:
         self.stop()
 
     def stop(self) -> None:
-        """Drops everything that is on its way. It can be called twice."""
+        """Drops all bytes on their way. It can be called twice."""
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # the loop is closed already
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -76,10 +76,10 @@ class Relay:
             server.close()
             for writer in self._open:
                 writer.transport.abort()
-            left = asyncio.all_tasks(self._loop)
-            for task in left:
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self._loop.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,10 +90,10 @@ class Relay:
             return
         ends = {writer, onward}
         self._open |= ends
-        for one in ends:
-            found: socket.socket = one.get_extra_info("socket")
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for end in ends:
+            sock: socket.socket = end.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._one_way(reader, onward))
@@ -101,17 +101,18 @@ class Relay:
         except* (OSError, asyncio.CancelledError):
             pass
         finally:
-            for one in ends:
-                one.transport.abort()
+            for end in ends:
+                end.transport.abort()
             self._open -= ends
 
     async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Ends, with an error, when either side does: the other direction ends with it."""
-        held: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(HELD)
+        """Forwards one direction. It ends with an error when either side ends, and so ends the
+        other direction too."""
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(HELD)
 
         async def hand_on() -> None:
             while True:
-                due, part = await held.get()
+                due, part = await queue.get()
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 if not part:
                     raise ConnectionResetError
@@ -122,6 +123,6 @@ class Relay:
             group.create_task(hand_on())
             while True:
                 part = await reader.read(CHUNK)
-                await held.put((time.monotonic() + self.delay_s, part))
+                await queue.put((time.monotonic() + self.delay_s, part))
                 if not part:
                     return

@@ -142,14 +142,14 @@ def test_what_is_at_own_rates_and_what_is_listed_is_told(tmp_path):
     # 0.064 / 0.08 = 0.8; 0.05 / 0.0455 = 1.0989.
     own = "gp3 GiB (20.0 % below list), gp3 IOPS (as listed), io2 IOPS (step 2) (9.9 % above list)"
     listed = "gp2 GiB, gp3 MiB/s, io1 GiB, io1 IOPS, io2 GiB, io2 IOPS, io2 IOPS (step 3), sc1 GiB, st1 GiB, standard GiB, standard I/Os"
-    assert table.told == (
+    assert table.words == (
         f"us-east-1, account {MINE}: own rates of {own}; list prices of {listed}, which the report does not have (a discount on all usage would lower these too)"
     )
     # Another account, of which the report has nothing, has the rates of all; a region without prices none.
-    assert [one.told[:38] for one in prices.tables([("us-east-1", OTHER), ("nowhere-9", OTHER)])] == [
+    assert [one.words[:38] for one in prices.tables([("us-east-1", OTHER), ("nowhere-9", OTHER)])] == [
         "us-east-1, all accounts of the report:"
     ]
-    assert [one.told for one in FleetPrices().tables([("us-east-1", MINE)])] == [""]
+    assert [one.words for one in FleetPrices().tables([("us-east-1", MINE)])] == [""]
 
 
 def test_accounts_have_their_own_rates(tmp_path):

@@ -1,9 +1,9 @@
-"""What the daemon told of its volumes and snapshots, kept so that it is asked for changes alone.
+"""Caches the daemon's answers about volumes and snapshots, so that it is asked for changes alone.
 
-Nothing is decided here, and nothing is answered from memory alone: each look begins with a call
-that names the version that is kept, and the daemon answers what changed since, or that nothing did.
-So what is found is never older than the request. A daemon that was started again knows no version
-of before, and tells all anew.
+The cache decides nothing, and answers nothing from memory alone: each look begins with a call that
+names the cached version, and the daemon answers what changed since. So the result is never older
+than the request. A daemon that was started again does not have the earlier versions, and sends
+everything.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ TRIES = 5
 
 
 class Facts(dict[str, Any]):
-    """What the daemon told of one thing. `shown` is what a handler makes of it, once."""
+    """The daemon's facts about a volume or a snapshot. `shown` is what a handler makes of them,
+    once."""
 
     __slots__ = ("shown",)
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTable:
-    """All things of a kind at one version. Never changed: threads share it."""
+class CachedTable:
+    """All volumes or all snapshots at one version. It never changes: threads share it."""
 
     version: str
     rows: Mapping[str, Facts]
@@ -40,21 +41,21 @@ class KeptTable:
     order: Sequence[str]
 
     def after(self, key: str) -> Sequence[str]:
-        """The ids behind this one, in order."""
+        """Returns the ids behind this one, in order."""
         return self.order[bisect_right(self.order, key) :]
 
-    def changed(self, version: str, now: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> KeptTable:
-        """The table with what changed since."""
+    def changed(self, version: str, now: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> CachedTable:
+        """Returns the table with the changes since."""
         if not now and not gone:
-            return self if version == self.version else KeptTable(version, self.rows, self.order)
+            return self if version == self.version else CachedTable(version, self.rows, self.order)
         rows = dict(self.rows)
-        known = len(rows)
-        for one in now:
-            rows[one["id"]] = Facts(one)
-        same = len(rows) == known
+        size_before = len(rows)
+        for row in now:
+            rows[row["id"]] = Facts(row)
+        same = len(rows) == size_before
         for name in gone:
             same = rows.pop(name, None) is None and same
-        return KeptTable(version, rows, self.order if same else sorted(rows))
+        return CachedTable(version, rows, self.order if same else sorted(rows))
 
 
 def _newer(version: str, than: str) -> bool:
@@ -64,29 +65,28 @@ def _newer(version: str, than: str) -> bool:
     return run != other_run or int(number) >= int(other)
 
 
-class Keeper:
-    """Keeps the newest table of one kind: `volume`, `snapshot`."""
+class TableCache:
+    """Keeps the newest table of volumes or of snapshots."""
 
     def __init__(self, kind: str) -> None:
         self._call, self._key = f"{kind}.changes", f"{kind}s"
-        self._table: KeptTable | None = None
+        self._table: CachedTable | None = None
 
     @property
     def is_filled(self) -> bool:
-        """Whether a look costs only what changed."""
+        """True when a look costs only what changed."""
         return self._table is not None
 
     def named(self, lab: Lab, names: Sequence[str]) -> list[Facts] | None:
-        """These, where they are kept and all there; None: the daemon is to be asked, and says in
-        EC2's words which is not there.
-        """
+        """Returns the rows of these names if all are cached; None: the daemon must be asked, and
+        says in EC2's words which one does not exist."""
         if not self.is_filled:
             return None
         rows = self.now(lab).rows
         return [rows[name] for name in names] if all(name in rows for name in names) else None
 
-    def now(self, lab: Lab) -> KeptTable:
-        """All of them as they are now. Raises what `lab` raises, AwsError."""
+    def now(self, lab: Lab) -> CachedTable:
+        """Returns all rows as they are now. Raises what `lab` raises, AwsError."""
         table = self._table
         for _ in range(TRIES):
             answer = lab.call(self._call, since=table.version if table else None)
@@ -100,29 +100,28 @@ class Keeper:
                 return table
         raise AwsError("ServiceUnavailable", "The lab changes faster than it can be listed.", 503)
 
-    def _whole(self, lab: Lab, answer: Mapping[str, Any]) -> tuple[KeptTable, int]:
-        """All pages, as of the version of the first: what changed while the others were read is
-        told after that.
-        """
+    def _whole(self, lab: Lab, answer: Mapping[str, Any]) -> tuple[CachedTable, int]:
+        """Reads all pages, as of the version of the first: changes during the reading come
+        afterwards."""
         version, pages = answer["version"], 1
-        rows = {one["id"]: Facts(one) for one in answer[self._key]}
+        rows = {row["id"]: Facts(row) for row in answer[self._key]}
         while answer["next"] is not None:
             answer = lab.call(self._call, after=answer["next"])
-            rows |= {one["id"]: Facts(one) for one in answer[self._key]}
+            rows |= {row["id"]: Facts(row) for row in answer[self._key]}
             pages += 1
-        return KeptTable(version, rows, sorted(rows)), pages
+        return CachedTable(version, rows, sorted(rows)), pages
 
-    def _keep(self, table: KeptTable) -> None:
-        kept = self._table
+    def _keep(self, table: CachedTable) -> None:
+        current = self._table
         if len(table.rows) > MOST_ROWS:
             self._table = None
-        elif kept is None or _newer(table.version, kept.version):
+        elif current is None or _newer(table.version, current.version):
             self._table = table
 
 
-class Known:
-    """What is kept of a lab."""
+class LabCache:
+    """The cached tables of a lab."""
 
     def __init__(self) -> None:
-        self.volumes = Keeper("volume")
-        self.snapshots = Keeper("snapshot")
+        self.volumes = TableCache("volume")
+        self.snapshots = TableCache("snapshot")

@@ -30,22 +30,22 @@ class Header(msgspec.Struct):
     notes: tuple[str, ...] = ()
 
 
-def looks_kept(content: bytes) -> bool:
-    """Whether these are the first bytes of such a file."""
+def looks_like_evidence(content: bytes) -> bool:
+    """True when these are the first bytes of such a file."""
     return content.lstrip()[:60].startswith(b'{"schema":"headrace-evidence')
 
 
-def is_kept(path: Path) -> bool:
-    """Whether a file is one of these by its first bytes, packed or not; a damaged archive may
+def is_evidence_file(path: Path) -> bool:
+    """True when a file is one of these by its first bytes, packed or not; a damaged archive may
     be."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP)) == GZIP
         file.seek(0)
         if not packed:
-            return looks_kept(file.read(HEAD_BYTES))
+            return looks_like_evidence(file.read(HEAD_BYTES))
         try:
             with gzip.open(file) as unpacked:
-                return looks_kept(unpacked.read(HEAD_BYTES))
+                return looks_like_evidence(unpacked.read(HEAD_BYTES))
         except (OSError, EOFError, zlib.error):
             return True
 
@@ -67,8 +67,8 @@ def save(evidence: Evidence, path: Path) -> None:
 
 
 def load(path: Path) -> Evidence:
-    """What `save` wrote. A last line that was cut off is left out, with a note. Raises InputError,
-    CouldNotRun."""
+    """Reads what `save` wrote. A last line that was cut off is left out, with a note. Raises
+    InputError, CouldNotRun."""
     content = read_bytes(path, MAX_BYTES)
     if content[:2] == GZIP:
         content = _unpacked(path, content)
@@ -101,7 +101,7 @@ def load(path: Path) -> Evidence:
 
 
 def _unpacked(path: Path, content: bytes) -> bytes:
-    """The text of a packed file. Raises InputError for one that is cut off or too large."""
+    """Unpacks a file. Raises InputError for a file that is cut off or too large."""
     unpacker = zlib.decompressobj(wbits=31)  # 31: gzip (zlib manual, inflateInit2)
     try:
         text = unpacker.decompress(content, MAX_BYTES)

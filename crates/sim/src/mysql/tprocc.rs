@@ -1,0 +1,260 @@
+//! HammerDB's TPROC-C with no run measured, worked out from the tables of TPC-C.
+//!
+//! ```text
+//!   rows and row lengths by table -> pages of a warehouse
+//!   statements of five transactions x their shares -> touches and changes of pages
+//!   NURand(1023) of customers -> classes of like pages
+//! ```
+//!
+//! Rows, keys and transactions are those of the TPC-C Standard Specification 5.11 (clauses 1.2,
+//! 2.1.6, 2.4 to 2.8, 4.3.3.1); their shares and the tables' indexes those of HammerDB's script for
+//! MySQL: of 23 calls 10 are new orders, 10 payments, and one each is an order status, a delivery
+//! and a stock level. Items are drawn evenly, as that script's new order does (the standard asks
+//! for NURand), customers by NURand where they are named by number. Every warehouse is equally
+//! likely (HammerDB's "use all warehouses"). Every call is one transaction, whether it commits or
+//! rolls back.
+//!
+//! Left out: growth by new orders (some 0.03 pages a transaction), undo pages, and that a stock
+//! level looks at the stock of the orders just made, so that in a cache that holds most of the data
+//! it finds more of it than is worked out here.
+
+use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
+use super::popularity::{PageClass, Popularity};
+use super::settings::{syncs_per_commit, REDO_USABLE};
+use super::sysbench::{BRACKET_CPU_MS, CORE_SPEED, OLD_SHARE, POINT_CPU_MS, ROUND_TRIP_MS, USABLE_SHARE};
+use crate::error::SimError;
+use serde::{Deserialize, Serialize};
+
+const GIB: f64 = 1_073_741_824.0;
+/// InnoDB page, bytes, and the room for records in one whose rows came in key order (15/16 of it,
+/// as in `sysbench`).
+const PAGE_BYTES: f64 = 16_384.0;
+const ROOM: f64 = (PAGE_BYTES - 132.0) * 15.0 / 16.0;
+/// Fill of index pages whose entries come in no order: ln 2 (Yao 1978).
+const INDEX_FILL: f64 = core::f64::consts::LN_2;
+/// Of a row besides its columns: header 5, transaction id 6, roll pointer 7, its 1/4 to 1/8 of a
+/// 2-byte directory slot; a byte of length for each column that varies is in the rows below.
+const ROW_EXTRA: f64 = 5.0 + 6.0 + 7.0 + 2.0 / 6.0;
+
+/// Of 23 calls: new orders and payments; each of the others.
+const OFTEN: f64 = 10.0 / 23.0;
+const SELDOM: f64 = 1.0 / 23.0;
+/// Lines of an order: 5 to 15 (2.4.1.3).
+const LINES: f64 = 10.0;
+/// Customers that a look-up by name reads: 3,000 of a district have 1,000 names (4.3.2.3); 60 % of
+/// payments and order states look up by name (2.5.1.2).
+const NAMESAKES: f64 = 3.0;
+const BY_NAME: f64 = 0.6;
+/// Customer rows that a payment or an order status reads.
+const CUSTOMERS_READ: f64 = BY_NAME * NAMESAKES + (1.0 - BY_NAME);
+/// Districts of a warehouse (1.2.1): a delivery delivers one order in each.
+const DISTRICTS: f64 = 10.0;
+/// Different items in the 20 orders that a stock level looks at (2.8.2.2): 200 lines, of which 0.2
+/// repeat one of 100,000 items.
+const ITEMS_LOOKED_AT: f64 = 200.0;
+
+/// Rows of a warehouse and the bytes of one (1.3; strings at their mean length, 4.3.3.1; MySQL's
+/// types: 4 bytes a number, 8 a large one, 5 a date).
+const STOCK: (f64, f64) = (100_000.0, 318.0);
+const CUSTOMER: (f64, f64) = (30_000.0, 572.0);
+const ORDERS: (f64, f64) = (30_000.0, 34.0);
+const ORDER_LINE: (f64, f64) = (300_000.0, 60.0);
+/// Items are of all warehouses together.
+const ITEM: (f64, f64) = (100_000.0, 86.0);
+/// Entries of the indexes on customers' names and on orders by customer, bytes with their header.
+const CUSTOMER_NAME: (f64, f64) = (30_000.0, 48.0);
+const ORDER_CUSTOMER: (f64, f64) = (30_000.0, 22.0);
+
+/// Bits of NURand's OR for customers (1023 is 10 of them): each is set with chance 3/4, being the
+/// OR of two fair ones (2.1.6).
+const CUSTOMER_BITS: f64 = 10.0;
+const SET: f64 = 0.75;
+
+/// Processor of a statement inside a stored procedure, ms: no round trip and no parsing, so a third
+/// of a point select by itself. Guess.
+const STATEMENT_CPU_MS: f64 = POINT_CPU_MS / 3.0;
+/// Statements of a call: three and four a line of a new order (2.4.2.2), eight of a payment, four
+/// of an order status, seven for each district of a delivery, and a stock level that reads 200 rows
+/// at a tenth of a statement each.
+const STATEMENTS: f64 = OFTEN * (3.0 + 4.0 * LINES) + OFTEN * 8.0 + SELDOM * (4.0 + 7.0 * DISTRICTS + 3.0 + 0.1 * ITEMS_LOOKED_AT);
+/// Redo of a call, bytes: 500 for every row changed or inserted, in undo and page (as `sysbench`'s
+/// non-index update and insert). Rows: a new order changes a district and 10 of stock and inserts
+/// 12; a payment changes 3 and inserts 1; a delivery deletes, changes 2 and 10 lines in each
+/// district. +-40 %.
+const ROWS_CHANGED: f64 = OFTEN * (1.0 + LINES + 2.0 + LINES) + OFTEN * 4.0 + SELDOM * DISTRICTS * (3.0 + LINES);
+const REDO_OF_ROW: f64 = 500.0;
+/// Binary log of a call, bytes: full images of the rows before and after (two of stock, customer,
+/// and lines of a delivery; one of what is inserted), and 185 for the transaction's own events.
+const BINLOG: f64 = OFTEN * LINES * (2.0 * STOCK.1 + ORDER_LINE.1)
+    + OFTEN * 2.0 * CUSTOMER.1
+    + SELDOM * DISTRICTS * 2.0 * (CUSTOMER.1 + ORDERS.1 + LINES * ORDER_LINE.1)
+    + 185.0;
+/// Synchronous redo log of the servers that were measured so far: none is usual. As MySQL's default
+/// from 8.0.30.
+const DEFAULT_REDO_BYTES: f64 = 100.0 * 1_048_576.0;
+
+/// A TPROC-C run and the settings of the server that its storage notices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tprocc {
+    /// Warehouses.
+    pub warehouses: f64,
+    /// Redo log, GiB; none: 100 MiB, the default from 8.0.30.
+    pub redo_gib: Option<f64>,
+    /// Buffer pool in which pages flushed are worked out, GiB; none: half of the pages touched fit.
+    pub cache_gib: Option<f64>,
+    /// innodb_flush_log_at_trx_commit: 0, 1 or 2; 3 in MariaDB.
+    pub flush_log_at_trx_commit: u8,
+    /// Binary log on: the default from 8.0.
+    pub log_bin: bool,
+    /// sync_binlog: commits per sync; 0 never.
+    pub sync_binlog: u32,
+    /// innodb_doublewrite.
+    pub doublewrite: bool,
+}
+
+impl Default for Tprocc {
+    fn default() -> Tprocc {
+        Tprocc { warehouses: 100.0, redo_gib: None, cache_gib: None, flush_log_at_trx_commit: 1, log_bin: true, sync_binlog: 1, doublewrite: true }
+    }
+}
+
+/// Pages of like popularity: how many, touches of a call on all of them together, and those that
+/// change a page.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    pages: f64,
+    touches: f64,
+    changes: f64,
+}
+
+impl Tprocc {
+    /// Touches by table. Of all warehouses together.
+    fn parts(&self) -> Vec<Part> {
+        let pages = |(rows, bytes): (f64, f64)| self.warehouses * rows / (ROOM / (bytes + ROW_EXTRA)).floor();
+        let index = |(rows, bytes): (f64, f64)| self.warehouses * rows * bytes / (PAGE_BYTES - 132.0) / INDEX_FILL;
+        let rows_per_page = |(_, bytes): (f64, f64)| (ROOM / (bytes + ROW_EXTRA)).floor();
+        let stock = Part { pages: pages(STOCK), touches: OFTEN * LINES + SELDOM * ITEMS_LOOKED_AT, changes: OFTEN * LINES };
+        let customer = Part {
+            pages: pages(CUSTOMER),
+            touches: OFTEN * (1.0 + CUSTOMERS_READ) + SELDOM * (CUSTOMERS_READ + DISTRICTS),
+            changes: OFTEN + SELDOM * DISTRICTS,
+        };
+        let by_number = OFTEN + (OFTEN + SELDOM) * (1.0 - BY_NAME);
+        let bits = CUSTOMER_BITS - libm::log2(rows_per_page(CUSTOMER));
+        let mut parts = vec![stock];
+        parts.extend(skewed(customer, by_number / customer.touches, bits));
+        let names = (OFTEN + SELDOM) * BY_NAME;
+        parts.push(Part { pages: index(CUSTOMER_NAME), touches: names, changes: 0.0 });
+        parts.push(Part { pages: index(ORDER_CUSTOMER), touches: OFTEN + SELDOM, changes: OFTEN });
+        // An order status reads the last order of a customer and its lines, which lie anywhere; a
+        // delivery goes on to new pages of orders and lines.
+        let orders = pages(ORDERS) + pages(ORDER_LINE);
+        let delivered = SELDOM * DISTRICTS * (1.0 / rows_per_page(ORDERS) + LINES / rows_per_page(ORDER_LINE));
+        parts.push(Part { pages: orders, touches: 2.0 * SELDOM + delivered, changes: delivered });
+        // The end of each district's orders, lines and new orders, and where its delivery is.
+        let ends = 3.0 * (OFTEN + SELDOM * DISTRICTS);
+        parts.push(Part { pages: 6.0 * DISTRICTS * self.warehouses, touches: ends + SELDOM, changes: ends });
+        // Items, warehouses, districts (some hundred bytes each), and the pages above the leaves:
+        // all statements pass them, so they are never evicted.
+        let hot = ITEM.0 / rows_per_page(ITEM) + self.warehouses * (1.0 + DISTRICTS) / rows_per_page((1.0, 100.0));
+        let upper = parts.iter().map(|part| part.pages).sum::<f64>() * 20.0 / ROOM + 20.0;
+        let districts = 2.0 * OFTEN + SELDOM;
+        parts.push(Part { pages: hot + upper, touches: OFTEN * LINES + OFTEN * 2.0 + districts, changes: 3.0 * OFTEN });
+        parts
+    }
+
+    /// The database this run makes.
+    ///
+    /// # Errors
+    /// Sizes and settings outside any server's.
+    pub fn database(&self) -> Result<Database, SimError> {
+        self.check()?;
+        let parts = self.parts();
+        let redo_bytes_per_tx = ROWS_CHANGED * REDO_OF_ROW;
+        let redo_bytes = self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB);
+        let window_tx = (REDO_USABLE * redo_bytes / redo_bytes_per_tx).min(1e12);
+        let popularity = Popularity { classes: parts.iter().map(|part| PageClass { pages: part.pages, touches_per_tx: part.touches / part.pages }).collect() };
+        let pool = self.cache_gib.map_or(popularity.pages() / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES);
+        let flush_per_tx = flushed(&parts, window_tx, popularity.stay_tx(pool));
+        let cpu_ms = STATEMENTS * STATEMENT_CPU_MS + BRACKET_CPU_MS;
+        // Sharpness and scatter: TPC-C runs of 2018. Percentile over mean: guess.
+        let clients = Clients { base_ms: 0.0, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) };
+        let database = Database {
+            engine: StorageEngine::Innodb,
+            read_bytes: PAGE_BYTES,
+            cached_bytes: PAGE_BYTES,
+            usable_share: USABLE_SHARE,
+            old_share: OLD_SHARE,
+            ordered_while_filling: false,
+            read_ahead_share: 0.0,
+            writes: PageWrites {
+                flush_per_tx,
+                flush_ramp_tx: window_tx,
+                first_dirty: 1.0,
+                later_dirty: 1.0,
+                doublewrite: self.doublewrite,
+                ..PageWrites::none()
+            },
+            dirtying: Some(Dirtying { changed: parts.iter().map(|part| part.changes / part.touches).collect(), window_tx, flush_per_tx }),
+            popularity,
+            log: Log {
+                redo_bytes_per_tx,
+                binlog_bytes_per_tx: if self.log_bin { BINLOG } else { 0.0 },
+                // Order states and stock levels write nothing.
+                syncs_per_commit: (1.0 - 2.0 * SELDOM) * syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog),
+                commits_per_tx: Some(1.0 - 2.0 * SELDOM),
+                redo_capacity_bytes: Some(redo_bytes),
+            },
+            compaction: None,
+            // One round trip a call.
+            clients: Clients { base_ms: ROUND_TRIP_MS + clients.core_ms(), ..clients },
+            noise: Noise { fano: 3.0, cv: 0.055 },
+            shape: IoShape::default(),
+            local_disk: None,
+        };
+        database.check()?;
+        Ok(database)
+    }
+
+    fn check(&self) -> Result<(), SimError> {
+        SimError::check_range("warehouses", self.warehouses, 1.0, 1e7)?;
+        SimError::check_range("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
+        SimError::check_range("redo log (GiB)", self.redo_gib.unwrap_or(1.0), 0.004, 1_024.0)?;
+        SimError::check_range("cache (GiB)", self.cache_gib.unwrap_or(1.0), 0.004, 65_536.0)
+    }
+}
+
+/// Pages that stay for `stay_tx` transactions after a touch and are written once a window in which
+/// they were changed, of a transaction: the settled rate of the flush list.
+fn flushed(parts: &[Part], window_tx: f64, stay_tx: f64) -> f64 {
+    let of = |part: &Part| {
+        let each = part.touches / part.pages;
+        let (changes, stays) = (part.changes / part.pages, -libm::expm1(-each * stay_tx.min(1e15)));
+        part.pages * stays / (window_tx + 1.0 / changes.max(1e-300))
+    };
+    parts.iter().map(of).sum()
+}
+
+/// A table of whose touches a share is drawn by NURand and the others evenly: its pages by how many
+/// of `bits` bits of the OR are set, those that lie within a page taken off. Between whole numbers
+/// of bits the neighbours are mixed.
+fn skewed(table: Part, drawn_share: f64, bits: f64) -> Vec<Part> {
+    let below = libm::floor(bits.max(0.0));
+    let above = bits.max(0.0) - below;
+    let mut parts = Vec::new();
+    for (count, weight) in [(below as u32, 1.0 - above), (below as u32 + 1, above)] {
+        if weight <= 1e-9 {
+            continue;
+        }
+        let mut ways = 1.0;
+        for set in 0..=count {
+            let of_pages = weight * ways / libm::pow(2.0, f64::from(count));
+            let drawn = weight * ways * libm::pow(SET, f64::from(set)) * libm::pow(1.0 - SET, f64::from(count - set));
+            let mass = drawn_share * drawn + (1.0 - drawn_share) * of_pages;
+            parts.push(Part { pages: table.pages * of_pages, touches: table.touches * mass, changes: table.changes * mass });
+            ways *= f64::from(count - set) / f64::from(set + 1);
+        }
+    }
+    parts
+}

@@ -1,0 +1,143 @@
+"""Settings of the server that can be asked: what `--set NAME=VALUE` takes, and a database under
+them.
+
+>>> import headrace
+>>> shop = headrace.sysbench_oltp(cache_gib=4, threads=8, tables=8, table_size=10_000_000)
+>>> headrace.with_settings(shop, ["innodb_doublewrite=OFF"]).database["writes"]["doublewrite"]
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.base import core
+from headrace.base.checks import did_you_mean, shown
+from headrace.base.core import core_errors
+from headrace.base.option_values import FALSE, TRUE, as_bytes
+from headrace.errors import InputError
+from headrace.workload.transactions import TransactionWorkload
+
+SOURCE = "docs/reference/workload-file.md, Settings of the server"
+
+
+@dataclass(frozen=True)
+class ServerSetting:
+    """A setting that the model has: its name in the server, in a run description (`short`) and in
+    the core, the engine it is of (None: both), how its value is read and the example of one."""
+
+    name: str
+    short: str
+    core: str
+    engine: str | None
+    read: Callable[[str], float | int | bool | None]
+    example: str
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 20 else None
+
+
+def _switch(text: str) -> bool | None:
+    word = text.lower()
+    return True if word in TRUE else False if word in FALSE else None
+
+
+ASKED = (
+    ServerSetting("innodb_io_capacity", "io_capacity", "io_capacity", "innodb", _count, "2000 (pages a second)"),
+    ServerSetting(
+        "innodb_io_capacity_max", "io_capacity_max", "io_capacity_max", "innodb", _count, "4000 (pages a second)"
+    ),
+    # innodb_log_file_size is the size of one of several files in older servers: the whole is asked.
+    ServerSetting("innodb_redo_log_capacity", "redo", "redo_bytes", "innodb", as_bytes, "8G (all files together)"),
+    ServerSetting("innodb_doublewrite", "doublewrite", "doublewrite", "innodb", _switch, "ON or OFF"),
+    ServerSetting(
+        "innodb_flush_log_at_trx_commit",
+        "flush_log_at_trx_commit",
+        "flush_log_at_trx_commit",
+        "innodb",
+        _count,
+        "0, 1 or 2",
+    ),
+    ServerSetting(
+        "rocksdb_flush_log_at_trx_commit",
+        "flush_log_at_trx_commit",
+        "flush_log_at_trx_commit",
+        "myrocks",
+        _count,
+        "0, 1 or 2",
+    ),
+    ServerSetting("sync_binlog", "sync_binlog", "sync_binlog", None, _count, "1 (commits a sync; 0: never)"),
+    ServerSetting("log_bin", "binlog", "log_bin", None, _switch, "ON or OFF"),
+    ServerSetting(
+        "rocksdb_rate_limiter_bytes_per_sec",
+        "rate_limiter",
+        "compaction_write_bytes_s",
+        "myrocks",
+        as_bytes,
+        "100M (bytes a second)",
+    ),
+)
+
+
+def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> TransactionWorkload:
+    """Return the workload on a server with other settings, each `NAME=VALUE` as an option file has
+    it; what is not named stays as it was measured.
+
+    Raises InputError for a setting whose effect the model does not know.
+    """
+    if isinstance(settings, str):
+        raise InputError(
+            f"settings = {shown(settings)}", "must be a list of NAME=VALUE", SOURCE, 'For example ["sync_binlog=1"].'
+        )
+    given: dict[str, float | int | bool] = {}
+    for text in settings:
+        setting, value = read_setting(text, workload.engine)
+        if setting.core in given:
+            raise InputError(shown(text), f"{setting.name} was given before", SOURCE, "Give it once.")
+        given[setting.core] = value
+    if "redo_bytes" in given and workload.database["log"].get("redo_capacity_bytes") is None:
+        rule = "has no effect that could be told: the redo log that this workload was measured with is not known"
+        hint = "Write redo_gib into [settings] of the run description and calibrate again."
+        raise InputError("innodb_redo_log_capacity", rule, SOURCE, hint)
+    if "io_capacity" in given and workload.database.get("dirtying") is not None:
+        rule = "has no effect that could be told: this workload's pages are followed, and one that is written early is not written later"
+        raise InputError("innodb_io_capacity", rule, SOURCE, "Leave it out.")
+    _check_order(given)
+    return replace(workload, database=database_under(workload.database, given)) if given else workload
+
+
+def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | bool]:
+    """Return the setting that a `NAME=VALUE` names, and its value. Raises InputError."""
+    name, equals, value = (part.strip() for part in str(text).partition("="))
+    word = name.lower().replace("-", "_")
+    of_engine = [setting for setting in ASKED if setting.engine in (None, engine)]
+    setting = next((setting for setting in of_engine if word in (setting.name, setting.short)), None)
+    if setting is None or not equals:
+        names = [setting.name for setting in of_engine]
+        listed = f"The model knows {', '.join(names)}."
+        rule = f"is not a setting of {engine} whose effect the model knows" if equals else "must be NAME=VALUE"
+        raise InputError(shown(name if equals else text), rule, SOURCE, did_you_mean(word, names) or listed)
+    read = setting.read(value)
+    if read is None:
+        raise InputError(f"{name}={value[:40]}", f"must be a value such as {setting.example}", SOURCE)
+    return setting, read
+
+
+def database_under(database: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a core database under settings by their core names; None leaves one as it is. Every
+    effect of a setting that Headrace states comes from here. Raises InputError."""
+    with core_errors():
+        return dict(core.database_under(database, settings))
+
+
+def _check_order(given: Mapping[str, Any]) -> None:
+    """Refuses a limit below the rate that it limits."""
+    most, least = given.get("io_capacity_max"), given.get("io_capacity", 0)
+    if most is not None and most < least:
+        rule = f"cannot be below innodb_io_capacity = {least}"
+        raise InputError(
+            f"innodb_io_capacity_max={most}", rule, "MySQL manual, innodb_io_capacity_max", "Are the two swapped?"
+        )

@@ -1,0 +1,108 @@
+"""Pages that the server counted: they decide between parameters that throughput at a cap cannot tell apart, within seconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import polars as pl
+import pytest
+
+from headrace.base import core
+from headrace.calibration.counted import COUNTED_SPREAD, compare_counted, counted_pages
+from headrace.calibration.fit import fit
+from headrace.calibration.observations import core_run, observe
+from headrace.calibration.prior import prior
+from headrace.calibration.runs import BenchmarkLoad, Run
+from headrace.calibration.runs.model import SERIES_COLUMNS
+from headrace.observe.run_storage import Caps
+from headrace.workload.parameters import applied
+
+SECONDS = 600
+# What differs from the standard: half as much flushed, and twice as dirty when evicted.
+TRUE = {"flush_per_tx": -0.7, "later_dirty": 0.5, "first_dirty": 0.2}
+
+
+def run(**changes: object) -> Run:
+    """A run of sysbench-tpcc on a small volume, without figures."""
+    series = pl.DataFrame(
+        {
+            name: pl.Series([0.0] * SECONDS if name == "tps" else [None] * SECONDS, dtype=kind)
+            for name, kind in SERIES_COLUMNS.items()
+        }
+    ).with_columns(t_s=pl.Series([float(t) for t in range(SECONDS)]), duration_s=pl.lit(1.0), threads=pl.lit(32))
+    benchmark = BenchmarkLoad("sysbench-tpcc", 1, 100, None, None, None, {})
+    facts = {
+        "name": "r", "engine": "innodb", "engine_version": "8.0.30", "flavor": "mysql", "storage": "gp3:100:6000:500", "log_storage": None,
+        "as_of": date(2024, 11, 1), "instance": None, "cache_gib": 2.0, "threads": 32, "start": "warm", "seconds": None, "benchmark": benchmark,
+        "settings": {}, "caveats": (), "caps": Caps(6000, 6000, 500, 500, 100), "files": {}, "interval_s": 1.0, "series": series, "status": None, "findings": (),
+    }  # fmt: skip
+    return Run(**(facts | changes))
+
+
+def measured(**changes: object) -> tuple[Run, dict]:
+    """The run as a database that is off the standard does it, and that database."""
+    described = run(**changes)
+    database = applied(prior(described), "innodb", TRUE)
+    rows = core.mysql_runs(database, [core_run(described, SECONDS, 1.0)])[0]
+    series = described.series.with_columns(tps=pl.Series(rows["tps"]))
+    status = pl.DataFrame(
+        {
+            "t_s": series["t_s"],
+            "duration_s": series["duration_s"],
+            "innodb_pages_read_per_s": np.array(rows["reads_per_tx"]) * np.array(rows["tps"]),
+            "innodb_pages_written_per_s": np.array(rows["written_per_tx"]) * np.array(rows["tps"]),
+        }
+    )
+    return replace(described, series=series, status=status), database
+
+
+def test_what_was_counted_is_what_the_core_says_of_the_same_database():
+    counted, database = measured()
+    observation = observe(counted)
+    pages = counted_pages(observation)
+    assert [(each.column, each.part.start) for each in pages] == [
+        ("reads_per_tx", 0), ("reads_per_tx", 60), ("written_per_tx", 0), ("written_per_tx", 60),
+    ]  # fmt: skip
+    rows = core.mysql_runs(database, [observation.core_run])[0]
+    # Windows of five seconds against seconds: a warm run changes by less than a percent within one.
+    assert np.abs(np.concatenate(compare_counted(pages, observation, rows))).max() < 0.01 / COUNTED_SPREAD
+
+
+def test_counters_tell_reads_from_writes():
+    """At a cap, throughput tells one sum of reads and writes; with counters both come out."""
+    counted, database = measured()
+
+    def written(of: Run) -> float:
+        observation = observe(of)
+        fitted = fit(prior(of), "innodb", [observation]).database
+        rows = core.mysql_runs(fitted, [observation.core_run])[0]
+        return float(np.mean(rows["written_per_tx"]))
+
+    true = float(np.mean(core.mysql_runs(database, [observe(counted).core_run])[0]["written_per_tx"]))
+    with_counters, without = written(counted), written(replace(counted, status=None))
+    # Counted exactly, and held against priors of 25 to 50 %: within the spread of a mean, 5 %.
+    assert abs(np.log(with_counters / true)) < COUNTED_SPREAD
+    assert abs(np.log(with_counters / true)) < abs(np.log(without / true))
+
+
+def test_two_samples_tell_the_whole_run_alone():
+    counted, _ = measured()
+    assert counted.status is not None
+    total = counted.status.mean().with_columns(t_s=pl.lit(0.0), duration_s=pl.lit(float(SECONDS)))
+    pages = counted_pages(observe(replace(counted, status=total)))
+    assert [(each.column, each.part) for each in pages] == [
+        ("reads_per_tx", slice(0, 120)),
+        ("written_per_tx", slice(0, 120)),
+    ]
+
+
+def test_pages_of_the_benchmarks_own_rows_count_too():
+    counted, _ = measured()
+    assert counted.status is not None
+    series = counted.series.with_columns(pages_written_per_s=counted.status["innodb_pages_written_per_s"])
+    by_rows = counted_pages(observe(replace(counted, status=None, series=series)))
+    by_status = [each for each in counted_pages(observe(counted)) if each.column == "written_per_tx"]
+    assert [each.value for each in by_rows] == pytest.approx([each.value for each in by_status])
+    assert counted_pages(observe(replace(counted, status=None))) == ()

@@ -1,0 +1,142 @@
+"""TPROC-C as a standard benchmark and in run descriptions; local disks whose speed only the run tells."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+import headrace
+from headrace.base import core
+from headrace.calibration.fit import fit
+from headrace.calibration.observations import core_run, observe
+from headrace.calibration.prior import prior
+from headrace.calibration.runs import load_run
+from headrace.errors import InputError
+
+SECONDS, THREADS = 600, 64
+RUN = f"""\
+format = "headrace-run"
+version = 1
+name = "tprocc"
+engine = "innodb"
+engine_version = "9.7.0"
+storage = "STORAGE"
+as_of = 2025-06-01
+cache_gib = 2
+threads = {THREADS}
+start = "warm"
+[benchmark]
+name = "hammerdb-tprocc"
+scale = 100
+[settings]
+redo_gib = 8
+io_capacity = 10000
+[files]
+sysbench = "run.csv"
+"""
+
+
+def described(folder, storage: str, tps: list[float], more: str = ""):
+    """A run of so many transactions in each second."""
+    (folder / "run.csv").write_text(
+        "t_s,threads,tps\n" + "".join(f"{t},{THREADS},{rate:.3f}\n" for t, rate in enumerate(tps, 1))
+    )
+    (folder / "run.toml").write_text(RUN.replace("STORAGE", storage) + more)
+    return load_run(folder / "run.toml")
+
+
+def test_a_standard_that_can_be_written_in_a_line_saved_and_read(call, tmp_path):
+    shop = headrace.hammerdb_tprocc(warehouses=100, cache_gib=2, threads=16, redo_gib=8)
+    headrace.save(shop, tmp_path / "shop.toml")
+    again = headrace.load_database(tmp_path / "shop.toml")
+    assert again.database["dirtying"] == shop.database["dirtying"]
+    assert again.database["log"]["redo_capacity_bytes"] == 8 * 2**30
+    # 100 MB a warehouse.
+    assert shop.size_gib == pytest.approx(100 * 100e6 / 2**30)
+    line = "hammerdb-tprocc:warehouses=100,cache_gib=2,threads=16,redo_gib=8"
+    code, out, err = call("predict", line, "--storage", "gp3:200", "--seconds", "60", "--output", "csv")
+    assert code == 0 and out.count("\n") == 61, err
+    code, _, err = call("predict", "hammerdb-tprocc:cache_gib=2,threads=16", "--storage", "gp3:200")
+    assert code == 2 and "needs warehouses" in err
+
+
+def test_a_larger_pool_reads_less_and_leaves_dirtier():
+    """By hand, of a pool that holds next to nothing: 13.0 touches of stock, 1.9 of customers and some of indexes are read, and
+    4.3 and 0.9 of them are changed."""
+    database = headrace.hammerdb_tprocc(warehouses=1000, cache_gib=10, threads=16, redo_gib=64).database
+
+    def settled(gib: float) -> tuple[float, float]:
+        curve = core.mysql_warm_up(database, gib * 2**30)
+        return curve["reads"][-1], curve["evicted_dirty"][-1] / curve["reads"][-1]
+
+    (most, clean), (middle, dirtier), (least, dirtiest) = settled(4), settled(16), settled(40)
+    assert 12 < most < 16.5 and most > middle > least
+    assert 0.25 < clean < dirtier < dirtiest < 1
+
+
+def test_a_run_begins_at_its_warehouses_and_redo(tmp_path):
+    run = described(tmp_path, "gp3:200:6000:500", [300.0] * SECONDS)
+    database = prior(run)
+    # InnoDB pages of 100 warehouses: 0.087 GB each, without history.
+    assert sum(item["pages"] for item in database["popularity"]) * 16_384 == pytest.approx(8.7e9, rel=0.02)
+    assert database["log"]["redo_capacity_bytes"] == 8 * 2**30
+    # A page that is written early is not written later: no rate of its own.
+    assert database["writes"]["background_per_s"] == 0.0 and database["local_disk"] is None
+    workload = headrace.hammerdb_tprocc(warehouses=100, cache_gib=2, threads=16)
+    with pytest.raises(InputError, match="io_capacity"):
+        headrace.with_settings(workload, ["innodb_io_capacity=2000"])
+
+
+def test_only_of_innodb(tmp_path):
+    with pytest.raises(InputError, match="InnoDB alone"):
+        (tmp_path / "run.csv").write_text("t_s,threads,tps\n")
+        text = RUN.replace('"innodb"', '"myrocks"').replace("9.7.0", "8.0.22").replace("STORAGE", "gp3:200")
+        (tmp_path / "run.toml").write_text(text.replace("redo_gib = 8\nio_capacity = 10000\n", ""))
+        load_run(tmp_path / "run.toml")
+
+
+@pytest.mark.parametrize(
+    ("storage", "speed"), [("instance-store:500", 2.0), ("gp3:500", 1.0), ("2xinstance-store:500", 2.0)]
+)
+def test_a_local_disk_without_a_figure_is_as_fast_as_the_run_says(storage, speed):
+    """Twice as fast, where the disk binds: twice the transactions; other storage stays."""
+    database = headrace.hammerdb_tprocc(warehouses=1000, cache_gib=2, threads=4000).database
+    database["clients"]["cpu_ms"] = 0.0
+    run = {"storage": storage, "log_storage": None, "instance": None, "as_of": "2025-06-01", "cache_bytes": 2.0 * 2**30, "clients": 4000,
+           "arrivals": None, "start": "warm", "seconds": 60, "step_s": 1.0, "seed": None, "start_balance_percent": None, "follow": None}  # fmt: skip
+    tps = [
+        float(np.mean(core.mysql_runs(database | {"local_disk": factor}, [run])[0]["tps"][30:]))
+        for factor in (1.0, 2.0)
+    ]
+    # The clients' own limit is hundreds of times higher; log writes that share a sync change a little.
+    assert tps[1] / tps[0] == pytest.approx(speed, rel=0.02)
+
+
+def test_a_documented_local_disk_keeps_its_figures():
+    database = headrace.hammerdb_tprocc(warehouses=1000, cache_gib=2, threads=4000).database
+    run = {"storage": "instance-store:400", "log_storage": None, "instance": "i3.large", "as_of": "2023-06-01", "cache_bytes": 2.0 * 2**30, "clients": 4000,
+           "arrivals": None, "start": "warm", "seconds": 10, "step_s": 1.0, "seed": None, "start_balance_percent": None, "follow": None}  # fmt: skip
+    first, second = (core.mysql_runs(database | {"local_disk": factor}, [run])[0]["tps"] for factor in (1.0, 3.0))
+    assert first == second
+
+
+def test_a_fit_tells_the_speed_of_a_local_disk(tmp_path):
+    """Of a run on a disk three times as fast as the catalog's guess, with its counters: within a tenth."""
+    first = described(tmp_path, "instance-store:500", [300.0] * SECONDS)
+    true = deepcopy(prior(first)) | {"local_disk": 3.0}
+    rows = core.mysql_runs(true, [core_run(first, SECONDS, 1.0)])[0]
+    status = "t_s,Innodb_pages_read,Innodb_pages_written,Com_commit\n"
+    tps = np.array(rows["tps"])
+    sums = [
+        np.cumsum(np.array(values) * tps) for values in (rows["reads_per_tx"], rows["written_per_tx"], np.ones(SECONDS))
+    ]
+    status += "0,0,0,0\n" + "".join(
+        f"{t},{a:.0f},{b:.0f},{c:.0f}\n" for t, (a, b, c) in enumerate(zip(*sums, strict=True), 1)
+    )
+    (tmp_path / "status.csv").write_text(status)
+    run = described(tmp_path, "instance-store:500", rows["tps"], 'status = "status.csv"\n')
+    fitted = fit(prior(run), "innodb", [observe(run)])
+    assert fitted.names[-1] == "local_disk"
+    assert fitted.database["local_disk"] == pytest.approx(3.0, rel=0.1)

@@ -74,22 +74,57 @@ def calibrate(
     observations = [observe(run) for run in runs]
     begin = prior(first)
     # a script that only reads does not, in MyRocks either
-    compacts = begin["compaction"] is not None
-    if compacts:
+    if begin["compaction"] is not None:
         _expect_cycle(begin, first)
+    busy = processor_time(runs)
+    # Where clients hold a run, the latency of the volume blurs what it tells of I/Os. Near the
+    # standard benchmark that is seen in the model; a fit that does not describe its runs so may hide
+    # behind it, and another is looked for from many starts, to which every bin counts alike.
+    for lenient in (True, False):
+        made = _in_rounds(first, begin, observations, busy, lenient, progress)
+        missed = misfits(made.database, observations)
+        if not any(each is not None and each.misses for each in missed):
+            break
+    notes = [each.in_words(run.name) for run, each in zip(runs, missed, strict=True) if each and each.misses]
+    notes += _notes(runs, observations, made.database, made.fitted, busy)
+    return Calibrated(
+        engine, made.database, made.fitted, made.ring, tuple(notes), tuple(observations), tuple(missed), busy
+    )
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """What rounds of fit and shape ended with."""
+
+    database: dict
+    fitted: Fit
+    ring: cycle.CompactionCycle | None
+
+
+def _in_rounds(
+    first: Run,
+    begin: dict,
+    observations: list[Observation],
+    busy: ProcessorTime | None,
+    lenient: bool,
+    progress: Callable[[float], None],
+) -> _Rounds:
+    """Rounds of fit and shape, from the database `begin`; `lenient`: as of an `Objective`."""
+    engine, compacts = first.engine, begin["compaction"] is not None
     # Measured with doublewrite and pages of 16 KiB.
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
-    base, found, ring, busy = begin, popularity.NONE, None, processor_time(runs)
-    fitted = None
+    base, found, ring, fitted = begin, popularity.NONE, None, None
     for turn in range(ROUNDS):
-        objective = Objective(base | {"shape": found}, engine, observations, kib_known, busy)
-        # What the shape took over may have been the parameters': a round begins from the standard
-        # benchmark too.
-        if fitted is None:
+        objective = Objective(base | {"shape": found}, engine, observations, kib_known, busy, lenient)
+        standard = np.zeros(len(objective.names))
+        if lenient:
+            fitted = fit(objective, [standard if fitted is None else fitted.deltas])
+        elif fitted is None:
             fitted = fit(objective, _begins(objective), FINISHED)
         else:
-            fitted = fit(objective, [fitted.deltas, np.zeros(len(fitted.deltas))])
+            # What the shape took over may have been the parameters': the standard benchmark again.
+            fitted = fit(objective, [fitted.deltas, standard])
         progress((turn + 0.5) / ROUNDS)
         if compacts:
             ring = cycle.find(
@@ -113,21 +148,30 @@ def calibrate(
     database = _stated(database, begin)
     spreads = np.array([parameter.spread for parameter in of_engine(engine, database)])
     units = np.outer(spreads, spreads)
-    fitted = replace(fitted, covariance=np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units)
-    missed = misfits(database, observations)
-    notes = [each.in_words(run.name) for run, each in zip(runs, missed, strict=True) if each and each.misses]
-    notes += _notes(runs, observations, database, fitted, busy)
-    return Calibrated(engine, database, fitted, ring, tuple(notes), tuple(observations), tuple(missed), busy)
+    covariance = np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units
+    return _Rounds(database, replace(fitted, covariance=covariance), ring)
 
 
 def _begins(objective: Objective) -> list[np.ndarray]:
     """Where the first round begins: from the fixed directions, and of several runs from what each
     alone asks for, so that another run does not end the fit in a worse place."""
-    fixed = directions(objective.names)
+    fixed = [*directions(objective.names), *_held_by_clients(objective)]
     if len(objective.observations) == 1:
         return fixed
-    singles = [lowest(objective.of(one), objective.spreads, fixed).deltas for one in objective.observations]
+    singles = [lowest(objective.of(each), objective.spreads, fixed).deltas for each in objective.observations]
     return [*fixed, *singles]
+
+
+def _held_by_clients(objective: Objective) -> list[np.ndarray]:
+    """Starts in which clients hold the runs: without I/O a transaction takes as long as was
+    measured, or half as long, and touches as few pages as a storage with room to spare allows."""
+    measured_ms = [1e3 * each.run.threads / float(np.median(each.tps[each.tps > 0])) for each in objective.observations]
+    base = np.log(float(np.mean(measured_ms)) / objective.database["clients"]["base_ms"])
+    starts = []
+    for share, touched in ((1.0, 1.0), (0.5, 1.0), (0.5, 0.5)):
+        moved = {"base_ms": base + np.log(share), "pages_touched": np.log(touched)}
+        starts.append(np.array([moved.get(name, 0.0) for name in objective.names]))
+    return starts
 
 
 def _stated(found: Any, before: Any) -> Any:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.calibration.from_runs import calibrate, check_distinct, server_of
+from headrace.calibration.from_runs import calibrate, check_distinct
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
 from headrace.simulation.database import Prediction, predict, summarise
+from headrace.workload.server import SourceServer
 from headrace.workload.transactions import TransactionWorkload
 
 
@@ -68,7 +69,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
         seed=seed,
         draws=draws,
         start_balance_percent=run.start_balance_percent,
-        release=server_of([run]).release,
+        release=SourceServer(run.flavor, run.engine_version).release,
     )
     seen = run.series.select("t_s", "tps", "p95_ms")
     measured = summarise(seen)

@@ -1,8 +1,9 @@
 """What no parameter covers: how far a mean of tps is off because the model is not exact, by how far
 the prediction lies from the runs it stands on.
 
-The figures (unexplained.csv) are relative standard deviations, with which the errors of predictions
-of published runs that were left out are most likely (benchmarks/unseen_runs.py --spreads).
+The figures (unexplained.csv, each with its source) are relative standard deviations, as far as they
+can be from the errors of predictions of published runs that were left out. With
+`--spreads`, benchmarks/unseen_runs.py writes those with which these errors are most likely.
 """
 
 from __future__ import annotations

@@ -117,12 +117,14 @@ def fit_replica(
         with progress("calibrating") as tick:
             workload = fit(runs, name=name, progress=tick)
     fitted = calibrate_replica(workload, measured, sample)
+    # What --of names was kept before, whatever it misses.
+    force = force or of is not None
+    keep(fitted, to, force)
     if output == "json":
         print_json(fitted.to_document())
     else:
         show(applier_table(fitted))
-    # The workload that --of names was written before, whatever it misses.
-    keep(fitted, to, force or of is not None)
+    end_where_missed(fitted, force)
     if to is not None:
         say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --replica gp3:500")
 
@@ -142,16 +144,21 @@ def print_scores(runs: list, from_one: bool, output: str) -> None:
 
 def keep(workload: TransactionWorkload, to: Path | None, force: bool) -> None:
     """Writes a calibrated workload, where a file is named; one that misses its own runs only with
-    --force. Otherwise the command ends with exit code 1, naming what is missed."""
+    --force."""
     from headrace.workload import save
 
+    if to is not None and (force or not workload.missed):
+        save(workload, to)
+
+
+def end_where_missed(workload: TransactionWorkload, force: bool) -> None:
+    """Names the runs of its own that a workload misses, and ends the command with exit code 1
+    unless --force was given."""
     for missed in workload.missed:
         say(f"Misses its own run: {missed}")
     if workload.missed and not force:
         say("nothing is written: predictions from it would be off by as much; --force writes it all the same")
         raise typer.Exit(1)
-    if to is not None:
-        save(workload, to)
 
 
 def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str, force: bool) -> None:
@@ -161,10 +168,11 @@ def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str, for
 
     with progress("calibrating") as tick:
         workload = fit(runs, name=name, progress=tick)
+    keep(workload, to, force)
     if output == "json":
         print_json(workload.to_document())
     else:
         show(*databases.workload_in_words(workload), "", databases.parameter_table(workload))
-    keep(workload, to, force)
+    end_where_missed(workload, force)
     if to is not None:
         say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --seconds 3600")

@@ -94,9 +94,7 @@ def capture(
         )
 
 
-def report(
-    captured: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False
-) -> None:
+def report(captured: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False) -> None:
     """Reads the capture back as `calibrate` will, prints its content, and calibrates where that was
     asked (`force`: keeps a workload that misses the run)."""
     from headrace.calibration.runs import describe, load_run
@@ -117,11 +115,12 @@ def report(
         say(f"written to {captured.description}; next: headrace calibrate {captured.description} --to shop.toml")
         return
     from headrace.calibration.from_runs import calibrate
-    from headrace.cli.workloads.calibrate import keep
+    from headrace.cli.workloads.calibrate import end_where_missed, keep
 
     with progress("calibrating") as tick:
         calibrated = calibrate([run], name=name, progress=tick)
     keep(calibrated, workload, force)
+    end_where_missed(calibrated, force)
     say(f"written to {captured.description} and {workload}; next: headrace plan {workload}")
 
 

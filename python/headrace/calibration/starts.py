@@ -56,10 +56,10 @@ class Minimum:
 
 def directions(names: Sequence[str]) -> list[np.ndarray]:
     """The fixed starts over parameters of these names, the standard benchmark first."""
-    made = [np.zeros(len(names))]
+    begins = [np.zeros(len(names))]
     for factors in DIRECTIONS:
-        made.append(np.array([np.log(factors.get(name, 1.0)) for name in names]))
-    return made
+        begins.append(np.array([np.log(factors.get(name, 1.0)) for name in names]))
+    return begins
 
 
 def lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finished: int = 1) -> Minimum:

@@ -355,8 +355,8 @@ class _Asked:
                 logs.append(math.log(max(float(mean or 0.0), 1e-9)))  # pyright: ignore[reportArgumentType]
         centre = sum(logs) / len(logs) if logs else 0.0
         variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
-        known = self.workload.distances(cache_gib=self.cache_gib, threads=self.clients)
-        spread = math.sqrt(variance + self.workload.unexplained(known) ** 2 + unseen(deployment, near) ** 2)
+        distances = self.workload.distances(cache_gib=self.cache_gib, threads=self.clients)
+        spread = math.sqrt(variance + self.workload.unexplained(distances) ** 2 + unseen(deployment, near) ** 2)
         high = tps * math.exp(Z80 * spread)
         # An open load never does more than arrives.
         return tps * math.exp(-Z80 * spread), high if self.arrivals_tps is None else min(

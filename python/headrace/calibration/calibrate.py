@@ -78,8 +78,8 @@ def calibrate(
         _expect_cycle(begin, first)
     busy = processor_time(runs)
     # Where clients hold a run, the latency of the volume blurs what it tells of I/Os. Near the
-    # standard benchmark that is seen in the model; a fit that does not describe its runs so may hide
-    # behind it, and another is looked for from many starts, to which every bin counts alike.
+    # standard benchmark that is seen in the model; a fit that does not describe its runs so may
+    # hide behind it, and another is looked for from many starts, to which every bin counts alike.
     for lenient in (True, False):
         made = _in_rounds(first, begin, observations, busy, lenient, progress)
         missed = misfits(made.database, observations)

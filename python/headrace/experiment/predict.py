@@ -128,9 +128,9 @@ def predicted(
 ) -> PredictedResult:
     """Predicts the configuration from an empty cache, I/O by I/O as the lab's volumes decide too.
 
-    `processors`: of the machine it will be run on, None: as in the runs. The mean response time of a second
-    follows from clients and tps (Little's law in a closed loop), its 95th percentile from `p95`, of
-    the run calibrated on; of the seconds the median, as of those measured. `changed`: see
+    `processors`: of the machine it will be run on, None: as in the runs. The mean response time of
+    a second follows from clients and tps (Little's law in a closed loop), its 95th percentile from
+    `p95`, of the run calibrated on; of the seconds the median, as of those measured. `changed`: see
     `with_cache`. Raises InputError.
     """
     workload = with_cache(workload, configuration.cache_gib, changed)

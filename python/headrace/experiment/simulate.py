@@ -50,7 +50,8 @@ STATEMENT_COUNTS = (
 class ProcessorSpeed:
     """The time of a point select on this machine.
 
-    `cpu_ms` of one processor while all are at work, client and lab included; `trip_ms`: the rest of the round trip.
+    `cpu_ms` of one processor while all are at work, client and lab included; `trip_ms`: the rest of
+    the round trip.
     `instance`, `vcpus`: an EC2 instance of this size, whose EBS limits bind nothing. `runs`: by
     which they were measured.
     """
@@ -76,7 +77,8 @@ class ProcessorSpeed:
 
 
 def _own_ms(clients: Mapping) -> float:
-    """Returns the time of a transaction without I/O besides its processor time on a core by itself, ms."""
+    """Returns the time of a transaction without I/O besides its processor time on a core by itself,
+    ms."""
     return clients["base_ms"] - core.core_ms(clients)
 
 

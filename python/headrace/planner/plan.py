@@ -626,9 +626,14 @@ class PlanEngine:
                     "The workload does not say what processor time a transaction takes: "
                     "virtual CPUs are the bottleneck nowhere in this plan."
                 )
-            else:
+            elif workload.database["clients"]["core_speed"] is None:
                 found.append(
                     "A virtual CPU counts alike on every instance: generations and makers differ by tens of percent."
+                )
+            else:
+                found.append(
+                    "The speed of an instance's cores is their clock times the work per clock that makers announce: "
+                    "for one load it may be off by tens of percent."
                 )
         return [note for note in dict.fromkeys(found) if note not in self.asked.warnings]
 

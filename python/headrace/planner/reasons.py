@@ -403,8 +403,8 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
         if not limits
         else f"data volumes sell {iops:,} IOPS and {mib_s / MIB:,.0f} MiB/s ({choice.members} x {choice.volume_type}; writes to mirrors count twice)",
     ]
-    if choice.vcpus:
-        most = core.processors_tps(judge.database["clients"], judge.hosts[candidate[2]].instance)
+    if choice.vcpus and (instance := judge.hosts[candidate[2]].instance) is not None:
+        most = core.processors_tps(judge.database["clients"], instance)
         lines.append(f"processors: {tps:,.0f} tps of the {most:,.0f} that {choice.vcpus} virtual CPUs could do")
     lines += [choice.runs_dry["words"]] if choice.runs_dry else []
     lines.append(f"bottleneck: {choice.binds['words']}")

@@ -120,15 +120,13 @@ def predict(
     `cache_gib` and `threads` default to the workload's, `instance` to none (then no instance limit
     is the bottleneck). `vcpus`: virtual CPUs the server may use; None: those of the instance, else
     those of the runs where they had no instance either, else no processor is the bottleneck.
-    `arrivals_tps`: an open load instead of
-    clients, one figure or one per second. `start`: "cold", "warm", or transactions since a cold
-    start. `growth`: times the data. `seed`: seed of the one-second scatter; None gives means.
-    `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`:
-    "interval", or "events" for every I/O of every client (short runs: response times with their
-    true distribution; `summary` then has `response_ms`). `release`: flavor and release of the
-    server, such as mysql-8.4, None: that of the runs; another one widens the interval. `progress`
-    is told the share done. Raises
-    InputError.
+    `arrivals_tps`: an open load instead of clients, one figure or one per second. `start`: "cold",
+    "warm", or transactions since a cold start. `growth`: times the data. `seed`: seed of the
+    one-second scatter; None gives means. `draws`: databases drawn from the calibration for the
+    interval; 0 leaves it out. `form`: "interval", or "events" for every I/O of every client (short
+    runs: response times with their true distribution; `summary` then has `response_ms`).
+    `release`: flavor and release of the server, such as mysql-8.4, None: that of the runs; another
+    one widens the interval. `progress` is told the share done. Raises InputError.
     """
     if not isinstance(workload, TransactionWorkload):
         hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
@@ -167,11 +165,7 @@ def predict(
     warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
     summary["response_ms"] = response_ms
     distances = database_of.distances(
-        cache_gib=cache,
-        threads=run["clients"],
-        storage=storage,
-        limit=_usual_cap(rows),
-        release=release,
+        cache_gib=cache, threads=run["clients"], storage=storage, limit=_usual_cap(rows), release=release
     )
     summary |= _interval(database_of, run, distances, summary["tps"], draws)
     return Prediction(

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.base import core
 from headrace.calibration.counted import COUNTED_SPREAD, compare_counted, counted_pages
-from headrace.calibration.fit import fit
+from headrace.calibration.fit import Objective, fit
 from headrace.calibration.observations import core_run, observe
 from headrace.calibration.prior import prior
 from headrace.calibration.runs import BenchmarkLoad, Run
@@ -76,7 +76,8 @@ def test_counters_tell_reads_from_writes():
 
     def written(of: Run) -> float:
         observation = observe(of)
-        fitted = fit(prior(of), "innodb", [observation]).database
+        objective = Objective(prior(of), "innodb", [observation])
+        fitted = fit(objective, [np.zeros(len(objective.names))]).database
         rows = core.mysql_runs(fitted, [observation.core_run])[0]
         return float(np.mean(rows["written_per_tx"]))
 

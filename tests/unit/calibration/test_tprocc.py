@@ -10,7 +10,7 @@ import pytest
 import headrace
 from headrace.base import core
 from headrace.calibration.counted import counted_pages
-from headrace.calibration.fit import fit
+from headrace.calibration.fit import Objective, fit
 from headrace.calibration.observations import core_run, observe
 from headrace.calibration.prior import prior
 from headrace.calibration.runs import load_run
@@ -148,6 +148,7 @@ def test_a_fit_tells_the_speed_of_a_local_disk(tmp_path):
     )
     (tmp_path / "status.csv").write_text(status)
     run = described(tmp_path, "instance-store:500", rows["tps"], 'status = "status.csv"\n')
-    fitted = fit(prior(run), "innodb", [observe(run)])
+    objective = Objective(prior(run), "innodb", [observe(run)])
+    fitted = fit(objective, [np.zeros(len(objective.names))])
     assert fitted.names[-1] == "local_disk"
     assert fitted.database["local_disk"] == pytest.approx(3.0, rel=0.1)

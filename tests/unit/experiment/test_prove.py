@@ -444,7 +444,8 @@ def test_processors_of_the_machine_bound_what_is_predicted():
         for count in (None, 2)
     )
     most = 2e3 / workload.database["clients"]["cpu_ms"]
-    assert two.tps < most < free.tps
+    # Over seven seconds the scatter of 5.5 % a second leaves 2.1 % (one standard deviation).
+    assert two.tps < 1.07 * most < free.tps
 
 
 def test_a_lab_in_memory(tmp_path, monkeypatch):

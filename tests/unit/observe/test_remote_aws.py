@@ -344,7 +344,7 @@ def test_the_period_is_one_that_is_still_kept(span, period):
     ("target", "said"),
     [
         ("aws:", "names no volume"),
-        ("aws:vol-1,vol-1", "one twice"),
+        ("aws:vol-1,vol-1", "a volume twice"),
         ("aws:i-0123456789abcdef0", "is neither vol-... nor db-..."),
         ("aws:db-a,vol-1", "one RDS instance is read at a time"),
         ("aws:db-_", "is neither"),

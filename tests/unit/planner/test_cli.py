@@ -214,9 +214,9 @@ def test_two_databases_side_by_side(tmp_path):
     assert len(both["plans"]) == 2 and both["winner"] in (0, 1) and both["words"]
     # One that meets the goals is enough for 0.
     code, out, _ = database(
-        "--goal", "tps>=350", "--confidence", "0.5", "--draws", "32", "--against", LSM, "--goal", "cost_usd_month<=110"
+        "--goal", "tps>=380", "--confidence", "0.5", "--draws", "32", "--against", LSM, "--goal", "cost_usd_month<=110"
     )
-    assert code == 0 and out.startswith("Only innodb meets the goals.")
+    assert code == 0 and out.startswith("Only myrocks meets the goals.")
     assert database("--goal", "tps>=9000", "--against", LSM)[0] == 1
 
 
@@ -365,7 +365,8 @@ def test_a9_today_is_the_run_s_own_cache(calibrated):
 
 
 def test_b1_local_disks_are_asked_for():
-    options = ("--as-of", "2024-06-01", "--instances", "i3.large,r6i.large", "--draws", "1", "--goal", "tps>=300")
+    # The cores of i3.large (2.02) let 2,000 ms / (4.8 ms x 3.4 / 2.02) = 248 tps through.
+    options = ("--as-of", "2024-06-01", "--instances", "i3.large,r6i.large", "--draws", "1", "--goal", "tps>=150")
     found = answer(SHOP, *options)
     assert all(choice["persistent"] for choice in found["winners"])
     assert any(

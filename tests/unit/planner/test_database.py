@@ -112,7 +112,7 @@ def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np
         ("gp2", [("tps", ">=", 300.0)], 0, 0.8),
         ("gp2", [("tps_p5", ">=", 240.0)], 2, 0.7),
         ("io1", [("tps", ">=", 300.0)], 0, 0.8),
-        ("io1", [("p95_ms", "<=", 120.0), ("tps", ">=", 200.0)], 3, 0.8),
+        ("io1", [("p95_ms", "<=", 140.0), ("tps", ">=", 200.0)], 3, 0.8),
     ],
 )
 def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
@@ -134,8 +134,8 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
     assert np.isfinite(usd).any() and not fine.all()
     best = int(usd.argmin())
     # gp2 is enumerated in every step that one orders, the others in steps of 50 IOPS and wide ones of
-    # MiB/s: the plan may be cheaper, never dearer.
-    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), (
+    # MiB/s: the plan may be cheaper, and dearer by the 5 GiB at most to which one orders sizes (0.125 USD each).
+    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH) + 5 * 0.125, (
         f"{found.winner.place} against {candidates[best]}"
     )
     if kind == "gp2":
@@ -340,7 +340,7 @@ def test_log_volumes_hold_redo_and_a_day_of_binlogs():
 
 def test_local_disks_are_asked_for_and_say_what_is_lost():
     # B1: they ranked first without being asked for.
-    disks = {"instances": ["i3.large", "r6i.4xlarge"], "goals": ["tps>=300"], "exclude": only("gp3", "instance-store")}
+    disks = {"instances": ["i3.large", "r6i.4xlarge"], "goals": ["tps>=100"], "exclude": only("gp3", "instance-store")}
     found = planned(**disks, allow_instance_store=True)
     assert (
         found.winner.volume_type == "instance-store"
@@ -455,8 +455,9 @@ def test_two_databases_under_the_same_goals():
         assert made.to_dict() == plan(workload, **settings).to_dict()
     costs = [made.winner.cost_usd_month for made in both.plans]
     assert both.winner == costs.index(min(costs)) and all(made.recommended.place in both.words for made in both.plans)
-    # Two virtual CPUs do 2,000 ms / 5.8 ms = 345 tps of MyRocks, 417 of InnoDB.
-    one = plan_against(rows, lsm, **settings | {"goals": ["tps>=360", "headroom_percent>=0"]})
+    # Two virtual CPUs of r6i (a core of 4.13 for the 3.4 of the times) do 2,000 ms / (5.8 ms x 3.4 / 4.13) = 419 tps of
+    # MyRocks, 506 of InnoDB.
+    one = plan_against(rows, lsm, **settings | {"goals": ["tps>=407", "headroom_percent>=0"]})
     assert [bool(made.winner) for made in one.plans].count(True) == 1
     assert one.words.startswith(f"Only {one.plans[one.winner].engine} meets the goals.") and "closest is" in one.words
     none = plan_against(rows, lsm, **settings | {"goals": ["tps>=9000"]})
@@ -527,7 +528,7 @@ def test_a_workload_that_names_no_processor_time_says_so():
     quiet = shop()
     quiet.database["clients"]["cpu_ms"] = 0.0
     assert any("virtual CPUs are the bottleneck nowhere" in caveat for caveat in planned(quiet).caveats)
-    assert any("counts alike on every instance" in caveat for caveat in planned().caveats)
+    assert any("clock times the work per clock" in caveat for caveat in planned().caveats)
     unsized = dataclasses.replace(shop(), size_gib=None)
     assert planned(unsized, size_gib=9).size_gib == 9
 

@@ -25,7 +25,7 @@ def day():
 
 
 def sentences(made) -> str:
-    return "\n".join(line for line, _ in report.found(made))
+    return "\n".join(line for line, _ in report.answer_lines(made))
 
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):

@@ -56,6 +56,13 @@ def smooth(workload: TransactionWorkload, storage: str, **options: object):
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
+def without_none(value):
+    """TOML has no None: what a database lacks is left out."""
+    if isinstance(value, dict):
+        return {key: without_none(item) for key, item in value.items() if item is not None}
+    return [without_none(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def same(one: TransactionWorkload, other: TransactionWorkload) -> None:
     for name in (
         "name",
@@ -73,10 +80,7 @@ def same(one: TransactionWorkload, other: TransactionWorkload) -> None:
     ):
         assert getattr(one, name) == getattr(other, name), name
     # Points of the shape come back as lists instead of tuples; the core takes both for the same.
-    plain = [
-        tomllib.loads(tomli_w.dumps({"database": {k: v for k, v in each.database.items() if v is not None}}))
-        for each in (one, other)
-    ]
+    plain = [tomllib.loads(tomli_w.dumps({"database": without_none(each.database)})) for each in (one, other)]
     assert plain[0] == plain[1]
 
 

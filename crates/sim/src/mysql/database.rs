@@ -245,6 +245,8 @@ pub fn page_write(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
     }
 }
 
+/// More bytes of redo log than any server takes: innodb_redo_log_capacity ends at 128 GiB. A guess.
+pub(crate) const MOST_REDO_BYTES: f64 = 1e15;
 /// More pages a second than any device writes.
 pub(crate) const UNLIMITED: f64 = 1e9;
 
@@ -344,7 +346,7 @@ impl Database {
             ("syncs of a commit", self.log.syncs_per_commit, 0.0, 16.0),
             ("commits of a transaction", self.log.commits(), 0.0, 1e4),
             ("speed of the local disk over the catalog's guess", self.local_disk.unwrap_or(1.0), 1e-3, 1e3),
-            ("redo log (bytes)", self.log.redo_capacity_bytes.unwrap_or(1e9), 1.0, 1e15),
+            ("redo log (bytes)", self.log.redo_capacity_bytes.unwrap_or(1e9), 1.0, MOST_REDO_BYTES),
             ("response time without I/O (ms)", self.clients.base_ms, 0.0, 1e7),
             ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),
             ("sharpness", self.clients.sharpness, 1.0, 64.0),

@@ -4,7 +4,7 @@
 //! setting would bring), by proofs (the same data behind another cache), by the planner and the
 //! lab's servers (how large a cache an instance has room for). Decided in docs/decisions/0006.
 
-use super::database::{Database, StorageEngine, DIRTIED_SHARE};
+use super::database::{Database, StorageEngine, DIRTIED_SHARE, MOST_REDO_BYTES};
 use crate::error::SimError;
 use serde::Deserialize;
 
@@ -168,7 +168,7 @@ impl ServerSettings {
                 writes.flush_per_tx = database.writes.flush_per_tx;
                 dirtying.window_tx = (dirtying.window_tx * now / measured).min(1e12);
             }
-            made.log.redo_capacity_bytes = self.redo_bytes.or(measured);
+            made.log.redo_capacity_bytes = self.redo_bytes.or(measured).map(|bytes| bytes.min(MOST_REDO_BYTES));
         }
         if let (Some(compaction), Some(limit)) = (&mut made.compaction, self.compaction_write_bytes_s) {
             let (read, written) = (compaction.read_bytes_per_tx, compaction.write_bytes_per_tx);

@@ -137,7 +137,8 @@ impl Contention {
     }
 
     /// Transactions a second of `clients` that each wait for their answer, where one alone takes
-    /// `alone_s`; `busy`: threads at work where the search begins (0: anywhere), and where it ended.
+    /// `alone_s`; `busy`: threads at work where the search begins (0: anywhere), and where it
+    /// ended.
     pub fn closed_rate(&self, clients: f64, alone_s: f64, busy: &mut f64) -> f64 {
         if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0) {
             return clients / alone_s;

@@ -107,7 +107,7 @@ def test_check_scores_runs_from_others(call, runs):
     rows = json.loads(out)["rows"]
     assert code == 0 and [(row["predicted"], row["from"]) for row in rows] == [("slow", "fast"), ("fast", "slow")]
     # A quarter of an hour at two caps of one kind: the bar of test_calibration for storages at their IOPS, and twice that for the run that has not filled its cache.
-    assert all(abs(row["mean"]) < 6 for row in rows)
+    assert all(abs(row["mean"]) < 7 for row in rows), rows
 
 
 def test_a_run_that_ends_in_a_standstill_has_nothing_to_score(call, runs, tmp_path):

@@ -188,7 +188,7 @@ def test_answers_are_those_of_an_endpoint_that_knows_nothing(slow_lab):
         listed, status = fresh["volume status"], fresh["status pages"]
         assert listed == [sorted(changes.volumes)] * 2 and status[: len(changes.volumes)] == listed[0], (SEED, done)
         assert ids(str(fresh["snapshots"]), "snapshotId") == sorted(changes.snapshots), (SEED, done)
-    assert kept.endpoint._known.volumes.is_filled and kept.endpoint._known.snapshots.is_filled
+    assert kept.endpoint._cache.volumes.is_filled and kept.endpoint._cache.snapshots.is_filled
     assert {"create", "delete", "modify", "attach", "snapshot", "forget", "restart"} <= set(done)
 
 

@@ -185,7 +185,7 @@ def test_a_server_that_is_down(lab, mysql):
 def test_the_tags_of_a_request_with_odd_names(lab, mysql):
     """Quotes and newlines in the user's words do not break the set."""
     request = replace(lab_request(lab, "two"), name='a "b"\nc', tags={"team's": "x, y"})
-    made = take(request).made
+    made = take(request).snapshot_set
     assert made.whole and made.server == r"a \"b\"\nc"
     assert made.snapshots[0].tags["team's"] == "x, y"
 

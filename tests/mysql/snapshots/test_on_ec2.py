@@ -54,7 +54,7 @@ def test_a_set(aws, server, service):
     prepared = plan(request)
     assert set(prepared.volumes) == {server.data_volume, server.log_volume}
     assert service.stored() == []  # the plan took nothing
-    made = take(request).made
+    made = take(request).snapshot_set
     assert made.whole and made.server == "shop" and made.gtid.startswith("0-1-")
     assert {one.volume for one in made.snapshots} == {server.data_volume, server.log_volume}  # the other is left out
     said = aws.headrace("snapshot", "sets", "--on", "ec2", "--output", "json").stdout

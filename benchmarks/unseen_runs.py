@@ -48,7 +48,7 @@ IN_SAMPLE = (
 class Score:
     """One prediction: of which run, from which runs; `error` of the second half's tps in percent (None where it could not be made, and
     `refusal` says why); `holds`: whether the 80 % interval holds what was measured; `spread`: its relative standard deviation;
-    `misfit`: the largest error of the second half among the runs that were calibrated on, percent; `told`: relative standard deviation
+    `misfit`: the largest error of the second half among the runs that were calibrated on, percent; `covered`: relative standard deviation
     that does not come from the table of what is unexplained; `distances` of that table, by name."""
 
     family: str
@@ -58,7 +58,7 @@ class Score:
     holds: bool = False
     spread: float = 0.0
     misfit: float = 0.0
-    told: float = 0.0
+    covered: float = 0.0
     distances: Mapping[str, float] = field(default_factory=dict)
     refusal: str = ""
 
@@ -69,11 +69,11 @@ class Score:
 
     def in_words(self) -> str:
         """The prediction in a line."""
-        told = self.refusal
+        outcome = self.refusal
         if self.error is not None:
-            held = "holds" if self.holds else "misses"
-            told = f"{self.error:+6.1f} % +-{100 * self.spread:2.0f} % {held}, own {self.misfit:.1f} %"
-        return f"{self.family:34s} {self.run:52s} {told}  from {', '.join(self.calibrated_on)}"
+            interval = "holds" if self.holds else "misses"
+            outcome = f"{self.error:+6.1f} % +-{100 * self.spread:2.0f} % {interval}, own {self.misfit:.1f} %"
+        return f"{self.family:34s} {self.run:52s} {outcome}  from {', '.join(self.calibrated_on)}"
 
 
 def folder() -> Path | None:
@@ -143,18 +143,18 @@ def sets_of(family: dict, runs: dict[str, Any]) -> list[tuple[tuple[str, ...], l
     """What is calibrated on, and the runs that are predicted from it."""
     names = [name for name in runs if name.startswith(tuple(family["runs"]))]
 
-    def belong(one: str, other: str) -> bool:
+    def belong(source: str, other: str) -> bool:
         same, differ = family.get("same"), family.get("differ")
-        a, b = runs[one], runs[other]
+        a, b = runs[source], runs[other]
         return (
-            one != other
+            source != other
             and (same is None or getattr(a, same) == getattr(b, same))
             and (differ is None or getattr(a, differ) != getattr(b, differ))
         )
 
-    sets = [((one,), [other for other in names if belong(one, other)]) for one in names]
+    sets = [((source,), [other for other in names if belong(source, other)]) for source in names]
     if len(names) > 2 and "same" not in family:
-        sets += [(tuple(other for other in names if other != one), [one]) for one in names]
+        sets += [(tuple(other for other in names if other != source), [source]) for source in names]
     return [(sources, held_out) for sources, held_out in sets if held_out]
 
 
@@ -191,14 +191,14 @@ def score(
 
 
 def _predicted(run: Any, workload: TransactionWorkload) -> dict:
-    found = compare_run(run, workload)
-    summary = found.prediction.summary
-    measured = found.measured["tps"]
-    distances = found.prediction.distances
+    comparison = compare_run(run, workload)
+    summary = comparison.prediction.summary
+    measured = comparison.measured["tps"]
+    distances = comparison.prediction.distances
     return {
-        "told": math.sqrt(max(0.0, summary["relative_spread"] ** 2 - distances.spread**2)),
+        "covered": math.sqrt(max(0.0, summary["relative_spread"] ** 2 - distances.spread**2)),
         "distances": vars(distances),
-        "error": found.error_percent(SECOND_HALF),
+        "error": comparison.error_percent(SECOND_HALF),
         "holds": summary["tps_low"] <= measured <= summary["tps_high"],
         "spread": summary["relative_spread"],
     }
@@ -255,7 +255,7 @@ def spreads(scores: list[Score], begin: Mapping[str, float]) -> dict[str, float]
         total = 0.0
         for row in rows:
             parts = [table[name] * distance for name, distance in row.distances.items()]
-            variance = row.told**2 + table["none"] ** 2 + sum(part**2 for part in parts)
+            variance = row.covered**2 + table["none"] ** 2 + sum(part**2 for part in parts)
             total += (math.log(variance) + math.log1p(row.error / 100.0) ** 2 / variance) / count[row.family]
         return total
 

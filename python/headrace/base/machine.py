@@ -21,7 +21,7 @@ class NotInstalled(CouldNotRun):
 
 @dataclass(frozen=True)
 class ToolKind:
-    """How a tool is recognised. `names`: tried in this order. `version`: pattern of its number in
+    """The signs of a tool. `names`: tried in this order. `version`: pattern of its number in
     what `--version` prints. `least`: the oldest version whose output is read here. `package`: its
     package in Debian."""
 

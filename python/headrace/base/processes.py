@@ -148,7 +148,7 @@ def failure(done: Completed) -> str:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended. `code`: exit code, below 0: a signal. `began_unix`: s. `late`: it was
+    """The end of a program. `code`: exit code, below 0: a signal. `began_unix`: s. `late`: it was
     ended because its time was up. `message`: the lines of its output that say what went wrong."""
 
     code: int

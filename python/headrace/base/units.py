@@ -73,7 +73,7 @@ def span_in_words(seconds: float) -> str:
 
 
 def more_times(count: int) -> str:
-    """How often something came again: `once more`, `7 times more`."""
+    """Returns in words how often something came again: `once more`, `7 times more`."""
     return "once more" if count == 1 else f"{count} times more"
 
 

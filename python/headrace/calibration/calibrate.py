@@ -81,20 +81,20 @@ def calibrate(
     # standard benchmark that is seen in the model; a fit that does not describe its runs so may
     # hide behind it, and another is looked for from many starts, to which every bin counts alike.
     for lenient in (True, False):
-        made = _in_rounds(first, begin, observations, busy, lenient, progress)
-        missed = misfits(made.database, observations)
-        if not any(each is not None and each.misses for each in missed):
+        rounds = _in_rounds(first, begin, observations, busy, lenient, progress)
+        run_misfits = misfits(rounds.database, observations)
+        if not any(each is not None and each.misses for each in run_misfits):
             break
-    notes = [each.in_words(run.name) for run, each in zip(runs, missed, strict=True) if each and each.misses]
-    notes += _notes(runs, observations, made.database, made.fitted, busy)
+    notes = [each.in_words(run.name) for run, each in zip(runs, run_misfits, strict=True) if each and each.misses]
+    notes += _notes(runs, observations, rounds.database, rounds.fitted, busy)
     return Calibrated(
-        engine, made.database, made.fitted, made.ring, tuple(notes), tuple(observations), tuple(missed), busy
+        engine, rounds.database, rounds.fitted, rounds.ring, tuple(notes), tuple(observations), tuple(run_misfits), busy
     )
 
 
 @dataclass(frozen=True)
 class _Rounds:
-    """What rounds of fit and shape ended with."""
+    """The end of the rounds of fit and shape: database, fit, and compaction cycle (None: none)."""
 
     database: dict
     fitted: Fit

@@ -45,7 +45,7 @@ def _switch(text: str) -> bool | None:
     return True if word in TRUE else False if word in FALSE else None
 
 
-ASKED = (
+SETTINGS = (
     ServerSetting("innodb_io_capacity", "io_capacity", "io_capacity", "innodb", _count, "2000 (pages a second)"),
     ServerSetting(
         "innodb_io_capacity_max", "io_capacity_max", "io_capacity_max", "innodb", _count, "4000 (pages a second)"
@@ -113,7 +113,7 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
     """Return the setting that a `NAME=VALUE` names, and its value. Raises InputError."""
     name, equals, value = (part.strip() for part in str(text).partition("="))
     word = name.lower().replace("-", "_")
-    of_engine = [setting for setting in ASKED if setting.engine in (None, engine)]
+    of_engine = [setting for setting in SETTINGS if setting.engine in (None, engine)]
     setting = next((setting for setting in of_engine if word in (setting.name, setting.short)), None)
     if setting is None or not equals:
         names = [setting.name for setting in of_engine]

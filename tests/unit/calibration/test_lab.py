@@ -32,7 +32,7 @@ def slowed(rows: pl.DataFrame) -> pl.DataFrame:
 @pytest.mark.xfail(
     reason="known defect: where the standard benchmark does not describe a run, every bin counts alike, and a slow stretch "
     "is taken for response time: 15 to 22 % low at four times the IOPS",
-    strict=False,
+    strict=True,
 )
 @pytest.mark.parametrize("engine", ["innodb", "myrocks"])
 def test_a_machine_that_was_busy_does_not_change_what_a_transaction_asks(engine, tmp_path):

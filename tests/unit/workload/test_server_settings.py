@@ -9,7 +9,7 @@ import pytest
 import headrace
 from headrace.base import core
 from headrace.errors import InputError
-from headrace.workload.server_settings import ASKED
+from headrace.workload.server_settings import SETTINGS
 
 SHOP = headrace.sysbench_oltp(cache_gib=4, threads=8, tables=8, table_size=5_000_000, redo_gib=1.0)
 ROCKS = headrace.sysbench_tpcc(warehouses=100, engine="myrocks", cache_gib=4, threads=8)
@@ -86,7 +86,7 @@ def test_what_is_not_known_is_refused_by_name(workload, settings, value, rule):
 def test_a_refusal_lists_what_is_known():
     with pytest.raises(InputError) as refused:
         headrace.with_settings(SHOP, ["thread_pool_size=8"])
-    names = [setting.name for setting in ASKED if setting.engine in (None, "innodb")]
+    names = [setting.name for setting in SETTINGS if setting.engine in (None, "innodb")]
     assert refused.value.hint and all(name in refused.value.hint for name in names)
 
 

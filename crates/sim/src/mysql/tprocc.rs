@@ -89,8 +89,7 @@ const BINLOG: f64 = OFTEN * LINES * (2.0 * STOCK.1 + ORDER_LINE.1)
     + OFTEN * 2.0 * CUSTOMER.1
     + SELDOM * DISTRICTS * 2.0 * (CUSTOMER.1 + ORDERS.1 + LINES * ORDER_LINE.1)
     + 185.0;
-/// Synchronous redo log of the servers that were measured so far: none is usual. As MySQL's default
-/// from 8.0.30.
+/// Redo log where none is given, bytes: MySQL's default from 8.0.30 (innodb_redo_log_capacity).
 const DEFAULT_REDO_BYTES: f64 = 100.0 * 1_048_576.0;
 
 /// A TPROC-C run and the settings of the server that its storage notices.

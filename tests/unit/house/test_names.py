@@ -20,7 +20,6 @@ MOST = {
     "cli": 65,
     "lab": 1,
     "operate": 7,
-    "planner": 663,
     "report": 2,
     "servers": 20,
     "simulation": 110,

@@ -22,8 +22,6 @@ MOST = {
     "operate": 7,
     "report": 2,
     "servers": 20,
-    "simulation": 110,
-    "workload": 81,
 }
 # A room may fall this far below its number before somebody has to lower it: several people work in a room at a time.
 SLACK = 50

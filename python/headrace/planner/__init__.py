@@ -107,8 +107,8 @@ def plan(
 def plan_against(
     workload: TransactionWorkload, other: TransactionWorkload, **settings: Unpack[PlanAgainstArguments]
 ) -> EngineComparison:
-    """The same goals for two databases, InnoDB against MyRocks as a rule. `settings`: as `plan`.
-    Raises InputError."""
+    """Plans two databases under the same goals, InnoDB against MyRocks as a rule. `settings`: as
+    `plan`. Raises InputError."""
     given: dict[str, Any] = dict(settings)
     if given.get("size_gib") is not None:
         value = f"size_gib = {given['size_gib']}"
@@ -148,7 +148,8 @@ DRAWN = 3
 def simulations_of(
     answer: Plan, demand: OpenWorkload, start_balance: float | None = None
 ) -> list[tuple[str, Simulation]]:
-    """Names and simulations of the choices to draw: the best, one with credits, and today's."""
+    """Simulates the choices to draw and returns their names with the runs: the best, one with
+    credits, and today's."""
     from headrace.simulation.demand import simulate
 
     choices = [choice for choice in (answer.recommended, *answer.winners, *answer.closest) if choice is not None]

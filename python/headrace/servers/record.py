@@ -102,12 +102,12 @@ KEYS = {"created": "made", "should_run": "wanted"}
 class Record:
     """The lasting record of a server.
 
-    `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last end was a shutdown.
-    `unpaced`: its volumes have no limits. `encrypted`: they are encrypted. `options`: its [mysqld],
-    without those that Headrace sets. `settings`: options that were asked for one by one.
-    `log_begun`: byte of its error log at which its present run begins. `host`: the address it
-    listens at, if it has a port; other than 127.0.0.1 it is in a network namespace of its own
-    (topology/network/links).
+    `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last
+    end was a shutdown. `unpaced`: its volumes have no limits. `encrypted`: they are encrypted.
+    `options`: its [mysqld], without those that Headrace sets. `settings`: options that were asked
+    for one by one. `log_begun`: byte of its error log at which its present run begins. `host`: the
+    address it listens at, if it has a port; other than 127.0.0.1 it is in a network namespace of
+    its own (topology/network/links).
     """
 
     name: str

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LIMITS_SOURCE = "docs/reference/workload-file.md, Limits"
 
@@ -41,7 +45,7 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def did_you_mean(word: object, choices) -> str:
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
     """Returns `Did you mean X?`, or "" when nothing is near. It has the rule of the core: a word
     that differs in digits only, or in the number of its parts, was not mistyped."""
     from difflib import get_close_matches

@@ -24,13 +24,16 @@ import tomllib
 from dataclasses import dataclass
 from datetime import date
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, overload
 
 import msgspec
 
 from headrace.base.checks import did_you_mean, shown
 from headrace.base.files import OWN_FILE, guess
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 T = TypeVar("T")
 
@@ -133,7 +136,7 @@ def convert(value: object, kind: Any, *, source: str, at: str = "", where: str =
         raise
 
 
-def known_keys(table: dict, known_names, where: str, source: str, at: str = "") -> None:
+def known_keys(table: dict, known_names: Collection[str], where: str, source: str, at: str = "") -> None:
     """Refuses a key that is not among the names, with the nearest name as the hint."""
     for key in table:
         if key not in known_names:

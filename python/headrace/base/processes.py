@@ -24,9 +24,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import CouldNotRun
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 # Seconds between SIGTERM and SIGKILL. A guess: tools that measure write their summary within one.
 STOP_GRACE_S = 5.0
@@ -389,7 +392,9 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def _handle_signals(signals: Sequence[signal.Signals], handler) -> Iterator[None]:
+def _handle_signals(
+    signals: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], object] | int | None
+) -> Iterator[None]:
     """Handles these signals by `handler` within the block. Only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.units import GIB
 from headrace.bench.target import DOC, Target
 from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
+
+if TYPE_CHECKING:
+    from pymysql.cursors import Cursor
 
 # Names that may stand in a statement between backquotes.
 NAME = re.compile(r"[A-Za-z0-9_$-]{1,64}\Z", re.ASCII)
@@ -38,7 +42,7 @@ def cursor_on(target: Target, database: bool = True):
         ) from None
 
 
-def first_value(cursor):
+def first_value(cursor: Cursor) -> Any:
     """Returns the first column of the first row of the answer; None where there is no row."""
     row = cursor.fetchone()
     return None if row is None else row[0]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import polars as pl
 
@@ -83,7 +84,7 @@ def measure(
         return _run(cell, target, store, name, tell, start="cold", on_second=on_second)
 
 
-def _run(cell: Cell, target: Target, store: Store, name: str, progress: Progress, **more) -> RunRecord:
+def _run(cell: Cell, target: Target, store: Store, name: str, progress: Progress, **more: Any) -> RunRecord:
     return run(
         cell.benchmark,
         target,

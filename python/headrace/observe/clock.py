@@ -139,7 +139,7 @@ def _day_order(recording: Recording, matches: list) -> str:
     return "mdy"
 
 
-def _date(recording: Recording, where, text: str, match, order: str) -> date:
+def _date(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> date:
     a, b, c = int(match["a"]), int(match["b"]), int(match["c"])
     if len(match["a"]) == 4:
         year, month, day = a, b, c
@@ -157,7 +157,7 @@ def _date(recording: Recording, where, text: str, match, order: str) -> date:
     return day_of_calendar
 
 
-def _hour(match) -> int | None:
+def _hour(match: re.Match[str]) -> int | None:
     hour, half = int(match["hour"]), match["half"]
     if half:
         if not 1 <= hour <= 12:
@@ -166,7 +166,7 @@ def _hour(match) -> int | None:
     return hour if hour <= 23 else None
 
 
-def _stamp(recording: Recording, where, text: str, match, order: str) -> Stamp:
+def _stamp(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> Stamp:
     day, hour = _date(recording, where, text, match, order), _hour(match)
     minute, second = int(match["minute"]), int(match["second"])
     if hour is None or minute > 59 or second > 59:

@@ -12,9 +12,13 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from headrace.base.files import path_of, read_bytes
 from headrace.errors import CouldNotRun, InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DOC = "docs/reference/import-formats.md"
 MAX_BYTES = 512 * 1024 * 1024  # a month of seconds of iostat; ours
@@ -117,7 +121,7 @@ def clip(text: str, limit: int = 100) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def open_recording(path) -> Recording:
+def open_recording(path: str | Path) -> Recording:
     """Reads a recording whole; "-" is standard input.
 
     Raises InputError when it is not text, CouldNotRun when it cannot be read.

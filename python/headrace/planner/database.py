@@ -108,6 +108,7 @@ class DatabaseJudge:
         prices: PriceList,
         hosts: list[Host],
         conditions: Conditions,
+        *,
         least_tps: float,
         confidence: float,
         draws: int,

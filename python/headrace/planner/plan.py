@@ -119,8 +119,17 @@ class PlanEngine:
         about = asked.conditions
         assert about is not None
         least = needed_tps(asked.goals, about.threads, load.database["clients"]["p95_over_mean"])
-        doubt = (asked.confidence, asked.draws, asked.seed)
-        return DatabaseJudge(load, asked.goals, asked.prices, self.hosts, about, least, *doubt)
+        return DatabaseJudge(
+            load,
+            asked.goals,
+            asked.prices,
+            self.hosts,
+            about,
+            least_tps=least,
+            confidence=asked.confidence,
+            draws=asked.draws,
+            seed=asked.seed,
+        )
 
     def _chooser(self) -> DemandChooser | DatabaseChooser:
         judge, asked = self.judge, self.asked

@@ -477,7 +477,7 @@ def latency_checks(
         return []
     apart = ", minutes at a limit left out" if workload.censored else ""
 
-    def mean(frame, column: str) -> float:
+    def mean(frame: pl.DataFrame, column: str) -> float:
         weight = frame["iops"].sum()
         return float((frame[column] * frame["iops"]).sum() / weight) if weight > 0 else float(frame[column].mean())
 

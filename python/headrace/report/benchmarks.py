@@ -5,12 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.report.charts import predictions, style
 from headrace.report.charts import runs as charts
 from headrace.report.html import Page, write_chart, write_page
 from headrace.report.tables import table
 from headrace.report.words import latency, number, percent, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.bench.comparison.compare import BenchComparison
+    from headrace.bench.comparison.conformance import ConformanceFinding
+    from headrace.bench.store.store import RunRecord
+    from headrace.report.tables import Table
 
 LIST_COLUMNS = ("run", "state", "benchmark", "threads", "s", "server", "storage", "tps", "p95", "p99", "IOPS")
 LIST_RIGHT = ("threads", "s", "tps", "p95", "p99", "IOPS")
@@ -20,7 +29,7 @@ VERDICTS = {"higher": "higher", "lower": "lower", "same": "no difference seen", 
 MOST_SETTINGS = 40  # lines of settings that differ; the rest is counted
 
 
-def list_row(record) -> list[object]:
+def list_row(record: RunRecord) -> list[object]:
     """Returns the cells of LIST_COLUMNS."""
     summary, document = record.summary, record.document
     iops = [summary.get(name) for name in ("read_iops", "write_iops")]
@@ -49,7 +58,7 @@ def server_words(document: dict) -> str:
     return f"{flavor} {(target.get('version') or '').split('-')[0]}, {engine}"
 
 
-def title_of(record) -> str:
+def title_of(record: RunRecord) -> str:
     """Returns a run in one line."""
     document = record.document
     where = document["target"].get("storage") or document["target"].get("label")
@@ -66,13 +75,13 @@ LATENCIES = {
 }
 
 
-def figure_rows(record) -> list[tuple[str, str]]:
+def figure_rows(record: RunRecord) -> list[tuple[str, str]]:
     """Returns the figures of a run as a person reads them; figures that were not measured are left
     out."""
     summary = record.summary
     unit = record.document["benchmark"].get("unit", "transactions")
 
-    def text_of(name: str, write=number) -> str:
+    def text_of(name: str, write: Callable[[float], str] = number) -> str:
         return "" if summary.get(name) is None else write(summary[name])
 
     def where_some(name: str, words: str) -> str:
@@ -119,7 +128,7 @@ def _disk_words(summary: dict, way: str) -> str:
     return f"{iops} IOPS, {mib_s} MiB/s, waiting {latency(summary.get(f'{way}_wait_ms'))} on average"
 
 
-def setup_rows(record) -> list[tuple[str, str]]:
+def setup_rows(record: RunRecord) -> list[tuple[str, str]]:
     """Returns rows of the setup: benchmark, server, storage and machine."""
     document = record.document
     load, target, tool, machine = (document[name] for name in ("load", "target", "tool", "environment"))
@@ -158,7 +167,7 @@ def option_words(options: dict) -> list[str]:
     return words
 
 
-def compare_rows(comparison) -> list[tuple[str, ...]]:
+def compare_rows(comparison: BenchComparison) -> list[tuple[str, ...]]:
     """Returns the cells of COMPARE_COLUMNS."""
     rows = []
     for difference in comparison.differences:
@@ -188,7 +197,7 @@ def _signed(value: float) -> str:
     return f"{value:+.1f}" if abs(value) < 1_000 else f"{value:+,.0f}"
 
 
-def compare_words(comparison) -> list[str]:
+def compare_words(comparison: BenchComparison) -> list[str]:
     """Returns sentences about intended differences, then about those that make the runs unlike."""
     lines = [
         f"Differs: {what}: {first_value} and {second_value}"
@@ -206,7 +215,7 @@ def group_name(records: Sequence) -> str:
     return records[0].id if len(records) == 1 else f"{len(records)} runs from {records[0].id}"
 
 
-def write_run(path: Path, record) -> None:
+def write_run(path: Path, record: RunRecord) -> None:
     """Writes a run as a page (.html), or its time line as .svg or .png. Raises CouldNotRun."""
     series = record.series()
     unit = record.document["benchmark"].get("unit", "transactions")
@@ -236,7 +245,7 @@ def write_run(path: Path, record) -> None:
     write_chart(path, chart, page)
 
 
-def write_comparison(path: Path, comparison) -> None:
+def write_comparison(path: Path, comparison: BenchComparison) -> None:
     """Writes the comparison of two runs, or groups, as a page. Raises CouldNotRun."""
     first, second = comparison.a[0], comparison.b[0]
     unit = first.document["benchmark"].get("unit", "transactions")
@@ -300,7 +309,7 @@ CONFORMANCE_RIGHT = ("specified", "published", "model", "measured", "error", "al
 WITHIN = {True: "yes", False: "NO", None: ""}
 
 
-def conformance_rows(findings) -> list[tuple[str, ...]]:
+def conformance_rows(findings: Sequence[ConformanceFinding]) -> list[tuple[str, ...]]:
     """Returns a row for each figure; volume and load stand where they change."""
     rows, last = [], None
     for finding in findings:
@@ -313,7 +322,7 @@ def conformance_rows(findings) -> list[tuple[str, ...]]:
     return rows
 
 
-def conformance_table(findings):
+def conformance_table(findings: Sequence[ConformanceFinding]) -> Table:
     """Returns the figures as a table."""
     return table(
         CONFORMANCE_COLUMNS,
@@ -323,7 +332,7 @@ def conformance_table(findings):
     )
 
 
-def conformance_in_words(findings) -> list[str]:
+def conformance_in_words(findings: Sequence[ConformanceFinding]) -> list[str]:
     """Says how many figures are within their tolerance, and what the machine could not do."""
     judged = [finding for finding in findings if finding.within is not None]
     beyond = list(dict.fromkeys(finding.note for finding in findings if finding.note))
@@ -334,7 +343,7 @@ def conformance_in_words(findings) -> list[str]:
     ]
 
 
-def write_conformance(path: Path, findings) -> None:
+def write_conformance(path: Path, findings: Sequence[ConformanceFinding]) -> None:
     """Writes the page, whole or not at all."""
     page = Page(
         "Conformance of this lab's volumes",

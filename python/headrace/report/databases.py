@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,6 +15,12 @@ from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
 from headrace.report.tables import table
 from headrace.report.words import number, percent, row_labels, span
 
+if TYPE_CHECKING:
+    from headrace.calibration.score import ComparedRun
+    from headrace.report.tables import Table
+    from headrace.simulation.database import Prediction
+    from headrace.workload import TransactionWorkload
+
 SCHEMA = "headrace-prediction/1"
 COMPARED = ("figure", "unit", "measured", "predicted", "error")
 COMPARED_RIGHT = ("measured", "predicted", "error")
@@ -22,7 +29,7 @@ COMPARED_RIGHT = ("measured", "predicted", "error")
 LEAST_DIGITS, MOST_DIGITS = 2, 4
 
 
-def in_words(run, workload) -> list[str]:
+def in_words(run: Prediction, workload: TransactionWorkload) -> list[str]:
     """Says what happened, a sentence a line."""
     summary = run.summary
     where = (
@@ -59,7 +66,7 @@ def clients(count: int) -> str:
     return "1 client" if count == 1 else f"{count:,} clients"
 
 
-def log_warnings(run, workload) -> list[str]:
+def log_warnings(run: Prediction, workload: TransactionWorkload) -> list[str]:
     """Warns when the volume of redo and binlog cannot hold the binlog that the run writes, and says
     how long it would last."""
     if run.log_storage is None:
@@ -77,7 +84,7 @@ def log_warnings(run, workload) -> list[str]:
     ]
 
 
-def table_of(run, most: int = TABLE_ROWS):
+def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
     """Returns the rows as a table, means over stretches on the clock."""
     rows = run.rows
     # A row of a prediction is a second.
@@ -101,7 +108,7 @@ def table_of(run, most: int = TABLE_ROWS):
     return table(columns, cells, title=when, right=columns[:-1], keep=columns, drop=("dirty", "cached", "MiB/s"))
 
 
-def document(run, workload) -> dict:
+def document(run: Prediction, workload: TransactionWorkload) -> dict:
     """Returns everything, for JSON."""
     head = {"schema": SCHEMA, "workload": workload.name, "engine": workload.engine}
     names = ("storage", "log_storage", "instance", "as_of", "cache_gib", "threads", "seed", "summary")
@@ -109,7 +116,7 @@ def document(run, workload) -> dict:
     return head | {name: getattr(run, name) for name in names} | tail
 
 
-def workload_in_words(workload) -> list[str]:
+def workload_in_words(workload: TransactionWorkload) -> list[str]:
     """Says what the workload is and what stands behind it."""
     size = f", {number(workload.size_gib)} GiB of data" if workload.size_gib else ""
     server = f"cache {number(workload.cache_gib)} GiB, {clients(workload.threads)}"
@@ -147,7 +154,7 @@ PARAMETERS = ("parameter", "value", "uncertainty", "before", "identified from")
 PARAMETERS_RIGHT = ("value", "uncertainty", "before")
 
 
-def parameter_rows(workload) -> list[tuple[str, ...]]:
+def parameter_rows(workload: TransactionWorkload) -> list[tuple[str, ...]]:
     """Returns the cells of PARAMETERS: what each was identified from, and how well."""
     cells = []
     for row in workload.parameters:
@@ -160,12 +167,12 @@ def parameter_rows(workload) -> list[tuple[str, ...]]:
     return cells
 
 
-def parameter_table(workload):
+def parameter_table(workload: TransactionWorkload) -> Table:
     """Returns the parameters as a table."""
     return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT)
 
 
-def comparison_rows(comparison) -> list[tuple[str, ...]]:
+def comparison_rows(comparison: ComparedRun) -> list[tuple[str, ...]]:
     """Returns the cells of COMPARED: measured and predicted."""
     cells = []
     for row in comparison.figures:
@@ -175,12 +182,12 @@ def comparison_rows(comparison) -> list[tuple[str, ...]]:
     return cells
 
 
-def comparison_table(comparison):
+def comparison_table(comparison: ComparedRun) -> Table:
     """Returns measured and predicted as a table."""
     return table(COMPARED, comparison_rows(comparison), right=COMPARED_RIGHT)
 
 
-def score_table(rows: list[dict]):
+def score_table(rows: list[dict]) -> Table:
     """Returns a calibration scored on runs it has not seen."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
     cells = [
@@ -210,7 +217,7 @@ def score_words(rows: list[dict]) -> list[str]:
     ]
 
 
-def write_prediction(path: Path, run, workload) -> None:
+def write_prediction(path: Path, run: Prediction, workload: TransactionWorkload) -> None:
     """Writes a prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
     from headrace.report.charts import predictions
     from headrace.report.html import Page, write_chart
@@ -229,7 +236,7 @@ def write_prediction(path: Path, run, workload) -> None:
     write_chart(path, chart, page)
 
 
-def write_comparison(path: Path, comparison, workload) -> None:
+def write_comparison(path: Path, comparison: ComparedRun, workload: TransactionWorkload) -> None:
     """Writes a run and its prediction as a chart or a page, by the ending of `path`. Raises
     CouldNotRun."""
     from headrace.report.charts import predictions

@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.report.charts import style
 from headrace.report.charts.drawing import inline_svg, png, svg
 from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
 from headrace.report.words import glued
+
+if TYPE_CHECKING:
+    import altair as alt
 
 CSS = """
 :root { color-scheme: light dark; --ink: #2b2f36; --quiet: #646b75; --grid: #c9ced6; --page: #ffffff; --band: #f2f4f7;
@@ -168,7 +172,7 @@ class Page:
             f'<div class="scroll{broad}" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
         )
 
-    def chart(self, chart, described: str) -> None:
+    def chart(self, chart: alt.TopLevelMixin, described: str) -> None:
         """Adds an Altair chart as inline SVG; `described` is read out where it cannot be seen."""
         self.charts += 1
         self.parts.append(
@@ -200,7 +204,7 @@ def write_page(path: Path, page: Page) -> None:
     write_text(path, page.render())
 
 
-def write_chart(path: Path, chart, page: Callable[[], Page]) -> None:
+def write_chart(path: Path, chart: alt.TopLevelMixin | None, page: Callable[[], Page]) -> None:
     """Writes a chart as .svg or .png, or the page around it as .html, by the ending of `path`.
     Raises CouldNotRun."""
     match path.suffix.lower():

@@ -11,9 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.base.files import write_whole
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 CHART_FORMATS = (".html", ".svg", ".png")
 
@@ -74,7 +78,7 @@ def as_json(value: object) -> str:
     return json.dumps(clean(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_csv(frame) -> str:
+def as_csv(frame: pl.DataFrame) -> str:
     """Returns a polars frame as CSV with a header; null stays empty, and -0.0 is 0.0."""
     import polars as pl
 

@@ -17,8 +17,12 @@ from headrace.report.tables import table
 from headrace.report.words import latency, number, percent, span, usd
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from headrace.planner import Choice
+    from headrace.planner.result import FamilyVerdict, Plan, Saving
     from headrace.report.html import Page
+    from headrace.workload import OpenWorkload
 
 RIGHT = (
     "rank", "USD/month", "I/O p99", "throttled", "head-room", "AFR a year", "tps", "p95", "probability", "cache GiB", "lowest balance",
@@ -44,7 +48,7 @@ Line = tuple[str, str]
 # --- the answer in sentences ----------------------------------------------------------------------
 
 
-def answer_lines(plan) -> list[Line]:
+def answer_lines(plan: Plan) -> list[Line]:
     """Returns the answer in a few sentences, each with a mark: "good", "warn" or ""."""
     lines: list[Line] = [(words, "warn") for words in plan.warnings]
     if plan.recommended is not None:
@@ -65,7 +69,7 @@ def answer_lines(plan) -> list[Line]:
     return [*lines, (_considered(plan), ""), (f"{plan.prices}.", "")]
 
 
-def _recommended(plan) -> list[Line]:
+def _recommended(plan: Plan) -> list[Line]:
     best, cheapest = plan.recommended, plan.winner
     same = cheapest is not None and cheapest.key == best.key
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
@@ -97,7 +101,7 @@ def _recommended(plan) -> list[Line]:
     return lines
 
 
-def _facts(plan, choice) -> str:
+def _facts(plan: Plan, choice: Choice) -> str:
     """Returns the facts that a DBA asks for first, in one line."""
     if plan.subject == "database":
         tps, p95 = number(choice.metrics["tps"]), latency(choice.metrics["p95_ms"])
@@ -109,7 +113,7 @@ def _facts(plan, choice) -> str:
     return "; ".join([*parts, durability(choice)])
 
 
-def headroom(choice) -> str:
+def headroom(choice: Choice) -> str:
     """`+21 %`, or that there is none."""
     if choice.headroom_percent is None:
         return "-"
@@ -118,7 +122,7 @@ def headroom(choice) -> str:
     return f"+{number(choice.headroom_percent)} %" if choice.headroom_percent else "none"
 
 
-def durability(choice) -> str:
+def durability(choice: Choice) -> str:
     """Returns the chance to lose the data in a year, in words."""
     if not choice.persistent:
         return "the data are gone when the instance stops"
@@ -130,7 +134,7 @@ def durability(choice) -> str:
     return f"up to {chance} a year to lose the data (1 in {number(100.0 / choice.durability_afr_percent, 2)})"
 
 
-def _first_day(choice) -> str:
+def _first_day(choice: Choice) -> str:
     first, then, parts = choice.first_day, choice.metrics, []
     if first.get("tps") is not None:
         parts.append(
@@ -146,7 +150,7 @@ def _first_day(choice) -> str:
     return f"With full credits: {'; '.join(parts)}."
 
 
-def _today(plan) -> list[Line]:
+def _today(plan: Plan) -> list[Line]:
     now, best, saving, place = plan.compared, plan.recommended, plan.saving, plan.in_place
     meets = "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
     cost = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month"
@@ -172,16 +176,16 @@ def _today(plan) -> list[Line]:
     return lines
 
 
-def _log_too(place, now) -> str:
+def _log_too(place: Choice, now: Choice) -> str:
     return "" if place.log_storage == now.log_storage else f", the log's into {place.log_storage}"
 
 
-def _counts_on(choice) -> str:
+def _counts_on(choice: Choice) -> str:
     """Returns settings that the figures of an alternative count on, in a sentence of their own."""
     return "".join(f" Its figures need another setting: {words}." for words in choice.changes)
 
 
-def _saving(saving, best, now) -> str:
+def _saving(saving: Saving, best: Choice, now: Choice) -> str:
     def words(amount: float) -> str:
         return f"{'saves' if amount >= 0 else 'costs'} {usd(abs(amount))} USD a month{'' if amount >= 0 else ' more'}"
 
@@ -198,7 +202,7 @@ def _saving(saving, best, now) -> str:
     )
 
 
-def _regret(plan) -> list[Line]:
+def _regret(plan: Plan) -> list[Line]:
     best = plan.least_regret
     if best is None:
         return []
@@ -216,7 +220,7 @@ def _regret(plan) -> list[Line]:
     return lines
 
 
-def _considered(plan) -> str:
+def _considered(plan: Plan) -> str:
     on = f" on {plan.instances:,} {'instance' if plan.instances == 1 else 'instances'}" if plan.instances else ""
     database = plan.subject == "database"
     cannot = "cannot reach the goals" if database else "cannot deliver the demand"
@@ -238,7 +242,7 @@ def _considered(plan) -> str:
     return f"{words}. Probabilities from {drawn} drawn from the calibration."
 
 
-def title(plan) -> str:
+def title(plan: Plan) -> str:
     """Names workload, goals and conditions in a line."""
     parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}"]
     if plan.subject == "database":
@@ -254,7 +258,7 @@ def title(plan) -> str:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def ranked(plan) -> list[tuple[str, Choice]]:
+def ranked(plan: Plan) -> list[tuple[str, Choice]]:
     """Returns rank and choice: winners or the closest choices, then the recommended, that of least
     regret, the one in place and today's."""
     shown: list[tuple[str, Choice]] = [
@@ -274,7 +278,7 @@ def ranked(plan) -> list[tuple[str, Choice]]:
     return shown
 
 
-def choice_table(plan) -> tuple[list[str], list[list[str]]]:
+def choice_table(plan: Plan) -> tuple[list[str], list[list[str]]]:
     """Returns columns and rows of the ranked table; columns that say nothing are left out."""
     best = plan.recommended
     rows = []
@@ -292,7 +296,7 @@ def choice_table(plan) -> tuple[list[str], list[list[str]]]:
     return shown_columns, [[row[name] for name in shown_columns] for row in rows]
 
 
-def _demand_cells(choice) -> dict[str, str]:
+def _demand_cells(choice: Choice) -> dict[str, str]:
     throttled = choice.metrics.get("throttled_min")
     return {
         "storage": choice.storage,
@@ -303,13 +307,13 @@ def _demand_cells(choice) -> dict[str, str]:
     }
 
 
-def _asks(choice) -> str:
+def _asks(choice: Choice) -> str:
     """Says how many times the possible rate is asked for, in place of a wait that no client could
     make."""
     return f"asks {choice.asks['ratio']:.2g} x"
 
 
-def _database_cells(choice) -> dict[str, str]:
+def _database_cells(choice: Choice) -> dict[str, str]:
     return {
         "instance": choice.instance or "-",
         "storage": choice.storage,
@@ -323,7 +327,7 @@ def _database_cells(choice) -> dict[str, str]:
     }
 
 
-def _common_cells(choice) -> dict[str, str]:
+def _common_cells(choice: Choice) -> dict[str, str]:
     afr, balance = choice.durability_afr_percent, choice.metrics.get("lowest_balance_percent")
     credits = choice.volume_type in ("gp2", "st1", "sc1") and balance is not None
     return {
@@ -335,7 +339,7 @@ def _common_cells(choice) -> dict[str, str]:
     }
 
 
-def verdict_rows(plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
+def verdict_rows(plan: Plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
     """Returns why each family is not the answer, and the names of those that are far off and have
     no line (`every` False)."""
     rows, far = [], []
@@ -350,13 +354,13 @@ def verdict_rows(plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[
     return rows, far
 
 
-def _is_far(family) -> bool:
+def _is_far(family: FamilyVerdict) -> bool:
     if family.best is None:
         return family.outcome != "impossible" or "does not exist" in family.why or "is what io2 is" in family.why
     return (family.cost_ratio or 0.0) > FAR or (family.outcome == "fails" and (family.overload or 0.0) > 1.0)
 
 
-def bill_rows(choice) -> list[tuple[str, ...]]:
+def bill_rows(choice: Choice) -> list[tuple[str, ...]]:
     """Returns the monthly bill, item by item, with the total."""
     rows = []
     for item in choice.items:
@@ -365,7 +369,7 @@ def bill_rows(choice) -> list[tuple[str, ...]]:
     return [*rows, ("together", "", "", "", "", usd(choice.cost_usd_month), "", "")]
 
 
-def next_lines(plan) -> list[str]:
+def next_lines(plan: Plan) -> list[str]:
     """Returns the next steps, with the lines to paste and how to undo them; then the same for the
     alternative in place."""
     lines = _action_lines(plan.actions)
@@ -378,7 +382,7 @@ def next_lines(plan) -> list[str]:
     return lines
 
 
-def _action_lines(actions) -> list[str]:
+def _action_lines(actions: Sequence[dict]) -> list[str]:
     lines = []
     for action in actions:
         lines.append(f"{action['what']}:")
@@ -395,7 +399,7 @@ def alarm_words(alarm: dict) -> str:
     return f"{alarm['namespace']} {alarm['metric']} {level}, {when}: {alarm['why']}"
 
 
-def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
+def text_parts(plan: Plan, *, explain: bool = False, families: bool = False) -> list:
     """Returns the plan for a terminal: sentences and tables."""
     columns, rows = choice_table(plan)
     parts: list = [line for line, _ in answer_lines(plan)]
@@ -414,18 +418,18 @@ def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
     return [*parts, "", *(f"note: {note}" for note in [*_left_out(plan), *plan.caveats])]
 
 
-def _left_out(plan) -> list[str]:
+def _left_out(plan: Plan) -> list[str]:
     return [f"{name} was left out: {why}" for name, why in plan.skipped_instances]
 
 
-def _keep_unbroken(line: str):
+def _keep_unbroken(line: str) -> Text:
     """Returns a line that is to be copied: never broken."""
     from rich.text import Text
 
     return Text(line) if line.startswith("      ") else line
 
 
-def frame_of(plan) -> pl.DataFrame:
+def frame_of(plan: Plan) -> pl.DataFrame:
     """Returns the ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret
     -2, in place -3): one row each, numbers in the units of their names."""
     ranks = {"today": 0, "recommended": -1, "least regret": -2, "in place": -3}
@@ -463,7 +467,9 @@ def frame_of(plan) -> pl.DataFrame:
 Runs = Sequence[tuple[str, object]]
 
 
-def write_plans(path: Path, plans: Sequence, words: str | None = None, workload=None, runs: Runs = ()) -> None:
+def write_plans(
+    path: Path, plans: Sequence, words: str | None = None, workload: OpenWorkload | None = None, runs: Runs = ()
+) -> None:
     """Writes one or two plans as a page; `words`: which engine wins. `workload`, `runs`: of a plan
     for demand, the demand and the simulations whose balance is drawn. Raises CouldNotRun."""
     from headrace.report.html import Page, write_page
@@ -478,7 +484,7 @@ def write_plans(path: Path, plans: Sequence, words: str | None = None, workload=
     write_page(path, report)
 
 
-def _section(report: Page, plan, workload, runs: Runs) -> None:
+def _section(report: Page, plan: Plan, workload: OpenWorkload | None, runs: Runs) -> None:
     for line, mark in answer_lines(plan):
         report.paragraph(line, mark)
     report.heading("Goals")
@@ -507,7 +513,7 @@ def _section(report: Page, plan, workload, runs: Runs) -> None:
     report.items([*plan.caveats, *_left_out(plan)])
 
 
-def add_choices(report: Page, plan, most: int | None = None) -> None:
+def add_choices(report: Page, plan: Plan, most: int | None = None) -> None:
     """Adds the ranked table to a page, or its first rows (`most`)."""
     columns, rows = choice_table(plan)
     rows = [[row[0].replace(" *", ", recommended"), *row[1:]] for row in rows[:most]]
@@ -515,7 +521,7 @@ def add_choices(report: Page, plan, most: int | None = None) -> None:
     report.table(columns, rows, RIGHT, marked=marked, prose=("credits",))
 
 
-def _add_demand(report: Page, workload) -> None:
+def _add_demand(report: Page, workload: OpenWorkload) -> None:
     from headrace.report.charts import over_time
 
     if workload is not None:
@@ -524,7 +530,7 @@ def _add_demand(report: Page, workload) -> None:
         report.chart(over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
 
 
-def add_cost(report: Page, plan, headed: bool = True) -> None:
+def add_cost(report: Page, plan: Plan, headed: bool = True) -> None:
     """Adds the chart of cost against what is delivered, where there is something to draw."""
     from headrace.report.charts import cost
 
@@ -546,7 +552,7 @@ def add_cost(report: Page, plan, headed: bool = True) -> None:
     report.chart(chart, described)
 
 
-def _points(plan) -> list[dict]:
+def _points(plan: Plan) -> list[dict]:
     """Returns the points of a demand's chart; the recommended is among them, also where it lies on
     no family's cheapest line."""
     points, best = plan.frontier.to_dicts(), plan.recommended
@@ -556,7 +562,7 @@ def _points(plan) -> list[dict]:
     return [*points, own | {"p99_ms": best.metrics["p99_ms"]}]
 
 
-def _add_balances(report: Page, workload, runs) -> None:
+def _add_balances(report: Page, workload: OpenWorkload, runs: Runs) -> None:
     from headrace.report.charts import over_time
 
     if not runs:
@@ -570,7 +576,7 @@ def _add_balances(report: Page, workload, runs) -> None:
         report.chart(moving, f"Credit balance over the day of {names}")
 
 
-def _add_bills(report: Page, plan) -> None:
+def _add_bills(report: Page, plan: Plan) -> None:
     from headrace.report.charts import cost
 
     services = [] if plan.services is None else [answer.best for answer in plan.services.answers]

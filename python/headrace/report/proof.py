@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.report.charts import predictions
 from headrace.report.html import Page, write_page
 from headrace.report.words import latency, number
+
+if TYPE_CHECKING:
+    from headrace.experiment.proof import Proof, Step
 
 COLUMNS = (
     "configuration", "as it is run here", "cache", "clients", "tps predicted", "80 % interval", "tps measured", "tps error",
@@ -22,7 +26,7 @@ CSV_COLUMNS = (
 STATES = {"complete": "", "interrupted": "interrupted", "broken": "broke off"}
 
 
-def rows(proof) -> list[tuple[str, ...]]:
+def rows(proof: Proof) -> list[tuple[str, ...]]:
     """Returns the cells of COLUMNS."""
     table_rows = []
     for step in proof.steps:
@@ -47,12 +51,12 @@ def rows(proof) -> list[tuple[str, ...]]:
     return table_rows
 
 
-def name_of(step) -> str:
+def name_of(step: Step) -> str:
     """Returns role and storage before scaling."""
     return step.full.place if step.role == "given" else f"{step.role}: {step.full.place}"
 
 
-def verdict(step, engine: str) -> str:
+def verdict(step: Step, engine: str) -> str:
     """Returns holds or off, or why there is no verdict."""
     if step.measured is not None and step.measured.state != "complete":
         return STATES[step.measured.state]
@@ -64,7 +68,7 @@ def signed(percent: float | None) -> str:
     return "" if percent is None else f"{percent:+.1f} %"
 
 
-def frame_of(proof):
+def frame_of(proof: Proof) -> pl.DataFrame:
     """Returns a row for each configuration, for CSV."""
     table_rows = []
     for step in proof.steps:
@@ -82,7 +86,7 @@ def frame_of(proof):
     return pl.DataFrame(table_rows, schema=list(CSV_COLUMNS), orient="row", infer_schema_length=None)
 
 
-def setup_lines(proof) -> list[str]:
+def setup_lines(proof: Proof) -> list[str]:
     """Says what was run, at which scale, and where predictions lie."""
     machine = proof.machine
     scale = f"data, cache x {proof.data_scale:.3g}; IOPS, MiB/s, clients x {proof.rate_scale:.3g}"
@@ -100,12 +104,12 @@ def setup_lines(proof) -> list[str]:
     return lines
 
 
-def title(proof) -> str:
+def title(proof: Proof) -> str:
     """Returns the proof in a line."""
     return f"Proof {proof.name}: predicted and measured" + (f" ({proof.state})" if proof.state != "complete" else "")
 
 
-def notes(proof) -> list[str]:
+def notes(proof: Proof) -> list[str]:
     """Returns what a reader must know of the proof, of predictions and of runs."""
     lines = list(proof.notes)
     for step in proof.steps:
@@ -119,7 +123,7 @@ def notes(proof) -> list[str]:
     return lines
 
 
-def write_proof(path: Path, proof) -> None:
+def write_proof(path: Path, proof: Proof) -> None:
     """Writes the page. Raises CouldNotRun."""
     report = Page(title(proof), f"{proof.source}; begun {proof.began_at}")
     report.paragraph(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.files import path_of
 from headrace.errors import InputError
@@ -15,6 +15,15 @@ from headrace.report.charts import over_time, predictions, studies
 from headrace.report.html import Page
 from headrace.report.output import CHART_FORMATS, check_chart_path
 from headrace.report.words import latency, number, span
+
+if TYPE_CHECKING:
+    from headrace.calibration.score import ComparedRun
+    from headrace.experiment.proof import Proof
+    from headrace.planner.result import Choice, EngineComparison, Plan
+    from headrace.simulation.database import Prediction
+    from headrace.simulation.demand import Simulation
+    from headrace.studies.base import StudyResult
+    from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 
 SHOWN_CHOICES = 5  # rows of a notebook's table of choices
 # Points of a notebook's chart of a simulation: a notebook keeps every output in its file.
@@ -67,25 +76,25 @@ def _presentation_of(result: object) -> Presentation:
 # --- in a notebook --------------------------------------------------------------------------------
 
 
-def _plan(page: Page, result) -> None:
+def _plan(page: Page, result: Plan) -> None:
     line, mark = plan.answer_lines(result)[len(result.warnings)]
     page.paragraph(line, mark)
     plan.add_choices(page, result, SHOWN_CHOICES)
     plan.add_cost(page, result, headed=False)
 
 
-def _choice(page: Page, result) -> None:
+def _choice(page: Page, result: Choice) -> None:
     page.paragraph(result.in_short())
     page.table(plan.BILL, plan.bill_rows(result), plan.BILL_RIGHT)
 
 
-def _engines(page: Page, result) -> None:
+def _engines(page: Page, result: EngineComparison) -> None:
     page.paragraph(result.words)
     for engine_plan in result.plans:
         _plan(page, engine_plan)
 
 
-def _simulation(page: Page, result) -> None:
+def _simulation(page: Page, result: Simulation) -> None:
     summary, title = result.summary, result.in_short()
     seconds = summary["seconds"]
     rows = [
@@ -98,7 +107,7 @@ def _simulation(page: Page, result) -> None:
     page.chart(simulation.chart_of(result, result.workload, title, SHOWN_POINTS), f"{title} over time")
 
 
-def _prediction(page: Page, result) -> None:
+def _prediction(page: Page, result: Prediction) -> None:
     summary = result.summary
     interval = (
         ""
@@ -116,34 +125,34 @@ def _prediction(page: Page, result) -> None:
     page.chart(predictions.prediction(result, result.in_short()), f"{result.in_short()} over time")
 
 
-def _comparison(page: Page, result) -> None:
+def _comparison(page: Page, result: ComparedRun) -> None:
     page.table(databases.COMPARED, databases.comparison_rows(result), databases.COMPARED_RIGHT)
     page.chart(predictions.comparison(result), "Transactions a second, measured and simulated")
 
 
-def _demand(page: Page, result) -> None:
+def _demand(page: Page, result: OpenWorkload) -> None:
     page.items(result.describe().splitlines())
     page.chart(over_time.workload(result), f"IOPS and MiB/s of {result.name} over time")
 
 
-def _closed(page: Page, result) -> None:
+def _closed(page: Page, result: ClosedWorkload) -> None:
     page.items(result.describe().splitlines())
 
 
-def _database(page: Page, result) -> None:
+def _database(page: Page, result: TransactionWorkload) -> None:
     page.items(databases.workload_in_words(result))
     if result.parameters:
         page.table(databases.PARAMETERS, databases.parameter_rows(result), databases.PARAMETERS_RIGHT)
 
 
-def _study(page: Page, result) -> None:
+def _study(page: Page, result: StudyResult) -> None:
     page.paragraph(result.study.question)
     page.table(*study.verdict_table(result))
     for chart in result.charts[:1]:
         page.chart(studies.study(chart), chart.title)
 
 
-def _proof(page: Page, result) -> None:
+def _proof(page: Page, result: Proof) -> None:
     page.paragraph(result.verdict)
     page.table(proof.COLUMNS, proof.rows(result), proof.RIGHT)
     for chart, described in list(predictions.of_proof(result, proof.name_of))[:1]:

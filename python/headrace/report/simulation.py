@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -17,6 +18,15 @@ from headrace.report.tables import SPARK_WIDTH, sparkline, table
 from headrace.report.words import clock, latency, number, percent, row_labels, span
 from headrace.workload import ClosedWorkload
 from headrace.workload.points import with_totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import altair as alt
+
+    from headrace.report.tables import Table
+    from headrace.simulation.demand import Simulation
+    from headrace.workload import OpenWorkload
 
 MOST_WINDOWS = 5  # told in words; the rest is counted
 # Gaps shorter than this share of the run (but at most a quarter of an hour) do not end a window:
@@ -30,12 +40,12 @@ MOST_CLIENTS = 100_000
 SCHEMA = "headrace-simulation/1"
 
 
-def clock_start(workload) -> str | None:
+def clock_start(workload: OpenWorkload | ClosedWorkload) -> str | None:
     """Returns the start of the workload's clock, or None when it has none."""
     return None if isinstance(workload, ClosedWorkload) else workload.source.get("clock_start")
 
 
-def in_words(run, workload, saved_second: bool = True) -> list[str]:
+def in_words(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved_second: bool = True) -> list[str]:
     """Says what happened, a sentence a line: offered and delivered load, limits and when, queue,
     balances, the instance's bucket, latency.
 
@@ -123,7 +133,7 @@ def throttled_windows(rows: pl.DataFrame) -> list[dict]:
     return [window | {"cap": max(window["by"], key=window["by"].get)} for window in windows]
 
 
-def _describe_windows(run, start) -> list[str]:
+def _describe_windows(run: Simulation, start: str | None) -> list[str]:
     """Says when requests waited longest, at most five windows, with clock times."""
     windows = throttled_windows(run.rows)
     if not windows:
@@ -165,7 +175,7 @@ def _saved_second(summary: dict, saved: bool) -> list[str]:
     ]
 
 
-def _queue(summary: dict, at, closed: bool) -> list[str]:
+def _queue(summary: dict, at: Callable[[float], str], closed: bool) -> list[str]:
     if summary["throttled_s"] <= 0:
         return []
     if closed:  # its queue is its depth: nothing builds up
@@ -188,7 +198,7 @@ def _queue(summary: dict, at, closed: bool) -> list[str]:
     return [line + "."]
 
 
-def _balances(run, at) -> list[str]:
+def _balances(run: Simulation, at: Callable[[float], str]) -> list[str]:
     summary, lines = run.summary, []
     if summary["lowest_balance_percent"] is not None:
         line = (
@@ -213,7 +223,7 @@ def _balances(run, at) -> list[str]:
     return lines
 
 
-def _describe_cycle(run, at) -> list[str]:
+def _describe_cycle(run: Simulation, at: Callable[[float], str]) -> list[str]:
     """Says whether the cycle can be repeated for ever; nothing where one cycle was simulated."""
     cycle = getattr(run, "repeated", None)
     if cycle is None:
@@ -241,7 +251,7 @@ FULL_PERCENT = 99.95  # a balance that never falls below says nothing
 DROPPED = ("offered MiB/s", "I/O p50", "MiB/s", "I/O mean", "queue")
 
 
-def table_of(run, workload):
+def table_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
     """Returns a table of the run in at most 24 rows; columns that say nothing are left out."""
     start = clock_start(workload)
     rows, step_s = on_clock(run.rows, start)
@@ -288,7 +298,7 @@ def table_of(run, workload):
     )
 
 
-def with_clock(run, workload) -> pl.DataFrame:
+def with_clock(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> pl.DataFrame:
     """Returns every row, with `clock` (HH:MM:SS; since the start where the workload has no clock)
     after `t_s`."""
     start = clock_start(workload)
@@ -296,7 +306,9 @@ def with_clock(run, workload) -> pl.DataFrame:
     return run.rows.clone().insert_column(1, clocks)
 
 
-def document(run, workload, caveats: list[str], saved_second: bool = True) -> dict:
+def document(
+    run: Simulation, workload: OpenWorkload | ClosedWorkload, caveats: list[str], saved_second: bool = True
+) -> dict:
     """Returns the document of `--output json`: settings, summary, caveats and every row."""
     return {
         "schema": SCHEMA,
@@ -322,7 +334,7 @@ def document(run, workload, caveats: list[str], saved_second: bool = True) -> di
     }
 
 
-def chart_of(run, workload, title: str, most: int = 720):
+def chart_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, title: str, most: int = 720) -> alt.VConcatChart:
     """Returns the run over time, in at most `most` points (the chart has room for 720)."""
     from headrace.report.charts import over_time
 
@@ -331,7 +343,7 @@ def chart_of(run, workload, title: str, most: int = 720):
     )
 
 
-def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
+def write_simulation(path: Path, run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: list[str]) -> None:
     """Writes a run as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
     from headrace.report.html import Page, write_chart
 
@@ -355,7 +367,7 @@ def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
 # --- a demand -------------------------------------------------------------------------------------
 
 
-def open_parts(workload) -> dict:
+def open_parts(workload: OpenWorkload) -> dict:
     """Returns what JSON says of an open workload besides its figures: its source, its clock, the
     stretches at a limit, its points."""
     return {
@@ -366,7 +378,7 @@ def open_parts(workload) -> dict:
     }
 
 
-def spark_lines(workload, width: int = SPARK_WIDTH) -> list[str]:
+def spark_lines(workload: OpenWorkload, width: int = SPARK_WIDTH) -> list[str]:
     """Returns two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at
     both ends."""
     points = _spread(with_totals(workload.points), width)
@@ -378,7 +390,7 @@ def spark_lines(workload, width: int = SPARK_WIDTH) -> list[str]:
     return [*lines, f"{'':>6} {first}{last.rjust(max(1, len(sparkline(points['mib_s'], width)) - len(first)))}"]
 
 
-def _spread(points, width: int) -> dict[str, list[float]]:
+def _spread(points: pl.DataFrame, width: int) -> dict[str, list[float]]:
     """Returns the highest value of each of `width` equal stretches of time."""
     starts, lengths = points["t_s"].to_list(), points["duration_s"].to_list()
     span = starts[-1] + lengths[-1]
@@ -394,7 +406,7 @@ def _spread(points, width: int) -> dict[str, list[float]]:
     return spread
 
 
-def write_workload(path: Path, workload) -> None:
+def write_workload(path: Path, workload: OpenWorkload | ClosedWorkload) -> None:
     """Writes a workload as a chart or a page, by the ending of `path`. Raises InputError for a
     closed load, CouldNotRun."""
     from headrace.report.charts import over_time

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.report.words import number
+
+if TYPE_CHECKING:
+    from headrace.studies.base import StudyResult, Verdict
 
 VERDICT_COLUMNS = ("what", "published", "ours", "unit", "error", "within", "source", "note")
 VERDICT_RIGHT = ("published", "ours", "error")
@@ -12,7 +16,7 @@ LAB_COLUMNS = ("what", "published", "simulated", "measured", "unit", "error", "h
 LAB_RIGHT = ("error",)
 
 
-def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]:
+def verdict_table(result: StudyResult) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]:
     """Returns (columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab
     has simulated and measured side by side."""
     if result.on != "lab":
@@ -25,7 +29,7 @@ def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple
     return LAB_COLUMNS, rows, LAB_RIGHT
 
 
-def verdict_cells(verdict) -> tuple[str, ...]:
+def verdict_cells(verdict: Verdict) -> tuple[str, ...]:
     """Returns a published figure and ours as text."""
     error = "" if verdict.error_percent is None else f"{verdict.error_percent:+.2f} %"
     within = "" if verdict.within is None else "yes" if verdict.within else "NO"
@@ -39,12 +43,12 @@ def _figure(value: object) -> str:
     return value if isinstance(value, str) else number(float(value), 4)  # type: ignore[arg-type]
 
 
-def misses(result) -> int:
+def misses(result: StudyResult) -> int:
     """Counts the verdicts that are outside what was promised."""
     return sum(verdict.within is False for verdict in result.verdicts)
 
 
-def write_study(path: Path, result) -> None:
+def write_study(path: Path, result: StudyResult) -> None:
     """Writes a study as a page. Raises CouldNotRun."""
     from headrace.report.charts.studies import study
     from headrace.report.html import Page, write_page

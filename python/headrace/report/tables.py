@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
@@ -15,6 +16,9 @@ from rich.text import Text
 
 from headrace.report.output import plain
 from headrace.report.words import glued
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
 
 PROSE_WIDTH = 100  # characters; of sentences that nobody reads on a terminal, as wide as they are read well
 PIPE_WIDTH = 240  # characters; without a terminal there is nothing to wrap for
@@ -69,7 +73,16 @@ class Layout:
 class Table:
     """A table that knows how to stand in the width it is given; see `table`."""
 
-    def __init__(self, columns, rows, title, right, keep, prose, drop) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        title: str | None,
+        right: Sequence[str],
+        keep: Sequence[str],
+        prose: Sequence[str] | None,
+        drop: Sequence[str],
+    ) -> None:
         self.columns, self.title = [plain(name) for name in columns], plain(title)
         self.rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
         places = {name: index for index, name in reversed(list(enumerate(columns)))}
@@ -178,7 +191,7 @@ class Table:
             lines.append(line.rstrip(" "))
         return lines
 
-    def __rich_console__(self, to, options):
+    def __rich_console__(self, to: Console, options: ConsoleOptions) -> Iterator[Text]:
         # A line wider than the terminal is left to the terminal: it breaks what is shown, not what
         # is copied.
         yield from (_keep_whole(line) for line in self.lines(self.layout(options.max_width), options.max_width))

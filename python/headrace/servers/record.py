@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from headrace.base.files import write_whole
 from headrace.base.processes import Process
@@ -134,7 +135,7 @@ class Record:
     host: str = "127.0.0.1"
     notes: list[str] = field(default_factory=list)
 
-    def with_(self, **changes) -> Record:
+    def with_(self, **changes: Any) -> Record:
         """Returns a copy of the record with other values."""
         return replace(self, **changes)
 

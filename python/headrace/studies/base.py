@@ -185,6 +185,7 @@ def judge(
     within: bool | None,
     source: Source,
     note: str = "",
+    *,
     simulated: float | str | None = None,
 ) -> Verdict:
     """Returns a verdict on a figure whose bounds are not a percentage: `note` says which."""

@@ -4,6 +4,7 @@ volume says about both."""
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -77,7 +78,7 @@ def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
 
 
-def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options) -> Simulation:
+def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options: Any) -> Simulation:
     """Simulates a full bucket under a load that takes all it can get."""
     interval_s = 1.0
     return simulate(

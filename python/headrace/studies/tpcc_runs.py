@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
+from typing import Any
 
 from headrace.simulation.database import Prediction, predict
 from headrace.studies.base import Source, published
@@ -93,7 +94,7 @@ def run_again(run: TpccRun, draws: int = 0) -> Prediction:
 
 
 def simulated(
-    engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed
+    engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed: Any
 ) -> Prediction:
     """Predicts an hour of the calibrated database on another storage; cache and clients as
     calibrated unless given."""

@@ -91,7 +91,7 @@ def data_gib(tables: int) -> float:
         return core.mysql_sysbench({"tables": tables, "table_size": 10_000_000})["size_gib"]
 
 
-def _run(storage: str, pool_bytes: float, **load) -> dict:
+def _run(storage: str, pool_bytes: float, **load: object) -> dict:
     return {
         "storage": storage,
         "log_storage": None,

@@ -8,13 +8,21 @@ rank, no interpolation).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
 from headrace.base.checks import check_number, shown
 from headrace.base.units import HOUR_S, clock_text
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Numbers of one column.
+Floats: TypeAlias = "Sequence[float] | np.ndarray | pl.Series"
 
 POINT_COLUMNS = ("t_s", "duration_s", "reads_per_s", "writes_per_s", "read_kib", "write_kib")
 # Beside the rates, where the recording has them; null in a point where it has not.
@@ -48,7 +56,9 @@ CLOCK_ZONE = re.compile(r"UTC(?:[+-]\d{2}:\d{2})?", re.ASCII)
 RW_KINDS = ("read", "write", "randread", "randwrite", "rw", "randrw")
 
 
-def make_points(t_s, duration_s, reads_per_s, writes_per_s, read_kib, write_kib) -> pl.DataFrame:
+def make_points(
+    t_s: Floats, duration_s: Floats, reads_per_s: Floats, writes_per_s: Floats, read_kib: Floats, write_kib: Floats
+) -> pl.DataFrame:
     """Makes of six equally long sequences of numbers the frame `OpenWorkload` wants.
 
     Sizes where nothing happens become 0.

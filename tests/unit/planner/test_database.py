@@ -53,7 +53,7 @@ def judge_of(workload, instances, goals=("tps>=300",), draws: int = 0, **conditi
     prices = PriceList("us-east-1", DAY)
     hosts = hosts_alone(workload.cache_gib) if instances == ["none"] else hosts_named(instances, prices, OWN_SHARE)[0]
     parsed = parse_goals(goals, "database", defaults=False, arrivals=about.arrivals_tps is not None)
-    return DatabaseJudge(workload, parsed, prices, hosts, about, 0.0, 0.8, draws, 1)
+    return DatabaseJudge(workload, parsed, prices, hosts, about, least_tps=0.0, confidence=0.8, draws=draws, seed=1)
 
 
 # --- the search -----------------------------------------------------------------------------------

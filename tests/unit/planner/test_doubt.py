@@ -36,7 +36,9 @@ def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | 
     prices = PriceList("us-east-1", DAY)
     hosts, _ = hosts_named(HOSTS, prices, 0.25)
     parsed = parse_goals(goals, "database", defaults=False, arrivals=arrivals_tps is not None)
-    return DatabaseJudge(workload, parsed, prices, hosts, about, 0.0, 0.8, draws, seed).scenarios
+    return DatabaseJudge(
+        workload, parsed, prices, hosts, about, least_tps=0.0, confidence=0.8, draws=draws, seed=seed
+    ).scenarios
 
 
 def drawn(

@@ -196,11 +196,11 @@ def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> Conform
         again,
         f"I/Os after {REST_S:g} s of rest",
         "I/Os",
-        None,
-        model.summary["delivered_ios"],
-        measured.ios,
-        AGAIN_PERCENT,
-        "",
+        specified=None,
+        model=model.summary["delivered_ios"],
+        measured=measured.ios,
+        allowed=AGAIN_PERCENT,
+        note="",
     )
 
 
@@ -250,15 +250,24 @@ def _findings(
             case,
             "I/Os until dry and after",
             "I/Os",
-            None,
-            model.summary["delivered_ios"],
-            measured.ios,
-            COUNT_PERCENT,
-            note,
+            specified=None,
+            model=model.summary["delivered_ios"],
+            measured=measured.ios,
+            allowed=COUNT_PERCENT,
+            note=note,
         )
         return
     allowed = AT_CAP_PERCENT if at_cap else None
-    yield _finding(case, "I/Os a second", "IOPS", cap if at_cap else None, iops, measured.iops, allowed, note)
+    yield _finding(
+        case,
+        "I/Os a second",
+        "IOPS",
+        specified=cap if at_cap else None,
+        model=iops,
+        measured=measured.iops,
+        allowed=allowed,
+        note=note,
+    )
     for what, key, ours, bar, late in (
         ("p50", "p50_ms", measured.p50_ms, P50_PERCENT, late_ms[0]),
         ("p99", "p99_ms", measured.p99_ms, P99_PERCENT, late_ms[1]),
@@ -266,13 +275,14 @@ def _findings(
     ):
         model_ms = float(np.mean(rows[key].to_numpy()))
         allowed = None if bar is None else bar + 100.0 * late / model_ms
-        yield _finding(case, what, "ms", None, model_ms, ours, allowed, note)
+        yield _finding(case, what, "ms", specified=None, model=model_ms, measured=ours, allowed=allowed, note=note)
 
 
 def _finding(
     case: Case,
     what: str,
     unit: str,
+    *,
     specified: float | None,
     model: float,
     measured: float,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
@@ -20,6 +20,9 @@ from headrace.bench.server import cursor_on, first_value, require_database, tabl
 from headrace.bench.target import DOC, Target
 from headrace.connect import write_client_file
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from random import Random
 
 LOADS = ("mixed", "read", "key", "update", "write")
 TABLE = "headrace_slap"
@@ -162,5 +165,5 @@ class Mysqlslap(Benchmark):
         return statements
 
 
-def _text(chance) -> str:
+def _text(chance: Random) -> str:
     return "".join(chance.choices(WORD, k=120))

@@ -12,7 +12,7 @@ import re
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
@@ -22,6 +22,9 @@ from headrace.bench.drivers.sysbench_oltp import ENGINES
 from headrace.bench.server import cursor_on, first_value, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from pymysql.cursors import Cursor
 
 SCRIPT = "tpcc.lua"
 TABLES = ("warehouse", "district", "customer", "history", "new_orders", "orders", "order_line", "item", "stock")
@@ -207,7 +210,7 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
     return {kind: merged(parts) for kind, parts in histograms.items()}
 
 
-def consistency(cursor, warehouses: int) -> list[str]:
+def consistency(cursor: Cursor, warehouses: int) -> list[str]:
     """Returns sentences about conditions that do not hold, in the order of the standard."""
     most = min(warehouses, MOST_CHECKED)
     text = files("headrace.bench.drivers").joinpath("tpcc_conditions.sql").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -20,6 +21,9 @@ from headrace.base.extras import import_optional
 from headrace.bench.store.store import PERCENTILES_FILE, RUN_FILE, SERIES_FILE, RunRecord, Store
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 FORMATS = {
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
@@ -75,7 +79,7 @@ def connect(store: Store, runs: Sequence[RunRecord] | None = None):
     return connection
 
 
-def lock(connection) -> None:
+def lock(connection: DuckDBPyConnection) -> None:
     """Closes the connection to files outside the store, so that no later statement can open them
     again."""
     connection.execute("SET enable_external_access = false")

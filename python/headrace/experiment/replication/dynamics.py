@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from headrace import servers
 from headrace.base.processes import Command, undisturbed
@@ -32,6 +33,9 @@ from headrace.experiment.replication.run import (
     turned,
 )
 from headrace.experiment.replication.statements import Statements
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Both positions are read this often: the lag is known to a fifth of a second and less, because
 # positions between two looks are interpolated.
@@ -52,7 +56,7 @@ class PacedOltp(SysbenchOltp):
 
     rate: int = 100
 
-    def command(self, target: Target, load: RunLoad, folder) -> Command:
+    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         command = super().command(target, load, folder)
         return replace(command, words=(*command.words[:-1], f"--rate={self.rate}", command.words[-1]))
 

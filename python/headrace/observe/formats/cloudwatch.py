@@ -156,7 +156,7 @@ def volume_in(*texts: object) -> str:
     return UNNAMED
 
 
-def _check_statistic(recording: Recording, where, metric: str, statistic: str) -> None:
+def _check_statistic(recording: Recording, where: int | str, metric: str, statistic: str) -> None:
     if statistic.lower() != STATISTICS[metric].lower():
         needed = STATISTICS[metric]
         hint = f"Set the statistic to {needed} and export again."
@@ -166,9 +166,10 @@ def _check_statistic(recording: Recording, where, metric: str, statistic: str) -
 def _put(
     recording: Recording,
     series: Metrics,
-    where,
+    where: int | str,
     volume: str,
     metric: str,
+    *,
     stamp: Stamp | None,
     text: object,
     value: object,
@@ -239,9 +240,9 @@ def _metric_data(recording: Recording, series: Metrics, document: dict, place: s
                 f"{where}[{at}]",
                 volume,
                 metric,
-                stamp,
-                type(time).__name__ if stamp is None else time,
-                value,
+                stamp=stamp,
+                text=type(time).__name__ if stamp is None else time,
+                value=value,
             )
 
 
@@ -271,9 +272,9 @@ def _metric_statistics(recording: Recording, series: Metrics, document: dict, pl
             where,
             volume_in(label),
             metric,
-            stamp,
-            type(time).__name__ if stamp is None else time,
-            point[statistic],
+            stamp=stamp,
+            text=type(time).__name__ if stamp is None else time,
+            value=point[statistic],
         )
 
 
@@ -329,7 +330,16 @@ def _long_form(recording: Recording, series: Metrics, header: list[str], rows: l
         if "statistic" in columns:
             _check_statistic(recording, number, metric, cells[columns["statistic"]])
         volume = cells[columns["volume"]] if cells and "volume" in columns else volume_in(cells[columns["metric"]])
-        _put(recording, series, number, volume, metric, parse_iso(cells[time_at]), cells[time_at], cells[value_at])
+        _put(
+            recording,
+            series,
+            number,
+            volume,
+            metric,
+            stamp=parse_iso(cells[time_at]),
+            text=cells[time_at],
+            value=cells[value_at],
+        )
 
     read_lines(recording, rows, row, lambda: series)
 
@@ -367,7 +377,7 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
         stamp = parse_iso(cells[0])
         for at, metric, volume in named:
             if cells[at]:  # the console leaves a cell without a figure empty
-                _put(recording, series, number, volume, metric, stamp, cells[0], cells[at])
+                _put(recording, series, number, volume, metric, stamp=stamp, text=cells[0], value=cells[at])
 
     read_lines(recording, rows[first:], line, lambda: series)
 

@@ -163,7 +163,7 @@ class ImportOptions:
 
 def make_sample(
     recording: Recording,
-    where,
+    where: int | str,
     reads: float,
     writes: float,
     read_kib: float,
@@ -208,7 +208,7 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
     return Observed(*(None if wrong else value for value, wrong in zip(plausible, absurd, strict=True)))
 
 
-def _belong_together(recording: Recording, where, what: str, ops: float, kib: float) -> tuple[float, float]:
+def _belong_together(recording: Recording, where: int | str, what: str, ops: float, kib: float) -> tuple[float, float]:
     if ops == 0.0:
         # Below 0.005 I/Os a second sysstat prints 0.00; even then no more than this many KiB/s can
         # have moved.

@@ -121,7 +121,7 @@ class _TextReader:
         raise self.recording.bad(number, line.strip(), "is not a line of iostat", hint)
 
 
-def check_columns(recording: Recording, where, columns: list[str]) -> None:
+def check_columns(recording: Recording, where: int | str, columns: list[str]) -> None:
     """Refuses a table without reads and writes apart, which is what iostat prints without -x or
     with -s."""
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
@@ -134,7 +134,7 @@ def check_columns(recording: Recording, where, columns: list[str]) -> None:
             raise recording.bad(where, "a column is there twice", "each may be there once", hint)
 
 
-def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
+def sample_of(recording: Recording, where: int | str, figures: dict[str, float]) -> Sample:
     """Returns one device's line as a sample; bytes are held against the printed mean sizes."""
     read_kib = sum(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = sum(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
@@ -171,7 +171,9 @@ def _first(figures: dict[str, float], *names: str) -> float | None:
     return next((figures[name] for name in names if name in figures), None)
 
 
-def _check_size(recording: Recording, where, column: str, ops: float, kib: float, size_kib: float, unit: float) -> None:
+def _check_size(
+    recording: Recording, where: int | str, column: str, ops: float, kib: float, size_kib: float, unit: float
+) -> None:
     # Each figure is printed to 2 decimals at worst, `--dec=0` to whole numbers: half a unit of
     # each, carried through the product, and 2 % for the interval being measured twice.
     tolerance = 0.5 * (ops + size_kib + 2 * unit) + 0.02 * max(kib, ops * size_kib)

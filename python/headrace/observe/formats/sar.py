@@ -45,7 +45,7 @@ def parse(recording: Recording) -> Readings:
     return readings
 
 
-def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
+def sample_of(recording: Recording, where: int | str, figures: dict[str, float]) -> Sample:
     """Returns tps, KiB read and KiB written as a sample with one mean size for both."""
     read_kib = next(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = next(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
@@ -56,7 +56,7 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
     return make_sample(recording, where, reads, tps - reads if both else 0.0, read_kib, write_kib, observed_of(figures))
 
 
-def check_columns(recording: Recording, where, columns: list[str]) -> None:
+def check_columns(recording: Recording, where: int | str, columns: list[str]) -> None:
     """Refuses a table without tps and bytes apart."""
     for needed, names in (("tps", ("tps",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         if not any(column in names for column in columns):

@@ -8,8 +8,12 @@ none.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from headrace.observe.live.profile import NO_PRIVILEGE, ask
+
+if TYPE_CHECKING:
+    from pymysql import Connection
 
 PICOSECONDS_PER_MS = 1e9  # performance_schema counts in picoseconds
 TRANSACTIONS = (
@@ -34,7 +38,7 @@ class Latencies:
     notes: list[str] = field(default_factory=list)
 
 
-def read_latencies(connection, variables: dict[str, str], account: str) -> Latencies:
+def read_latencies(connection: Connection, variables: dict[str, str], account: str) -> Latencies:
     """Asks performance_schema. Raises CouldNotRun when the server is lost."""
     latencies = Latencies()
     if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
@@ -55,7 +59,7 @@ def read_latencies(connection, variables: dict[str, str], account: str) -> Laten
     return latencies
 
 
-def _try(connection, statement: str, latencies: Latencies, account: str) -> tuple | None:
+def _try(connection: Connection, statement: str, latencies: Latencies, account: str) -> tuple | None:
     import pymysql
 
     try:

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from headrace.base.units import GIB, MIB
 from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.settings import PAGES_KIB, SETTINGS, check_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pymysql import Connection
 
 DOC = "docs/reference/capture.md"
 # A grant of one of these lets the account change something; a capture needs none.
@@ -118,7 +124,7 @@ class Profile:
         return table
 
 
-def _keep_setting(settings: dict, engine: str, name: str, make, text: str) -> None:
+def _keep_setting(settings: dict, engine: str, name: str, make: Callable[[str], object], text: str) -> None:
     """Takes over a setting, if it is one of this engine and within what a description takes."""
     owner, _, _, low, high = SETTINGS[name]
     try:
@@ -147,7 +153,7 @@ def _option_bytes(options: str, name: str) -> float:
     return float(match[1]) * {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[match[2].lower()]
 
 
-def read_profile(connection, address: Address) -> Profile:
+def read_profile(connection: Connection, address: Address) -> Profile:
     """Asks the server.
 
     Raises InputError for one that cannot be calibrated, CouldNotRun for one that is lost.
@@ -173,7 +179,7 @@ def read_profile(connection, address: Address) -> Profile:
     return server
 
 
-def data_gib(connection, engine: str, account: str) -> float | None:
+def data_gib(connection: Connection, engine: str, account: str) -> float | None:
     """Returns what the tables take on disk, GiB; None where the server does not say.
 
     Raises InputError naming the GRANT that is missing.
@@ -194,13 +200,13 @@ def data_gib(connection, engine: str, account: str) -> float | None:
     return None
 
 
-def account_of(connection) -> str:
+def account_of(connection: Connection) -> str:
     """Returns the account as the server knows it, quoted for a GRANT."""
     user, _, host = str(ask(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
-def ask(connection, statement: str) -> tuple:
+def ask(connection: Connection, statement: str) -> tuple:
     """Returns the rows of a statement.
 
     Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,6 +14,10 @@ from headrace.base.units import MIB
 from headrace.observe.live import host
 from headrace.observe.live.store import write_csv
 from headrace.observe.run_files.counters import hands_on_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 # Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status
 # Variables"; InnoDB and RocksDB alike).
@@ -106,19 +111,19 @@ class Samples:
         return line.select(*head, pl.exclude("tick"))
 
 
-def write_status_csv(samples: Samples, path) -> None:
+def write_status_csv(samples: Samples, path: str | Path) -> None:
     """Writes the samples of the server as RUN.toml's files.status takes them: a column per
     variable, and `time`. Raises CouldNotRun."""
     write_csv(samples.status.rename({"t_unix": "time"}), path)
 
 
-def write_disk_csv(samples: Samples, path) -> None:
+def write_disk_csv(samples: Samples, path: str | Path) -> None:
     """Writes the counters of the disks as RUN.toml's files.disk takes them: `time`, `device`,
     counters. Raises CouldNotRun."""
     write_csv(samples.disk.rename({"t_unix": "time"}), path)
 
 
-def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
+def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool]) -> pl.DataFrame:
     """Returns a row per interval between neighbours of the grid, `tick` its beginning."""
     if frame.height < 2:
         return pl.DataFrame(schema={"tick": pl.Int64})

@@ -164,10 +164,10 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
         rows,
         number,
         _value(recording, number, "t_s", match["t"]),
-        _value(recording, number, "threads", threads),
-        tps,
-        queries,
-        p95 if percent == 95.0 else math.nan,
+        threads=_value(recording, number, "threads", threads),
+        tps=tps,
+        qps=queries,
+        p95=p95 if percent == 95.0 else math.nan,
     )
     stamp = match["stamp"].strip()
     if bool(stamp) != bool(rows.stamps) and len(rows.t_s) > 1:
@@ -182,6 +182,7 @@ def _add(
     rows: Rows,
     where: int,
     t_s: float,
+    *,
     threads: float,
     tps: float,
     qps: float,
@@ -281,12 +282,12 @@ def _csv_row(
         rows,
         number,
         t_s,
-        values.get("threads", math.nan),
-        values["tps"],
-        values.get("qps", math.nan),
-        values.get("p95_ms", math.nan),
-        values.get("busy_share", math.nan),
-        values.get("pages_written_per_s", math.nan),
+        threads=values.get("threads", math.nan),
+        tps=values["tps"],
+        qps=values.get("qps", math.nan),
+        p95=values.get("p95_ms", math.nan),
+        busy=values.get("busy_share", math.nan),
+        written=values.get("pages_written_per_s", math.nan),
     )
     if "time" in place:
         stamp = parse_iso(cells[place["time"]])

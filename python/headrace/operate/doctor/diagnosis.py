@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from headrace.operate.doctor.advising.gains import Counsel, with_counsel
 from headrace.operate.doctor.earlier import earlier
@@ -25,7 +26,7 @@ def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thr
     return assembled(evidence, findings, earlier=earlier(evidence, thresholds), judged_s=judged_s)
 
 
-def assembled(evidence: Evidence, findings: list[Finding], **more) -> Diagnosis:
+def assembled(evidence: Evidence, findings: list[Finding], **more: Any) -> Diagnosis:
     """Puts a diagnosis together: the headline, at most three findings, and the rest."""
     facts = evidence.facts
     diagnosis = Diagnosis(

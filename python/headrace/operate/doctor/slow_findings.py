@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -32,6 +33,9 @@ from headrace.operate.doctor.storage_verdicts import MEMBER_FACTOR, OPEN_A_CASE,
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import HoldingLimits
 from headrace.operate.evidence.model import Evidence, SeenVolume, VolumeEvidence
+
+if TYPE_CHECKING:
+    from headrace.operate.doctor.model import Verdict
 
 LEAST_POINTS = 2  # of a stretch that EBS is blamed for: one may be a burst
 FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its ends aside
@@ -123,7 +127,9 @@ def _figures(rows: pl.DataFrame) -> tuple[FindingFigure, ...]:
     return tuple(figures)
 
 
-def _finding(part: SlowPart, verdict, subject: str, words: str, rows: pl.DataFrame, *remedies: Remedy) -> Finding:
+def _finding(
+    part: SlowPart, verdict: Verdict, subject: str, words: str, rows: pl.DataFrame, *remedies: Remedy
+) -> Finding:
     begins, ends = part.when(rows)
     return Finding(
         verdict,

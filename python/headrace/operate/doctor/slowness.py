@@ -15,7 +15,7 @@ EBS is blamed last, when nothing else can explain it:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
@@ -23,6 +23,9 @@ from headrace.operate.doctor.levels import bytes_per_s
 from headrace.operate.doctor.signals import ModelLatency
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import HoldingLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Cause = Literal["bursts", "first-touch", "degraded"]
 WAYS = ("read", "write")
@@ -68,7 +71,7 @@ def clearly_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) 
     return _any_way(rows, t, lambda way: pl.col(f"{way}_ms") >= t.degraded_factor * p99)
 
 
-def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow) -> pl.Series:
+def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr]) -> pl.Series:
     combined = not ways_apart(rows)
     parts = [
         is_slow(way) & ((pl.col("charged_iops") if combined else pl.col(f"{way}_iops")) >= t.degraded_least_iops)

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.metrics import SECONDS_OF
@@ -19,6 +20,9 @@ from headrace.observe.live.nvme import NvmePage
 from headrace.operate.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
 from headrace.operate.evidence.server import ServerReader
 from headrace.operate.evidence.volumes import VolumeReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 AFTER_S = 0.25  # past a whole second of the wall, when the daemon has written its row
 # Clocks of two machines may differ by this much before it is said, s: NTP keeps them far closer.
@@ -165,7 +169,7 @@ class LiveSource:
         self.close()
 
 
-def collect(source: LiveSource, seconds: float, progress=lambda share: None) -> Evidence:
+def collect(source: LiveSource, seconds: float, progress: Callable[[float], object] = lambda share: None) -> Evidence:
     """Watches for `seconds`. Ctrl-C keeps what there is. Raises CouldNotRun when nothing came."""
     ticks: list[Tick] = []
     began = time.monotonic()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.units import MIB, US_PER_MS, US_PER_S
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -17,6 +17,9 @@ from headrace.observe.run_files.counters import hands_on_parts
 from headrace.operate.evidence.counters import scaled
 from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.evidence.model import OVER, Row, SeenVolume
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LAST_ROWS = 20  # rows asked for at once: what a stall of some seconds left out comes after it
 
@@ -187,7 +190,7 @@ class DeviceVolumes:
         self,
         devices: Sequence[str],
         limits: HoldingLimits | None = None,
-        page=nvme.read_device,
+        page: Callable[[str], nvme.NvmePage | None] = nvme.read_device,
         log: str | None = None,
         log_limits: HoldingLimits | None = None,
     ) -> None:

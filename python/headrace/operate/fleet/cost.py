@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -28,6 +29,9 @@ from headrace.base.files import hint_of, path_of, reason_of, refuse_folder, shor
 from headrace.base.units import in_percent
 from headrace.catalog.price_list import PriceList
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DOC = "docs/guide/fleet-changes.md"
 SOURCE = "docs.aws.amazon.com/cur/latest/userguide/table-dictionary-cur2.html"
@@ -291,7 +295,15 @@ class _Report:
             raise InputError(f"{self.name}: usage below 0", "usage cannot be negative", SOURCE, "Export it again.")
         return self._put_together(used, kinds_of, regions, accounts, month, notes)
 
-    def _put_together(self, used, kinds_of, regions, accounts, month, notes) -> CostReport:
+    def _put_together(
+        self,
+        used: pl.DataFrame,
+        kinds_of: Mapping[str, tuple[str, str, int]],
+        regions: Mapping[str, str],
+        accounts: Mapping[str, str],
+        month: str,
+        notes: list[str],
+    ) -> CostReport:
         is_usage = pl.col("line_item_line_item_type").is_in(USAGE)
         amount = pl.col("line_item_usage_amount").filter(is_usage).sum()
         keys = ["line_item_resource_id", "line_item_usage_account_id", "line_item_usage_type"]

@@ -155,13 +155,13 @@ def credits_ahead(
     return _counted(
         hours,
         now,
-        empty_h,
-        outage_h,
-        np.array(own),
-        np.array(lowest),
-        waits,
-        len(days),
-        soon_empty(workload, storage, now.volume, instance_balance=now.instance, **where),
+        empty_h=empty_h,
+        outage_h=outage_h,
+        own=np.array(own),
+        lowest=np.array(lowest),
+        waits=waits,
+        days=len(days),
+        soon=soon_empty(workload, storage, now.volume, instance_balance=now.instance, **where),
     )
 
 
@@ -344,6 +344,7 @@ def _steady(
 def _counted(
     hours: int,
     now: Balances,
+    *,
     empty_h: list[float],
     outage_h: list[float],
     own: np.ndarray,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, TypeVar
 
 import altair as alt
 import polars as pl
@@ -34,6 +35,7 @@ alt.data_transformers.disable_max_rows()
 
 # What altair makes of layers: with a property set it says no more than this.
 Drawing = alt.LayerChart | alt.FacetChart
+Channel = TypeVar("Channel", alt.X, alt.Y)
 # A column, its label and its colour.
 Part = tuple[str, str, str]
 
@@ -104,8 +106,15 @@ def decades(low: float, high: float) -> list[float]:
 
 
 def quantity(
-    channel, frame: pl.DataFrame, column: str, title: str, *, zero: bool, far: float = FAR_APART, ticks: int = 7
-):
+    channel: type[Channel],
+    frame: pl.DataFrame,
+    column: str,
+    title: str,
+    *,
+    zero: bool,
+    far: float = FAR_APART,
+    ticks: int = 7,
+) -> Channel:
     """Returns an axis of numbers: with powers of ten where the values are `far` apart, from zero
     where that is asked for."""
     low, high = lowest_and_highest(frame, column)
@@ -123,7 +132,7 @@ def percentile_axis(title: str) -> alt.X:
     return alt.X("nines:Q", scale=alt.Scale(type="log", nice=False, padding=10), axis=axis)
 
 
-def colour_of(field: str, colours: Mapping[str, str], orient: str | None = "bottom", **legend) -> alt.Color:
+def colour_of(field: str, colours: Mapping[str, str], orient: str | None = "bottom", **legend: Any) -> alt.Color:
     """Returns the colours of a column's names, with a legend below the chart (`orient`; None:
     without one)."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))

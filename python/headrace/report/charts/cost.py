@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
@@ -14,6 +15,9 @@ from headrace.report.charts.builders import SHORT, Drawing, colour_of, decades, 
 from headrace.report.charts.over_time import ms_axis
 from headrace.report.charts.services import KINDS, kind_of
 from headrace.report.words import number, usd
+
+if TYPE_CHECKING:
+    from headrace.planner.result import Choice, Plan
 
 # Costs or latencies over more than one power of ten need a logarithmic axis; less reads better on a
 # linear one.
@@ -158,7 +162,7 @@ def _layout_of(family: str) -> str:
     return family.partition(" ")[2] if service_of(family) == "ec2" and " " in family else SINGLE
 
 
-def _service_shapes(services: Sequence[str], **legend) -> dict:
+def _service_shapes(services: Sequence[str], **legend: Any) -> dict:
     """Returns the shape of a service's points, where several are drawn."""
     if len(services) < 2:
         return {}
@@ -181,7 +185,7 @@ def line_colours(families: Mapping[str, str]) -> dict[str, str]:
     return {name: colours[name] for name in families}
 
 
-def against_tps(plan) -> Drawing | None:
+def against_tps(plan: Plan) -> Drawing | None:
     """Draws sustained tps with the 80 % interval against monthly cost: a line for each family,
     points in the shape of its service, the goal dashed, the recommended choice ringed. None where
     there are fewer than two points."""
@@ -237,7 +241,7 @@ def _dashes(layouts: Sequence[str]) -> dict:
     return {"strokeDash": alt.StrokeDash("layout:N", scale=scale, legend=legend)}
 
 
-def _recommended(frame: pl.DataFrame, choice) -> list[alt.Chart]:
+def _recommended(frame: pl.DataFrame, choice: Choice) -> list[alt.Chart]:
     """Draws a ring around the recommended choice, and its name above the axes, where nothing else
     is drawn."""
     low, high = lowest_and_highest(frame, "cost_usd_month")

@@ -11,10 +11,13 @@ import subprocess
 import sys
 import threading
 from importlib.util import find_spec
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun
+
+if TYPE_CHECKING:
+    import altair as alt
 
 # A line with the form wanted and the specification; back comes a line with a length, or -1 and what
 # was wrong, and that many bytes.
@@ -116,7 +119,7 @@ def _describe_end(code: int) -> str:
 _renderer = _Renderer()
 
 
-def svg(chart) -> str:
+def svg(chart: alt.TopLevelMixin) -> str:
     """Returns an Altair chart as SVG text, drawn without a browser."""
     drawn = _renderer.draw(chart.to_json(indent=None), "svg").decode()
     # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is
@@ -125,14 +128,14 @@ def svg(chart) -> str:
     return re.sub(r"\bclip\d+\b", lambda match: numbers[match[0]], drawn)
 
 
-def png(chart, scale: float = 2.0) -> bytes:
+def png(chart: alt.TopLevelMixin, scale: float = 2.0) -> bytes:
     """Returns an Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
     spec = chart.to_dict()
     spec["config"]["background"] = "white"
     return _renderer.draw(json.dumps(spec), "png", scale)
 
 
-def inline_svg(chart, prefix: str) -> str:
+def inline_svg(chart: alt.TopLevelMixin, prefix: str) -> str:
     """Returns SVG to put into a page: ids are unique, since charts on one page share a name space.
     Its ink follows the page by CSS."""
     drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", svg(chart)).strip()

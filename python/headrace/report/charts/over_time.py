@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -23,6 +24,9 @@ from headrace.report.charts.builders import (
 )
 from headrace.report.charts.rows import shortened
 from headrace.workload.points import with_totals
+
+if TYPE_CHECKING:
+    from headrace.workload import OpenWorkload
 
 # Latencies of a volume that keeps up and of one that never recovers are eight powers of ten apart:
 # ticks people read.
@@ -105,7 +109,7 @@ def _positive(frame: pl.DataFrame, parts: list[Part]) -> pl.DataFrame:
     return frame.with_columns(pl.when(pl.col(name) > 0).then(pl.col(name)).alias(name) for name, _, _ in parts)
 
 
-def workload(load) -> alt.VConcatChart:
+def workload(load: OpenWorkload) -> alt.VConcatChart:
     """Returns the shape of a demand: IOPS and MiB/s, reads and writes, over time."""
     points = with_totals(load.points).with_columns(
         (pl.col("reads_per_s") * pl.col("read_kib") / 1024).alias("read_mib_s"),

@@ -4,6 +4,7 @@ intervals."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -24,12 +25,17 @@ from headrace.report.charts.builders import (
     thinned,
 )
 
+if TYPE_CHECKING:
+    from headrace.calibration.score import ComparedRun
+    from headrace.experiment.proof import Proof
+    from headrace.simulation.database import Prediction
+
 DENSITY_HEIGHT, PROOF_HEIGHT = 150, 90  # px
 # Predicted figures are simulated ones.
 ROLES = ("simulated", "measured")
 
 
-def prediction(run, title: str) -> alt.VConcatChart:
+def prediction(run: Prediction, title: str) -> alt.VConcatChart:
     """Draws tps, p95, IOPS, MiB/s, cache and balance over time."""
     time = TimeAxis(None, float(run.rows.height))
     frame = time.add(_each_second(run.rows))
@@ -63,7 +69,7 @@ def _band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_
     return alt.layer(band, line).properties(width=style.WIDTH, height=height)
 
 
-def comparison(result) -> alt.VConcatChart:
+def comparison(result: ComparedRun) -> alt.VConcatChart:
     """Draws tps measured and predicted, in rows of the run's length: over time, and how often each
     value occurs in the second half."""
     time = TimeAxis(None, result.run.span_s)
@@ -87,7 +93,7 @@ def comparison(result) -> alt.VConcatChart:
     )
 
 
-def of_proof(proof, name_of: Callable) -> Iterator[tuple[alt.TopLevelMixin, str]]:
+def of_proof(proof: Proof, name_of: Callable) -> Iterator[tuple[alt.TopLevelMixin, str]]:
     """Yields the charts of a proof, each with its description."""
     for column, title in (("tps", "transactions a second"), ("p95_ms", "p95 (ms)")):
         chart = _bars(proof, name_of, column, title)
@@ -98,7 +104,7 @@ def of_proof(proof, name_of: Callable) -> Iterator[tuple[alt.TopLevelMixin, str]
         yield chart, "transactions a second over time, predicted and measured, of each configuration"
 
 
-def _bars(proof, name_of: Callable, column: str, title: str) -> Drawing | None:
+def _bars(proof: Proof, name_of: Callable, column: str, title: str) -> Drawing | None:
     """Draws bars of predicted and measured, with the 80 % interval of a predicted tps."""
     rows = []
     for step in proof.steps:
@@ -125,7 +131,7 @@ def _bars(proof, name_of: Callable, column: str, title: str) -> Drawing | None:
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 220, height=alt.Step(18), title=title))
 
 
-def _seconds(proof, name_of: Callable) -> alt.VConcatChart | None:
+def _seconds(proof: Proof, name_of: Callable) -> alt.VConcatChart | None:
     """Draws predicted and measured over time, a panel for each configuration; the warm-up is
     shaded."""
     panels = []

@@ -3,6 +3,8 @@ limit was reached; and two runs over each other."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import altair as alt
 import polars as pl
 
@@ -25,6 +27,11 @@ from headrace.report.charts.builders import (
     stacked,
     thinned,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.bench.comparison.compare import Difference
 
 STRIP_HEIGHT, DENSITY_HEIGHT = 22, 150  # px
 CAPS = {caps.column(name): caps.short(name) for name in caps.COUNTED}
@@ -174,7 +181,7 @@ def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing
     )
 
 
-def intervals(differences) -> Drawing | None:
+def intervals(differences: Sequence[Difference]) -> Drawing | None:
     """Draws changes with their intervals, in percent; a change without an interval is left out."""
     rows = []
     for difference in differences:

@@ -3,17 +3,22 @@ bill by what it is made of."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
 from headrace.report.charts.builders import SHORT
 
+if TYPE_CHECKING:
+    from headrace.simulation.services import ServiceComparison
+
 # What a bill is made of, and its colours: with names they are told apart in any legend.
 KINDS = ("server", "storage", "IOPS and MiB/s", "I/O requests", "snapshots")
 
 
-def side_by_side(comparison, title: str) -> alt.VConcatChart:
+def side_by_side(comparison: ServiceComparison, title: str) -> alt.VConcatChart:
     """Draws rates and bills; both panels share the deployments, in the order of the services."""
     order = [outcome.deployment for outcome in comparison.outcomes if outcome.refusal is None]
     return style.configured(
@@ -21,7 +26,7 @@ def side_by_side(comparison, title: str) -> alt.VConcatChart:
     )
 
 
-def _rates(comparison, order: list[str]):
+def _rates(comparison: ServiceComparison, order: list[str]):
     rows = [
         {"service": outcome.deployment, "tps": outcome.tps, "low": outcome.tps_low, "high": outcome.tps_high}
         for outcome in comparison.outcomes
@@ -37,7 +42,7 @@ def _rates(comparison, order: list[str]):
     return alt.layer(interval, point).properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
 
 
-def _bills(comparison, order: list[str]) -> alt.Chart:
+def _bills(comparison: ServiceComparison, order: list[str]) -> alt.Chart:
     rows = [
         {"service": outcome.deployment, "part": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": item["usd"]}
         for outcome in comparison.outcomes

@@ -7,6 +7,7 @@ the names at their ends, never by another colour.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
@@ -14,6 +15,9 @@ import polars as pl
 from headrace.report.charts import style
 from headrace.report.charts.builders import SHORT, Drawing, lowest_and_highest, percentile_axis, quantity, role_colour
 from headrace.report.words import number
+
+if TYPE_CHECKING:
+    from headrace.studies.base import ChartData
 
 FEW_POINTS = 24  # up to here every point of a line is marked
 PANEL_STEP = 120  # px
@@ -26,7 +30,7 @@ LEAST_LEFT_OVER = 1e-5  # of a percentile: what lies above p99.999 is drawn ther
 LEGEND = {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 360}
 
 
-def study(chart_data) -> alt.TopLevelMixin:
+def study(chart_data: ChartData) -> alt.TopLevelMixin:
     """Returns a chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter,
     ridge, curves), `x_title`, `y_title`, `series` with `label`, `role`, `x`, `y`; kind panels:
     `panels`, charts of lines on one x axis."""
@@ -50,7 +54,7 @@ def _rows(series: Iterable) -> list[dict]:
     ]
 
 
-def _panels(chart_data) -> alt.VConcatChart:
+def _panels(chart_data: ChartData) -> alt.VConcatChart:
     """Draws lines in panels above each other: one time axis for all, titled at the lowest."""
     drawn = []
     for index, panel in enumerate(chart_data.panels):
@@ -93,13 +97,13 @@ def _marks(frame: pl.DataFrame, line: bool = False) -> dict:
     }
 
 
-def _x(frame: pl.DataFrame, chart_data, named: bool, **axis) -> alt.X:
+def _x(frame: pl.DataFrame, chart_data: ChartData, named: bool, **axis: Any) -> alt.X:
     if named:
         return alt.X("x:N", sort=None, axis=alt.Axis(title=chart_data.x_title, **axis))
     return quantity(alt.X, frame, "x", chart_data.x_title, zero=False)
 
 
-def _line(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
+def _line(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
     x, y = _x(frame, chart_data, named, labelAngle=0), quantity(alt.Y, frame, "y", chart_data.y_title, zero=True)
     base = alt.Chart(frame).encode(x=x, y=y, color=_colour(frame), detail="series:N")
     few = all(count <= FEW_POINTS for count in frame.group_by("series").len()["len"])
@@ -114,7 +118,7 @@ def _line(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     return alt.layer(*layers).properties(width=style.WIDTH, height=260)
 
 
-def _bar(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
+def _bar(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
     text = pl.col("y").map_elements(number, return_dtype=pl.String)
     label = pl.concat_str([text, pl.col("series")], separator="  ") if _several(frame) else text
     order = frame["series"].unique(maintain_order=True).to_list()
@@ -128,7 +132,7 @@ def _bar(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     return alt.layer(bars, labels).properties(width=style.WIDTH - 160, height=alt.Step(15))
 
 
-def _quantiles(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
+def _quantiles(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
     left_over = (1.0 - pl.col("x")).clip(lower_bound=LEAST_LEFT_OVER)
     nines = frame.with_columns((1.0 / left_over).round(3).alias("nines"))
     y = quantity(alt.Y, nines, "y", chart_data.y_title, zero=True)
@@ -138,13 +142,13 @@ def _quantiles(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     return alt.layer(base.mark_line(strokeWidth=1.6), points).properties(width=style.WIDTH, height=280)
 
 
-def _scatter(frame: pl.DataFrame, chart_data, named: bool) -> alt.Chart:
+def _scatter(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> alt.Chart:
     x, y = _x(frame, chart_data, named), quantity(alt.Y, frame, "y", chart_data.y_title, zero=True)
     base = alt.Chart(frame).encode(x=x, y=y, color=_colour(frame), **_marks(frame))
     return base.mark_point(size=55, opacity=0.9).properties(width=style.WIDTH, height=300)
 
 
-def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
+def _ridge(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
     """Draws densities, one row for each series, the first at the bottom; published percentiles are
     marks on their rows."""
     labels = frame["series"].unique(maintain_order=True).to_list()
@@ -170,7 +174,7 @@ def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     return alt.layer(*layers).properties(width=style.WIDTH - 90, height=RIDGE_STEP * (len(labels) + 1))
 
 
-def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
+def _curves(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
     """Returns a line for each simulated series with its name at its end; published ones as points
     in their own colour."""
     x = quantity(alt.X, frame, "x", chart_data.x_title, zero=False, far=float("inf"), ticks=8)

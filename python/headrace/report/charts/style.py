@@ -3,6 +3,13 @@ colour blindness."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Chart = TypeVar("Chart", bound="alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart")
+
 # Published, simulated and measured have these three colours in every chart of the project.
 PUBLISHED = "#E69F00"
 SIMULATED = "#0072B2"
@@ -30,7 +37,7 @@ PANEL_HEIGHT = 120  # px
 FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 
 
-def configured(chart, padding: int = 8):
+def configured(chart: Chart, padding: int = 8) -> Chart:
     """Returns the chart with our fonts, ticks and no frame. Applied once, to the outermost
     chart."""
     inked = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11}

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.errors import InputError
 from headrace.report.fleet import words
 from headrace.report.fleet.chart import savings_against_risk
 from headrace.report.html import Page, write_chart, write_page
+
+if TYPE_CHECKING:
+    import altair as alt
 
 MOST_ROWS = 500  # of each table; a page of ten thousand opens slowly, and Parquet has them all
 
@@ -25,7 +29,7 @@ def write_fleet(path: Path, answers: Sequence, prices: str, notes: Sequence[str]
         write_chart(path, chart, lambda: fleet_page(answers, prices, notes, chart))
 
 
-def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart) -> Page:
+def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart: alt.TopLevelMixin | None) -> Page:
     """Returns the whole page."""
     page = Page("Fleet: what each volume needs", f"{words.head(answers, prices)[0]}")
     page.items([*words.head(answers, prices)[1:], *notes])

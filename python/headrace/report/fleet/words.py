@@ -6,9 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.report.tables import table
 from headrace.report.words import latency, number, percent, usd
+
+if TYPE_CHECKING:
+    from headrace.operate.fleet.answer import VolumeAnswer
 
 COLUMNS = ("count", "volumes", "today", "proposed", "USD/month", "then", "saves", "risk", "p99", "why")
 UNUSED = ("count", "volumes", "today", "saves", "why")
@@ -191,7 +195,7 @@ def p99_of(group: AnswerGroup) -> str:
     return f"{latency(today)} -> {latency(then)}"
 
 
-def name(answer) -> str:
+def name(answer: VolumeAnswer) -> str:
     """Returns the name of a volume, or of an array with the number of its volumes."""
     return answer.key if len(answer.volumes) == 1 else f"{answer.key} ({len(answer.volumes)} volumes)"
 

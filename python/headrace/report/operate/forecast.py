@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -17,6 +18,14 @@ from headrace.report.operate import forecast_charts as charts
 from headrace.report.output import plain
 from headrace.report.words import number, percent, span
 
+if TYPE_CHECKING:
+    from headrace.operate.forecast.answer import Forecast
+    from headrace.operate.forecast.credits import CreditForecast
+    from headrace.operate.forecast.growth import GrowthForecast
+    from headrace.operate.forecast.ledger import Score
+    from headrace.operate.forecast.space import SpaceForecast
+    from headrace.operate.forecast.trend import Trend
+
 NEVER = "not in sight"
 # A row of the hours in which requests wait names those with at least this many minutes of waiting.
 NAMED_MIN = 1.0
@@ -26,7 +35,7 @@ FRESH_S = 300.0
 SCHEMA = "headrace-forecast/1"
 
 
-def in_words(forecast) -> list[str]:
+def in_words(forecast: Forecast) -> list[str]:
     """Returns a forecast, a sentence or two a line."""
     where = f"{forecast.storage} on {forecast.instance}" if forecast.instance else forecast.storage
     lines = [f"{forecast.of} on {where}, from the end of the recording, {_moment(forecast, timedelta())}."]
@@ -38,12 +47,12 @@ def in_words(forecast) -> list[str]:
     return lines + [f"Not forecast: {text}." for text in forecast.missing]
 
 
-def _moment(forecast, ahead: timedelta) -> str:
+def _moment(forecast: Forecast, ahead: timedelta) -> str:
     at = forecast.made_at + ahead
     return at.strftime("%a %Y-%m-%d %H:%M" if forecast.dated else "%H:%M")
 
 
-def _credits(forecast, ahead) -> list[str]:
+def _credits(forecast: Forecast, ahead: CreditForecast) -> list[str]:
     begin = f"Credits: {number(ahead.balance_percent)} % now ({_source(ahead)})"
     if ahead.instance_percent is not None:
         begin += f", {number(ahead.instance_percent)} % of the instance's (simulated)"
@@ -74,7 +83,7 @@ def _credits(forecast, ahead) -> list[str]:
     return lines
 
 
-def _source(ahead) -> str:
+def _source(ahead: CreditForecast) -> str:
     if ahead.balance_age_s <= FRESH_S:
         return ahead.balance_source
     return f"{ahead.balance_source} {span(ahead.balance_age_s)} before the end, simulated since"
@@ -84,13 +93,13 @@ def _span(seconds: float) -> str:
     return span(seconds) if math.isfinite(seconds) else "never"
 
 
-def _after(forecast, hours: float, horizon: int) -> str:
+def _after(forecast: Forecast, hours: float, horizon: int) -> str:
     if not math.isfinite(hours):
         return f"not within {horizon} h"
     return f"{_moment(forecast, timedelta(hours=hours))}, in {span(3_600 * hours)}"
 
 
-def _growth(forecast, growth) -> str:
+def _growth(forecast: Forecast, growth: GrowthForecast) -> str:
     cap = caps.long(growth.cap)
     now = f"the busiest five minutes of a day take {percent(growth.share_now)} of {cap} ({number(growth.limit)} {growth.unit})"
     now += ": it is at the limit now" if growth.at_limit else ""
@@ -103,7 +112,7 @@ def _growth(forecast, growth) -> str:
     return f"{text}; 90 % of the limit is met {_on(forecast.made_at, growth.days)}."
 
 
-def _space(full) -> str:
+def _space(full: SpaceForecast) -> str:
     limit = f"{number(full.limit_gib, 4)} GiB"
     when = "" if full.used_on == full.last else f" (on {full.used_on:%Y-%m-%d})"
     now = f"Space: {number(full.used_gib, 4)} GiB used at the most{when}, full at {limit}"
@@ -118,7 +127,7 @@ def _space(full) -> str:
     return f"{text}." if full.full else f"{text}: full {_on(full.last, full.days)}."
 
 
-def _describe_bend(trend) -> str:
+def _describe_bend(trend: Trend) -> str:
     """Says how growth changes, where it is not a straight line."""
     if not trend.curved:
         return ""
@@ -129,7 +138,7 @@ def _describe_bend(trend) -> str:
     )
 
 
-def _no_trend(trend, last: datetime | None) -> str:
+def _no_trend(trend: Trend, last: datetime | None) -> str:
     """Says why nothing is forecast of the days to come."""
     if trend.enough:
         return f"no trend in {trend.days} days"
@@ -146,7 +155,7 @@ def _on(today: datetime, days: Sequence[float]) -> str:
     return middle if middle == NEVER else f"on {middle} (80 %: {early} to {late})"
 
 
-def write_forecast(path: Path, forecast) -> None:
+def write_forecast(path: Path, forecast: Forecast) -> None:
     """Writes the page (.html) or the first chart alone (.svg, .png): of credits, else of space,
     else of growth. Raises InputError where there is none, CouldNotRun."""
     drawn = charts.charts_of(forecast)
@@ -165,7 +174,7 @@ def write_forecast(path: Path, forecast) -> None:
     write_chart(path, drawn[0] if drawn else None, page)
 
 
-def document(forecast) -> dict:
+def document(forecast: Forecast) -> dict:
     """Returns the forecast for programs; infinite is null."""
     credits = forecast.credits
     return {
@@ -232,7 +241,7 @@ def _finite(values: Sequence[float]) -> list[float | None]:
 SCORE_COLUMNS = ("quantity", "ahead", "forecasts", "held", "median error")
 
 
-def score_rows(scores) -> list[tuple[str, ...]]:
+def score_rows(scores: Sequence[Score]) -> list[tuple[str, ...]]:
     """Compares earlier forecasts with what came, a row per quantity and distance."""
     return [
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import altair as alt
 import numpy as np
@@ -13,6 +14,10 @@ import polars as pl
 from headrace.base import caps
 from headrace.report.charts import style
 from headrace.report.charts.builders import MOST_POINTS, PERCENT, Drawing, TimeAxis, linear, lowest_and_highest
+
+if TYPE_CHECKING:
+    from headrace.operate.forecast.answer import Forecast
+    from headrace.operate.forecast.trend import Trend
 
 HEIGHT = 260  # px, of the credits
 PANEL = 150  # px, of a limit or of space
@@ -23,14 +28,14 @@ FAR = 2.0  # times the limit: what a trend may reach further is not drawn
 ABOVE = 1.15  # how far an axis goes above the highest value: a limit has its name above it
 
 
-def charts_of(forecast) -> list:
+def charts_of(forecast: Forecast) -> list:
     """Returns the charts that there are figures for: credits, then space, then growth."""
     drawings = [] if forecast.credits is None else [_credits(forecast)]
     drawings += [] if forecast.space is None else [_space(forecast)]
     return drawings + ([_growth(forecast)] if forecast.growth else [])
 
 
-def _credits(forecast) -> Drawing:
+def _credits(forecast: Forecast) -> Drawing:
     """Draws the credit balance of the futures: the median, the 80 % interval, and when it is
     empty."""
     ahead = forecast.credits
@@ -65,7 +70,7 @@ def _credits(forecast) -> Drawing:
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=HEIGHT, title=title))
 
 
-def _space(forecast) -> Drawing:
+def _space(forecast: Forecast) -> Drawing:
     """Draws used space day by day, its trend, and where it is full."""
     full = forecast.space
     history = full.history
@@ -76,7 +81,7 @@ def _space(forecast) -> Drawing:
     return _finish(drawn, f"Used space of {forecast.of}")
 
 
-def _growth(forecast) -> Drawing:
+def _growth(forecast: Forecast) -> Drawing:
     """Draws the busy rate of each day against each limit, with its trend."""
     panels = []
     for growth in forecast.growth:
@@ -89,7 +94,7 @@ def _growth(forecast) -> Drawing:
     return _finish(alt.vconcat(*panels, spacing=26), title)
 
 
-def _finish(drawn, words: str):
+def _finish(drawn: alt.VConcatChart | alt.LayerChart, words: str) -> Drawing:
     subtitle = "Points: days of the recording. Line and band: the trend and 80 % of what days may be, simulated."
     title = alt.TitleParams(words, subtitle=subtitle, offset=20)
     return style.configured(drawn.properties(title=title))
@@ -104,7 +109,7 @@ def _ahead(days: tuple[float, float, float], claimed: bool) -> int:
 def _panel(
     last: datetime | None,
     past: pl.DataFrame,
-    trend,
+    trend: Trend,
     days: tuple[float, float, float],
     limit: tuple[float, str, str],
     figure_of: Callable[[float], float],

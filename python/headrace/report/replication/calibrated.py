@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headrace.report.tables import Table, table
 from headrace.report.words import number, percent
+
+if TYPE_CHECKING:
+    from headrace.workload import TransactionWorkload
 
 COLUMNS = ("parameter of the applier", "value", "known to", "from")
 RIGHT = ("value", "known to")
 
 
-def applier_table(workload) -> Table:
+def applier_table(workload: TransactionWorkload) -> Table:
     """Returns the parameters that were identified; all others are derived from the source's run."""
     replica = workload.replica
     rows = []

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.report.charts import services as charts
 from headrace.report.html import Page, write_chart
 from headrace.report.services import words
 
+if TYPE_CHECKING:
+    from headrace.simulation.services import ServiceComparison
 
-def write_comparison(path: Path, comparison) -> None:
+
+def write_comparison(path: Path, comparison: ServiceComparison) -> None:
     """Writes the chart or the page, by the ending of `path`. Raises CouldNotRun."""
     title = f"{comparison.workload}: EC2, RDS and Aurora"
     chart = charts.side_by_side(comparison, title)

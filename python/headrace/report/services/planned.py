@@ -10,6 +10,7 @@ from headrace.report.tables import table
 from headrace.report.words import latency, number, span, usd
 
 if TYPE_CHECKING:
+    from headrace.planner.result import Plan, ServiceAnswer, ServicesPart
     from headrace.report.html import Page
 
 COLUMNS = (
@@ -31,7 +32,7 @@ THEN_NOW = ("question", "whitepaper 2017", "EC2", "RDS", "Aurora", "source")
 UNKNOWN, GUESS = "not known", "guess"
 
 
-def rows(part) -> list[tuple[str, ...]]:
+def rows(part: ServicesPart) -> list[tuple[str, ...]]:
     """Returns the cells of COLUMNS, a row for each deployment."""
     table_rows = []
     for answer in part.answers:
@@ -64,14 +65,14 @@ def rows(part) -> list[tuple[str, ...]]:
     return table_rows
 
 
-def _pair(pair) -> str:
+def _pair(pair: tuple[dict | None, dict | None]) -> str:
     low, high = pair
     if not low or not high or low["value"] is None or high["value"] is None:
         return UNKNOWN
     return f"{span(low['value'])} to {span(high['value'])}" + ("" if high["confirmed"] else f" ({GUESS})")
 
 
-def _lost(answer) -> str:
+def _lost(answer: ServiceAnswer) -> str:
     fact = answer.lost_s[1]
     if not fact or fact["value"] is None:
         return (fact or {}).get("note") or UNKNOWN
@@ -79,7 +80,7 @@ def _lost(answer) -> str:
     return words if fact["confirmed"] else f"{words} ({GUESS})"
 
 
-def bill_rows(part) -> list[tuple[str, ...]]:
+def bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
     """Returns the bills of the best, item by item, with day and source."""
     table_rows = []
     for answer in part.answers:
@@ -91,7 +92,7 @@ def bill_rows(part) -> list[tuple[str, ...]]:
     return table_rows
 
 
-def even_lines(part) -> list[str]:
+def even_lines(part: ServicesPart) -> list[str]:
     """Says when I/O-Optimized pays, and at what rate Aurora was billed."""
     even = part.break_even
     if even is None:
@@ -103,7 +104,7 @@ def even_lines(part) -> list[str]:
     return [f"Aurora I/O-Optimized pays {costs}: {share}. {billed}; {verdict}."]
 
 
-def rule_lines(part) -> list[str]:
+def rule_lines(part: ServicesPart) -> list[str]:
     """Returns the rules of each service's storage, the evidence behind each, and what each cannot
     do."""
     services_by_rule: dict[str, list[str]] = {}
@@ -121,19 +122,19 @@ def rule_lines(part) -> list[str]:
     return [*lines, *limits]
 
 
-def growth_lines(part) -> list[str]:
+def growth_lines(part: ServicesPart) -> list[str]:
     """Says what becomes of storage as data come."""
     return [f"{answer.deployment}: {answer.growth}." for answer in part.answers if answer.growth]
 
 
-def then_and_now(part) -> list[tuple[str, ...]]:
+def then_and_now(part: ServicesPart) -> list[tuple[str, ...]]:
     """Returns the whitepaper's comparison, then and now."""
     names = ("question", "whitepaper_2017", "ec2", "rds", "aurora")
     doubt = {True: "", False: ", not confirmed"}
     return [(*(row[name] for name in names), f"{row['source']}{doubt[row['confirmed']]}") for row in part.comparison]
 
 
-def services_shown(plan, explain: bool) -> list[Any]:
+def services_shown(plan: Plan, explain: bool) -> list[Any]:
     """Returns everything for a terminal; `explain`: with the comparison and the rules."""
     part = plan.services
     prose = ("goals", "best candidate")
@@ -153,7 +154,7 @@ def services_shown(plan, explain: bool) -> list[Any]:
     return parts
 
 
-def services_page(report: Page, plan) -> None:
+def services_page(report: Page, plan: Plan) -> None:
     """Adds the same to a page."""
     part = plan.services
     report.heading("EC2, RDS and Aurora")

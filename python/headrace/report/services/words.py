@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.base import caps
 from headrace.report.databases import clients
 from headrace.report.tables import table
 from headrace.report.words import number, percent, span, usd
+
+if TYPE_CHECKING:
+    from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
 
 SCHEMA = "headrace-services/1"
 COLUMNS = (
@@ -29,7 +32,7 @@ UNKNOWN, GUESS = "not known", "guess"
 NO_PRICE = "no price"
 
 
-def head(comparison) -> list[str]:
+def head(comparison: ServiceComparison) -> list[str]:
     """Repeats the question: workload, instance, storage, cache and day."""
     load = clients(comparison.threads) if comparison.threads else "open load"
     cache = f"cache {number(comparison.cache_gib)} GiB, {load}, {number(comparison.data_gib)} GiB of data"
@@ -39,7 +42,7 @@ def head(comparison) -> list[str]:
     ]
 
 
-def summary_rows(comparison) -> list[tuple[str, ...]]:
+def summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
     """Returns the cells of COLUMNS, a row for each deployment that is possible."""
     rows = []
     for outcome in comparison.outcomes:
@@ -64,7 +67,7 @@ def summary_rows(comparison) -> list[tuple[str, ...]]:
     return rows
 
 
-def _lag(outcome) -> str:
+def _lag(outcome: ServiceOutcome) -> str:
     if outcome.lag_ms is None:
         return "not predicted" if "binary log" in outcome.lag_words else outcome.lag_words
     mean, highest = (span(ms / 1e3) for ms in outcome.lag_ms)
@@ -72,7 +75,7 @@ def _lag(outcome) -> str:
     return f"{mean}, at most {highest}{keeps_up_text}"
 
 
-def _failover(pair) -> str:
+def _failover(pair: tuple[Fact, Fact]) -> str:
     low, high = pair
     if low.value is None or high.value is None:
         return UNKNOWN
@@ -80,14 +83,14 @@ def _failover(pair) -> str:
     return f"{span(low.value)} to {span(high.value)}{guess}"
 
 
-def _lost(fact) -> str:
+def _lost(fact: Fact) -> str:
     if fact.value is None:
         return fact.note or UNKNOWN
     words = "nothing" if fact.value == 0 else span(fact.value)
     return words if fact.confirmed else f"{words} ({GUESS})"
 
 
-def item_rows(comparison) -> list[tuple[str, ...]]:
+def item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
     """Returns the bills, item by item, with day and source."""
     rows = []
     for outcome in comparison.outcomes:
@@ -105,7 +108,7 @@ def item_rows(comparison) -> list[tuple[str, ...]]:
     return rows
 
 
-def doubts(comparison) -> list[str]:
+def doubts(comparison: ServiceComparison) -> list[str]:
     """Returns why some deployments are not possible, and the evidence behind the others."""
     lines = [
         f"{outcome.deployment}: not possible: {outcome.refusal}."
@@ -124,7 +127,7 @@ def doubts(comparison) -> list[str]:
     return lines + list(comparison.notes)
 
 
-def limits(comparison) -> list[str]:
+def limits(comparison: ServiceComparison) -> list[str]:
     """Returns what each cannot do, once for each service or option."""
     lines: dict[str, None] = {}
     for outcome in comparison.outcomes:
@@ -134,7 +137,7 @@ def limits(comparison) -> list[str]:
     return list(lines)
 
 
-def break_even(comparison) -> list[str]:
+def break_even(comparison: ServiceComparison) -> list[str]:
     """Says when I/O-Optimized pays."""
     even = comparison.break_even
     if even is None:
@@ -146,7 +149,7 @@ def break_even(comparison) -> list[str]:
     return [f"Aurora I/O-Optimized pays {costs}: {share}. This load does {number(ios, 3)} million; {verdict}."]
 
 
-def billed(comparison) -> list[str]:
+def billed(comparison: ServiceComparison) -> list[str]:
     """Says how many I/Os a transaction is billed, and what a reader's processors do."""
     for outcome in comparison.outcomes:
         if outcome.ios_per_tx is not None:
@@ -161,7 +164,7 @@ def billed(comparison) -> list[str]:
     return []
 
 
-def shown(comparison) -> list[Any]:
+def shown(comparison: ServiceComparison) -> list[Any]:
     """Returns everything for a terminal."""
     parts: list[Any] = [*head(comparison), ""]
     rows = summary_rows(comparison)
@@ -173,7 +176,7 @@ def shown(comparison) -> list[Any]:
     return [*parts, *billed(comparison), *break_even(comparison), *doubts(comparison), "", *limits(comparison)]
 
 
-def document(comparison) -> dict:
+def document(comparison: ServiceComparison) -> dict:
     """Returns everything, for JSON."""
     return {"schema": SCHEMA, **{name: getattr(comparison, name) for name in comparison.__dataclass_fields__}}
 
@@ -186,7 +189,7 @@ CSV = (
 )  # fmt: skip
 
 
-def csv_rows(comparison) -> list[dict]:
+def csv_rows(comparison: ServiceComparison) -> list[dict]:
     """Returns a row for each deployment, for CSV."""
     rows = []
     for outcome in comparison.outcomes:

@@ -320,6 +320,7 @@ def _build_manifest(
     backup: str,
     began: float,
     position: BinlogPosition,
+    *,
     form: str,
     pack: str,
     size: int,
@@ -400,7 +401,9 @@ def _logical(source: BackupSource, target: BackupTarget, request: BackupRequest,
         flow = Pumped(Flow([dump]), packer(pack) + cipher(request.key), look)
         parts = _write_stream(target, backup, flow, size, request)
     position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
-    manifest = _build_manifest(source, request, backup, began, position, "sql", pack, flow.plain_bytes, parts)
+    manifest = _build_manifest(
+        source, request, backup, began, position, form="sql", pack=pack, size=flow.plain_bytes, parts=parts
+    )
     manifest = manifest.with_(**about, only=request.only)
     return manifest.with_(facts=manifest.facts | {"accounts": "not in a logical copy"})
 
@@ -473,7 +476,9 @@ def _mariabackup(
         rule = "told no binary log position, so nothing could be replayed on top of the copy"
         raise CouldNotRun("mariabackup", rule, DOC, "Does the account have BINLOG MONITOR?")
     position = positions[-1] if positions else BinlogPosition()
-    return _build_manifest(source, request, backup, began, position, "mbstream", pack, size, parts).with_(**about)
+    return _build_manifest(
+        source, request, backup, began, position, form="mbstream", pack=pack, size=size, parts=parts
+    ).with_(**about)
 
 
 @contextlib.contextmanager
@@ -518,16 +523,18 @@ def _clone(source: BackupSource, target: BackupTarget, request: BackupRequest, b
             parts = _write_stream(target, backup, flow, expected, request)
     # Only a server that is started on the clone can tell its position: it lies between these two.
     facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
-    return _build_manifest(source, request, backup, began, before, "tar", pack, size, parts, facts=facts).with_(**about)
+    return _build_manifest(
+        source, request, backup, began, before, form="tar", pack=pack, size=size, parts=parts, facts=facts
+    ).with_(**about)
 
 
-def _need_clone(connection) -> None:
+def _need_clone(connection: pymysql.Connection) -> None:
     state = rows(connection, "SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = 'clone'")
     if not state:
         rows(connection, "INSTALL PLUGIN clone SONAME 'mysql_clone.so'")
 
 
-def _end_clones(connection, folder: Path) -> None:
+def _end_clones(connection: pymysql.Connection, folder: Path) -> None:
     """Ends the CLONE statements of killed runs: the server continues them, and accepts no other
     meanwhile."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
@@ -588,7 +595,17 @@ def _snapshot(source: BackupSource, target: BackupTarget, request: BackupRequest
     if server.log_volume:
         facts["log_storage"] = server.log_storage
     manifest = _build_manifest(
-        source, request, backup, began, position, "snapshot", "none", size, [], snapshots=ids, facts=facts
+        source,
+        request,
+        backup,
+        began,
+        position,
+        form="snapshot",
+        pack="none",
+        size=size,
+        parts=[],
+        snapshots=ids,
+        facts=facts,
     )
     manifest = manifest.with_(**about)
     # If this run is killed while the snapshots are stored, the next run resumes with them.
@@ -596,7 +613,7 @@ def _snapshot(source: BackupSource, target: BackupTarget, request: BackupRequest
     return manifest
 
 
-def _write_back(connection, source: BackupSource, server: Server) -> None:
+def _write_back(connection: pymysql.Connection, source: BackupSource, server: Server) -> None:
     """Flushes everything that was committed up to the position to the volumes: with the fast
     settings of innodb_flush_log_at_trx_commit and sync_binlog it may be in memory only."""
     setting = rows(connection, "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit")[0][0]

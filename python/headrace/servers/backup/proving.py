@@ -74,6 +74,7 @@ def prove(
     storage: str,
     source: BackupSource | None = None,
     key: bytes | None = None,
+    *,
     work: Path | None = None,
     server_path: str | None = None,
     unpaced: bool = False,

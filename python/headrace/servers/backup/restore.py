@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.machine import cores
 from headrace.base.processes import Command, run_checked
@@ -56,6 +56,9 @@ from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.threads import stop_applying
+
+if TYPE_CHECKING:
+    from pymysql import Connection
 
 # --prepare applies the redo of the time the copy took: minutes for a large one (a guess).
 PREPARE_S = 3_600.0
@@ -145,7 +148,7 @@ def _restore(
                 shutil.rmtree(work / "relay")
         began = time.monotonic()
         try:
-            server = _restore_copy(lab, target, manifest, program, request, key, work, progress)
+            server = _restore_copy(lab, target, manifest, program, request, key=key, work=work, progress=progress)
             copied = time.monotonic()
             source = source_of(server.address(), request.name, server)
             base = _set_position(source, manifest)
@@ -294,7 +297,9 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
     return InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, f"{hint}names all damage.", kind=DAMAGED)
 
 
-def parts_of(target: BackupTarget, manifest: Manifest, tell=lambda count: None) -> Iterator[bytes]:
+def parts_of(
+    target: BackupTarget, manifest: Manifest, tell: Callable[[int], object] = lambda count: None
+) -> Iterator[bytes]:
     """Yields the bytes of a copy. Raises InputError at the first file that was changed."""
     return iter(CopyReader(target, manifest, tell))
 
@@ -305,6 +310,7 @@ def _restore_copy(
     manifest: Manifest,
     program: ServerProgram,
     request: RestoreRequest,
+    *,
     key: bytes | None,
     work: Path,
     progress: Progress,
@@ -478,7 +484,7 @@ def play(source: BackupSource, replay: ReplayPlan, workers: int | None, progress
                     rows(connection, f"SET GLOBAL {name} = {value}")
 
 
-def _hurry(connection, source: BackupSource, workers: int) -> dict[str, str]:
+def _hurry(connection: Connection, source: BackupSource, workers: int) -> dict[str, str]:
     """Sets workers and, while nobody relies on the data, fewer flushes; returns the old values."""
     variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
     if source.flavor == "mariadb":
@@ -502,7 +508,7 @@ def _change(source: BackupSource, more: str = "") -> str:
     return f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_AUTO_POSITION = 0{more}"
 
 
-def _place_logs(connection, source: BackupSource, replay: ReplayPlan) -> str:
+def _place_logs(connection: Connection, source: BackupSource, replay: ReplayPlan) -> str:
     """Copies the relay logs to where the server reads its own; returns the name of the first."""
     server, user = source.server, service_user()
     assert server is not None
@@ -532,14 +538,14 @@ def _place_logs(connection, source: BackupSource, replay: ReplayPlan) -> str:
     return f"{base.name}.000001"  # the server puts its folder in front
 
 
-def _start(connection, source: BackupSource, first: str) -> None:
+def _start(connection: Connection, source: BackupSource, first: str) -> None:
     kind = "RELAY_LOG_FILE"
     rows(connection, _change(source, f", {kind} = '{first}', RELAY_LOG_POS = 4"))
     for statement in source.dialect.start_apply():
         rows(connection, statement)
 
 
-def _forget(connection, source: BackupSource) -> None:
+def _forget(connection: Connection, source: BackupSource) -> None:
     with contextlib.suppress(CouldNotRun):
         stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):
@@ -547,7 +553,7 @@ def _forget(connection, source: BackupSource) -> None:
             rows(connection, statement)
 
 
-def _wait(connection, source: BackupSource, replay: ReplayPlan, progress: Progress) -> None:
+def _wait(connection: Connection, source: BackupSource, replay: ReplayPlan, progress: Progress) -> None:
     """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
     import pymysql
 

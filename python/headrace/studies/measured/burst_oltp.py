@@ -206,7 +206,7 @@ def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float,
     latest = _credits(measurement) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
     low, high = formula - SAVED_S - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
     note = f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS measured until then take"
-    return judge("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, theirs)
+    return judge("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, simulated=theirs)
 
 
 def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[Verdict]:
@@ -233,7 +233,7 @@ def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after:
             CLEAR <= fall <= deepest,
             SOURCE,
             f"allowed {CLEAR:g} to {deepest:.1f}: {why}",
-            sim_fall,
+            simulated=sim_fall,
         ),
         replace(baseline, simulated=sim_baseline),
         judge(
@@ -244,7 +244,7 @@ def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after:
             slower > CLEAR,
             SOURCE,
             "median over seconds",
-            sim_slower,
+            simulated=sim_slower,
         ),
         agree(
             "the queue of the volume grows",

@@ -115,7 +115,7 @@ def _judge_phases(measured: dict[str, tuple[float, float]], ours: dict[str, tupl
             slower > CLEAR,
             PAPER,
             f"a first touch takes some {touch.value:g} ms ({touch.source}), a later read less than 1 ms",
-            simulated,
+            simulated=simulated,
         ),
         judge(
             "cold over initialized, last third of the run",
@@ -125,7 +125,7 @@ def _judge_phases(measured: dict[str, tuple[float, float]], ours: dict[str, tupl
             back > 1.0 - ALIKE,
             PAPER,
             "by then every block was touched",
-            back_simulated,
+            simulated=back_simulated,
         ),
     ]
 

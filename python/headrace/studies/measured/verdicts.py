@@ -12,12 +12,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.units import in_percent
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies.base import Source, Verdict, error_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Guess: two standard deviations of what repetitions of a cell from the same copy differ by.
 # `encrypted-vs-not` shows those of its own turns.
@@ -149,7 +152,9 @@ def order(
     )
 
 
-def concordant(published: Mapping[Any, float], ours: Mapping[Any, float], apart) -> tuple[int, int]:
+def concordant(
+    published: Mapping[Any, float], ours: Mapping[Any, float], apart: Callable[[Any, Any], float]
+) -> tuple[int, int]:
     """Counts the pairs of keys in the published order, and the pairs that are distinguishable in
     both. `apart(a, b)`: the share by which two of ours must differ."""
     same = comparable = 0

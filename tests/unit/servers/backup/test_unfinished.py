@@ -38,7 +38,15 @@ def server(monkeypatch):
         parts.close()
         size = sum(one.size for one in parts.done)
         return copying._build_manifest(
-            source, wanted, backup, time.time(), BinlogPosition("0-7-1", "b.1", 4), "sql", "none", size, parts.done
+            source,
+            wanted,
+            backup,
+            time.time(),
+            BinlogPosition("0-7-1", "b.1", 4),
+            form="sql",
+            pack="none",
+            size=size,
+            parts=parts.done,
         )
 
     monkeypatch.setattr(copying, "_logical", taken)

@@ -242,7 +242,14 @@ def _simulated(
         return None
     if counsel.database is not None and signals.server is not None:
         return _predicted(
-            counsel.database, limits.storage, limits.instance, storage, instance, balance, signals, counsel
+            counsel.database,
+            limits.storage,
+            instance=limits.instance,
+            storage=storage,
+            to_instance=instance,
+            balance=balance,
+            signals=signals,
+            counsel=counsel,
         )
     if own is None:
         return None
@@ -261,6 +268,7 @@ def _simulated(
 def _predicted(
     database: TransactionWorkload,
     today: str,
+    *,
     instance: str | None,
     storage: str,
     to_instance: str | None,

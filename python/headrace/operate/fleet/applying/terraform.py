@@ -243,7 +243,9 @@ class _Patch:
             self.note(address, f"lifecycle.ignore_changes has {', '.join(ignored)}: Terraform will not change it.")
         return (resource, edits, arguments) if edits else None
 
-    def _edit(self, address, resource: _Resource, name: str, value: str | None, edits: list, arguments: dict) -> bool:
+    def _edit(
+        self, address: str, resource: _Resource, name: str, value: str | None, edits: list, arguments: dict
+    ) -> bool:
         """Adds what makes an argument have a value (None: is not there). True when that can be
         done."""
         there = resource.attributes.get(name)

@@ -10,8 +10,12 @@ no writes, and works while a replica receives or applies nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.servers.topology.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Samples that a trace keeps: twenty minutes at ten a second; older ones are thinned, so that a
 # replica that is days behind still has an answer, by a coarser scale.
@@ -94,7 +98,7 @@ class Trace:
         has = count - new.minus(without).count()
         return Age(before.last_s + (stretch.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
 
-    def _first(self, holds) -> int:
+    def _first(self, holds: Callable[[Stretch], bool]) -> int:
         """Returns the index of the first stretch for which `holds` is true, as for all behind
         it."""
         low, high = 0, len(self.stretches)

@@ -328,6 +328,7 @@ def mysqlslap(
 
 @app.command("sysbench-fileio")
 def sysbench_fileio(
+    *,
     on: FileRun,
     folder: FolderOption,
     mode: Annotated[str, option("MODE", "seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw.")] = "rndrw",
@@ -348,6 +349,7 @@ def sysbench_fileio(
 
 @app.command()
 def fio(
+    *,
     on: FioRun,
     folder: FolderOption,
     rw: Annotated[str, option("PATTERN", "read, write, randread, randwrite, rw or randrw.")] = "randread",

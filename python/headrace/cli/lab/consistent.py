@@ -56,6 +56,7 @@ SERVER = "A server of the lab; or mysql://USER@... of one on this EC2 instance. 
 
 
 def take(
+    *,
     place: LabPlace,
     ec2: Ec2Options,
     password: PasswordOptions,
@@ -210,6 +211,7 @@ def _state(snapshot_set: Any) -> str:
 
 
 def restore(
+    *,
     chosen: SetArgument,
     place: LabPlace,
     ec2: Ec2Options,
@@ -282,6 +284,7 @@ def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
 
 
 def prune(
+    *,
     place: LabPlace,
     ec2: Ec2Options,
     server: Annotated[str | None, option("NAME", "Only sets of this server. Default: those of all servers.")] = None,
@@ -335,6 +338,7 @@ def _ask(count: int, yes: bool) -> None:
 
 
 def every(
+    *,
     server: Annotated[str, typer.Argument(metavar="SERVER", help=SERVER)],
     interval: Annotated[str, typer.Argument(metavar="TIME", help="Time between two runs: 15m, 6h, 1d.")],
     place: LabPlace,

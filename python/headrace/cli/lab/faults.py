@@ -34,6 +34,7 @@ ExtraOption = Annotated[float | None, option("MS", "Latency added to each reques
 
 
 def fault(
+    *,
     volume: VolumeArgument,
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="pause, latency, error, degraded or power-cut.")],
     place: LabPlace,
@@ -78,6 +79,7 @@ def clear_fault(
 
 
 def member(
+    *,
     volume: VolumeArgument,
     action: Annotated[
         Action,

@@ -105,6 +105,7 @@ def _set_alias(lab: Lab, name: str | None, key: calls.Key) -> calls.Key:
 
 @commands.command()
 def create(
+    *,
     place: LabPlace,
     alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
     description: Annotated[str | None, option("TEXT", "Purpose of the key.")] = None,

@@ -68,6 +68,7 @@ INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alo
 
 @app.command()
 def up(
+    *,
     place: LabPlace,
     instance: Annotated[str | None, instance_option(INSTANCE)] = None,
     as_of: AsOfOption = None,

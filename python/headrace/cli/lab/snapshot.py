@@ -181,6 +181,7 @@ def delete(snapshot: Snapshot, place: LabPlace, yes: YesOption = False) -> None:
 
 @app.command()
 def copy(
+    *,
     snapshot: Snapshot,
     place: LabPlace,
     lab_dir: Annotated[
@@ -297,6 +298,7 @@ def rules(place: LabPlace, output: OutputOption = "table") -> None:
 
 @app.command()
 def schedule(
+    *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule.")],
     place: LabPlace,
     tag: Annotated[list[str] | None, option("K=V", "Volumes with one of these tags. Repeatable.")] = None,

@@ -58,6 +58,7 @@ SPEC_HELP = "Such as gp2:500, io2:100:8000 or raid10:4xgp3:500."
 
 @app.command()
 def create(
+    *,
     spec: Annotated[str, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=complete_storage)],
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
@@ -99,6 +100,7 @@ def create(
 
 @app.command()
 def copy(
+    *,
     volume: VolumeArgument,
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call the copy by, unique in the lab.")] = None,
@@ -201,6 +203,7 @@ def _refuse_servers_volume(lab: Lab, volume: Mapping[str, Any]) -> None:
 
 @app.command()
 def modify(
+    *,
     volume: VolumeArgument,
     place: LabPlace,
     size_gib: Annotated[int | None, option("GIB", "Larger, never smaller; of an array its usable size.", min=1)] = None,

@@ -161,6 +161,7 @@ class PlanOptions:
 
 
 def plan(
+    *,
     workload: WorkloadArgument,
     options: PlanOptions,
     replica: ReplicaGoal,

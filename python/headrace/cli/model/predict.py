@@ -80,6 +80,7 @@ class RunSettings:
 
 
 def predict(
+    *,
     workload: DatabaseArgument,
     storage: StorageOption,
     settings: RunSettings,

@@ -33,6 +33,7 @@ SOURCE = "headrace prove --help"
 
 
 def prove(
+    *,
     source: Annotated[
         str | None,
         typer.Argument(

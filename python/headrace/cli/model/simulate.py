@@ -114,6 +114,7 @@ class DemandOptions:
 
 
 def simulate(
+    *,
     workload: DemandArgument,
     storage: StorageOption,
     of_demand: DemandOptions,

@@ -53,6 +53,7 @@ TARGET = (
 
 
 def doctor(
+    *,
     place: LabPlace,
     password: PasswordOptions,
     recorded: RecordingOptions,

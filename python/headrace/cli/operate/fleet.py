@@ -104,6 +104,7 @@ def import_metrics(
 
 @app.command("plan", epilog=PLAN_EPILOG)
 def plan(
+    *,
     points: Annotated[Path, typer.Argument(metavar="POINTS", help="File of `headrace fleet import`.")],
     inventory: Annotated[
         list[Path],

@@ -59,6 +59,7 @@ class FleetPatchOptions:
 
 
 def report(
+    *,
     answers: Annotated[Path, typer.Argument(metavar="ANSWERS", help="File of `headrace fleet plan`.")],
     prices: FleetPriceOptions,
     patching: FleetPatchOptions,

@@ -45,6 +45,7 @@ recordings with a date are kept in $HEADRACE_FORECASTS. Exit code 1: something r
 
 
 def forecast(
+    *,
     recording: Annotated[
         str,
         typer.Argument(

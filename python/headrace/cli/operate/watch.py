@@ -77,6 +77,7 @@ class AlarmOptions:
 
 
 def watch(
+    *,
     target: TargetArgument,
     place: LabPlace,
     password: PasswordOptions,

@@ -50,6 +50,7 @@ OF_HOSTS, OF_SERVERS = ("sysctl", "udev", "tuned"), ("cnf", "diff")
 
 
 def advise(
+    *,
     password: PasswordOptions,
     storage: Annotated[
         str | None, storage_option("The data volumes, like gp3:500:6000:250. Needed without --host.", "--storage")

@@ -217,6 +217,7 @@ def _say_forecast(
 
 @app.command()
 def run(
+    *,
     source: SourceArgument,
     to: TargetOption,
     place: LabPlace,
@@ -555,6 +556,7 @@ def verify(
 
 @app.command()
 def stream(
+    *,
     source: SourceArgument,
     to: TargetOption,
     place: LabPlace,
@@ -646,6 +648,7 @@ def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "ta
 
 @app.command()
 def prove(
+    *,
     backup: BackupArgument,
     to: InOption,
     place: LabPlace,
@@ -688,6 +691,7 @@ def prove(
 
 @app.command()
 def prune(
+    *,
     to: InOption,
     place: LabPlace,
     keep: Annotated[int | None, option("N", "Keep the newest N of each server.", min=1)] = None,

@@ -166,6 +166,7 @@ def status(
 
 @app.command()
 def run(
+    *,
     place: LabPlace,
     cluster: ClusterOptions,
     choices: ChoiceOptions,
@@ -178,11 +179,24 @@ def run(
     output: OutputOption = "table",
 ) -> None:
     """Fail over: the source is dead. It is fenced, and a replica takes over."""
-    _change("failover", place, cluster, choices, servers, source, to, clients, dry_run, yes, output)
+    _change(
+        "failover",
+        place,
+        cluster=cluster,
+        choices=choices,
+        servers=servers,
+        source=source,
+        to=to,
+        clients=clients,
+        dry_run=dry_run,
+        yes=yes,
+        output=output,
+    )
 
 
 @app.command()
 def switchover(
+    *,
     place: LabPlace,
     cluster: ClusterOptions,
     choices: ChoiceOptions,
@@ -198,7 +212,20 @@ def switchover(
     """Switch by plan: the source works, a replica takes over, the old source follows it.
 
     Writes go on until the replica is near; they are stopped for the rest alone."""
-    _change("switchover", place, cluster, choices, servers, source, to, clients, dry_run, yes, output, max_wait)
+    _change(
+        "switchover",
+        place,
+        cluster=cluster,
+        choices=choices,
+        servers=servers,
+        source=source,
+        to=to,
+        clients=clients,
+        dry_run=dry_run,
+        yes=yes,
+        output=output,
+        max_wait=max_wait,
+    )
 
 
 @app.command()
@@ -272,6 +299,7 @@ def acknowledge(
 
 @app.command()
 def rejoin(
+    *,
     place: LabPlace,
     cluster: ClusterOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The old source.", autocompletion=complete_server)],
@@ -395,6 +423,7 @@ def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, 
 def _change(
     kind: str,
     place: LabPlace,
+    *,
     cluster: ClusterOptions,
     choices: ChoiceOptions,
     servers: list[str] | None,

@@ -128,6 +128,7 @@ class FollowOptions:
 
 @app.command()
 def up(
+    *,
     place: LabPlace,
     follow: FollowOptions,
     name: ReplicaArgument,
@@ -262,6 +263,7 @@ def _explain(members: list[TopologyMember], output: str) -> None:
 
 @app.command()
 def lag(
+    *,
     place: LabPlace,
     password: PasswordOptions,
     name: Annotated[

@@ -33,6 +33,7 @@ FORCE = "Overwrite a file that exists, and write a workload that misses its own 
 
 
 def calibrate(
+    *,
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUN.toml...", help="Descriptions of measured runs.")
     ] = None,
@@ -76,7 +77,16 @@ def calibrate(
     if check:
         print_scores(loaded, from_one, output)
     elif of_replica:
-        fit_replica(loaded, of, replica or [], binary_log, name, to, output, force)
+        fit_replica(
+            runs=loaded,
+            of=of,
+            replicas=replica or [],
+            binary_log=binary_log,
+            name=name,
+            to=to,
+            output=output,
+            force=force,
+        )
     else:
         fit_and_keep(loaded, name, to, output, force)
 
@@ -95,6 +105,7 @@ def _check_sources(runs: list[Path], of: Path | None, of_replica: bool, check: b
 
 
 def fit_replica(
+    *,
     runs: list,
     of: Path | None,
     replicas: list[Path],

@@ -46,6 +46,7 @@ DEVICE = "Block device of those volumes on this machine; again for each. Default
 
 
 def capture(
+    *,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help=ADDRESS)],
     to: Annotated[Path, option("FOLDER", "Folder to write: RUN.toml, status.csv, disk.csv.", "--to", "-o")],
     password: PasswordOptions,

@@ -86,6 +86,7 @@ class DayOptions:
 
 @app.command()
 def new(
+    *,
     day: DayOptions,
     days: Annotated[int, option("N", "Number of days: the day is repeated.")] = 1,
     constant: Annotated[int | None, option("S", "Make a constant load of this many seconds instead of a day.")] = None,
@@ -157,6 +158,7 @@ def _ask(question: Any) -> object:
 
 @app.command("import")
 def import_recording(
+    *,
     recording: Annotated[
         str,
         typer.Argument(

@@ -250,6 +250,10 @@ fn argument_line(field: &Field) -> String {
     format!("{}: {}{default}", key(field), one_line(field.doc))
 }
 
+/// A call with more arguments than this takes only its first ones by place, the others by name: they are mixed up too easily.
+const MOST_BY_PLACE: usize = 7;
+const BY_PLACE: usize = 2;
+
 fn python_method(out: &mut String, entry: &CallEntry) {
     let fields = entry.arguments.fields;
     let answer = match entry.answer.fields {
@@ -266,7 +270,10 @@ fn python_method(out: &mut String, entry: &CallEntry) {
             _ => format!("{}: {written} = None", key(field)),
         }
     });
-    let parameters: Vec<String> = std::iter::once("self".to_string()).chain(parameters).collect();
+    let mut parameters: Vec<String> = std::iter::once("self".to_string()).chain(parameters).collect();
+    if fields.len() > MOST_BY_PLACE {
+        parameters.insert(1 + BY_PLACE, "*".to_string());
+    }
     let head = listed(&format!("    def {}", entry.method), &parameters, &format!(" -> {answer}:"));
     let _ = write!(out, "\n{head}\n");
     let mut text = paragraphs(entry.doc);

@@ -22,7 +22,7 @@ MOST_UNTYPED = 5
 # Uses of `Any` as a type.
 MOST_ANY = 822
 # Functions with more than POSITIONAL parameters that may be given without their names.
-MOST_POSITIONAL = 45
+MOST_POSITIONAL = 0
 # Values with more than FIELDS fields.
 MOST_WIDE = 26
 

@@ -54,7 +54,18 @@ def fault(
     the power goes."""
     caps_percent = percent(caps, "--caps")
     with place.open() as lab:
-        started = lab.fault(volume, kind, in_s, seconds, extra_ms, every, op, member, caps_percent, seed)
+        started = lab.fault(
+            volume,
+            kind,
+            in_s=in_s,
+            seconds=seconds,
+            extra_ms=extra_ms,
+            every=every,
+            op=op,
+            member=member,
+            caps_percent=caps_percent,
+            seed=seed,
+        )
     print_answer(started, output, [dict(started)], FAULT_CSV, lambda: (_table([started]),))
 
 

@@ -84,9 +84,9 @@ def create(
         volume = lab.create(
             spec,
             name,
-            volume_tags or None,
-            as_of,
-            balance,
+            tags=volume_tags or None,
+            as_of=as_of,
+            balance_percent=balance,
             snapshot=snapshot,
             initialization_rate_mib_s=initialization_mib_s,
             encrypted=encrypted or None,
@@ -116,7 +116,7 @@ def copy(
         copied = lab.copy(
             volume,
             name,
-            tags(tag) or None,
+            tags=tags(tag) or None,
             volume_type=volume_type,
             size_gib=size_gib,
             iops=iops,

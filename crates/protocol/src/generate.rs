@@ -250,7 +250,8 @@ fn argument_line(field: &Field) -> String {
     format!("{}: {}{default}", key(field), one_line(field.doc))
 }
 
-/// A call with more arguments than this takes only its first ones by place, the others by name: they are mixed up too easily.
+/// A call with more arguments than this takes only its first ones by place, the others by name:
+/// they are mixed up too easily.
 const MOST_BY_PLACE: usize = 7;
 const BY_PLACE: usize = 2;
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.api import paging
 from headrace.api.errors import AwsError, from_lab
-from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
 
 # Bytes of a block, of which snapshots are made (EBS direct API reference).
@@ -73,7 +73,7 @@ def _common(answer: Mapping[str, Any], following: str | None) -> dict[str, Any]:
 @serves(
     "ebs", "ListSnapshotBlocks", handled="SnapshotId NextToken MaxResults StartingBlockIndex", needs=_snapshot_named
 )
-def list_snapshot_blocks(request: ApiRequest) -> dict[str, Any]:
+def list_snapshot_blocks(request: ApiRequest) -> Members:
     """Lists every block of a snapshot, with its token."""
     answer, following = _read_page(request, request.params["SnapshotId"], None)
     blocks = [{"BlockIndex": block["block"], "BlockToken": block["token"]} for block in answer["blocks"]]
@@ -86,7 +86,7 @@ def list_snapshot_blocks(request: ApiRequest) -> dict[str, Any]:
     handled="FirstSnapshotId SecondSnapshotId NextToken MaxResults StartingBlockIndex",
     needs=lambda request: _named(request, "SecondSnapshotId"),
 )
-def list_changed_blocks(request: ApiRequest) -> dict[str, Any]:
+def list_changed_blocks(request: ApiRequest) -> Members:
     """Lists the blocks that differ between two snapshots; without a first snapshot, all blocks of
     the second."""
     first, second = request.params.get("FirstSnapshotId"), request.params["SecondSnapshotId"]
@@ -99,7 +99,7 @@ def list_changed_blocks(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ebs", "GetSnapshotBlock", handled="SnapshotId BlockIndex BlockToken", needs=_snapshot_named)
-def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
+def get_snapshot_block(request: ApiRequest) -> Members:
     """Returns the bytes of a block."""
     params = request.params
     answer = _call(
@@ -126,7 +126,7 @@ def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
     without_effect={"Timeout": "the lab waits for blocks without an end"},
     needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))]),
 )
-def start_snapshot(request: ApiRequest) -> dict[str, Any]:
+def start_snapshot(request: ApiRequest) -> Members:
     """Begins a snapshot whose blocks are put one by one. It is encrypted as its parent is, else as
     a new volume would be. The lab waits for its blocks without a time limit, and ignores the
     timeout, with which AWS frees forgotten snapshots."""
@@ -167,7 +167,7 @@ def start_snapshot(request: ApiRequest) -> dict[str, Any]:
     without_effect={"Progress": "AWS does not say what it does with it; the lab counts blocks"},
     needs=_snapshot_named,
 )
-def put_snapshot_block(request: ApiRequest) -> dict[str, Any]:
+def put_snapshot_block(request: ApiRequest) -> Members:
     """Puts a block of a snapshot that was begun with StartSnapshot. Its checksum is that of its
     bytes."""
     params = request.params
@@ -193,7 +193,7 @@ def put_snapshot_block(request: ApiRequest) -> dict[str, Any]:
     handled="SnapshotId ChangedBlocksCount Checksum ChecksumAlgorithm ChecksumAggregationMethod",
     needs=_snapshot_named,
 )
-def complete_snapshot(request: ApiRequest) -> dict[str, Any]:
+def complete_snapshot(request: ApiRequest) -> Members:
     """Completes a snapshot whose blocks are all put."""
     params = request.params
     _check_algorithm(request)

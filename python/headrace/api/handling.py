@@ -54,13 +54,18 @@ class Permission:
     context: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Members of a request or an answer by name: of which kinds they are says the operation's model,
+# and the protocols check it.
+Members = dict[str, Any]
+
+
 @dataclass(slots=True)
 class ApiRequest:
     """A request whose signature and parameters are good."""
 
     service: str
     operation: str
-    params: dict[str, Any]
+    params: Members
     lab: Lab
     caller: Caller
     region: str
@@ -99,7 +104,7 @@ class ApiRequest:
         return f"arn:aws:{of}:{self.region}:{self.account}:{kind}/{name}"
 
 
-Handler = Callable[[ApiRequest], dict[str, Any]]
+Handler = Callable[[ApiRequest], Members]
 Needs = Callable[[ApiRequest], Iterable[Permission]]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.api import paging
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 
 # The default and the most of a page (KMS API: ListKeys, ListAliases, ListGrants).
 PAGE, MOST_ON_PAGE = 100, 1000
@@ -39,7 +39,7 @@ def _encoded(blob: bytes) -> str:
     return base64.b64encode(blob).decode("ascii")
 
 
-def _metadata(request: ApiRequest, key: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(request: ApiRequest, key: Mapping[str, Any]) -> Members:
     return {
         "AWSAccountId": request.account,
         "KeyId": key["id"],
@@ -59,7 +59,7 @@ def _metadata(request: ApiRequest, key: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _page(request: ApiRequest, items: Sequence[Mapping[str, Any]], key: str, name: str) -> dict[str, Any]:
+def _page(request: ApiRequest, items: Sequence[Mapping[str, Any]], key: str, name: str) -> Members:
     size = request.params.get("Limit") or PAGE
     if not 1 <= size <= MOST_ON_PAGE:
         raise AwsError("ValidationException", f"Limit must be between 1 and {MOST_ON_PAGE}.")
@@ -84,7 +84,7 @@ def _checked_algorithm(request: ApiRequest, *names: str) -> None:
     without_effect={"BypassPolicyLockoutSafetyCheck": "policies of keys are kept and not enforced"},
     refused={"CustomKeyStoreId": NO_STORES, "MultiRegion": NOT_USED, "XksKeyId": NO_STORES},
 )
-def create_key(request: ApiRequest) -> dict[str, Any]:
+def create_key(request: ApiRequest) -> Members:
     """Makes a symmetric key."""
     params = request.params
     only_values = {
@@ -104,34 +104,34 @@ def create_key(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("kms", "DescribeKey", handled="KeyId", without_effect=IDLE_TOKENS)
-def describe_key(request: ApiRequest) -> dict[str, Any]:
+def describe_key(request: ApiRequest) -> Members:
     """Describes a key."""
     return {"KeyMetadata": _metadata(request, request.lab.describe_key(request.params["KeyId"]))}
 
 
 @serves("kms", "ListKeys", handled="Limit Marker", without_effect={"ResourceOwners": "all keys are the account's own"})
-def list_keys(request: ApiRequest) -> dict[str, Any]:
+def list_keys(request: ApiRequest) -> Members:
     """Lists all keys, by id. All are the account's own."""
     keys = [{"KeyId": key["id"], "KeyArn": key["arn"]} for key in request.lab.keys()["keys"]]
     return _page(request, keys, "KeyId", "Keys")
 
 
 @serves("kms", "EnableKey", handled="KeyId")
-def enable_key(request: ApiRequest) -> dict[str, Any]:
+def enable_key(request: ApiRequest) -> Members:
     """Lets a key be used again."""
     request.change("key.enable", key=request.params["KeyId"])
     return {}
 
 
 @serves("kms", "DisableKey", handled="KeyId")
-def disable_key(request: ApiRequest) -> dict[str, Any]:
+def disable_key(request: ApiRequest) -> Members:
     """Lets a key be used no more."""
     request.change("key.disable", key=request.params["KeyId"])
     return {}
 
 
 @serves("kms", "ScheduleKeyDeletion", handled="KeyId PendingWindowInDays")
-def schedule_key_deletion(request: ApiRequest) -> dict[str, Any]:
+def schedule_key_deletion(request: ApiRequest) -> Members:
     """Deletes a key after some days of lab time."""
     days = request.params.get("PendingWindowInDays")
     key = request.change("key.schedule_deletion", key=request.params["KeyId"], days=days)
@@ -141,20 +141,20 @@ def schedule_key_deletion(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("kms", "CancelKeyDeletion", handled="KeyId")
-def cancel_key_deletion(request: ApiRequest) -> dict[str, Any]:
+def cancel_key_deletion(request: ApiRequest) -> Members:
     """Keeps a key."""
     return {"KeyId": request.change("key.cancel_deletion", key=request.params["KeyId"])["arn"]}
 
 
 @serves("kms", "UpdateKeyDescription", handled="KeyId Description")
-def update_key_description(request: ApiRequest) -> dict[str, Any]:
+def update_key_description(request: ApiRequest) -> Members:
     """Changes the description of a key."""
     request.change("key.update", key=request.params["KeyId"], description=request.params["Description"])
     return {}
 
 
 @serves("kms", "TagResource", handled="KeyId Tags")
-def tag_resource(request: ApiRequest) -> dict[str, Any]:
+def tag_resource(request: ApiRequest) -> Members:
     """Sets tags."""
     tags = {tag["TagKey"]: tag["TagValue"] for tag in request.params["Tags"]}
     request.change("key.update", key=request.params["KeyId"], set=tags)
@@ -162,42 +162,42 @@ def tag_resource(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("kms", "UntagResource", handled="KeyId TagKeys")
-def untag_resource(request: ApiRequest) -> dict[str, Any]:
+def untag_resource(request: ApiRequest) -> Members:
     """Removes tags."""
     request.change("key.update", key=request.params["KeyId"], remove=list(request.params["TagKeys"]))
     return {}
 
 
 @serves("kms", "ListResourceTags", handled="KeyId Limit Marker")
-def list_resource_tags(request: ApiRequest) -> dict[str, Any]:
+def list_resource_tags(request: ApiRequest) -> Members:
     """Lists the tags of a key, by name."""
     tags = request.lab.describe_key(request.params["KeyId"])["tags"]
     return _page(request, [{"TagKey": name, "TagValue": value} for name, value in tags.items()], "TagKey", "Tags")
 
 
 @serves("kms", "CreateAlias", handled="AliasName TargetKeyId")
-def create_alias(request: ApiRequest) -> dict[str, Any]:
+def create_alias(request: ApiRequest) -> Members:
     """Gives a key a name."""
     request.change("key.set_alias", alias=request.params["AliasName"], key=request.params["TargetKeyId"])
     return {}
 
 
 @serves("kms", "UpdateAlias", handled="AliasName TargetKeyId")
-def update_alias(request: ApiRequest) -> dict[str, Any]:
+def update_alias(request: ApiRequest) -> Members:
     """Lets a name lead to another key."""
     request.change("key.set_alias", alias=request.params["AliasName"], key=request.params["TargetKeyId"], exists=True)
     return {}
 
 
 @serves("kms", "DeleteAlias", handled="AliasName")
-def delete_alias(request: ApiRequest) -> dict[str, Any]:
+def delete_alias(request: ApiRequest) -> Members:
     """Takes a name away."""
     request.change("key.delete_alias", alias=request.params["AliasName"])
     return {}
 
 
 @serves("kms", "ListAliases", handled="KeyId Limit Marker")
-def list_aliases(request: ApiRequest) -> dict[str, Any]:
+def list_aliases(request: ApiRequest) -> Members:
     """Lists all aliases, or those of a key, by name."""
     named = request.params.get("KeyId")
     only = request.lab.describe_key(named)["id"] if named else None
@@ -216,7 +216,7 @@ def list_aliases(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("kms", "GetKeyPolicy", handled="KeyId PolicyName")
-def get_key_policy(request: ApiRequest) -> dict[str, Any]:
+def get_key_policy(request: ApiRequest) -> Members:
     """Returns the policy document of a key."""
     if (request.params.get("PolicyName") or POLICY_NAME) != POLICY_NAME:
         raise AwsError("NotFoundException", "No such policy exists.")
@@ -236,7 +236,7 @@ def _default_policy(request: ApiRequest) -> str:
 
 
 @serves("kms", "ListKeyPolicies", handled="KeyId Limit Marker")
-def list_key_policies(request: ApiRequest) -> dict[str, Any]:
+def list_key_policies(request: ApiRequest) -> Members:
     """Lists the names of a key's policies: there is one."""
     request.lab.describe_key(request.params["KeyId"])
     shown = _page(request, [{"name": POLICY_NAME}], "name", "PolicyNames")
@@ -244,7 +244,7 @@ def list_key_policies(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("kms", "GetKeyRotationStatus", handled="KeyId")
-def get_key_rotation_status(request: ApiRequest) -> dict[str, Any]:
+def get_key_rotation_status(request: ApiRequest) -> Members:
     """Tells whether a key is rotated: keys of the lab are not."""
     return {"KeyRotationEnabled": False, "KeyId": request.lab.describe_key(request.params["KeyId"])["arn"]}
 
@@ -256,7 +256,7 @@ def get_key_rotation_status(request: ApiRequest) -> dict[str, Any]:
     without_effect=IDLE_TOKENS,
     refused={"GranteeServicePrincipal": SERVICES, "RetiringServicePrincipal": SERVICES},
 )
-def create_grant(request: ApiRequest) -> dict[str, Any]:
+def create_grant(request: ApiRequest) -> Members:
     """Records who may use a key."""
     params = request.params
     if not params.get("GranteePrincipal"):
@@ -279,7 +279,7 @@ def create_grant(request: ApiRequest) -> dict[str, Any]:
     handled="Limit Marker KeyId GrantId GranteePrincipal",
     refused={"GranteeServicePrincipal": SERVICES},
 )
-def list_grants(request: ApiRequest) -> dict[str, Any]:
+def list_grants(request: ApiRequest) -> Members:
     """Lists the grants of a key, by id."""
     params, key = request.params, request.lab.describe_key(request.params["KeyId"])
     grants = [
@@ -301,14 +301,14 @@ def list_grants(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("kms", "RevokeGrant", handled="KeyId GrantId DryRun")
-def revoke_grant(request: ApiRequest) -> dict[str, Any]:
+def revoke_grant(request: ApiRequest) -> Members:
     """Takes a grant away."""
     request.change("key.end_grant", key=request.params["KeyId"], grant=request.params["GrantId"])
     return {}
 
 
 @serves("kms", "RetireGrant", handled="GrantToken KeyId GrantId DryRun")
-def retire_grant(request: ApiRequest) -> dict[str, Any]:
+def retire_grant(request: ApiRequest) -> Members:
     """Ends a grant, named by its token or by key and id."""
     params = request.params
     token, key, grant = params.get("GrantToken"), params.get("KeyId"), params.get("GrantId")
@@ -332,7 +332,7 @@ def retire_grant(request: ApiRequest) -> dict[str, Any]:
 @serves(
     "kms", "Encrypt", handled="KeyId Plaintext EncryptionContext EncryptionAlgorithm DryRun", without_effect=IDLE_TOKENS
 )
-def encrypt(request: ApiRequest) -> dict[str, Any]:
+def encrypt(request: ApiRequest) -> Members:
     """Encrypts up to 4 KiB."""
     _checked_algorithm(request, "EncryptionAlgorithm")
     params = request.params
@@ -353,7 +353,7 @@ def encrypt(request: ApiRequest) -> dict[str, Any]:
     without_effect=IDLE_TOKENS,
     refused={"Recipient": NO_NITRO, "DryRunModifiers": RECORDED},
 )
-def decrypt(request: ApiRequest) -> dict[str, Any]:
+def decrypt(request: ApiRequest) -> Members:
     """Decrypts a ciphertext."""
     _checked_algorithm(request, "EncryptionAlgorithm")
     params = request.params
@@ -376,7 +376,7 @@ def decrypt(request: ApiRequest) -> dict[str, Any]:
     without_effect=IDLE_TOKENS,
     refused={"DryRunModifiers": RECORDED},
 )
-def re_encrypt(request: ApiRequest) -> dict[str, Any]:
+def re_encrypt(request: ApiRequest) -> Members:
     """Decrypts a ciphertext, and encrypts it under another key or context."""
     _checked_algorithm(request, "SourceEncryptionAlgorithm", "DestinationEncryptionAlgorithm")
     params = request.params
@@ -399,7 +399,7 @@ def re_encrypt(request: ApiRequest) -> dict[str, Any]:
     }
 
 
-def _data_key(request: ApiRequest, plaintext: bool) -> dict[str, Any]:
+def _data_key(request: ApiRequest, plaintext: bool) -> Members:
     params = request.params
     spec, size = params.get("KeySpec"), params.get("NumberOfBytes")
     if (spec is None) == (size is None):
@@ -424,7 +424,7 @@ def _data_key(request: ApiRequest, plaintext: bool) -> dict[str, Any]:
     without_effect=IDLE_TOKENS,
     refused={"Recipient": NO_NITRO},
 )
-def generate_data_key(request: ApiRequest) -> dict[str, Any]:
+def generate_data_key(request: ApiRequest) -> Members:
     """Generates a data key, and returns it in the clear and wrapped."""
     data_key = _data_key(request, True)
     blobs = {"CiphertextBlob": data_key["ciphertext"], "Plaintext": data_key["plaintext"]}
@@ -437,7 +437,7 @@ def generate_data_key(request: ApiRequest) -> dict[str, Any]:
     handled="KeyId EncryptionContext KeySpec NumberOfBytes DryRun",
     without_effect=IDLE_TOKENS,
 )
-def generate_data_key_without_plaintext(request: ApiRequest) -> dict[str, Any]:
+def generate_data_key_without_plaintext(request: ApiRequest) -> Members:
     """Generates a data key, and returns it wrapped alone."""
     data_key = _data_key(request, False)
     return {"CiphertextBlob": base64.b64decode(data_key["ciphertext"]), "KeyId": data_key["key"]}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.api.cloudwatch.shown import alarm_of, moment, seconds, tags_of, with_next
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 
 _NO_COMPOSITES = "the lab has no composite alarms"
 _NO_BANDS = "the lab trains no model of normal values"
@@ -34,7 +32,7 @@ def _without_metric_alarms(request: ApiRequest) -> bool:
         "ActionConfiguration": "actions are not given tags",
     },
 )
-def put_metric_alarm(request: ApiRequest) -> dict[str, Any]:
+def put_metric_alarm(request: ApiRequest) -> Members:
     """Makes an alarm, or replaces all of its configuration."""
     alarm = {name: value for name, value in request.params.items() if name != "Tags"}
     request.change("cloudwatch.put_alarm", alarm=alarm, tags=tags_of(request.params.get("Tags")))
@@ -47,7 +45,7 @@ def put_metric_alarm(request: ApiRequest) -> dict[str, Any]:
     handled="AlarmNames AlarmNamePrefix AlarmTypes StateValue ActionPrefix MaxRecords NextToken",
     refused={"ChildrenOfAlarmName": _NO_COMPOSITES, "ParentsOfAlarmName": _NO_COMPOSITES},
 )
-def describe_alarms(request: ApiRequest) -> dict[str, Any]:
+def describe_alarms(request: ApiRequest) -> Members:
     """Lists alarms by name."""
     params = request.params
     if _without_metric_alarms(request):
@@ -70,21 +68,21 @@ def describe_alarms(request: ApiRequest) -> dict[str, Any]:
     "DescribeAlarmsForMetric",
     handled="MetricName Namespace Statistic ExtendedStatistic Dimensions Period Unit",
 )
-def describe_alarms_for_metric(request: ApiRequest) -> dict[str, Any]:
+def describe_alarms_for_metric(request: ApiRequest) -> Members:
     """Lists the alarms on one metric alone."""
     answer = request.lab.call("cloudwatch.describe_alarms", metric=dict(request.params))
     return {"MetricAlarms": [alarm_of(alarm) for alarm in answer["alarms"]]}
 
 
 @serves("cloudwatch", "DeleteAlarms", handled="AlarmNames")
-def delete_alarms(request: ApiRequest) -> dict[str, Any]:
+def delete_alarms(request: ApiRequest) -> Members:
     """Deletes alarms: all that are named, or none."""
     request.change("cloudwatch.delete_alarms", names=request.params["AlarmNames"])
     return {}
 
 
 @serves("cloudwatch", "SetAlarmState", handled="AlarmName StateValue StateReason StateReasonData")
-def set_alarm_state(request: ApiRequest) -> dict[str, Any]:
+def set_alarm_state(request: ApiRequest) -> Members:
     """Sets a state until the alarm is evaluated again."""
     params = request.params
     request.change(
@@ -98,14 +96,14 @@ def set_alarm_state(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("cloudwatch", "EnableAlarmActions", handled="AlarmNames")
-def enable_alarm_actions(request: ApiRequest) -> dict[str, Any]:
+def enable_alarm_actions(request: ApiRequest) -> Members:
     """Switches actions on."""
     request.change("cloudwatch.enable_alarm_actions", names=request.params["AlarmNames"])
     return {}
 
 
 @serves("cloudwatch", "DisableAlarmActions", handled="AlarmNames")
-def disable_alarm_actions(request: ApiRequest) -> dict[str, Any]:
+def disable_alarm_actions(request: ApiRequest) -> Members:
     """Switches actions off."""
     request.change("cloudwatch.disable_alarm_actions", names=request.params["AlarmNames"])
     return {}
@@ -117,7 +115,7 @@ def disable_alarm_actions(request: ApiRequest) -> dict[str, Any]:
     handled="AlarmName AlarmTypes HistoryItemType StartDate EndDate MaxRecords NextToken ScanBy",
     refused={"AlarmContributorId": "alarms of the lab have one series each"},
 )
-def describe_alarm_history(request: ApiRequest) -> dict[str, Any]:
+def describe_alarm_history(request: ApiRequest) -> Members:
     """Lists the events of alarms."""
     params = request.params
     if _without_metric_alarms(request):
@@ -147,14 +145,14 @@ def describe_alarm_history(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("cloudwatch", "ListTagsForResource", handled="ResourceARN")
-def list_tags_for_resource(request: ApiRequest) -> dict[str, Any]:
+def list_tags_for_resource(request: ApiRequest) -> Members:
     """Lists the tags of an alarm."""
     answer = request.lab.call("cloudwatch.alarm_tags", arn=request.params["ResourceARN"])
     return {"Tags": [{"Key": key, "Value": value} for key, value in answer["tags"].items()]}
 
 
 @serves("cloudwatch", "TagResource", handled="ResourceARN Tags")
-def tag_resource(request: ApiRequest) -> dict[str, Any]:
+def tag_resource(request: ApiRequest) -> Members:
     """Sets tags of an alarm."""
     params = request.params
     request.change("cloudwatch.tag_alarm", arn=params["ResourceARN"], set=tags_of(params["Tags"]))
@@ -162,7 +160,7 @@ def tag_resource(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("cloudwatch", "UntagResource", handled="ResourceARN TagKeys")
-def untag_resource(request: ApiRequest) -> dict[str, Any]:
+def untag_resource(request: ApiRequest) -> Members:
     """Removes tags of an alarm."""
     params = request.params
     request.change("cloudwatch.tag_alarm", arn=params["ResourceARN"], remove=params["TagKeys"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.api.cloudwatch.shown import metric_of, moment, seconds, with_next
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 
 _ONE_ACCOUNT = "the lab has one account"
 _NO_ENTITIES = "the lab does not relate metrics to entities"
@@ -17,7 +15,7 @@ _NO_ENTITIES = "the lab does not relate metrics to entities"
     handled="Namespace MetricData",
     refused={"EntityMetricData": _NO_ENTITIES, "StrictEntityValidation": _NO_ENTITIES},
 )
-def put_metric_data(request: ApiRequest) -> dict[str, Any]:
+def put_metric_data(request: ApiRequest) -> Members:
     """Adds values: all of them, or none."""
     data = [
         {**datum, "Timestamp": seconds(datum["Timestamp"])} if datum.get("Timestamp") else datum
@@ -33,7 +31,7 @@ def put_metric_data(request: ApiRequest) -> dict[str, Any]:
     handled="Namespace MetricName Dimensions NextToken RecentlyActive",
     refused={"IncludeLinkedAccounts": _ONE_ACCOUNT, "OwningAccount": _ONE_ACCOUNT},
 )
-def list_metrics(request: ApiRequest) -> dict[str, Any]:
+def list_metrics(request: ApiRequest) -> Members:
     """Lists metrics that have points."""
     params = request.params
     answer = request.lab.call(
@@ -52,7 +50,7 @@ def list_metrics(request: ApiRequest) -> dict[str, Any]:
     "GetMetricStatistics",
     handled="Namespace MetricName Dimensions StartTime EndTime Period Statistics ExtendedStatistics Unit",
 )
-def get_metric_statistics(request: ApiRequest) -> dict[str, Any]:
+def get_metric_statistics(request: ApiRequest) -> Members:
     """Returns statistics of one metric."""
     params = request.params
     answer = request.lab.call(
@@ -82,7 +80,7 @@ def get_metric_statistics(request: ApiRequest) -> dict[str, Any]:
     handled="MetricDataQueries StartTime EndTime NextToken ScanBy MaxDatapoints",
     refused={"LabelOptions": "labels of the lab have no times in them"},
 )
-def get_metric_data(request: ApiRequest) -> dict[str, Any]:
+def get_metric_data(request: ApiRequest) -> Members:
     """Returns points of metrics and of expressions over them."""
     params = request.params
     answer = request.lab.call(

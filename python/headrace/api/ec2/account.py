@@ -8,7 +8,7 @@ from typing import Any
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 
 # The page of DescribeImages (EC2 API reference: 1 to 1,000).
 IMAGES_PAGE = (1, 1000)
@@ -26,7 +26,7 @@ _NO_IMAGES = "the lab has no images"
         "IncludeDisabled": _NO_IMAGES,
     },
 )
-def describe_images(request: ApiRequest) -> dict[str, Any]:
+def describe_images(request: ApiRequest) -> Members:
     """Lists no image: the lab's instance is this machine, and no snapshot belongs to an AMI."""
     ids = list(dict.fromkeys(request.params.get("ImageIds") or ()))
     for image_id in ids:
@@ -56,7 +56,7 @@ _ATTRIBUTES = {
 
 
 @serves("ec2", "DescribeAccountAttributes", handled="DryRun AttributeNames")
-def describe_account_attributes(request: ApiRequest) -> dict[str, Any]:
+def describe_account_attributes(request: ApiRequest) -> Members:
     """Lists the limits of the lab's account."""
     # The model has two names that can be asked for.
     names = request.params.get("AttributeNames") or list(_ATTRIBUTES)
@@ -69,6 +69,6 @@ def describe_account_attributes(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "GetSnapshotBlockPublicAccessState", handled="DryRun")
-def get_snapshot_block_public_access_state(request: ApiRequest) -> dict[str, Any]:
+def get_snapshot_block_public_access_state(request: ApiRequest) -> Members:
     """Answers that public sharing is blocked: the lab refuses to make a snapshot public."""
     return {"State": "block-all-sharing", "ManagedBy": "account"}

@@ -10,7 +10,7 @@ from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import volume_named
 from headrace.api.ec2.shown import MANAGED, volume_id
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 
 # The page of DescribeVolumeStatus (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
@@ -77,7 +77,7 @@ def status_of(volume: Mapping[str, Any]) -> dict[str, Any]:
     handled="MaxResults NextToken VolumeIds DryRun Filters",
     without_effect={"IncludeManagedResources": MANAGED},
 )
-def describe_volume_status(request: ApiRequest) -> dict[str, Any]:
+def describe_volume_status(request: ApiRequest) -> Members:
     """Tells whether volumes work, and how far they are initialized."""
     ids, size = request.params.get("VolumeIds"), paging.size(request.params, *PAGE)
     if ids and (size is not None or request.params.get("NextToken")):
@@ -99,7 +99,7 @@ def describe_volume_status(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "DescribeVolumeAttribute", handled="Attribute VolumeId DryRun", needs=volume_named)
-def describe_volume_attribute(request: ApiRequest) -> dict[str, Any]:
+def describe_volume_attribute(request: ApiRequest) -> Members:
     """Returns one attribute of a volume."""
     volume = request.lab.describe(volume_id(request.params["VolumeId"]))
     if request.params["Attribute"] == "autoEnableIO":
@@ -108,7 +108,7 @@ def describe_volume_attribute(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "ModifyVolumeAttribute", handled="AutoEnableIO VolumeId DryRun", needs=volume_named)
-def modify_volume_attribute(request: ApiRequest) -> dict[str, Any]:
+def modify_volume_attribute(request: ApiRequest) -> Members:
     """Sets AutoEnableIO."""
     enabled = (request.params.get("AutoEnableIO") or {}).get("Value")
     if enabled is None:
@@ -118,7 +118,7 @@ def modify_volume_attribute(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "EnableVolumeIO", handled="DryRun VolumeId", needs=volume_named)
-def enable_volume_io(request: ApiRequest) -> dict[str, Any]:
+def enable_volume_io(request: ApiRequest) -> Members:
     """Lets I/O go on after a check that failed. The lab never stops it by itself."""
     request.lab.describe(volume_id(request.params["VolumeId"]))
     return {}

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 from headrace.base import core
 
 # The page of DescribeInstanceTypes (EC2 API reference: 5 to 100), and types of one request.
@@ -120,7 +120,7 @@ _FILTERS = {
     handled="DryRun InstanceTypes Filters MaxResults NextToken",
     refused={"IncludeUnsupportedInRegion": "the catalog does not tell regions apart"},
 )
-def describe_instance_types(request: ApiRequest) -> dict[str, Any]:
+def describe_instance_types(request: ApiRequest) -> Members:
     """Lists instance types of the day whose limits the lab has."""
     names, size = request.params.get("InstanceTypes"), paging.size(request.params, *PAGE)
     if names and size is not None:

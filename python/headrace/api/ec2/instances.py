@@ -14,7 +14,7 @@ from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.instance_types import widest_type
 from headrace.api.ec2.shown import MANAGED, device_name, moment, tag_list
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 
 # The page of DescribeInstances and DescribeInstanceStatus (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
@@ -51,7 +51,7 @@ def _list_mappings(request: ApiRequest) -> list[dict[str, Any]]:
     return sorted(mappings, key=lambda mapping: mapping["DeviceName"])
 
 
-def instance(request: ApiRequest) -> dict[str, Any]:
+def instance(request: ApiRequest) -> Members:
     """Returns the lab's one instance."""
     status: Mapping[str, Any] = request.lab.status()
     return {
@@ -133,7 +133,7 @@ def _refuse_paged_ids(request: ApiRequest) -> int | None:
     handled="InstanceIds DryRun Filters NextToken MaxResults",
     without_effect={"IncludeManagedResources": MANAGED},
 )
-def describe_instances(request: ApiRequest) -> dict[str, Any]:
+def describe_instances(request: ApiRequest) -> Members:
     """Describes this machine, if ids and filters include it."""
     size = _refuse_paged_ids(request)
     rows = find_instances(request, request.params.get("InstanceIds"))
@@ -174,7 +174,7 @@ _STATUS_FILTERS = {
     handled="InstanceIds MaxResults NextToken DryRun Filters",
     without_effect={"IncludeManagedResources": MANAGED, "IncludeAllInstances": "the one instance is always running"},
 )
-def describe_instance_status(request: ApiRequest) -> dict[str, Any]:
+def describe_instance_status(request: ApiRequest) -> Members:
     """Tells that this machine runs, and whether its volumes can be reached."""
     size = _refuse_paged_ids(request)
     volumes = request.cache.volumes.now(request.lab).rows.values()
@@ -214,7 +214,7 @@ _ATTRIBUTES = {
 
 
 @serves("ec2", "DescribeInstanceAttribute", handled="DryRun InstanceId Attribute")
-def describe_instance_attribute(request: ApiRequest) -> dict[str, Any]:
+def describe_instance_attribute(request: ApiRequest) -> Members:
     """Returns one attribute of this machine as an instance."""
     (machine,) = find_instances(request, [request.params["InstanceId"]])
     attribute = request.params["Attribute"]
@@ -243,7 +243,7 @@ _ZONE_FILTERS = {
     handled="ZoneNames ZoneIds DryRun Filters",
     without_effect={"AllAvailabilityZones": "the lab has one zone"},
 )
-def describe_availability_zones(request: ApiRequest) -> dict[str, Any]:
+def describe_availability_zones(request: ApiRequest) -> Members:
     """Describes the lab's one zone."""
     status: Mapping[str, Any] = request.lab.status()
     zone = {
@@ -277,7 +277,7 @@ _REGION_FILTERS = {
     handled="RegionNames DryRun Filters",
     without_effect={"AllRegions": "the lab has one region"},
 )
-def describe_regions(request: ApiRequest) -> dict[str, Any]:
+def describe_regions(request: ApiRequest) -> Members:
     """Describes the lab's one region."""
     region = {
         "RegionName": request.region,

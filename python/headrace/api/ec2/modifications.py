@@ -10,7 +10,7 @@ from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import volume_named
 from headrace.api.ec2.shown import MANAGED, modification_of, volume_id
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 
 # The page of DescribeVolumesModifications (EC2 API reference: up to 500).
 PAGE = (1, 500)
@@ -36,7 +36,7 @@ _FILTERS = {
     handled="VolumeId Size VolumeType Iops Throughput MultiAttachEnabled DryRun",
     needs=volume_named,
 )
-def modify_volume(request: ApiRequest) -> dict[str, Any]:
+def modify_volume(request: ApiRequest) -> Members:
     """Changes a volume, in use or not."""
     params = request.params
     if params.get("MultiAttachEnabled"):
@@ -58,7 +58,7 @@ def modify_volume(request: ApiRequest) -> dict[str, Any]:
     handled="DryRun VolumeIds Filters NextToken MaxResults",
     without_effect={"IncludeManagedResources": MANAGED},
 )
-def describe_volumes_modifications(request: ApiRequest) -> dict[str, Any]:
+def describe_volumes_modifications(request: ApiRequest) -> Members:
     """Describes the last modification of each volume."""
     ids, size = request.params.get("VolumeIds"), paging.size(request.params, *PAGE)
     checked_ids = {volume_id(text, "volumes") for text in ids} if ids else None

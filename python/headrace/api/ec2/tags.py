@@ -9,7 +9,7 @@ from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import KINDS, request_tags, resource_tags
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
 
 # Resources of one CreateTags or DeleteTags (EC2 API reference: up to 1,000).
@@ -83,7 +83,7 @@ def _permissions(request: ApiRequest) -> Iterator[Permission]:
 
 
 @serves("ec2", "CreateTags", handled="Resources Tags DryRun", needs=_permissions)
-def create_tags(request: ApiRequest) -> dict[str, Any]:
+def create_tags(request: ApiRequest) -> Members:
     """Adds or overwrites tags: of all resources, or of none."""
     tags = _pairs(request.params["Tags"])
     if not tags:
@@ -93,7 +93,7 @@ def create_tags(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "DeleteTags", handled="Resources Tags DryRun", needs=_permissions)
-def delete_tags(request: ApiRequest) -> dict[str, Any]:
+def delete_tags(request: ApiRequest) -> Members:
     """Removes tags: by key; by key and value; all of them where none is named."""
     ids, tags = _resources(request), request.params.get("Tags")
     _pairs(tags)
@@ -112,7 +112,7 @@ def delete_tags(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "DescribeTags", handled="Filters MaxResults NextToken DryRun")
-def describe_tags(request: ApiRequest) -> dict[str, Any]:
+def describe_tags(request: ApiRequest) -> Members:
     """Lists every tag of every resource."""
     rows = [
         {"ResourceId": name, "ResourceType": kind, "Key": key, "Value": value}

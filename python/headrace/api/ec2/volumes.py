@@ -20,7 +20,7 @@ from headrace.api.ec2.permissions import (
 from headrace.api.ec2.shown import MANAGED, attachment_of, device_name, moment, shown_once, volume_id, volume_of
 from headrace.api.ec2.tags import tags_of
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
 from headrace.lab.calls import LONG_CALL_S
 
@@ -88,7 +88,7 @@ def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[A
     handled="VolumeIds Filters MaxResults NextToken DryRun",
     without_effect={"IncludeManagedResources": MANAGED},
 )
-def describe_volumes(request: ApiRequest) -> dict[str, Any]:
+def describe_volumes(request: ApiRequest) -> Members:
     """Describes all volumes, those named, or those that filters match."""
     volumes, token = selected(request)
     return {"Volumes": [shown_once(volume, volume_of) for volume in volumes], "NextToken": token}
@@ -157,7 +157,7 @@ def creation(params: Mapping[str, Any]) -> dict[str, Any]:
     refused={"OutpostArn": OUTPOST, "Operator": MANAGED},
     needs=_creating,
 )
-def create_volume(request: ApiRequest) -> dict[str, Any]:
+def create_volume(request: ApiRequest) -> Members:
     """Makes a volume, empty or from a snapshot."""
     params = request.params
     if not params.get("AvailabilityZone") and not params.get("AvailabilityZoneId"):
@@ -203,14 +203,14 @@ def _copying(request: ApiRequest) -> Iterator[Permission]:
     "Throughput ClientToken",
     needs=_copying,
 )
-def copy_volumes(request: ApiRequest) -> dict[str, Any]:
+def copy_volumes(request: ApiRequest) -> Members:
     """Makes a copy of a volume as it is now."""
     source = volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
     return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **creation(request.params)))]}
 
 
 @serves("ec2", "DeleteVolume", handled="VolumeId DryRun", needs=volume_named)
-def delete_volume(request: ApiRequest) -> dict[str, Any]:
+def delete_volume(request: ApiRequest) -> Members:
     """Deletes an available volume."""
     request.change("volume.delete", LONG_CALL_S, volume=volume_id(request.params["VolumeId"]))
     return {}
@@ -222,7 +222,7 @@ def delete_volume(request: ApiRequest) -> dict[str, Any]:
     handled="Device InstanceId VolumeId DryRun EbsCardIndex",
     needs=volume_and_instance,
 )
-def attach_volume(request: ApiRequest) -> dict[str, Any]:
+def attach_volume(request: ApiRequest) -> Members:
     """Makes a block device of a volume."""
     params = request.params
     if params.get("EbsCardIndex"):
@@ -239,7 +239,7 @@ def attach_volume(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "DetachVolume", handled="Device Force InstanceId VolumeId DryRun", needs=volume_and_instance)
-def detach_volume(request: ApiRequest) -> dict[str, Any]:
+def detach_volume(request: ApiRequest) -> Members:
     """Takes the device away; `busy` while it is mounted."""
     params = request.params
     name = volume_id(params["VolumeId"])

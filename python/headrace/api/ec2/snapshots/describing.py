@@ -12,7 +12,7 @@ from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import present, resource_tags, truth
 from headrace.api.ec2.shown import moment, shown_once, tag_list
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
 
 # The page of DescribeSnapshots (EC2 API reference: 5 to 1,000).
@@ -44,7 +44,7 @@ def progress(snapshot: Mapping[str, Any]) -> str:
     return f"{snapshot['progress_percent']}%"
 
 
-def snapshot_of(request: ApiRequest, snapshot: Mapping[str, Any]) -> dict[str, Any]:
+def snapshot_of(request: ApiRequest, snapshot: Mapping[str, Any]) -> Members:
     """Returns a snapshot in EC2's form."""
     return {
         "SnapshotId": snapshot["id"],
@@ -107,7 +107,7 @@ def batches(request: ApiRequest, size: int | None) -> tuple[list[Mapping[str, An
     return matching[:size], paging.token_after(request.operation, matching[size - 1]["id"])
 
 
-def _narrow_filters(request: ApiRequest) -> dict[str, Any]:
+def _narrow_filters(request: ApiRequest) -> Members:
     """Returns the filters that the daemon can apply by itself; they only reduce the rows that are
     filtered here."""
     arguments: dict[str, Any] = {}
@@ -141,7 +141,7 @@ def _includes_own(request: ApiRequest) -> bool:
     "DescribeSnapshots",
     handled="MaxResults NextToken OwnerIds RestorableByUserIds SnapshotIds DryRun Filters",
 )
-def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
+def describe_snapshots(request: ApiRequest) -> Members:
     """Describes all snapshots, those named, or those that filters match. The recycle bin is left
     out."""
     # The EBS CSI driver sends 0 where its caller names no number, and AWS answers it: its

@@ -19,7 +19,7 @@ from headrace.api.ec2.snapshots.describing import (
     snapshot_named,
 )
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.api.handling import ApiRequest, Members, Permission, serves
 
 
 def _lock(snapshot: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _lock(snapshot: Mapping[str, Any]) -> dict[str, Any]:
     handled="SnapshotId DryRun LockMode CoolOffPeriod LockDuration ExpirationDate",
     needs=snapshot_named,
 )
-def lock_snapshot(request: ApiRequest) -> dict[str, Any]:
+def lock_snapshot(request: ApiRequest) -> Members:
     """Locks a snapshot against deletion, or changes its lock."""
     params = request.params
     expires = params.get("ExpirationDate")
@@ -58,14 +58,14 @@ def lock_snapshot(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "UnlockSnapshot", handled="SnapshotId DryRun", needs=snapshot_named)
-def unlock_snapshot(request: ApiRequest) -> dict[str, Any]:
+def unlock_snapshot(request: ApiRequest) -> Members:
     """Removes the lock of a snapshot."""
     unlocked = request.change("snapshot.unlock", snapshot=snapshot_id(request.params["SnapshotId"]))
     return {"SnapshotId": unlocked["id"]}
 
 
 @serves("ec2", "DescribeLockedSnapshots", handled="Filters MaxResults NextToken SnapshotIds DryRun")
-def describe_locked_snapshots(request: ApiRequest) -> dict[str, Any]:
+def describe_locked_snapshots(request: ApiRequest) -> Members:
     """Describes snapshots that are locked, or were."""
     ids = request.params.get("SnapshotIds")
     if ids:
@@ -84,7 +84,7 @@ def _page(request: ApiRequest, rows: list[dict[str, Any]], key: Any) -> tuple[li
 
 
 @serves("ec2", "ListSnapshotsInRecycleBin", handled="MaxResults NextToken SnapshotIds DryRun")
-def list_snapshots_in_recycle_bin(request: ApiRequest) -> dict[str, Any]:
+def list_snapshots_in_recycle_bin(request: ApiRequest) -> Members:
     """Lists deleted snapshots that a retention rule keeps."""
     ids = request.params.get("SnapshotIds")
     checked_ids = {snapshot_id(text) for text in ids} if ids else None
@@ -104,7 +104,7 @@ def list_snapshots_in_recycle_bin(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "RestoreSnapshotFromRecycleBin", handled="SnapshotId DryRun", needs=snapshot_named)
-def restore_snapshot_from_recycle_bin(request: ApiRequest) -> dict[str, Any]:
+def restore_snapshot_from_recycle_bin(request: ApiRequest) -> Members:
     """Takes a snapshot out of the recycle bin."""
     snapshot = request.change("snapshot.recover", snapshot=snapshot_id(request.params["SnapshotId"]))
     return {
@@ -120,7 +120,7 @@ def restore_snapshot_from_recycle_bin(request: ApiRequest) -> dict[str, Any]:
     }
 
 
-def _show_restore(request: ApiRequest, restore: Mapping[str, Any]) -> dict[str, Any]:
+def _show_restore(request: ApiRequest, restore: Mapping[str, Any]) -> Members:
     return {
         "SnapshotId": restore["snapshot"],
         "AvailabilityZone": restore["zone"],
@@ -159,7 +159,7 @@ def _zones(request: ApiRequest) -> list[str]:
     return list(zones or [request.zone if zone_id == own else zone_id for zone_id in ids or ()])
 
 
-def _switch_restores(request: ApiRequest, enable: bool) -> dict[str, Any]:
+def _switch_restores(request: ApiRequest, enable: bool) -> Members:
     snapshots = [snapshot_id(text) for text in request.params["SourceSnapshotIds"]]
     answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_zones(request), enable=enable)
     failed: dict[str, list[dict[str, Any]]] = {}
@@ -180,7 +180,7 @@ def _switch_restores(request: ApiRequest, enable: bool) -> dict[str, Any]:
     handled="AvailabilityZones AvailabilityZoneIds SourceSnapshotIds DryRun",
     needs=_sources,
 )
-def enable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
+def enable_fast_snapshot_restores(request: ApiRequest) -> Members:
     """Lets volumes be made of snapshots without first touch. What fails is in the answer."""
     return _switch_restores(request, True)
 
@@ -191,13 +191,13 @@ def enable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
     handled="AvailabilityZones AvailabilityZoneIds SourceSnapshotIds DryRun",
     needs=_sources,
 )
-def disable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
+def disable_fast_snapshot_restores(request: ApiRequest) -> Members:
     """Ends fast snapshot restore. What fails is in the answer."""
     return _switch_restores(request, False)
 
 
 @serves("ec2", "DescribeFastSnapshotRestores", handled="Filters MaxResults NextToken DryRun")
-def describe_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
+def describe_fast_snapshot_restores(request: ApiRequest) -> Members:
     """Describes fast snapshot restores that are on, or were."""
     rows = [_show_restore(request, restore) for restore in request.lab.call("snapshot.fast_restores")["fast_restores"]]
     looks_at = {

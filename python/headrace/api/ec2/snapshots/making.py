@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from headrace.api.ec2.permissions import of_volume, request_tags, tagging
 from headrace.api.ec2.shown import tag_list, volume_id
 from headrace.api.ec2.snapshots.describing import of_snapshot, snapshot_id, snapshot_named, snapshot_of
 from headrace.api.ec2.tags import tags_of
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.api.handling import ApiRequest, Members, Permission, serves
 
 OUTPOST = "the lab has no Outposts"
 LOCAL = "the lab has no Local Zones"
@@ -36,7 +35,7 @@ def _creating(request: ApiRequest) -> Iterator[Permission]:
     refused={"OutpostArn": OUTPOST},
     needs=_creating,
 )
-def create_snapshot(request: ApiRequest) -> dict[str, Any]:
+def create_snapshot(request: ApiRequest) -> Members:
     """Takes a snapshot of a volume as it is now."""
     _check_location(request)
     params = request.params
@@ -63,7 +62,7 @@ def _check_location(request: ApiRequest) -> None:
     refused={"OutpostArn": OUTPOST},
     needs=_new,
 )
-def create_snapshots(request: ApiRequest) -> dict[str, Any]:
+def create_snapshots(request: ApiRequest) -> Members:
     """Takes snapshots of the volumes that are attached to the instance, all of one instant."""
     _check_location(request)
     params, chosen = request.params, request.params["InstanceSpecification"]
@@ -100,7 +99,7 @@ def create_snapshots(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "DeleteSnapshot", handled="SnapshotId DryRun", needs=snapshot_named)
-def delete_snapshot(request: ApiRequest) -> dict[str, Any]:
+def delete_snapshot(request: ApiRequest) -> Members:
     """Deletes a snapshot, or moves it to the recycle bin."""
     request.change("snapshot.delete", snapshot=snapshot_id(request.params["SnapshotId"]))
     return {}
@@ -122,7 +121,7 @@ def _copying(request: ApiRequest) -> Iterator[Permission]:
     refused={"DestinationOutpostArn": OUTPOST, "DestinationAvailabilityZone": LOCAL},
     needs=_copying,
 )
-def copy_snapshot(request: ApiRequest) -> dict[str, Any]:
+def copy_snapshot(request: ApiRequest) -> Members:
     """Copies a snapshot, of this lab or of one whose object store is named for its region. The
     presigned URL is not needed: the lab reads the other's object store. A duration has no effect: a
     copy takes as long as its bytes."""
@@ -143,7 +142,7 @@ def copy_snapshot(request: ApiRequest) -> dict[str, Any]:
     return {"SnapshotId": copy["id"], "Tags": tag_list(copy["tags"])}
 
 
-def _encryption(request: ApiRequest) -> dict[str, Any]:
+def _encryption(request: ApiRequest) -> Members:
     """Returns the encryption of a copy, if the request sets it."""
     encrypted, key = request.params.get("Encrypted"), request.params.get("KmsKeyId")
     if key and encrypted is False:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.shown import tag_list
 from headrace.api.ec2.snapshots.describing import NO_VOLUME, PAGE, every, snapshot_id, snapshot_named
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest, serves
+from headrace.api.handling import ApiRequest, Members, serves
 
 ARCHIVE = "the lab has one storage tier, standard"
 PERMISSION = "createVolumePermission"
@@ -23,7 +21,7 @@ def _attribute(request: ApiRequest) -> str:
 
 
 @serves("ec2", "DescribeSnapshotAttribute", handled="Attribute SnapshotId DryRun", needs=snapshot_named)
-def describe_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
+def describe_snapshot_attribute(request: ApiRequest) -> Members:
     """Lists the accounts that may make volumes from a snapshot. A lab has no product codes."""
     snapshot = request.lab.call("snapshot.describe", snapshot=snapshot_id(request.params["SnapshotId"]))
     if _attribute(request) == "productCodes":
@@ -53,7 +51,7 @@ def _users(given: list[dict[str, str]] | None) -> list[str]:
     refused={"GroupNames": "a snapshot of the lab cannot be public: the lab has one account"},
     needs=snapshot_named,
 )
-def modify_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
+def modify_snapshot_attribute(request: ApiRequest) -> Members:
     """Adds and removes accounts that may make volumes from a snapshot."""
     params = request.params
     if _attribute(request) != PERMISSION:
@@ -72,7 +70,7 @@ def modify_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "ResetSnapshotAttribute", handled="Attribute SnapshotId DryRun", needs=snapshot_named)
-def reset_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
+def reset_snapshot_attribute(request: ApiRequest) -> Members:
     """Leaves a snapshot to its own account again."""
     if _attribute(request) != PERMISSION:
         raise AwsError("InvalidParameterValue", "The attribute productCodes cannot be reset.")
@@ -83,7 +81,7 @@ def reset_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "DescribeSnapshotTierStatus", handled="Filters DryRun NextToken MaxResults")
-def describe_snapshot_tier_status(request: ApiRequest) -> dict[str, Any]:
+def describe_snapshot_tier_status(request: ApiRequest) -> Members:
     """Describes the tier of every snapshot: standard."""
     rows = [
         {
@@ -109,7 +107,7 @@ def describe_snapshot_tier_status(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves("ec2", "ModifySnapshotTier", handled="SnapshotId StorageTier DryRun", needs=snapshot_named)
-def modify_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
+def modify_snapshot_tier(request: ApiRequest) -> Members:
     """Refuses the call: a lab has no archive."""
     request.lab.call("snapshot.describe", snapshot=snapshot_id(request.params["SnapshotId"]))
     raise AwsError("UnsupportedOperation", f"Snapshots cannot be archived: {ARCHIVE}.")
@@ -125,7 +123,7 @@ def modify_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
     },
     needs=snapshot_named,
 )
-def restore_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
+def restore_snapshot_tier(request: ApiRequest) -> Members:
     """Refuses the call: no snapshot is in an archive."""
     named = snapshot_id(request.params["SnapshotId"])
     request.lab.call("snapshot.describe", snapshot=named)

@@ -250,8 +250,8 @@ pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
 /// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or
 /// "first". The figures are those of that cycle; `settled` says whether there is one (None: not
 /// looked at), `loses_percent_per_cycle` what the worst balance loses each time, `dry_after_s` when
-/// credits were first gone, `judged_p99_ms` is the p99 of the worst five minutes in the unluckiest run
-/// near a cap (`worst_p99_ms` elsewhere), and `first_throttled_s`, `first_worst_p99_ms`,
+/// credits were first gone, `judged_p99_ms` is the p99 of the worst five minutes in the unluckiest
+/// run near a cap (`worst_p99_ms` elsewhere), and `first_throttled_s`, `first_worst_p99_ms`,
 /// `first_lowest_balance_percent` tell of the first cycle.
 #[pyfunction]
 #[pyo3(signature = (load, storages, instance_index, instances, *, as_of=None, start_balance_percent=None, prune_above=1.0, progress=None, cycle="first"))]

@@ -71,7 +71,7 @@ def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> 
             hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
             raise recording.bad(where, text, "is not a date this reader knows", hint)
     order = _day_order(recording, matches)
-    return [_date(recording, where, text, match, order) for where, text, match in matches]
+    return [_date(recording, where, text, match, order) for where, text, match in matches if match]
 
 
 def seconds_of_day(text: str) -> int | None:

@@ -8,6 +8,7 @@ be.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from headrace.base.files import path_of, read_bytes
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 DOC = "docs/reference/import-formats.md"
 MAX_BYTES = 512 * 1024 * 1024  # a month of seconds of iostat; ours
@@ -121,7 +122,7 @@ def clip(text: str, limit: int = 100) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def open_recording(path: str | Path) -> Recording:
+def open_recording(path: str | os.PathLike[str]) -> Recording:
     """Reads a recording whole; "-" is standard input.
 
     Raises InputError when it is not text, CouldNotRun when it cannot be read.

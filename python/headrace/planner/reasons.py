@@ -478,8 +478,10 @@ def latency_checks(
     apart = ", minutes at a limit left out" if workload.censored else ""
 
     def mean(frame: pl.DataFrame, column: str) -> float:
-        weight = frame["iops"].sum()
-        return float((frame[column] * frame["iops"]).sum() / weight) if weight > 0 else float(frame[column].mean())
+        weight = float(frame["iops"].sum())
+        if weight > 0:
+            return float((frame[column] * frame["iops"]).sum()) / weight
+        return float(frame[column].mean() or 0.0)  # pyright: ignore[reportArgumentType]
 
     checks = [
         {

@@ -32,11 +32,12 @@ MOST_SETTINGS = 40  # lines of settings that differ; the rest is counted
 def list_row(record: RunRecord) -> list[object]:
     """Returns the cells of LIST_COLUMNS."""
     summary, document = record.summary, record.document
-    iops = [summary.get(name) for name in ("read_iops", "write_iops")]
+    reads, writes = summary.get("read_iops"), summary.get("write_iops")
+    iops = "-" if reads is None or writes is None else number(reads + writes)
     what = (record.id, record.state, load_words(document), document["load"]["threads"], number(summary.get("seconds")))
     where = (server_words(document) or "-", document["target"].get("storage") or "-")
     figures = (number(summary.get("tps")), latency(summary.get("p95_ms")), latency(summary.get("p99_ms")))
-    return [*what, *where, *figures, number(sum(iops)) if None not in iops else "-"]
+    return [*what, *where, *figures, iops]
 
 
 def load_words(document: dict) -> str:
@@ -82,7 +83,8 @@ def figure_rows(record: RunRecord) -> list[tuple[str, str]]:
     unit = record.document["benchmark"].get("unit", "transactions")
 
     def text_of(name: str, write: Callable[[float], str] = number) -> str:
-        return "" if summary.get(name) is None else write(summary[name])
+        value = summary.get(name)
+        return "" if value is None else write(value)
 
     def where_some(name: str, words: str) -> str:
         return words if summary.get(name) is not None else ""
@@ -174,7 +176,7 @@ def compare_rows(comparison: BenchComparison) -> list[tuple[str, ...]]:
         change = "-" if difference.change_percent is None else f"{_signed(difference.change_percent)} %"
         interval = (
             ""
-            if difference.low_percent is None
+            if difference.low_percent is None or difference.high_percent is None
             else f"{_signed(difference.low_percent)} to {_signed(difference.high_percent)} %"
         )
         mark = {True: " (better)", False: " (worse)", None: ""}[difference.better]
@@ -277,10 +279,11 @@ def write_comparison(path: Path, comparison: BenchComparison) -> None:
     if spread is not None:
         report.chart(spread, f"How often each number of {unit} a second occurred")
     histograms = [
-        (label, record.percentiles(), colour)
+        (label, histogram, colour)
         for label, record, colour in zip(labels, (first, second), colours, strict=True)
+        if (histogram := record.percentiles()) is not None
     ]
-    tail = charts.percentiles(histograms) if all(histogram is not None for _, histogram, _ in histograms) else None
+    tail = charts.percentiles(histograms) if len(histograms) == 2 else None
     if tail is not None:
         report.chart(tail, "Latency over the percentile of both")
     report.heading("What to know")
@@ -336,7 +339,7 @@ def conformance_in_words(findings: Sequence[ConformanceFinding]) -> list[str]:
     """Says how many figures are within their tolerance, and what the machine could not do."""
     judged = [finding for finding in findings if finding.within is not None]
     beyond = list(dict.fromkeys(finding.note for finding in findings if finding.note))
-    fine = sum(finding.within for finding in judged)
+    fine = sum(bool(finding.within) for finding in judged)
     return [
         f"{fine} of {len(judged)} figures with a tolerance are within it.",
         *(f"note: {words} Not judged." for words in beyond),

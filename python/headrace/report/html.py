@@ -208,9 +208,9 @@ def write_chart(path: Path, chart: alt.TopLevelMixin | None, page: Callable[[], 
     """Writes a chart as .svg or .png, or the page around it as .html, by the ending of `path`.
     Raises CouldNotRun."""
     match path.suffix.lower():
-        case ".svg":
+        case ".svg" if chart is not None:
             write_text(path, f"{svg(chart).rstrip()}\n{SVG_MARK}\n")
-        case ".png":
+        case ".png" if chart is not None:
             write_bytes(path, marked_png(png(chart)))
         case _:
             write_page(path, page())

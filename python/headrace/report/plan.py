@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.planner import Choice
     from headrace.planner.result import FamilyVerdict, Plan, Saving
     from headrace.report.html import Page
+    from headrace.simulation.demand import Simulation
     from headrace.workload import OpenWorkload
 
 RIGHT = (
@@ -52,7 +53,7 @@ def answer_lines(plan: Plan) -> list[Line]:
     """Returns the answer in a few sentences, each with a mark: "good", "warn" or ""."""
     lines: list[Line] = [(words, "warn") for words in plan.warnings]
     if plan.recommended is not None:
-        lines += _recommended(plan)
+        lines += _recommended(plan, plan.recommended)
     elif plan.closest:
         near = plan.closest[0]
         cost = f"{near.place}, {usd(near.cost_usd_month)} USD a month"
@@ -62,15 +63,15 @@ def answer_lines(plan: Plan) -> list[Line]:
         lines.append((f"Nothing meets every goal, and nothing comes close: {why}.", "warn"))
     lines += _regret(plan)
     if plan.compared is not None:
-        lines += _today(plan)
+        lines += _today(plan, plan.compared)
     for check in plan.checks:
         means = f"recorded {latency(check['recorded_ms'])}, model {latency(check['model_ms'])} (means)"
         lines.append((f"Recorded I/O latency and the model's on today's storage, {check['what']}: {means}.", ""))
     return [*lines, (_considered(plan), ""), (f"{plan.prices}.", "")]
 
 
-def _recommended(plan: Plan) -> list[Line]:
-    best, cheapest = plan.recommended, plan.winner
+def _recommended(plan: Plan, best: Choice) -> list[Line]:
+    cheapest = plan.winner
     same = cheapest is not None and cheapest.key == best.key
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
     lines: list[Line] = [
@@ -97,7 +98,7 @@ def _recommended(plan: Plan) -> list[Line]:
     if best.runs_dry:
         lines.append((f"Credits: {best.runs_dry['words']}.", "warn"))
     if best.first_day:
-        lines.append((_first_day(best), ""))
+        lines.append((_first_day(best, best.first_day), ""))
     return lines
 
 
@@ -134,8 +135,8 @@ def durability(choice: Choice) -> str:
     return f"up to {chance} a year to lose the data (1 in {number(100.0 / choice.durability_afr_percent, 2)})"
 
 
-def _first_day(choice: Choice) -> str:
-    first, then, parts = choice.first_day, choice.metrics, []
+def _first_day(choice: Choice, first: dict) -> str:
+    then, parts = choice.metrics, []
     if first.get("tps") is not None:
         parts.append(
             f"{number(first['tps'])} tps on average on the first day, {number(then['tps'])} once they are spent"
@@ -150,15 +151,19 @@ def _first_day(choice: Choice) -> str:
     return f"With full credits: {'; '.join(parts)}."
 
 
-def _today(plan: Plan) -> list[Line]:
-    now, best, saving, place = plan.compared, plan.recommended, plan.saving, plan.in_place
+def _today(plan: Plan, now: Choice) -> list[Line]:
+    best, saving, place = plan.recommended, plan.saving, plan.in_place
     meets = "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
     cost = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month"
     lines: list[Line] = [(f"{cost} and {meets}.", "" if now.meets_goals else "warn")]
     if now.runs_dry:
         lines.append((f"Today's credits: {now.runs_dry['words']}.", "warn"))
-    moves = best is not None and best.key != now.key
-    if saving is not None and moves and (abs(saving.as_planned) >= CENT or saving.equal_space):
+    if (
+        best is not None
+        and saving is not None
+        and best.key != now.key
+        and (abs(saving.as_planned) >= CENT or saving.equal_space)
+    ):
         lines.append((_saving(saving, best, now), ""))
     if best is not None and best.migration:
         lines.append((f"From today to the recommendation: {best.migration}.", ""))
@@ -302,15 +307,15 @@ def _demand_cells(choice: Choice) -> dict[str, str]:
         "storage": choice.storage,
         "instance": choice.instance or "-",
         "USD/month": usd(choice.cost_usd_month),
-        "I/O p99": latency(choice.metrics.get("p99_ms")) if choice.asks is None else _asks(choice),
+        "I/O p99": latency(choice.metrics.get("p99_ms")) if choice.asks is None else _asks(choice.asks),
         "throttled": "-" if throttled is None else span(60 * throttled),
     }
 
 
-def _asks(choice: Choice) -> str:
+def _asks(asks: dict) -> str:
     """Says how many times the possible rate is asked for, in place of a wait that no client could
     make."""
-    return f"asks {choice.asks['ratio']:.2g} x"
+    return f"asks {asks['ratio']:.2g} x"
 
 
 def _database_cells(choice: Choice) -> dict[str, str]:
@@ -373,7 +378,7 @@ def next_lines(plan: Plan) -> list[str]:
     """Returns the next steps, with the lines to paste and how to undo them; then the same for the
     alternative in place."""
     lines = _action_lines(plan.actions)
-    if plan.in_place_actions:
+    if plan.in_place is not None and plan.in_place_actions:
         lines.append(f"Instead, without moving data, {plan.in_place.place}:")
         lines += _action_lines(plan.in_place_actions)
     if plan.alarms:
@@ -411,7 +416,7 @@ def text_parts(plan: Plan, *, explain: bool = False, families: bool = False) -> 
         parts += ["", table(VERDICTS, lost, title="Why not the others", **shown)]
     parts += [f"Far off, or not possible: {', '.join(far)} (--families says why)."] if far else []
     if plan.services is not None:
-        parts += ["", *services_shown(plan, explain)]
+        parts += ["", *services_shown(plan.services, explain)]
     steps = next_lines(plan)
     parts += ["", "What to do next", *(_keep_unbroken(f"  {line}") for line in steps)] if steps else []
     parts += ["", "The arithmetic", *(f"  {line}" for line in plan.explain)] if explain else []
@@ -422,7 +427,7 @@ def _left_out(plan: Plan) -> list[str]:
     return [f"{name} was left out: {why}" for name, why in plan.skipped_instances]
 
 
-def _keep_unbroken(line: str) -> Text:
+def _keep_unbroken(line: str) -> Text | str:
     """Returns a line that is to be copied: never broken."""
     from rich.text import Text
 
@@ -464,7 +469,7 @@ def frame_of(plan: Plan) -> pl.DataFrame:
 # --- the page -------------------------------------------------------------------------------------
 
 # The simulations whose balance is drawn: names and results, made by the caller.
-Runs = Sequence[tuple[str, object]]
+Runs: TypeAlias = "Sequence[tuple[str, Simulation]]"
 
 
 def write_plans(
@@ -496,7 +501,7 @@ def _section(report: Page, plan: Plan, workload: OpenWorkload | None, runs: Runs
     _add_balances(report, workload, runs)
     _add_bills(report, plan)
     if plan.services is not None:
-        services_page(report, plan)
+        services_page(report, plan.services)
     steps = next_lines(plan)
     if steps:
         report.heading("What to do next")
@@ -521,7 +526,7 @@ def add_choices(report: Page, plan: Plan, most: int | None = None) -> None:
     report.table(columns, rows, RIGHT, marked=marked, prose=("credits",))
 
 
-def _add_demand(report: Page, workload: OpenWorkload) -> None:
+def _add_demand(report: Page, workload: OpenWorkload | None) -> None:
     from headrace.report.charts import over_time
 
     if workload is not None:
@@ -562,10 +567,10 @@ def _points(plan: Plan) -> list[dict]:
     return [*points, own | {"p99_ms": best.metrics["p99_ms"]}]
 
 
-def _add_balances(report: Page, workload: OpenWorkload, runs: Runs) -> None:
+def _add_balances(report: Page, workload: OpenWorkload | None, runs: Runs) -> None:
     from headrace.report.charts import over_time
 
-    if not runs:
+    if not runs or workload is None:
         return
     names = ", ".join(name for name, _ in runs)
     report.heading("How the burst balance moves")

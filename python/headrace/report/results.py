@@ -104,7 +104,8 @@ def _simulation(page: Page, result: Simulation) -> None:
         ("lowest credit balance", "-" if (low := summary["lowest_balance_percent"]) is None else f"{number(low)} %"),
     ]
     page.table((title, ""), rows, ("",))
-    page.chart(simulation.chart_of(result, result.workload, title, SHOWN_POINTS), f"{title} over time")
+    if result.workload is not None:
+        page.chart(simulation.chart_of(result, result.workload, title, SHOWN_POINTS), f"{title} over time")
 
 
 def _prediction(page: Page, result: Prediction) -> None:

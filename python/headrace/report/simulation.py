@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headrace.base import caps
+from headrace.base import caps, core
 from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.report.charts.rows import on_clock, shortened
@@ -80,7 +80,7 @@ def in_words(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved_sec
     return lines
 
 
-def _describe_delivery(summary: dict, closed: bool) -> list[str]:
+def _describe_delivery(summary: core.Summary, closed: bool) -> list[str]:
     seconds = summary["seconds"]
     delivered = summary["delivered_ios"] / seconds
     mib_s = summary["delivered_bytes"] / MIB / seconds
@@ -95,7 +95,7 @@ def _describe_delivery(summary: dict, closed: bool) -> list[str]:
     ]
 
 
-def _limits(summary: dict) -> list[str]:
+def _limits(summary: core.Summary) -> list[str]:
     if summary["throttled_s"] <= 0:
         return ["No request waited for a limit."]
     by = sorted(summary["throttled_by_s"], key=lambda pair: -pair[1])
@@ -165,7 +165,7 @@ def _describe_windows(run: Simulation, start: str | None) -> list[str]:
     return [f"{line}{'' if start else ', counted from the start'}."]
 
 
-def _saved_second(summary: dict, saved: bool) -> list[str]:
+def _saved_second(summary: core.Summary, saved: bool) -> list[str]:
     if not saved or summary["throttled_s"] <= 0 or summary["seconds"] >= SHORT_RUN_S:
         return []
     more = percent(min(1.0, 1 / summary["seconds"]))
@@ -175,7 +175,7 @@ def _saved_second(summary: dict, saved: bool) -> list[str]:
     ]
 
 
-def _queue(summary: dict, at: Callable[[float], str], closed: bool) -> list[str]:
+def _queue(summary: core.Summary, at: Callable[[float | None], str], closed: bool) -> list[str]:
     if summary["throttled_s"] <= 0:
         return []
     if closed:  # its queue is its depth: nothing builds up
@@ -198,7 +198,7 @@ def _queue(summary: dict, at: Callable[[float], str], closed: bool) -> list[str]
     return [line + "."]
 
 
-def _balances(run: Simulation, at: Callable[[float], str]) -> list[str]:
+def _balances(run: Simulation, at: Callable[[float | None], str]) -> list[str]:
     summary, lines = run.summary, []
     if summary["lowest_balance_percent"] is not None:
         line = (
@@ -223,7 +223,7 @@ def _balances(run: Simulation, at: Callable[[float], str]) -> list[str]:
     return lines
 
 
-def _describe_cycle(run: Simulation, at: Callable[[float], str]) -> list[str]:
+def _describe_cycle(run: Simulation, at: Callable[[float | None], str]) -> list[str]:
     """Says whether the cycle can be repeated for ever; nothing where one cycle was simulated."""
     cycle = getattr(run, "repeated", None)
     if cycle is None:
@@ -238,7 +238,7 @@ def _describe_cycle(run: Simulation, at: Callable[[float], str]) -> list[str]:
     return [line + ". What is shown is a later cycle."]
 
 
-def _latency(summary: dict) -> str:
+def _latency(summary: core.Summary) -> str:
     parts = [f"mean {latency(summary['mean_ms'])}"]
     for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999")):
         value = summary[f"{key}_ms"]

@@ -124,7 +124,7 @@ class Profile:
         return table
 
 
-def _keep_setting(settings: dict, engine: str, name: str, make: Callable[[str], object], text: str) -> None:
+def _keep_setting(settings: dict, engine: str, name: str, make: Callable[[str], float], text: str) -> None:
     """Takes over a setting, if it is one of this engine and within what a description takes."""
     owner, _, _, low, high = SETTINGS[name]
     try:

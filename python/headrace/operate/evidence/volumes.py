@@ -190,7 +190,7 @@ class DeviceVolumes:
         self,
         devices: Sequence[str],
         limits: HoldingLimits | None = None,
-        page: Callable[[str], nvme.NvmePage | None] = nvme.read_device,
+        page: Callable[[str], nvme.NvmePage] = nvme.read_device,
         log: str | None = None,
         log_limits: HoldingLimits | None = None,
     ) -> None:

@@ -3,7 +3,8 @@ bill by what it is made of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
@@ -70,7 +71,7 @@ def _bills(comparison: ServiceComparison, order: list[str]) -> alt.Chart:
     )
 
 
-def kind_of(item: dict) -> str:
+def kind_of(item: Mapping[str, Any]) -> str:
     """Returns the kind (KINDS) of an item of a bill."""
     name = item["item"]
     if item.get("part") in ("instance", "snapshots"):

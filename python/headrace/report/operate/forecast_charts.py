@@ -17,6 +17,8 @@ from headrace.report.charts.builders import MOST_POINTS, PERCENT, Drawing, TimeA
 
 if TYPE_CHECKING:
     from headrace.operate.forecast.answer import Forecast
+    from headrace.operate.forecast.credits import CreditForecast
+    from headrace.operate.forecast.space import SpaceForecast
     from headrace.operate.forecast.trend import Trend
 
 HEIGHT = 260  # px, of the credits
@@ -30,15 +32,14 @@ ABOVE = 1.15  # how far an axis goes above the highest value: a limit has its na
 
 def charts_of(forecast: Forecast) -> list:
     """Returns the charts that there are figures for: credits, then space, then growth."""
-    drawings = [] if forecast.credits is None else [_credits(forecast)]
-    drawings += [] if forecast.space is None else [_space(forecast)]
+    drawings = [] if forecast.credits is None else [_credits(forecast, forecast.credits)]
+    drawings += [] if forecast.space is None else [_space(forecast, forecast.space)]
     return drawings + ([_growth(forecast)] if forecast.growth else [])
 
 
-def _credits(forecast: Forecast) -> Drawing:
+def _credits(forecast: Forecast, ahead: CreditForecast) -> Drawing:
     """Draws the credit balance of the futures: the median, the 80 % interval, and when it is
     empty."""
-    ahead = forecast.credits
     balances = (ahead.balance_percent, ahead.instance_percent)
     lowest = min(balance for balance in balances if balance is not None)
     now = pl.DataFrame({"hours": [0.0], **{name: [lowest] for name in ("low", "middle", "high")}})
@@ -70,9 +71,8 @@ def _credits(forecast: Forecast) -> Drawing:
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=HEIGHT, title=title))
 
 
-def _space(forecast: Forecast) -> Drawing:
+def _space(forecast: Forecast, full: SpaceForecast) -> Drawing:
     """Draws used space day by day, its trend, and where it is full."""
-    full = forecast.space
     history = full.history
     days = np.arange(1 - len(history.used_gib), 1, dtype=float)
     recorded = slice(None) if history.recorded is None else history.recorded
@@ -81,7 +81,7 @@ def _space(forecast: Forecast) -> Drawing:
     return _finish(drawn, f"Used space of {forecast.of}")
 
 
-def _growth(forecast: Forecast) -> Drawing:
+def _growth(forecast: Forecast) -> alt.VConcatChart:
     """Draws the busy rate of each day against each limit, with its trend."""
     panels = []
     for growth in forecast.growth:
@@ -94,7 +94,7 @@ def _growth(forecast: Forecast) -> Drawing:
     return _finish(alt.vconcat(*panels, spacing=26), title)
 
 
-def _finish(drawn: alt.VConcatChart | alt.LayerChart, words: str) -> Drawing:
+def _finish(drawn: style.Chart, words: str) -> style.Chart:
     subtitle = "Points: days of the recording. Line and band: the trend and 80 % of what days may be, simulated."
     title = alt.TitleParams(words, subtitle=subtitle, offset=20)
     return style.configured(drawn.properties(title=title))

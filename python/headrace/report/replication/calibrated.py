@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.report.tables import Table, table
 from headrace.report.words import number, percent
+from headrace.workload.replica.parameters import ReplicaParameters
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
@@ -16,7 +17,7 @@ RIGHT = ("value", "known to")
 
 def applier_table(workload: TransactionWorkload) -> Table:
     """Returns the parameters that were identified; all others are derived from the source's run."""
-    replica = workload.replica
+    replica = workload.replica or ReplicaParameters()
     rows = []
     for name, value in replica.values.items():
         spread = replica.spread.get(name)

@@ -10,7 +10,7 @@ from headrace.report.tables import table
 from headrace.report.words import latency, number, span, usd
 
 if TYPE_CHECKING:
-    from headrace.planner.result import Plan, ServiceAnswer, ServicesPart
+    from headrace.planner.result import ServiceAnswer, ServicesPart
     from headrace.report.html import Page
 
 COLUMNS = (
@@ -95,7 +95,7 @@ def bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
 def even_lines(part: ServicesPart) -> list[str]:
     """Says when I/O-Optimized pays, and at what rate Aurora was billed."""
     even = part.break_even
-    if even is None:
+    if even is None or part.million_ios is None:
         return []
     verdict = "I/O-Optimized is cheaper" if part.million_ios > even.million_ios else "Standard is cheaper"
     costs = f"from {number(even.million_ios, 4)} million I/Os a month ({number(even.ios_per_s, 3)} a second all month)"
@@ -134,9 +134,8 @@ def then_and_now(part: ServicesPart) -> list[tuple[str, ...]]:
     return [(*(row[name] for name in names), f"{row['source']}{doubt[row['confirmed']]}") for row in part.comparison]
 
 
-def services_shown(plan: Plan, explain: bool) -> list[Any]:
+def services_shown(part: ServicesPart, explain: bool) -> list[Any]:
     """Returns everything for a terminal; `explain`: with the comparison and the rules."""
-    part = plan.services
     prose = ("goals", "best candidate")
     parts: list[Any] = [table(COLUMNS, rows(part), title="Services", right=RIGHT, keep=COLUMNS[:3], prose=prose), ""]
     parts += [
@@ -154,9 +153,8 @@ def services_shown(plan: Plan, explain: bool) -> list[Any]:
     return parts
 
 
-def services_page(report: Page, plan: Plan) -> None:
+def services_page(report: Page, part: ServicesPart) -> None:
     """Adds the same to a page."""
-    part = plan.services
     report.heading("EC2, RDS and Aurora")
     report.table(COLUMNS, rows(part), right=RIGHT)
     report.items([*even_lines(part), *growth_lines(part)])

@@ -46,7 +46,7 @@ def summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
     """Returns the cells of COLUMNS, a row for each deployment that is possible."""
     rows = []
     for outcome in comparison.outcomes:
-        if outcome.refusal is not None:
+        if outcome.refusal is not None or outcome.rto_s is None or outcome.rpo_s is None:
             continue
         interval = f"{number(outcome.tps_low, 3)} to {number(outcome.tps_high, 3)}"
         bill = NO_PRICE if outcome.usd_month is None else usd(outcome.usd_month)

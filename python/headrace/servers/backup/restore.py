@@ -298,7 +298,7 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
 
 
 def parts_of(
-    target: BackupTarget, manifest: Manifest, tell: Callable[[int], object] = lambda count: None
+    target: BackupTarget, manifest: Manifest, tell: Callable[[int], None] = lambda count: None
 ) -> Iterator[bytes]:
     """Yields the bytes of a copy. Raises InputError at the first file that was changed."""
     return iter(CopyReader(target, manifest, tell))

@@ -54,7 +54,7 @@ def _cause(observation: Observation, misfit: Misfit, runs: int) -> str:
     if misfit.off > 0 and disturbed > misfit.bar:
         slow = f"in {in_percent(disturbed)} of that time it did less than before with as many I/Os a transaction"
         hint = "Measure again with the machine to itself."
-        return f"Likely cause: {slow}, so something beside the database took its time. {hint}"
+        return f"Likely cause: {slow}, so something other than the database took its time. {hint}"
     held_by = NOT_STORAGE.get(misfit.limit, f"the storage ({misfit.limit})")
     if misfit.off < 0 and misfit.limit not in NOT_STORAGE:
         hint = "Check storage, instance, cache and as_of of its description."

@@ -65,8 +65,8 @@ class Observation:
 
     @cached_property
     def disturbed(self) -> np.ndarray:
-        """Windows in which something beside the database took its time: the volumes had room, and
-        the same clients did more elsewhere in the run with no fewer I/Os a transaction.
+        """Windows in which something other than the database took its time: the volumes had room,
+        and the same clients did more elsewhere in the run with no fewer I/Os a transaction.
 
         Clients, processors and contention hold a run by the same law throughout: the rate falls
         only where a transaction waits for more I/Os. Reads, where they were counted apart, are what

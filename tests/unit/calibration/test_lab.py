@@ -36,7 +36,7 @@ def test_a_machine_that_was_busy_does_not_change_what_a_transaction_asks(engine,
     """
     run = recorded(tmp_path, truth(engine), iostat=True, change=slowed)
     workload = calibrate([run])
-    assert any("something beside the database took its time" in caveat for caveat in workload.caveats)
+    assert any("something other than the database took its time" in caveat for caveat in workload.caveats)
     for storage in (LONG, FASTER):
         ours, true = (predict(each, storage, seed=None, draws=0, **WHERE).summary for each in (workload, truth(engine)))
         # At the cap as exactly as without the disturbance (3 %), and what is left of it in the tail

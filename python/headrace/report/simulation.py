@@ -192,7 +192,7 @@ def _queue(summary: core.Summary, at: Callable[[float | None], str], closed: boo
     elif summary["queue_at_end"] >= 1 and possible:
         line += f"; {number(summary['queue_at_end'])} still waiting at the end: it never recovered"
     elif summary["queue_at_end"] >= 1:
-        asked, served = (summary[f"{what}_ios"] / summary["seconds"] for what in ("asked", "delivered"))
+        asked, served = (count / summary["seconds"] for count in (summary["asked_ios"], summary["delivered_ios"]))
         times = f"{number(asked / served)} x" if served else "more than"
         line += f"; it never catches up: {times} what it serves is asked for ({number(asked, 4)} of {number(served, 4)} IOPS on average)"
     return [line + "."]

@@ -18,7 +18,7 @@ from headrace.report.charts.builders import MOST_POINTS, PERCENT, Drawing, TimeA
 if TYPE_CHECKING:
     from headrace.operate.forecast.answer import Forecast
     from headrace.operate.forecast.credits import CreditForecast
-    from headrace.operate.forecast.space import SpaceForecast
+    from headrace.operate.forecast.space import SpaceForecast, SpaceHistory
     from headrace.operate.forecast.trend import Trend
 
 HEIGHT = 260  # px, of the credits
@@ -33,7 +33,8 @@ ABOVE = 1.15  # how far an axis goes above the highest value: a limit has its na
 def charts_of(forecast: Forecast) -> list:
     """Returns the charts that there are figures for: credits, then space, then growth."""
     drawings = [] if forecast.credits is None else [_credits(forecast, forecast.credits)]
-    drawings += [] if forecast.space is None else [_space(forecast, forecast.space)]
+    if forecast.space is not None and forecast.space.history is not None:
+        drawings.append(_space(forecast, forecast.space, forecast.space.history))
     return drawings + ([_growth(forecast)] if forecast.growth else [])
 
 
@@ -71,9 +72,8 @@ def _credits(forecast: Forecast, ahead: CreditForecast) -> Drawing:
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=HEIGHT, title=title))
 
 
-def _space(forecast: Forecast, full: SpaceForecast) -> Drawing:
+def _space(forecast: Forecast, full: SpaceForecast, history: SpaceHistory) -> Drawing:
     """Draws used space day by day, its trend, and where it is full."""
-    history = full.history
     days = np.arange(1 - len(history.used_gib), 1, dtype=float)
     recorded = slice(None) if history.recorded is None else history.recorded
     past = pl.DataFrame({"day": days[recorded], "value": history.used_gib[recorded]})

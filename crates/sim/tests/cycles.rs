@@ -3,7 +3,7 @@
 
 use headrace_catalog::NaiveDate;
 use headrace_sim::cycle::{self, Cycle, Repeated};
-use headrace_sim::demand::search::{evaluate, DemandCandidate, DemandOutcome, DemandSearch};
+use headrace_sim::demand::search::{evaluate, DemandCandidate, DemandOutcome, DemandSearch, SearchMemory};
 use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, RunRow, Setup};
 use proptest::prelude::*;
 
@@ -179,9 +179,10 @@ fn a_spike_of_three_minutes_shows_in_the_worst_five_of_both_forms_and_not_in_the
 fn candidates_are_judged_by_the_cycle_that_is_asked_for() {
     let load = even(vec![reads(18.0 * 3_600.0, 260.0), reads(6.0 * 3_600.0, 500.0)]);
     let candidates = ["gp2:100", "gp3:100"].map(|storage| DemandCandidate { storage: storage.parse().unwrap(), instance: None });
+    let memory = SearchMemory::default();
     let ask = |cycle, start_balance_percent, prune_above| {
         let search = DemandSearch { load: &load, as_of: "2024-06-01".parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above };
-        evaluate(&search, &candidates, &mut |_| true).unwrap()
+        evaluate(&search, &memory, &candidates, &mut |_| true).unwrap()
     };
     let throttled = |outcome: &DemandOutcome| if let DemandOutcome::Simulated(repeated) = outcome { repeated.summary.throttled_s } else { f64::NAN };
     assert_eq!(throttled(&ask(Cycle::First, None, 1.0)[0]), 0.0);

@@ -277,9 +277,10 @@ pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
     }
 }
 
-/// Evaluates many storages against one open load (a `DemandLoad`, or a dictionary). Returns columns in the candidates' order:
-/// `status` ("simulated", "bounded", "invalid"), `overload` (asked over sustainable, where
-/// bounded), `why` (where invalid) and every number of the summary (None where not simulated).
+/// Evaluates many storages against one open load (a `DemandLoad`, or a dictionary). Returns columns
+/// in the candidates' order: `status` ("simulated", "bounded", "invalid"), `overload` (asked over
+/// sustainable, where bounded), `why` (where invalid) and every number of the summary (None where
+/// not simulated).
 ///
 /// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or
 /// "first". The figures are those of that cycle; `settled` says whether there is one (None: not

@@ -194,3 +194,38 @@ fn candidates_are_judged_by_the_cycle_that_is_asked_for() {
     assert_eq!(throttled(&ask(Cycle::Settled, Some(100.0), 1.0)[0]), 0.0);
     assert!(matches!(&ask(Cycle::Settled, None, 1.0)[1], DemandOutcome::Simulated(repeated) if repeated.settled == Some(true)));
 }
+
+#[test]
+fn what_a_search_remembers_is_what_each_candidate_comes_to_alone() {
+    // Near the caps of some, above those of others; sizes that change nothing, and some that do.
+    let load = OpenLoad { arrivals: Arrivals::Poisson, ..even(vec![reads(3_600.0, 3_400.0), reads(3_600.0, 900.0), reads(3_600.0, 2_950.0)]) };
+    let texts = [
+        "gp3:200",
+        "gp3:300",
+        "gp3:300:3500",
+        "gp3:900:3500:250",
+        "gp2:300",
+        "gp2:301",
+        "gp2:1000",
+        "io1:500:3500",
+        "io2:500:3500",
+        "st1:1000",
+        "raid0:2xgp3:100",
+        "raid1:2xgp3:100",
+        "raid0:2xgp2:300",
+    ];
+    let candidates: Vec<DemandCandidate> = texts.iter().map(|text| DemandCandidate { storage: text.parse().unwrap(), instance: None }).collect();
+    let memory = SearchMemory::default();
+    for day in ["2021-06-01", "2026-06-01"] {
+        for (cycle, start_balance_percent) in [(Cycle::First, None), (Cycle::Settled, None), (Cycle::Settled, Some(30.0))] {
+            let search = DemandSearch { load: &load, as_of: day.parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above: f64::INFINITY };
+            for _ in 0..2 {
+                let together = evaluate(&search, &memory, &candidates, &mut |_| true).unwrap();
+                for (candidate, outcome) in candidates.iter().zip(&together) {
+                    let alone = evaluate(&search, &SearchMemory::default(), std::slice::from_ref(candidate), &mut |_| true).unwrap();
+                    assert_eq!(format!("{:?}", alone[0]), format!("{outcome:?}"), "{} {cycle:?} {day}", candidate.storage);
+                }
+            }
+        }
+    }
+}

@@ -68,7 +68,7 @@ pub(super) struct SharedLoad {
 
 /// Day of limits, type, layout, members and chunk (KiB).
 type SharedKey = (NaiveDate, headrace_catalog::VolumeType, Option<headrace_catalog::RaidLevel>, usize, u64);
-/// All that an outcome follows from, beside the load.
+/// All that an outcome follows from, but for the load.
 type OutcomeKey = (SharedKey, Cycle, BucketsKey);
 
 /// Outcomes that are kept of one load: more than a plan looks at; some 1 KiB each.

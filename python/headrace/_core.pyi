@@ -340,9 +340,17 @@ class VolumeDemand(TypedDict):
     mib_s: list[float]
     hdd_mib_s: list[float]
 
+@final
+class DemandLoad:
+    """Demand over time that many storages are asked about: it is read once, and what was found of
+    it is kept."""
+
+    def __init__(self, load: Mapping[str, Any]) -> None: ...
+    def times(self, factor: float) -> DemandLoad: ...
+
 def simulate(
     storage: str,
-    load: Mapping[str, Any],
+    load: Mapping[str, Any] | DemandLoad,
     *,
     form: str,
     interval_s: float,
@@ -356,7 +364,7 @@ def simulate(
     cycle: str = "first",
 ) -> SimulationAnswer: ...
 def evaluate(
-    load: Mapping[str, Any],
+    load: Mapping[str, Any] | DemandLoad,
     storages: Sequence[str],
     instance_index: Sequence[int | None],
     instances: Sequence[str],

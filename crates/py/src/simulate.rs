@@ -7,18 +7,53 @@ use headrace_model::latency::LatencyTable;
 use headrace_model::rates::VolumeModification;
 use headrace_model::{Nanos, Op};
 use headrace_sim::cycle::{self, Cycle, Repeated};
-use headrace_sim::demand::search::{self, DemandCandidate, DemandOutcome, DemandSearch};
+use headrace_sim::demand::search::{self, DemandCandidate, DemandOutcome, DemandSearch, SearchMemory};
 use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Point, Run, Setup, SimError, Summary};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
 
-/// A load as Python hands it over: `kind` tells which.
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
+/// A load as Python hands it over.
 enum LoadArgs {
     Closed(ClosedLoad),
-    Open(OpenColumns),
+    Open(OpenLoad),
+}
+
+impl LoadArgs {
+    /// Reads a dictionary, whose `kind` tells which it is, or a `DemandLoad`.
+    fn read(load: &Bound<'_, PyAny>) -> PyResult<LoadArgs> {
+        if let Ok(demand) = load.cast::<DemandLoad>() {
+            return Ok(LoadArgs::Open(demand.get().load.clone()));
+        }
+        match load.get_item("kind")?.extract::<String>()?.as_str() {
+            "closed" => Ok(LoadArgs::Closed(pythonize::depythonize(load)?)),
+            "open" => Ok(LoadArgs::Open(pythonize::depythonize::<OpenColumns>(load)?.load())),
+            other => Err(CoreError::new_err((other.to_string(), "a load is closed or open", "headrace", "choose one of them"))),
+        }
+    }
+}
+
+/// Demand over time that many storages are asked about: it is read once, and what was found of it
+/// is kept.
+#[pyclass(frozen, module = "headrace._core")]
+pub(crate) struct DemandLoad {
+    load: OpenLoad,
+    memory: SearchMemory,
+}
+
+#[pymethods]
+impl DemandLoad {
+    #[new]
+    fn new(load: &Bound<'_, PyAny>) -> PyResult<DemandLoad> {
+        Ok(DemandLoad { load: open_load(load)?, memory: SearchMemory::default() })
+    }
+
+    /// The same with `factor` times the requests.
+    fn times(&self, factor: f64) -> DemandLoad {
+        let raised = |point: &Point| Point { reads_per_s: point.reads_per_s * factor, writes_per_s: point.writes_per_s * factor, ..*point };
+        let load = OpenLoad { points: self.load.points.iter().map(raised).collect(), ..self.load };
+        DemandLoad { load, memory: SearchMemory::default() }
+    }
 }
 
 /// An open load with its points as columns.
@@ -154,7 +189,7 @@ fn simulate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let day = date(as_of)?;
     let cycle = cycle_named(cycle)?;
-    let load: LoadArgs = pythonize::depythonize(load)?;
+    let load = LoadArgs::read(load)?;
     let options: SimulationOptions = options
         .map(pythonize::depythonize)
         .transpose()
@@ -184,12 +219,11 @@ fn simulate<'py>(
                     interval::closed(&setup, load, seconds, interval_s)
                 }
             }
-            LoadArgs::Open(columns) => {
-                let load = columns.load();
+            LoadArgs::Open(load) => {
                 if by_event {
-                    events::open(&setup, &load, interval_s, &mut report)
+                    events::open(&setup, load, interval_s, &mut report)
                 } else {
-                    interval::open(&setup, &load, interval_s)
+                    interval::open(&setup, load, interval_s)
                 }
             }
         }
@@ -198,7 +232,7 @@ fn simulate<'py>(
 }
 
 fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &LoadArgs, by_event: bool, interval_s: f64) -> PyResult<Bound<'py, PyDict>> {
-    let LoadArgs::Open(columns) = load else {
+    let LoadArgs::Open(load) = load else {
         let hint = "leave the cycle out, or give demand over time";
         return Err(CoreError::new_err(("closed", "a settled cycle needs demand over time: a closed load has no day that repeats", "headrace", hint)));
     };
@@ -206,7 +240,7 @@ fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &LoadArgs, by_ev
         let hint = "choose the interval form, or give a recording of several days to the per-I/O form";
         return Err(CoreError::new_err(("events", "a settled cycle needs the interval form: it repeats the load many times", "headrace", hint)));
     }
-    let (rows, repeated) = py.detach(|| cycle::open_settled(setup, &columns.load(), interval_s)).map_err(sim_error)?;
+    let (rows, repeated) = py.detach(|| cycle::open_settled(setup, load, interval_s)).map_err(sim_error)?;
     run_to_python(py, &Run { rows, summary: repeated.summary.clone() }, Some(&repeated))
 }
 
@@ -235,17 +269,18 @@ fn run_to_python<'py>(py: Python<'py>, run: &Run, repeated: Option<&Repeated>) -
 
 /// An open load as Python hands it over.
 pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
-    match pythonize::depythonize(load)? {
-        LoadArgs::Open(columns) => Ok(columns.load()),
+    match LoadArgs::read(load)? {
+        LoadArgs::Open(load) => Ok(load),
         LoadArgs::Closed(_) => {
             Err(CoreError::new_err(("closed", "a plan needs demand over time", "headrace", "give an open workload (constant, daily or recorded)")))
         }
     }
 }
 
-/// Evaluates many storages against one open load. Returns columns in the candidates' order:
-/// `status` ("simulated", "bounded", "invalid"), `overload` (asked over sustainable, where
-/// bounded), `why` (where invalid) and every number of the summary (None where not simulated).
+/// Evaluates many storages against one open load (a `DemandLoad`, or a dictionary). Returns columns
+/// in the candidates' order: `status` ("simulated", "bounded", "invalid"), `overload` (asked over
+/// sustainable, where bounded), `why` (where invalid) and every number of the summary (None where
+/// not simulated).
 ///
 /// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or
 /// "first". The figures are those of that cycle; `settled` says whether there is one (None: not
@@ -270,7 +305,14 @@ fn evaluate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let day = date(as_of)?;
     let cycle = cycle_named(cycle)?;
-    let load = open_load(load)?;
+    let read;
+    let demand = match load.cast::<DemandLoad>() {
+        Ok(demand) => demand.get(),
+        Err(_) => {
+            read = DemandLoad::new(load)?;
+            &read
+        }
+    };
     let outcomes = py.detach(|| {
         let catalog = Catalog::embedded();
         let instances = instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
@@ -279,9 +321,9 @@ fn evaluate<'py>(
             .zip(&instance_index)
             .map(|(storage, &instance)| Ok(DemandCandidate { storage: storage.parse()?, instance }))
             .collect::<Result<Vec<_>, SimError>>()?;
-        let asked = DemandSearch { load: &load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
+        let asked = DemandSearch { load: &demand.load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
         let total = candidates.len().max(1) as f64;
-        search::evaluate(&asked, &candidates, &mut |done| tell(&progress, done as f64 / total))
+        search::evaluate(&asked, &demand.memory, &candidates, &mut |done| tell(&progress, done as f64 / total))
     });
     outcomes_to_python(py, &outcomes.map_err(sim_error)?)
 }
@@ -347,6 +389,7 @@ fn latency_profiles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<DemandLoad>()?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(evaluate, module)?)?;
     module.add_function(wrap_pyfunction!(latency_quantiles, module)?)?;

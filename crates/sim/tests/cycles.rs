@@ -3,7 +3,7 @@
 
 use headrace_catalog::NaiveDate;
 use headrace_sim::cycle::{self, Cycle, Repeated};
-use headrace_sim::demand::search::{evaluate, DemandCandidate, DemandOutcome, DemandSearch};
+use headrace_sim::demand::search::{evaluate, DemandCandidate, DemandOutcome, DemandSearch, SearchMemory};
 use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, RunRow, Setup};
 use proptest::prelude::*;
 
@@ -179,9 +179,10 @@ fn a_spike_of_three_minutes_shows_in_the_worst_five_of_both_forms_and_not_in_the
 fn candidates_are_judged_by_the_cycle_that_is_asked_for() {
     let load = even(vec![reads(18.0 * 3_600.0, 260.0), reads(6.0 * 3_600.0, 500.0)]);
     let candidates = ["gp2:100", "gp3:100"].map(|storage| DemandCandidate { storage: storage.parse().unwrap(), instance: None });
+    let memory = SearchMemory::default();
     let ask = |cycle, start_balance_percent, prune_above| {
         let search = DemandSearch { load: &load, as_of: "2024-06-01".parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above };
-        evaluate(&search, &candidates, &mut |_| true).unwrap()
+        evaluate(&search, &memory, &candidates, &mut |_| true).unwrap()
     };
     let throttled = |outcome: &DemandOutcome| if let DemandOutcome::Simulated(repeated) = outcome { repeated.summary.throttled_s } else { f64::NAN };
     assert_eq!(throttled(&ask(Cycle::First, None, 1.0)[0]), 0.0);
@@ -192,4 +193,39 @@ fn candidates_are_judged_by_the_cycle_that_is_asked_for() {
     // A start balance asks for the first day.
     assert_eq!(throttled(&ask(Cycle::Settled, Some(100.0), 1.0)[0]), 0.0);
     assert!(matches!(&ask(Cycle::Settled, None, 1.0)[1], DemandOutcome::Simulated(repeated) if repeated.settled == Some(true)));
+}
+
+#[test]
+fn what_a_search_remembers_is_what_each_candidate_comes_to_alone() {
+    // Near the caps of some, above those of others; sizes that change nothing, and some that do.
+    let load = OpenLoad { arrivals: Arrivals::Poisson, ..even(vec![reads(3_600.0, 3_400.0), reads(3_600.0, 900.0), reads(3_600.0, 2_950.0)]) };
+    let texts = [
+        "gp3:200",
+        "gp3:300",
+        "gp3:300:3500",
+        "gp3:900:3500:250",
+        "gp2:300",
+        "gp2:301",
+        "gp2:1000",
+        "io1:500:3500",
+        "io2:500:3500",
+        "st1:1000",
+        "raid0:2xgp3:100",
+        "raid1:2xgp3:100",
+        "raid0:2xgp2:300",
+    ];
+    let candidates: Vec<DemandCandidate> = texts.iter().map(|text| DemandCandidate { storage: text.parse().unwrap(), instance: None }).collect();
+    let memory = SearchMemory::default();
+    for day in ["2021-06-01", "2026-06-01"] {
+        for (cycle, start_balance_percent) in [(Cycle::First, None), (Cycle::Settled, None), (Cycle::Settled, Some(30.0))] {
+            let search = DemandSearch { load: &load, as_of: day.parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above: f64::INFINITY };
+            for _ in 0..2 {
+                let together = evaluate(&search, &memory, &candidates, &mut |_| true).unwrap();
+                for (candidate, outcome) in candidates.iter().zip(&together) {
+                    let alone = evaluate(&search, &SearchMemory::default(), std::slice::from_ref(candidate), &mut |_| true).unwrap();
+                    assert_eq!(format!("{:?}", alone[0]), format!("{outcome:?}"), "{} {cycle:?} {day}", candidate.storage);
+                }
+            }
+        }
+    }
 }

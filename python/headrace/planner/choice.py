@@ -346,7 +346,7 @@ class DemandChooser(Chooser[DemandJudge]):
         with core_errors():
             return core.simulate(
                 judge.behind(candidate),
-                judge.demand.load,
+                judge.demand.times(1.0),
                 form="interval",
                 interval_s=judge.demand.longest_point_s,
                 instance=judge.hosts[candidate[2]].name,

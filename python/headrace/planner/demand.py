@@ -64,6 +64,8 @@ class PlannedDemand:
     def __init__(self, workload: OpenWorkload) -> None:
         self.workload = workload
         self.load = workload.to_core()
+        with core_errors():
+            self._loads = {1.0: core.DemandLoad(self.load)}
         self._on_volumes: dict[str, pl.DataFrame] = {}
 
     @cached_property
@@ -99,13 +101,11 @@ class PlannedDemand:
         """Returns the same for each volume: like members carry like shares."""
         return self.on_volumes(storage).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
 
-    def times(self, factor: float) -> dict:
-        """Returns the load as the core takes it, with `factor` times the requests."""
-        return (
-            {**self.load, **{rate: [value * factor for value in self.load[rate]] for rate in RATES}}
-            if factor != 1.0
-            else self.load
-        )
+    def times(self, factor: float) -> core.DemandLoad:
+        """Returns the load as the core keeps it, with `factor` times the requests."""
+        if factor not in self._loads:
+            self._loads[factor] = self._loads[1.0].times(factor)
+        return self._loads[factor]
 
 
 class DemandJudge:
@@ -142,7 +142,6 @@ class DemandJudge:
         # Candidates that the per-I/O form refuted, with the goals that they miss there.
         self.refuted: dict[Candidate, tuple[str, ...]] = {}
         self._usd: dict[str, float] = {}
-        self._loads = {1.0: demand.load}
 
     # --- performance ------------------------------------------------------------------------------
 
@@ -177,7 +176,7 @@ class DemandJudge:
         """Runs candidates and returns columns in the order of `candidates`: `status` ("simulated",
         "bounded", "invalid"), `why`, `cap`, `overload`, every metric of a demand that is not a
         price or head-room (NaN where not known) and the core's own figures."""
-        raw = self._evaluate(candidates, self._load(factor), self.prune_above if prune else math.inf)
+        raw = self._evaluate(candidates, factor, self.prune_above if prune else math.inf)
         self.counts.note(candidates, raw["status"])
         columns = {name: np.array(values, dtype=object if name in TEXT else float) for name, values in raw.items()}
         asked, ran = columns["asked_ios"], columns["status"] == "simulated"
@@ -206,12 +205,7 @@ class DemandJudge:
     def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:
         """Returns the demand over what each candidate sustains, where that is above 1: it cannot
         deliver."""
-        return list(self._evaluate(candidates, self.demand.load, 1.0)["overload"]) if candidates else []
-
-    def _load(self, factor: float) -> dict:
-        if factor not in self._loads:
-            self._loads[factor] = self.demand.times(factor)
-        return self._loads[factor]
+        return list(self._evaluate(candidates, 1.0, 1.0)["overload"]) if candidates else []
 
     def behind(self, candidate: Candidate) -> str:
         """Returns the EBS volumes that serve a candidate."""
@@ -219,12 +213,12 @@ class DemandJudge:
         assert behind is not None  # a demand in I/Os is not planned on Aurora
         return behind
 
-    def _evaluate(self, candidates: Sequence[Candidate], load: dict, prune_above: float) -> dict:
+    def _evaluate(self, candidates: Sequence[Candidate], factor: float, prune_above: float) -> dict:
         used = {place: None for *_, place in candidates if self.hosts[place].instance is not None}
         index = {place: i for i, place in enumerate(used)}
         with core_errors():
             return core.evaluate(
-                load,
+                self.demand.times(factor),
                 [self.behind(candidate) for candidate in candidates],
                 [index.get(place) for *_, place in candidates],
                 [self.hosts[place].name or "" for place in used],

@@ -64,18 +64,25 @@ def modules() -> dict[str, Path]:
 
 def executed_nodes(tree: ast.AST) -> Iterator[ast.AST]:
     """Nodes of a syntax tree without the bodies of `if TYPE_CHECKING:`: types are named there, nothing is imported."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        yield node
-        yield from executed_nodes(node)
+    waiting = [tree]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+                continue
+            yield node
+            waiting.append(node)
+
+
+@cache
+def syntax(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Modules of headrace that a file imports, also inside functions: each the longest name that is a module."""
     found = set()
-    for node in executed_nodes(ast.parse(path.read_text())):
+    for node in executed_nodes(syntax(path)):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -176,7 +183,7 @@ def test_no_circle_among_files():
 
 def public_classes() -> Iterator[tuple[str, str]]:
     for path in python_files():
-        for node in ast.parse(path.read_text()).body:
+        for node in syntax(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 yield node.name, module_of(path)
 
@@ -192,7 +199,7 @@ def private_uses(path: Path) -> set[str]:
     """Private names (`_name`) of other packages that a file imports or uses through a module."""
     own, found = ".".join(path.relative_to(ROOT / "python").parts[:-1]), set()
     named = {}
-    tree = ast.parse(path.read_text())
+    tree = syntax(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "headrace":
             for alias in node.names:

@@ -26,7 +26,7 @@ use crate::report::{RunRow, Summary};
 use crate::setup::Setup;
 
 /// Which time through the load is looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cycle {
     /// The first one, with the credits it starts with.
     First,
@@ -69,7 +69,7 @@ pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(
     load.check()?;
     let load = cut(load, interval_s)?;
     let measured = measure(setup, &load);
-    let own = OwnLatency::new(&measured.latency_key(setup));
+    let own = OwnLatency::cached(&measured.latency_key(setup));
     let mut rows = Vec::with_capacity(load.points.len());
     let repeated = repeat(setup, &measured, &own, Some(&mut rows))?;
     Ok((rows, repeated))

@@ -36,7 +36,7 @@ mod rest;
 mod step;
 
 use bucket::{instance_buckets, member_buckets, FluidBucket, DAY_S};
-pub(crate) use rest::NeededLoad;
+pub(crate) use rest::{BucketsKey, NeededLoad};
 pub(crate) use step::Step;
 
 /// A step shorter than this could vanish in the rounding of the time, and the interval would never
@@ -563,14 +563,4 @@ impl Fluid {
         [Measure::Units, Measure::Bytes]
             .map(|measure| self.buckets.iter().find(|bucket| bucket.cap == Cap::InstanceCredits && bucket.measure == measure).map(FluidBucket::percent))
     }
-}
-
-/// What a load asks over what a storage can give in that time, every balance spent: above 1 it
-/// cannot be delivered in full. A bound, without simulating. With `settled` balances count for
-/// nothing, but for an instance's, which are filled up every day: what a repeated load spends must
-/// come back.
-pub(crate) fn overload(setup: &Setup, load: &MeasuredLoad, settled: bool) -> f64 {
-    let seconds = load.seconds();
-    let fluid = Fluid::new(setup);
-    fluid.buckets.iter().map(|bucket| bucket.asked(load) / bucket.gives(seconds, settled)).fold(0.0, f64::max)
 }

@@ -23,7 +23,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimE
     refuse_lost_members(setup)?;
     let load = cut(load, interval_s)?;
     let measured = measure(setup, &load);
-    let own = OwnLatency::new(&measured.latency_key(setup));
+    let own = OwnLatency::cached(&measured.latency_key(setup));
     let mut rows = Vec::with_capacity(load.points.len());
     let summary = Driver::new(setup, &measured, &own, true).cycle(&mut row_collector(&mut rows, &own));
     Ok(Run { rows, summary })

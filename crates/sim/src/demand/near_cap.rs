@@ -168,7 +168,7 @@ impl NearCap {
         let deviation = scatter.sqrt();
         let path = |k: usize| {
             let reserve = (reserve + deviation * tables().strata[k]).min(parts.reserve);
-            let waiting = (reserve <= 0.0).then(|| if level < parts.main { parts.main - level } else { parts.main });
+            let waiting = (reserve <= 0.0).then_some(if level < parts.main { parts.main - level } else { parts.main });
             Path { reserve: reserve.max(0.0), waiting, most: 0.0 }
         };
         NearCap { paths: (0..WALKS).map(path).collect(), dice }
@@ -202,8 +202,8 @@ impl NearCap {
         let depth = (parts.main - walk.cost).max(0.0);
         let order = Strata::new(&mut self.dice);
         let exponential = &tables().exponential;
+        let mut noise = [0.0; LOOKS];
         for (index, path) in self.paths.iter_mut().enumerate() {
-            let mut noise = [0.0; LOOKS];
             order.bridge(index, &mut self.dice, &mut noise[..steps]);
             for &normal in &noise[..steps] {
                 let bits = self.dice.next_u64();

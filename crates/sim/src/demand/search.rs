@@ -2,14 +2,16 @@
 //!
 //! Candidates are independent, so they are spread over the cores; the answer does not depend on
 //! how. Work that candidates share is done once: resolving limits (per storage), measuring the
-//! demand (per accounting and chunk), tabulating own latency (per type, layout and mix).
+//! demand (per accounting and chunk), tabulating own latency (per type, layout and mix), and the
+//! simulation itself, where two candidates have the same buckets: a gp3 of 200 GiB is as fast as
+//! one of 300.
 
 pub mod fleet;
 
 use crate::demand::cycle::{repeat, Cycle, Repeated};
+use crate::demand::fluid::{BucketsKey, Fluid, NeededLoad};
 use crate::demand::interval;
 use crate::demand::load::OpenLoad;
-use crate::demand::measure::MeasuredLoad;
 use crate::demand::mixture::OwnLatency;
 use crate::error::SimError;
 use crate::setup::Setup;
@@ -17,7 +19,7 @@ use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec};
 use rayon::prelude::*;
 use std::collections::hash_map::{Entry, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A storage on an instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,40 +53,56 @@ pub struct DemandSearch<'a> {
 #[derive(Clone, Debug)]
 pub enum DemandOutcome {
     /// Simulated.
-    Simulated(Box<Repeated>),
+    Simulated(Arc<Repeated>),
     /// Cannot deliver the demand over its length: asked over sustainable (above 1).
     Bounded(f64),
     /// Not possible on that day.
     Invalid(String),
 }
 
+/// A load as storages of one kind count it, and their own latency.
 pub(super) struct SharedLoad {
-    pub measured: Arc<MeasuredLoad>,
+    pub needed: Arc<NeededLoad>,
     pub own: Arc<OwnLatency>,
 }
 
-type SharedKey = (headrace_catalog::VolumeType, Option<headrace_catalog::RaidLevel>, usize, u64);
+/// Day of limits, type, layout, members and chunk (KiB).
+type SharedKey = (NaiveDate, headrace_catalog::VolumeType, Option<headrace_catalog::RaidLevel>, usize, u64);
+/// All that an outcome follows from, but for the load.
+type OutcomeKey = (SharedKey, Cycle, BucketsKey);
+
+/// Outcomes that are kept of one load: more than a plan looks at; some 1 KiB each.
+const MAX_OUTCOMES: usize = 16_384;
+
+/// What is known of one load: how storages count it, and what came of the buckets that were
+/// simulated. It goes with that load and no other.
+#[derive(Default)]
+pub struct SearchMemory {
+    shared: Mutex<HashMap<SharedKey, Arc<SharedLoad>>>,
+    outcomes: Mutex<HashMap<OutcomeKey, DemandOutcome>>,
+}
+
+/// A candidate that was looked at.
+enum Looked {
+    Decided(DemandOutcome),
+    /// To be simulated.
+    Asked(Box<(Setup, Arc<SharedLoad>)>, OutcomeKey),
+}
 
 /// Evaluates all candidates, in their order. `progress` is told how many are done; returning false
-/// stops.
+/// stops. `memory` is that of the load of the search.
 pub fn evaluate(
     search: &DemandSearch<'_>,
+    memory: &SearchMemory,
     candidates: &[DemandCandidate],
     progress: &mut (dyn FnMut(usize) -> bool + Send),
 ) -> Result<Vec<DemandOutcome>, SimError> {
     search.load.check()?;
-    let mut shared: HashMap<SharedKey, Arc<SharedLoad>> = HashMap::new();
     let mut outcomes = Vec::with_capacity(candidates.len());
     for batch in candidates.chunks(2_048) {
-        for candidate in batch {
-            let key = key_of(&candidate.storage);
-            if let Entry::Vacant(place) = shared.entry(key) {
-                if let Ok(setup) = setup_of(search, candidate) {
-                    place.insert(Arc::new(share(&setup, search.load)));
-                }
-            }
-        }
-        outcomes.par_extend(batch.par_iter().map(|candidate| judge(search, candidate, shared.get(&key_of(&candidate.storage)).map(Arc::as_ref))));
+        memory.measure(search, batch);
+        let looked: Vec<Looked> = batch.par_iter().map(|candidate| memory.look(search, candidate)).collect();
+        outcomes.extend(memory.decide(looked));
         if !progress(outcomes.len()) {
             return Err(SimError::Interrupted);
         }
@@ -92,13 +110,76 @@ pub fn evaluate(
     Ok(outcomes)
 }
 
-fn key_of(storage: &StorageSpec) -> SharedKey {
-    (storage.members[0].volume_type, storage.raid, storage.members.len(), storage.chunk_kib)
+/// Entries are inserted whole, so that a panic elsewhere leaves none half made.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SearchMemory {
+    /// Measures the load for each kind of storage that is new.
+    fn measure(&self, search: &DemandSearch<'_>, batch: &[DemandCandidate]) {
+        let mut shared = lock(&self.shared);
+        for candidate in batch {
+            if let Entry::Vacant(place) = shared.entry(key_of(search, &candidate.storage)) {
+                if let Ok(setup) = setup_of(search, candidate) {
+                    place.insert(Arc::new(share(&setup, search.load)));
+                }
+            }
+        }
+    }
+
+    fn look(&self, search: &DemandSearch<'_>, candidate: &DemandCandidate) -> Looked {
+        let key = key_of(search, &candidate.storage);
+        let shared = lock(&self.shared).get(&key).map(Arc::clone);
+        let (setup, shared) = match (setup_of(search, candidate), shared) {
+            (Ok(setup), Some(shared)) => (setup, shared),
+            (Err(error), _) => return Looked::Decided(DemandOutcome::Invalid(error.to_string())),
+            (Ok(_), None) => return Looked::Decided(DemandOutcome::Invalid("its type cannot be resolved".into())),
+        };
+        let (mut fluid, cycle) = (Fluid::new(&setup), cycle_of(search));
+        let bound = fluid.overload_of(&shared.needed, &shared.needed.needs(&fluid), cycle == Cycle::Settled);
+        if bound > search.prune_above {
+            return Looked::Decided(DemandOutcome::Bounded(bound));
+        }
+        // Nothing happens to a candidate's volumes (`Setup::plain`): these buckets decide.
+        fluid.leave_out_idle_caps(&shared.needed.measured);
+        Looked::Asked(Box::new((setup, shared)), (key, cycle, fluid.key()))
+    }
+
+    /// Simulates what is not known yet, each set of buckets once.
+    fn decide(&self, looked: Vec<Looked>) -> Vec<DemandOutcome> {
+        let mut known = lock(&self.outcomes);
+        // Those of this batch are read from it too.
+        if known.len() + looked.len() > MAX_OUTCOMES {
+            known.clear();
+        }
+        let mut new: HashMap<&OutcomeKey, &(Setup, Arc<SharedLoad>)> = HashMap::new();
+        for looked in &looked {
+            if let Looked::Asked(what, key) = looked {
+                if !known.contains_key(key) {
+                    new.insert(key, what);
+                }
+            }
+        }
+        let of = |(key, what): (&OutcomeKey, &(Setup, Arc<SharedLoad>))| (key.clone(), simulated(&what.0, &what.1, key.1));
+        let new: Vec<_> = new.into_iter().collect();
+        known.par_extend(new.into_par_iter().map(of));
+        let outcome = |looked| match looked {
+            Looked::Decided(outcome) => outcome,
+            Looked::Asked(_, key) => known[&key].clone(),
+        };
+        looked.into_iter().map(outcome).collect()
+    }
+}
+
+fn key_of(search: &DemandSearch<'_>, storage: &StorageSpec) -> SharedKey {
+    (search.as_of, storage.members[0].volume_type, storage.raid, storage.members.len(), storage.chunk_kib)
 }
 
 fn share(setup: &Setup, load: &OpenLoad) -> SharedLoad {
     let measured = Arc::new(interval::measure(setup, load));
-    SharedLoad { own: OwnLatency::cached(&measured.latency_key(setup)), measured }
+    let own = OwnLatency::cached(&measured.latency_key(setup));
+    SharedLoad { own, needed: Arc::new(NeededLoad::new(measured)) }
 }
 
 pub(super) fn setup_of(search: &DemandSearch<'_>, candidate: &DemandCandidate) -> Result<Setup, SimError> {
@@ -108,22 +189,21 @@ pub(super) fn setup_of(search: &DemandSearch<'_>, candidate: &DemandCandidate) -
     Ok(Setup { start_balance_percent, ..Setup::plain(candidate.storage.clone(), limits, instance.cloned()) })
 }
 
-pub(super) fn judge(search: &DemandSearch<'_>, candidate: &DemandCandidate, shared: Option<&SharedLoad>) -> DemandOutcome {
-    let (setup, shared) = match (setup_of(search, candidate), shared) {
-        (Ok(setup), Some(shared)) => (setup, shared),
-        (Err(error), _) => return DemandOutcome::Invalid(error.to_string()),
-        (Ok(_), None) => return DemandOutcome::Invalid("its type cannot be resolved".into()),
-    };
-    let settled = search.cycle == Cycle::Settled && search.start_balance_percent.is_none();
-    let bound = crate::demand::fluid::overload(&setup, &shared.measured, settled);
-    if bound > search.prune_above {
-        return DemandOutcome::Bounded(bound);
+/// The cycle that is looked at: credits at the start are those of the first.
+pub(super) fn cycle_of(search: &DemandSearch<'_>) -> Cycle {
+    match search.start_balance_percent {
+        None => search.cycle,
+        Some(_) => Cycle::First,
     }
-    if !settled {
-        return DemandOutcome::Simulated(Box::new(Repeated::first_only(interval::summarise(&setup, &shared.measured, &shared.own))));
+}
+
+pub(super) fn simulated(setup: &Setup, shared: &SharedLoad, cycle: Cycle) -> DemandOutcome {
+    let measured = &shared.needed.measured;
+    if cycle == Cycle::First {
+        return DemandOutcome::Simulated(Arc::new(Repeated::first_only(interval::summarise(setup, measured, &shared.own))));
     }
-    match repeat(&setup, &shared.measured, &shared.own, None) {
-        Ok(repeated) => DemandOutcome::Simulated(Box::new(repeated)),
+    match repeat(setup, measured, &shared.own, None) {
+        Ok(repeated) => DemandOutcome::Simulated(Arc::new(repeated)),
         Err(error) => DemandOutcome::Invalid(error.to_string()),
     }
 }

@@ -32,6 +32,10 @@ pub(crate) struct NeededLoad {
     needs: Mutex<Vec<Arc<Needs>>>,
 }
 
+/// All that tells the buckets of one storage from those of another of its layout, before a load:
+/// of each its kind, rate, level, depths and shares, to the bit.
+pub(crate) type BucketsKey = Vec<[u64; 8]>;
+
 /// Credits count as never used up where they keep at least this share: far more than rounding.
 const KEPT_SHARE: f64 = 1e-6;
 
@@ -74,7 +78,20 @@ impl NeededLoad {
 }
 
 impl Fluid {
-    /// As [`super::overload`], from what is known of the load.
+    /// Two storages of one layout whose keys are alike serve a load alike.
+    pub fn key(&self) -> BucketsKey {
+        let numbers = |bucket: &FluidBucket| [bucket.rate, bucket.level, bucket.main_depth, bucket.depth, bucket.per_read, bucket.per_write].map(f64::to_bits);
+        let of = |bucket: &FluidBucket| {
+            let [rate, level, main_depth, depth, per_read, per_write] = numbers(bucket);
+            [bucket.cap as u64, bucket.measure as u64, rate, level, main_depth, depth, per_read, per_write]
+        };
+        self.buckets.iter().map(of).collect()
+    }
+
+    /// What a load asks over what a storage can give in that time, every balance spent: above 1 it
+    /// cannot be delivered in full. A bound, without simulating. With `settled` balances count for
+    /// nothing, but for an instance's, which are filled up every day: what a repeated load spends
+    /// must come back.
     pub fn overload_of(&self, load: &NeededLoad, needs: &[Arc<Needs>], settled: bool) -> f64 {
         self.buckets.iter().zip(needs).map(|(bucket, needs)| needs.asked / bucket.gives(load.seconds, settled)).fold(0.0, f64::max)
     }

@@ -7,7 +7,7 @@
 //! the points near a limit and those after them until all buckets are full again, and only until
 //! something has waited.
 
-use super::{judge, setup_of, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
+use super::{cycle_of, setup_of, simulated, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
 use crate::demand::cycle::{settle, Cycle};
 use crate::demand::fluid::{Fluid, NeededLoad};
 use crate::demand::interval::{self, Driver};
@@ -120,7 +120,11 @@ impl Fleet {
                 Ok(setup) => {
                     let needed = self.needed(&setup, question);
                     let (own, _) = self.own(question.volume, needed.measured.latency_key(&setup));
-                    judge(&search, &question.candidate, Some(&SharedLoad { measured: Arc::clone(&needed.measured), own }))
+                    let (fluid, cycle) = (Fluid::new(&setup), cycle_of(&search));
+                    match fluid.overload_of(&needed, &needed.needs(&fluid), cycle == Cycle::Settled) {
+                        bound if bound > search.prune_above => DemandOutcome::Bounded(bound),
+                        _ => simulated(&setup, &SharedLoad { needed, own }, cycle),
+                    }
                 }
                 Err(error) => DemandOutcome::Invalid(error.to_string()),
             }

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from headrace import SemiSyncOptions, calibrate, predict_replica, servers
 from headrace.base import core
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.bench import SysbenchOltp, run
 from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError

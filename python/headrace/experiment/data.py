@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace import servers
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.bench import Benchmark, Target, file_target, prepare, run, server_target

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.base.files import move_over
 from headrace.base.machine import required
 from headrace.base.processes import Command, User, run_checked
 from headrace.connect.address import Address, Secret, write_client_file
@@ -142,7 +143,7 @@ def create_certificates(where: ServerPaths, name: str, host: str = "127.0.0.1") 
             f"x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days {DAYS} -extfile extensions -out server-cert.pem",
         )
         for file in FILES:
-            os.replace(at / file, where.tls / file)
+            move_over(at / file, where.tls / file)
 
 
 def _openssl(folder: Path, words: str, *more: str) -> None:

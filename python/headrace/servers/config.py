@@ -9,12 +9,12 @@ places    folders, socket, port, TLS: last, and not to be set by anyone else
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.base import core
+from headrace.base.files import replace_file
 from headrace.base.machine import memory_bytes
 from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.base.units import GIB, MIB
@@ -326,13 +326,8 @@ def rendered(options: Options, of: str) -> str:
 
 def write(path: Path, text: str, group: int) -> None:
     """Writes an option file that the server's group may read, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(temporary, flags, 0o640), "w") as file:
-            os.fchown(file.fileno(), 0, group)
-            file.write(text)
-        os.replace(temporary, path)
+        replace_file(path, text.encode(), 0o640, group)
     except OSError as error:
         raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Is there room in /run?") from None
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, HeadraceError, InputError

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.base.processes import Ended, Interrupts, run_lines
+from headrace.base.processes import Ended, run_lines
+from headrace.base.signals import Interrupts
 from headrace.base.units import DAY_S
 from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.running import environment, run_files, summary, timeline

@@ -29,7 +29,7 @@ import polars as pl
 
 from headrace.base import settings
 from headrace.base.checks import did_you_mean
-from headrace.base.files import write_whole
+from headrace.base.files import move_over, write_whole
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
 
@@ -119,7 +119,7 @@ class Store:
         document = {"format": FORMAT, "version": VERSION, "id": name, **document}
         try:
             write_whole(folder / RUN_FILE, json_bytes(document))
-            os.replace(folder, self.folder / name)
+            move_over(folder, self.folder / name)
         except OSError as error:
             raise CouldNotRun(
                 str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}."
@@ -204,7 +204,7 @@ class Store:
         try:
             # Renamed first: a listing never sees half of it.
             gone = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self.folder))
-            os.replace(self.folder / name, gone / name)
+            move_over(self.folder / name, gone / name)
             shutil.rmtree(gone)
         except OSError as error:
             raise CouldNotRun(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
@@ -581,6 +581,7 @@ def stream(
     import signal
     import threading
 
+    from headrace.base.signals import set_handler
     from headrace.servers.backup.history.stream import Stream
     from headrace.servers.backup.targets.opening import open_target
 
@@ -591,7 +592,7 @@ def stream(
         streaming.stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+        set_handler(number, end)
     timer = threading.Timer(for_s, end) if for_s is not None else None
     if timer is not None:
         timer.daemon = True

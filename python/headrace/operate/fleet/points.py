@@ -12,14 +12,13 @@ is read part by part.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from headrace.base.files import reason_of, refuse_folder
+from headrace.base.files import move_over, reason_of, refuse_folder
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/guide/fleet.md"
@@ -116,7 +115,7 @@ def write_points(path: Path, parts: Iterable[pl.DataFrame], read: str = "") -> i
             pl.concat([pl.scan_parquet(place) for place in written]).sink_parquet(
                 whole, row_group_size=ROWS_OF_A_GROUP, maintain_order=True
             )
-            os.replace(whole, path)
+            move_over(whole, path)
     except OSError as error:
         raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", "operating system") from None
     return rows

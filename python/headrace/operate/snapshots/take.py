@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.connect import Address
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots import sets

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import server as running_servers
@@ -198,11 +199,11 @@ def _find_goal(
         return None
     if truth is None or not any(timeline.files for timeline in histories):
         return RestoreGoal(to_gap=True)
-    until = time.monotonic() + ARCHIVE_S
-    while not any(timeline.files and timeline.reach.contains(truth.at) for timeline in histories):
-        if time.monotonic() >= until:
-            rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
-            raise CouldNotRun(target.label, rule, DOC, "headrace backup stream SERVER --to TARGET")
-        time.sleep(LOOK_EVERY_S)
-        histories = mine()
+
+    def is_archived() -> bool:
+        return any(timeline.files and timeline.reach.contains(truth.at) for timeline in mine())
+
+    if not wait_until(is_archived, ARCHIVE_S, LOOK_EVERY_S):
+        rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
+        raise CouldNotRun(target.label, rule, DOC, "headrace backup stream SERVER --to TARGET")
     return RestoreGoal(gtid=truth.at)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace.base.files import move_over
 from headrace.base.machine import cores
 from headrace.base.processes import Command, run_checked
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -412,7 +413,7 @@ def _prepare(seed: Path, manifest: Manifest, program: ServerProgram) -> None:
     else:
         moved = [path for path in (data / "#innodb_redo",) if path.exists()]
     for path in moved:
-        os.rename(path, log / path.name)
+        move_over(path, log / path.name)
     about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
     (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.base.files import write_whole
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import rescue, scheduler
 from headrace.servers.failover.changes import (

@@ -15,13 +15,13 @@ import secrets
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.base import processes
+from headrace.base.waiting import wait_until
 from headrace.connect import connect
 from headrace.connect.address import DEFAULT_PORT, Address, Secret
 from headrace.connect.connection import cut
@@ -260,18 +260,18 @@ class Ec2Host(AddressHost):
         """Waits until the instance is down or has none of the volumes: the calls only begin, and
         meanwhile it may answer its clients. Raises CouldNotRun."""
         longest_s, last_error = EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
-        until = time.monotonic() + longest_s
-        while True:
+
+        def is_cut_off() -> bool:
+            nonlocal last_error
             try:
-                if self._is_cut_off(client, detached):
-                    return
+                return self._is_cut_off(client, detached)
             except Exception as error:
                 last_error = f" ({_words(error)})"
-            if time.monotonic() >= until:
-                break
-            time.sleep(LOOK_S)
-        rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{last_error}"
-        raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
+                return False
+
+        if not wait_until(is_cut_off, longest_s, LOOK_S):
+            rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{last_error}"
+            raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
 
     def _is_cut_off(self, client: Any, detached: bool) -> bool:
         """Returns whether the instance is down, or has none of the volumes any more. The latter
@@ -326,12 +326,9 @@ class Ec2Host(AddressHost):
         """Returns a volume's block device, by its serial number in udev's links on Nitro
         instances."""
         name = f"nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
-        until = time.monotonic() + DEVICE_S
-        while time.monotonic() < until:
-            for folder in self.links:
-                if (folder / name).exists():
-                    return str((folder / name).resolve())
-            time.sleep(DEVICE_S / 100)
+        places = [folder / name for folder in self.links]
+        if device := wait_until(lambda: next(filter(Path.exists, places), None), DEVICE_S, DEVICE_S / 100):
+            return str(device.resolve())
         rule = f"{volume} is attached, and {name} appears in none of {', '.join(map(str, self.links))}"
         raise CouldNotRun(self.name, rule, GUIDE, "Is this program running on the instance of --rescue-on?")
 

@@ -7,13 +7,13 @@ member loses no commit; the others expel it and choose a new primary by themselv
 from __future__ import annotations
 
 import secrets
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.base.waiting import wait_until
 from headrace.connect.address import Address, Secret, write_client_file
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
@@ -217,12 +217,9 @@ def _own_state(connection: pymysql.Connection) -> str:
 
 
 def _wait(holds: Callable[[], bool], server: Server) -> None:
-    deadline = time.monotonic() + ONLINE_S
-    while not holds():
-        if time.monotonic() > deadline:
-            rule = f"is not online in its group after {ONLINE_S:g} s"
-            raise CouldNotRun(server.name, rule, str(server.log), f"headrace mysql log {server.name}")
-        time.sleep(LOOK_EVERY_S)
+    if not wait_until(holds, ONLINE_S, LOOK_EVERY_S):
+        rule = f"is not online in its group after {ONLINE_S:g} s"
+        raise CouldNotRun(server.name, rule, str(server.log), f"headrace mysql log {server.name}")
 
 
 def _join_on_boot(lab: Lab, name: str) -> Server:

@@ -26,7 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.base import processes
 from headrace.base.machine import ends_with_us
-from headrace.base.processes import Command, run_checked, undisturbed
+from headrace.base.processes import Command, run_checked
+from headrace.base.signals import undisturbed
+from headrace.base.waiting import wait_until
 from headrace.connect.option_files import quoted, read_client
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
@@ -327,11 +329,11 @@ class SnapshotSeed(Follower):
             run_checked(Command(("sync", "--file-system", str(place)), what=f"sync of {place}"), COPY_S)
 
     def _wait(self, lab: Lab) -> None:
-        deadline = time.monotonic() + COPY_S
-        while any(lab.describe_snapshot(snapshot)["state"] == "pending" for snapshot in self.taken.values()):
-            if time.monotonic() > deadline:
-                raise CouldNotRun(", ".join(self.taken.values()), "is still pending", GUIDE, "Is the lab busy?")
-            time.sleep(LOOK_EVERY_S)
+        def is_stored() -> bool:
+            return all(lab.describe_snapshot(snapshot)["state"] != "pending" for snapshot in self.taken.values())
+
+        if not wait_until(is_stored, COPY_S, LOOK_EVERY_S):
+            raise CouldNotRun(", ".join(self.taken.values()), "is still pending", GUIDE, "Is the lab busy?")
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         _forget_identity(where.data_mount / "data")

@@ -7,6 +7,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from headrace.base.waiting import wait_until
 from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import Dialect
 from headrace.servers.topology.state import ServerState
@@ -29,9 +30,7 @@ def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: 
             ask = state.dialect.receiver(channel)
             for number, *_ in filter(all, _rows(cursor, ask)):
                 cursor.execute(f"KILL {int(number)}")
-            until = time.monotonic() + KILLED_S
-            while any(map(all, _rows(cursor, ask))) and time.monotonic() < until:
-                time.sleep(KILLED_S / 10)
+            wait_until(lambda: not any(map(all, _rows(cursor, ask))), KILLED_S, KILLED_S / 10)
     accounts.run(connection, state.dialect.stop_receive(channel))
 
 
@@ -59,8 +58,7 @@ def _end_waiting_appliers(cursor: Any, ask: str, coordinates: str) -> None:
         if waiting := [applier for applier in still if busy[applier] and before[applier]]:
             for number, _ in waiting:
                 cursor.execute(f"KILL {int(number)}")
-            while _rows(cursor, coordinates) and time.monotonic() < until:
-                time.sleep(HELD_S / 4)
+            wait_until(lambda: not _rows(cursor, coordinates), until - time.monotonic(), HELD_S / 4)
             return
         before = busy
         time.sleep(HELD_S)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
+from headrace.base.waiting import wait_until
 from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
@@ -158,12 +158,8 @@ def replica_up(
 
 def settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
     """Waits until a server has no problems, at most `longest_s`, and returns it with its state."""
-    until = time.monotonic() + longest_s
-    while True:
-        view = member(find(lab, name), tables=False)
-        if not view.problems or time.monotonic() > until:
-            return member(find(lab, name))
-        time.sleep(SETTLE_LOOK_S)
+    wait_until(lambda: not member(find(lab, name), tables=False).problems, longest_s, SETTLE_LOOK_S)
+    return member(find(lab, name))
 
 
 def _check_existing(server: Server, following: Following, given: Mapping[str, object]) -> None:

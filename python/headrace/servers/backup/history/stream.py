@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.machine import ends_with_us
-from headrace.base.processes import telling_lines
+from headrace.base.processes import spawn, telling_lines
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers.backup import manifest as documents
@@ -292,9 +292,7 @@ class Stream:
         self._output_path = self.spool / "said"
         with open(self._output_path, "wb") as output:
             self._receiver_stopped = False
-            self._child = subprocess.Popen[bytes](
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
+            self._child = spawn(words, stdout=output, stderr=output, folder=None)
 
     def _restart_file(self) -> None:
         """Starts to read the file from its beginning again, as the receiver sends it: stored bytes

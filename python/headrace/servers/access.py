@@ -21,9 +21,9 @@ from pathlib import Path
 from headrace.base.files import move_over
 from headrace.base.machine import required
 from headrace.base.processes import Command, User, run_checked
-from headrace.connect.address import Address, Secret, write_client_file
-from headrace.connect.option_files import read_client
 from headrace.errors import CouldNotRun
+from headrace.mysql.address import Address, Secret, write_client_file
+from headrace.mysql.option_files import read_client
 from headrace.servers.record import ServerPaths
 
 

@@ -18,8 +18,8 @@ from headrace.base.files import replace_file
 from headrace.base.machine import memory_bytes
 from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.base.units import GIB, MIB
-from headrace.connect.option_files import read_option_file, server_groups, written
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.option_files import read_option_file, server_groups, written
 from headrace.servers.access import service_user
 from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
 from headrace.servers.record import GUIDE, Record, ServerPaths

@@ -140,7 +140,7 @@ def _set_log_aside(log: Path) -> None:
 
 
 def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_s: float) -> None:
-    from headrace.connect import connect
+    from headrace.mysql import connect
 
     address = access.address(where, None)
     last_answer = ""
@@ -209,7 +209,7 @@ def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
 
     Raises CouldNotRun if it runs and does not answer.
     """
-    from headrace.connect import connect
+    from headrace.mysql import connect
 
     deadline = time.monotonic() + ANSWER_S
     while processes.runs(running):

@@ -17,6 +17,7 @@ PLACES = {
     "os.replace": "base/files.py",
     "os.rename": "base/files.py",
     "Path.replace": "base/files.py",
+    "connection.cursor": "mysql/statements.py",
 }
 # (call, module): why it makes the call by itself.
 EXCEPTIONS = {
@@ -37,6 +38,8 @@ def calls(source: str) -> Iterator[str]:
             yield ast.unparse(function)
             if function.attr == "replace" and len(node.args) == 1 and not node.keywords:
                 yield "Path.replace"
+            if function.attr == "cursor":
+                yield "connection.cursor"
 
 
 def test_each_call_stands_in_its_module():
@@ -58,6 +61,7 @@ def test_each_call_stands_in_its_module():
         ("subprocess.Popen[bytes](words)", "subprocess.Popen"),
         ("from subprocess import Popen", "subprocess.Popen"),
         ("path.with_name('a').replace(other)", "Path.replace"),
+        ("with self.server.cursor(DictCursor) as cursor: pass", "connection.cursor"),
     ],
 )
 def test_calls_are_seen(source, call):

@@ -12,8 +12,8 @@ from headrace.base.processes import Command, Ended, run_checked, run_lines
 from headrace.bench.drivers.benchmark import IntervalReport, RunLoad, ToolOutcome
 from headrace.bench.drivers.percentiles import Histogram
 from headrace.bench.target import DOC
-from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.address import DEFAULT_PORT, Address
 
 SOURCE = "sysbench 1.0"
 # sysbench.h: 1,024 buckets, evenly in the logarithm from 0.001 ms to 100 s; a value goes to the

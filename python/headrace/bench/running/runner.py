@@ -22,8 +22,8 @@ from headrace.bench.running.lab_metrics import LabMetrics
 from headrace.bench.server import create_database, data_gib
 from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, now_text, write_parquet
 from headrace.bench.target import DOC, Target
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import connect
 from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler, Samples
 

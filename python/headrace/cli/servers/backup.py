@@ -404,8 +404,8 @@ class RestoreOptions:
 
     def goal(self, flavor: str) -> RestoreGoal | None:
         """Returns the point to restore to; None: the backup as it is."""
+        from headrace.mysql.gtid import GtidSet
         from headrace.servers.backup.history.moments import RestoreGoal, parse_moment
-        from headrace.servers.topology.gtid import GtidSet
 
         named = [
             name for name, on in (("--to-time", self.moment), ("--to-gtid", self.gtid), ("--latest", self.latest)) if on

@@ -16,8 +16,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from headrace.base.checks import check_choice, check_name
-from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import Address, connect
 from headrace.observe.live import host, profile
 from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.signals import ends_as_interrupts, undisturbed
-from headrace.connect import Address
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Address
 from headrace.operate.snapshots import sets
 from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, filesystems_of, shown
 from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.base.files import reason_of, write_back
 from headrace.base.units import MIB
 from headrace.base.waiting import wait_until
-from headrace.connect.option_files import quoted
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.option_files import quoted
 from headrace.servers.access import service_user
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import source as sources

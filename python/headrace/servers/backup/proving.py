@@ -14,6 +14,7 @@ from pathlib import Path
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.gtid import GtidSet
 from headrace.servers import server as running_servers
 from headrace.servers.backup import source as sources
 from headrace.servers.backup.grants import read_rights, refuse_blind_reader
@@ -24,7 +25,6 @@ from headrace.servers.backup.restore import RestoreRequest, checked_fit, restore
 from headrace.servers.backup.source import BackupSource, rows, source_of
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, BackupTarget
 from headrace.servers.running import Progress, quiet
-from headrace.servers.topology.gtid import GtidSet
 
 # How long the lock for the moment of comparison may wait, and the stream take to bring it, s.
 LOCK_WAIT_S, ARCHIVE_S = 10, 60.0

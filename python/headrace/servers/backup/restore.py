@@ -29,6 +29,8 @@ from headrace.base.machine import cores
 from headrace.base.processes import Command, run_checked
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.statements import ask_named
 from headrace.servers import record as records
 from headrace.servers import server as running_servers
 from headrace.servers import volumes
@@ -55,7 +57,6 @@ from headrace.servers.datadir import SAVED
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server
-from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.threads import stop_applying
 
 # --prepare applies the redo of the time the copy took: minutes for a large one (a guess).
@@ -550,13 +551,9 @@ def _forget(connection, source: BackupSource) -> None:
 
 def _wait(connection, source: BackupSource, replay: ReplayPlan, progress: Progress) -> None:
     """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
-    import pymysql
-
     goal = replay.executed
     while True:
-        with connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute(source.dialect.replica_status())
-            status = cursor.fetchone() or {}
+        status = next(iter(ask_named(connection, source.dialect.replica_status())), {})
         now = executed(connection, source)
         if now.contains(goal):
             return

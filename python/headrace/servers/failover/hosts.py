@@ -22,16 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.base import processes
 from headrace.base.waiting import wait_until
-from headrace.connect import connect
-from headrace.connect.address import DEFAULT_PORT, Address, Secret
-from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import connect
+from headrace.mysql.address import DEFAULT_PORT, Address, Secret
+from headrace.mysql.connection import cut
+from headrace.mysql.dialect import Dialect, SourceOf
+from headrace.mysql.state import observe
+from headrace.mysql.statements import ask_row, run
 from headrace.servers import record as records
 from headrace.servers import running, volumes
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import Dialect, SourceOf
-from headrace.servers.topology.state import observe
 
 if TYPE_CHECKING:
     import pymysql
@@ -103,15 +104,15 @@ class AddressHost:
         # the old.
         own = hashlib.sha256(follower.name.encode()).hexdigest()[:USER_DIGITS]
         user, password = f"headrace_{own}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
-        closed = not dialect.is_mariadb and accounts.one_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
+        closed = not dialect.is_mariadb and ask_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
         if closed:
             # On a read-only server no account can be created; read_only stays.
-            accounts.run(connection, ("SET GLOBAL super_read_only = 0",))
+            run(connection, ("SET GLOBAL super_read_only = 0",))
         try:
-            accounts.run(connection, dialect.replication_account(user, "%", password))
+            run(connection, dialect.replication_account(user, "%", password))
         finally:
             if closed:
-                accounts.run(connection, ("SET GLOBAL super_read_only = 1",))
+                run(connection, ("SET GLOBAL super_read_only = 1",))
         return SourceOf(self.host, self.port, user, password)
 
     def remember(self, **settings: str | None) -> None:
@@ -455,7 +456,7 @@ class Hands:
     def change(self, host: AddressHost, *statements: str) -> None:
         """Runs statements; errors repeat no password."""
         with self.on(host) as connection:
-            accounts.run(connection, statements)
+            run(connection, statements)
 
     def state_of(self, host: AddressHost) -> Any:
         """Queries the state of a host."""
@@ -472,7 +473,7 @@ class Hands:
 def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:
     """Runs statements on a connection of its own; errors repeat no password."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
-        accounts.run(connection, statements)
+        run(connection, statements)
 
 
 def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> Any:

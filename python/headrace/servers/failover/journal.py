@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.statements import ask_row, run
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.members import (
     GUIDE,
@@ -32,8 +34,6 @@ from headrace.servers.failover.planning.members import (
     ScheduledEvent,
     ThreadRun,
 )
-from headrace.servers.topology.accounts import one_row, run
-from headrace.servers.topology.gtid import GtidSet
 
 # A journal is read whole; a failover writes some 30 lines of some 300 bytes.
 MAX_BYTES = 16 << 20
@@ -425,7 +425,7 @@ class Lease:
             try:
                 # A server whose own wait_timeout is short would end it in a long drain, unseen.
                 run(connection, (f"SET SESSION wait_timeout = {HELD_S}",))
-                if one_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
+                if ask_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
                     self.locks[host.name] = connection
                     return ""
                 connection.close()
@@ -438,7 +438,7 @@ class Lease:
         """Raises CouldNotRun if the lock was lost meanwhile and cannot be taken again."""
         for name, connection in list(self.locks.items()):
             try:
-                if one_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
+                if ask_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
                     raise CouldNotRun(name, "no longer holds the lease")
             except Exception:
                 del self.locks[name]
@@ -452,6 +452,6 @@ class Lease:
         for connection in (*self.locks.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
                 # A closed connection releases its lock some time later.
-                one_row(connection, f"SELECT RELEASE_LOCK('{LEASE}')")
+                ask_row(connection, f"SELECT RELEASE_LOCK('{LEASE}')")
                 connection.close()
         self.locks, self._ready = {}, {}

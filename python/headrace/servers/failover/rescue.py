@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import IO
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT, ProcessStream, spawn
-from headrace.connect.address import Address, write_client_file
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.address import Address, write_client_file
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import ServerState
 from headrace.servers.backup.history.events import lacking
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, state_of
 from headrace.servers.failover.planning.election import ranges
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.flavors import ServerProgram, find_program
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState
 from headrace.servers.topology.threads import stop_applying
 
 READERS = {"mariadb": ("mariadb-binlog", "mysqlbinlog"), "mysql": ("mysqlbinlog",)}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.address import Address
 from headrace.servers import volumes
 from headrace.servers.failover import hosts
 from headrace.servers.failover.hosts import LOG_MAGIC, Ec2Host, find_logs, own_instance

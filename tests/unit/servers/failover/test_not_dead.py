@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from relay_logs import Cluster
 
-from headrace.connect.address import Address
-from headrace.connect.connection import UNREACHABLE, NoRoom
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.address import Address
+from headrace.mysql.connection import UNREACHABLE, NoRoom
+from headrace.mysql.dialect import Dialect
 from headrace.servers.failover import executor as executors
 from headrace.servers.failover import hosts, observer, rejoin, rescue
 from headrace.servers.failover import journal as journals
@@ -28,7 +29,6 @@ from headrace.servers.failover.planning.election import required
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, Seen
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_followed
-from headrace.servers.topology.dialect import Dialect
 from headrace.servers.topology.threads import to_start
 
 VOLUME, INSTANCE = "vol-1", "i-1"
@@ -483,8 +483,8 @@ class Connection:
     def execute(self, statement, *_):
         self.statements.append(statement)
 
-    def fetchone(self):
-        return (0,)
+    def fetchall(self):
+        return ((0,),)
 
 
 @pytest.mark.parametrize("flavor", ["mariadb", "mysql"])

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from relay_logs import Cluster
 
-from headrace.connect.address import Address
+from headrace.mysql.address import Address
+from headrace.mysql.state import ServerState
 from headrace.servers.failover.planning.election import required
 from headrace.servers.topology import checks, ending, topology
 from headrace.servers.topology.lag import watch as watching
 from headrace.servers.topology.lag.watch import LagWatch
-from headrace.servers.topology.state import ServerState
 from headrace.servers.topology.topology import TopologyMember
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.servers.topology.gtid import GtidSet
+from headrace.mysql.gtid import GtidSet
 
 # Samples that a trace keeps: twenty minutes at ten a second; older ones are thinned, so that a
 # replica that is days behind still has an answer, by a coarser scale.

@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
 from headrace.base.files import replace_file
-from headrace.connect.option_files import quoted, read_client
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.option_files import quoted, read_client
 
 DOC = "docs/reference/capture.md"
 FORM = "mysql://USER@HOST[:PORT][/DATABASE] or mysql://USER@/[DATABASE]?socket=PATH"

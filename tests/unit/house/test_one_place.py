@@ -18,6 +18,7 @@ PLACES = {
     "os.rename": "base/files.py",
     "Path.replace": "base/files.py",
     "connection.cursor": "mysql/statements.py",
+    "import boto3": "aws/client.py",
 }
 # (call, module): why it makes the call by itself.
 EXCEPTIONS = {
@@ -29,7 +30,10 @@ def calls(source: str) -> Iterator[str]:
     """Yields the calls of a module that PLACES names, and imports of their functions by name. `x.replace(y)` is that of
     a path: text is replaced by a second argument, fields of a value by keywords."""
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (f"import {alias.name.partition('.')[0]}" for alias in node.names)
         if isinstance(node, ast.ImportFrom):
+            yield f"import {(node.module or '').partition('.')[0]}"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         if not isinstance(node, ast.Call):
             continue
@@ -62,6 +66,7 @@ def test_each_call_stands_in_its_module():
         ("from subprocess import Popen", "subprocess.Popen"),
         ("path.with_name('a').replace(other)", "Path.replace"),
         ("with self.server.cursor(DictCursor) as cursor: pass", "connection.cursor"),
+        ("def client():\n    from boto3.session import Session", "import boto3"),
     ],
 )
 def test_calls_are_seen(source, call):

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 from relay_logs import Cluster
 
+from headrace.aws import instances
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.mysql.connection import UNREACHABLE, NoRoom
 from headrace.mysql.dialect import Dialect
 from headrace.servers.failover import executor as executors
-from headrace.servers.failover import hosts, observer, rejoin, rescue
 from headrace.servers.failover import journal as journals
+from headrace.servers.failover import observer, rejoin, rescue
 from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost, Ec2Host
 from headrace.servers.failover.journal import STALE_S, Journal, LeaseTaken
@@ -66,10 +67,10 @@ class SlowEc2:
 def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
     client = SlowEc2(3, ends)
     monkeypatch.setattr(Ec2Host, "client", lambda self: client)
-    monkeypatch.setattr(hosts, "LOOK_S", 0.0)
+    monkeypatch.setattr(instances, "LOOK_S", 0.0)
     host = Ec2Host("db1", Address("u", "db1", 1), instance=INSTANCE, volumes=(VOLUME,))
     assert host.fence() == f"detached {VOLUME}, stopped {INSTANCE}" and client.looked == 4
-    monkeypatch.setattr(hosts, "EC2_PACE", {"Delay": 0, "MaxAttempts": 1})
+    monkeypatch.setattr(instances, "EC2_PACE", {"Delay": 0, "MaxAttempts": 1})
     client.left = 1_000
     # The volume was never this instance's: nothing is detached by that, and the instance only begins to stop.
     monkeypatch.setattr(client, "detach_volume", lambda **_: 1 / 0)

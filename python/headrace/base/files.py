@@ -119,6 +119,15 @@ def write_whole(path: Path, content: bytes) -> None:
         ) from None
 
 
+@contextlib.contextmanager
+def explain_unwritable(path: Path, hint: str, source: str = "") -> Iterator[None]:
+    """Turns an OSError of the block into CouldNotRun: this file or folder cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", source, hint) from None
+
+
 def replace_file(path: Path, content: bytes, mode: int = 0o600, group: int | None = None) -> None:
     """Writes a file of this mode (and group of the operating system) under a temporary name next to
     it, flushes and renames it: nobody but this user can read it before. Raises OSError."""

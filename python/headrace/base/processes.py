@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from headrace.base.files import explain_unwritable
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun
 
@@ -307,10 +308,8 @@ def start(command: Command, log: Path) -> Process:
     """Starts a process that lives on by itself; what it writes is appended to `log`. Raises
     CouldNotRun."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    try:
+    with explain_unwritable(log, "Is there room?"):
         handle = os.open(log, flags, 0o600)
-    except OSError as error:
-        raise CouldNotRun(str(log), f"cannot be written: {error.strerror}", "", "Is there room?") from None
     try:
         child = command.started(stdout=handle, stderr=handle)
     finally:

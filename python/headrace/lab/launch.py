@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from headrace.base import settings as variables
-from headrace.base.files import move_over
+from headrace.base.files import explain_unwritable, move_over
 from headrace.base.processes import spawn
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.client import Lab
@@ -279,15 +279,11 @@ def _open_log(where: Place):
     """
     folder = folder_of(where)
     path = folder / LOG_NAME
-    try:
+    with explain_unwritable(path, "Choose another directory with --data-dir."):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES:
             move_over(path, path.with_name(f"{LOG_NAME}.1"))
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab", buffering=0)
-    except OSError as error:
-        raise CouldNotRun(
-            str(path), f"cannot be written: {error.strerror}", "", "Choose another directory with --data-dir."
-        ) from None
 
 
 def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int, timeout_s: float) -> None:

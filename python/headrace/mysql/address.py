@@ -15,8 +15,8 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
-from headrace.base.files import replace_file
-from headrace.errors import CouldNotRun, InputError
+from headrace.base.files import explain_unwritable, replace_file
+from headrace.errors import InputError
 from headrace.mysql.option_files import quoted, read_client
 
 DOC = "docs/reference/capture.md"
@@ -265,11 +265,8 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
     Raises CouldNotRun if it cannot be written.
     """
     path = Path(path)
-    try:
+    with explain_unwritable(path, "Choose a folder of your own."):
         replace_file(path, client_text(address).encode())
-    except OSError as error:
-        hint = "Choose a folder of your own."
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", hint) from None
     return path
 
 

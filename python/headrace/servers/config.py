@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.files import replace_file
+from headrace.base.files import explain_unwritable, replace_file
 from headrace.base.machine import memory_bytes
 from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.base.units import GIB, MIB
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError
 from headrace.mysql.option_files import read_option_file, server_groups, written
 from headrace.servers.access import service_user
 from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
@@ -326,10 +326,8 @@ def rendered(options: Options, of: str) -> str:
 
 def write(path: Path, text: str, group: int) -> None:
     """Writes an option file that the server's group may read, whole or not at all."""
-    try:
+    with explain_unwritable(path, "Is there room in /run?"):
         replace_file(path, text.encode(), 0o640, group)
-    except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Is there room in /run?") from None
 
 
 # Both flavors write time, thread and [ERROR]; MySQL also a code and a subsystem; then the text.

@@ -21,7 +21,7 @@ from typing import Any
 import tomli_w
 
 from headrace.api.access.policies import Policy, read_policy
-from headrace.base.files import replace_file
+from headrace.base.files import explain_unwritable, replace_file
 from headrace.errors import CouldNotRun, InputError
 
 ACCOUNT = "000000000000"
@@ -65,11 +65,8 @@ def _private_folder(folder: Path) -> None:
 
 def _write_private(path: Path, data: bytes) -> None:
     """Writes a file as a whole, so that others can never read it, not even for a moment."""
-    try:
+    with explain_unwritable(path, "Is the disk full, or the folder not yours?"):
         replace_file(path, data)
-    except OSError as error:
-        rule = f"cannot be written: {error.strerror}"
-        raise CouldNotRun(str(path), rule, "", "Is the disk full, or the folder not yours?") from None
 
 
 def raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.files import replace_file
+from headrace.base.files import explain_unwritable, replace_file
 from headrace.errors import CouldNotRun, InputError
 
 NAME = "headrace"
@@ -159,9 +159,7 @@ def _replace(path: Path, text: str) -> None:
     """Replaces a file as a whole. It keeps its mode; a new file is readable by the user alone."""
     # The file may be a link to another place, such as a repository of settings.
     target = Path(os.path.realpath(path))
-    try:
+    with explain_unwritable(path, "Use --no-profile."):
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
         replace_file(target, text.encode(), mode)
-    except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Use --no-profile.") from None

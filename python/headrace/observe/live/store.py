@@ -13,8 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.base.files import drafted
-from headrace.errors import CouldNotRun
+from headrace.base.files import drafted, explain_unwritable
 
 # 600 columns for half an hour of seconds: 9 MB.
 PART_ROWS = 1_800
@@ -96,9 +95,5 @@ def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
         and (frame[name].drop_nulls() == frame[name].drop_nulls().floor()).all()
     ]
     frame = frame.with_columns(pl.col(whole).cast(pl.Int64))
-    try:
-        with drafted(path) as draft:
-            frame.write_csv(draft, float_precision=6, float_scientific=False)
-    except OSError as error:
-        hint = "Choose another folder."
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror or error}", "", hint) from None
+    with explain_unwritable(path, "Choose another folder."), drafted(path) as draft:
+        frame.write_csv(draft, float_precision=6, float_scientific=False)

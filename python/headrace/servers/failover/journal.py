@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.base.files import explain_unwritable
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.statements import ask_row, run
@@ -106,14 +107,10 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with explain_unwritable(path, "Name another folder.", GUIDE):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._file = os.fdopen(handle, "r+", encoding="utf-8")
-        except OSError as error:
-            raise CouldNotRun(
-                str(path), f"cannot be written: {error.strerror}", GUIDE, "Name another folder."
-            ) from None
 
     def close(self) -> None:
         self._file.close()
@@ -144,13 +141,11 @@ class Journal:
         """Writes a line, which is on the disk when this returns; `sync` False: it survives this
         program but not this machine, which is enough for what the servers show."""
         line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event} | more
-        try:
+        with explain_unwritable(self.path, "", GUIDE):
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
             if sync:
                 os.fsync(self._file.fileno())
-        except OSError as error:
-            raise CouldNotRun(str(self.path), f"cannot be written: {error.strerror}", GUIDE, "") from None
 
     def entries(self) -> list[dict[str, Any]]:
         """Reads all lines, except a last line that a crash cut off."""

@@ -15,7 +15,8 @@ import shutil
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.base.files import explain_unwritable
+from headrace.errors import InputError
 from headrace.mysql import connect
 from headrace.mysql.address import Address, Secret, write_client_file
 from headrace.mysql.dialect import GUIDE, Dialect, SourceOf
@@ -71,7 +72,7 @@ def follow(
         rule = "has no account for replicas yet"
         raise InputError(source.name, rule, GUIDE, f"headrace replica up ... --of {source.name} makes it.")
     authority = replica.tls / access.AUTHORITY.format(name=source.name)
-    try:
+    with explain_unwritable(authority, "Is there room?", GUIDE):
         replica.tls.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(source.paths.tls / "ca.pem", authority)
         user = access.service_user()
@@ -80,8 +81,6 @@ def follow(
             shutil.copyfile(authority, placed)
             os.chown(placed, 0, user.gid)
             os.chmod(placed, 0o640)
-    except OSError as error:
-        raise CouldNotRun(str(authority), f"cannot be written: {error.strerror}", GUIDE, "Is there room?") from None
     password = Secret(read_client(file).get("password", ""))
     return SourceOf(
         source.host, source.port, ACCOUNT, password, str(replica.keys / authority.name), position, channel, delay_s

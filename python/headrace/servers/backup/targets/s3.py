@@ -220,15 +220,19 @@ def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
 
 
 def _client(region: str | None, endpoint: str | None) -> Any:
-    settings = {
-        "s3": {"addressing_style": "path"} if endpoint else {},
-        # The checksums are sent in headers: servers other than AWS do not support trailers.
-        "request_checksum_calculation": "when_required",
-        "response_checksum_validation": "when_required",
-    }
-    where = {"region": region, "else_region": "us-east-1", "endpoint": endpoint}
     try:
-        return make_client("s3", LIMITS, needs_keys=False, **where, **settings)
+        return make_client(
+            "s3",
+            LIMITS,
+            region=region,
+            else_region="us-east-1",
+            endpoint=endpoint,
+            needs_keys=False,
+            s3={"addressing_style": "path"} if endpoint else {},
+            # The checksums are sent in headers: servers other than AWS do not support trailers.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
     except InputError as error:
         raise InputError(f"s3 {endpoint or ''}", f"cannot be set up: {error.rule}", S3_SOURCE, "") from None
 

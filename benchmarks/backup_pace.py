@@ -32,9 +32,9 @@ from rich.console import Console
 from headrace import lab as labs
 from headrace import servers
 from headrace.base.units import MIB
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, Settings
+from headrace.mysql import connect
 from headrace.servers import Server, volumes
 from headrace.servers.backup.forecast import volume_seconds
 from headrace.servers.backup.manifest import backups

@@ -36,16 +36,16 @@ from rich.table import Table
 
 from headrace import lab as labs
 from headrace import servers
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, Settings
 from headrace.lab.watching import stored
+from headrace.mysql import connect
+from headrace.mysql.gtid import GtidSet
 from headrace.operate.snapshots import restore
 from headrace.operate.snapshots.services import LabService
 from headrace.operate.snapshots.take import take
 from headrace.operate.snapshots.targets import lab_request
 from headrace.servers import Server
-from headrace.servers.topology.gtid import GtidSet
 
 CLIENTS = 8  # a guess: enough for group commit, and for writes that overlap
 # The cache is smaller than the data, so that pages are written all the time, to all members.

@@ -30,17 +30,17 @@ from pathlib import Path
 
 from headrace import SemiSyncOptions, calibrate, predict_replica, servers
 from headrace.base import core
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.bench import SysbenchOltp, run
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.experiment import DataSet, ExperimentLab, lab_counted, machine
 from headrace.experiment.data import scan, target_of
 from headrace.experiment.replication import ReplicaCell, ReplicaLoad, ReplicationLab, WrittenSource, replica_of
 from headrace.experiment.replication.statements import Statements
+from headrace.mysql import connect
+from headrace.mysql.state import observe
 from headrace.servers.topology import seeding
 from headrace.servers.topology.network.relay import Relay
-from headrace.servers.topology.state import observe
 from headrace.workload import TransactionWorkload
 from headrace.workload.replica import measured_replica
 from prove_accuracy import Quiet

@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 from lab_folders import Labs
 
 from headrace.base import processes
-from headrace.connect import connect
 from headrace.lab import Lab
+from headrace.mysql import connect
 from headrace.servers import access, record, volumes
 from headrace.servers.server import Server
 from headrace.servers.topology.network import links

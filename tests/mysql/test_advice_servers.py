@@ -18,8 +18,8 @@ from headrace.advice import advise, tuned_settings
 from headrace.advice.current import read_server
 from headrace.advice.table import parameters
 from headrace.advice.values import as_number, same
-from headrace.connect import Address, connect
-from headrace.connect.option_files import written
+from headrace.mysql import Address, connect
+from headrace.mysql.option_files import written
 from headrace.servers import find_program
 
 USER = "mysql"

@@ -32,7 +32,7 @@ from headrace.bench import (
 )
 from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import RunLoad
-from headrace.bench.server import cursor_on
+from headrace.bench.server import connected
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import load_run
 from headrace.errors import CouldNotRun, InputError
@@ -248,7 +248,7 @@ def test_tpcc_is_consistent_and_its_checks_find_what_is_not(server, tmp_path):
             ),
         ):
             before = numbers(load.verify(target))
-            with cursor_on(target) as cursor:
+            with connected(target) as connection, connection.cursor() as cursor:
                 cursor.execute(statement)
             assert conditions <= numbers(load.verify(target)) - before, statement
     finally:
@@ -323,7 +323,7 @@ def test_ctrl_c_keeps_what_was_measured(target, store):
     assert "Stopped after" in record.findings[1] or "Stopped after" in record.findings[0]
     assert load_run(record.run_toml).seconds == record.series().height
     # Nothing of sysbench is left on the server.
-    with cursor_on(target) as cursor:
+    with connected(target) as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s AND id <> CONNECTION_ID()",
             (target.address.database,),

@@ -22,8 +22,8 @@ from waiting import wait_until
 
 from headrace.calibration.runs import load_run
 from headrace.cli.workloads.capture import report
-from headrace.connect import Secret, connect, parse_address, write_client_file
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import Secret, connect, parse_address, write_client_file
 from headrace.observe.live.profile import account_of, read_profile
 from headrace.observe.live.record import CaptureRequest
 from headrace.observe.live.record import capture as capture_run

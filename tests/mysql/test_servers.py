@@ -19,10 +19,10 @@ from lab_servers import SPEC, left_of, sql
 from waiting import wait_until
 
 from headrace import servers as mysql
-from headrace.connect import Secret, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab
 from headrace.lab.watching import wait_for_modification
+from headrace.mysql import Secret, connect
 from headrace.servers.access import address
 
 SMALL = {"innodb_buffer_pool_size": "32M"}

@@ -11,7 +11,7 @@ import pytest
 from lab_folders import Command, small_disk
 
 from headrace.bench import Store, run
-from headrace.bench.server import cursor_on
+from headrace.bench.server import connected
 from headrace.experiment import ExperimentLab
 from headrace.experiment import run as running
 from headrace.report.study import write_study
@@ -82,7 +82,7 @@ def test_an_encrypted_volume_holds_no_plain_text_and_runs(tmp_path):
     with ExperimentLab(tmp_path, day=encryption.DAY) as lab, lab.server(cell.place) as target:
         (volume,) = lab.lab.volumes()
         assert volume["encrypted"]
-        with cursor_on(target) as cursor:
+        with connected(target) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE TABLE secret (words VARCHAR(64)) ENGINE=InnoDB")
             cursor.execute("INSERT INTO secret VALUES ('these words lie on no disk as they are')")
         record = run(cell.benchmark, target, seconds=3, threads=4, seed=1, store=tmp_path / "runs")

@@ -15,7 +15,7 @@ from lab_folders import Command
 from lab_servers import SPEC, sql
 
 from headrace import servers
-from headrace.connect import parse_address
+from headrace.mysql import parse_address
 from headrace.operate.evidence import SourceOptions
 from headrace.operate.watching.opening import opened
 
@@ -109,7 +109,7 @@ def test_a_restart_in_the_middle_is_a_gap_and_no_rate(lab, watched):
 def test_an_account_that_may_see_little(lab, watched, grants):
     sql(watched, "CREATE OR REPLACE USER poor@localhost IDENTIFIED BY 'pw1'", *([grants] if grants else []))
     address = parse_address(watched.address().label.replace("headrace@", "poor@"))
-    from headrace.connect import Secret
+    from headrace.mysql import Secret
 
     poor = SourceOptions(lab=lambda: lab, read_address=lambda _: address.with_password(Secret("pw1")))
     with opened(address.label, poor, past=False) as target:

@@ -25,8 +25,8 @@ from headrace.advice.table import ParameterName, ServerParameter, ids_by_name, p
 from headrace.advice.values import as_bytes, as_number, same, size_text
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.connect import Address, parse_address
 from headrace.errors import InputError
+from headrace.mysql import Address, parse_address
 from headrace.workload import TransactionWorkload
 
 # Settings of the durability the user asked for: lines of the option file whatever they risk.

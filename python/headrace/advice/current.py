@@ -15,9 +15,10 @@ from headrace.advice.values import as_bytes, as_number, is_on
 from headrace.base.checks import did_you_mean
 from headrace.base.releases import flavor_of_version, split_release
 from headrace.base.units import MIB
-from headrace.connect import Address, connect
-from headrace.connect.option_files import SOURCE, OptionFile, Setting, read_option_file, server_groups
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Address, connect
+from headrace.mysql.option_files import SOURCE, OptionFile, Setting, read_option_file, server_groups
+from headrace.mysql.statements import ask_pairs, ask_row
 
 ANSWER_S = 10.0  # a guess: a server that is alive answers within milliseconds
 # Taken where nobody says which server: the long-term releases of 2026.
@@ -107,11 +108,9 @@ def read_server(address: Address) -> CurrentSettings:
 
     connection = connect(address, timeout_s=ANSWER_S)
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT VERSION(), @@GLOBAL.version_comment")
-            version, comment = (str(part) for part in cursor.fetchone() or ("", ""))
-            cursor.execute("SHOW GLOBAL VARIABLES")
-            values = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+        row = ask_row(connection, "SELECT VERSION(), @@GLOBAL.version_comment")
+        version, comment = (str(part) for part in row or ("", ""))
+        values = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
     except (pymysql.err.MySQLError, OSError) as error:
         rule = f"the server did not answer: {str(error.args[-1] if error.args else error)[:200]}"
         raise CouldNotRun(address.label, rule, DOC, "Does it still run? See its error log.") from None

@@ -12,8 +12,8 @@ from pathlib import Path
 from headrace.advice.current import CurrentSettings, gone, standing, unknown
 from headrace.advice.model import DOC, SAFE, AdvisedSetting, ServerVersion
 from headrace.advice.table import ids_by_name
-from headrace.connect.option_files import OptionFile, Setting, written
 from headrace.errors import InputError
+from headrace.mysql.option_files import OptionFile, Setting, written
 
 WIDTH = 110  # of comments
 SECTION = "mysqld"  # every server reads it

@@ -7,6 +7,8 @@ caps        the names of the limits, and the words for them
 checks      single values that a user gives; how values and results are shown
 files       read with a limit of size, written as a whole; which tool a file comes from
 processes   programs of others: run, watched, ended
+signals     handlers of signals, for good or within a block
+waiting     until something is so, for a limited time
 machine     programs and memory of this machine
 settings    the environment variables that are read
 documents   TOML files as msgspec structs, and their errors in words

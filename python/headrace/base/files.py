@@ -3,12 +3,13 @@ their errors."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from headrace.errors import CouldNotRun, InputError
@@ -97,7 +98,6 @@ def write_whole(path: Path, content: bytes) -> None:
 
     A symbolic link stays a link: the file it points to is written. Raises CouldNotRun.
     """
-    temporary = None
     try:
         if path.is_symlink():
             path = path.resolve(strict=False)
@@ -106,15 +106,9 @@ def write_whole(path: Path, content: bytes) -> None:
             raise CouldNotRun(
                 str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file."
             )
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a workload file is not
-        os.replace(temporary, path)
+        replace_file(path, content, 0o666 & ~umask)
     # ValueError: a NUL in the name; RuntimeError: links in a circle.
     except (OSError, ValueError, RuntimeError) as error:
         raise CouldNotRun(
@@ -123,9 +117,51 @@ def write_whole(path: Path, content: bytes) -> None:
             "operating system",
             hint_of(error, "Check the folder, its permissions and the space left."),
         ) from None
-    finally:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
+
+
+@contextlib.contextmanager
+def explain_unwritable(path: Path, hint: str, source: str = "") -> Iterator[None]:
+    """Turns an OSError of the block into CouldNotRun: this file or folder cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", source, hint) from None
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o600, group: int | None = None) -> None:
+    """Writes a file of this mode (and group of the operating system) under a temporary name next to
+    it, flushes and renames it: nobody but this user can read it before. Raises OSError."""
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if group is not None:
+                os.fchown(file.fileno(), -1, group)
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        move_over(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+@contextlib.contextmanager
+def drafted(path: Path) -> Iterator[Path]:
+    """Gives the path of a draft, in a hidden folder beside `path`, for tools that write files by
+    their names. The draft takes the file's place when the block ends without an error; in any case
+    the folder goes. Raises OSError."""
+    with tempfile.TemporaryDirectory(prefix=f".{path.name[:80]}.", dir=path.parent.absolute()) as folder:
+        draft = Path(folder) / f"draft{path.suffix}"
+        yield draft
+        move_over(draft, path)
+
+
+def move_over(draft: str | Path, path: Path) -> None:
+    """Gives a file or folder its final name, within a filesystem and at once: a reader sees the old
+    or the new. Raises OSError."""
+    os.replace(draft, path)
 
 
 def write_back(handle: int) -> None:

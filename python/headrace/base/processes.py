@@ -3,8 +3,8 @@ later.
 
 to the end      run_to_end, run_checked
 line by line    run_lines: both streams, a limit of time, and nothing left running afterwards
+any other way   spawn: for pipelines, and for programs that are handed open files
 long-lived      start, look_up, with_argument, end_process: a server that outlives this process
-interrupts      ends_as_interrupts, undisturbed, Interrupts
 failures        telling_lines: the lines of an output that say what went wrong
 """
 
@@ -18,18 +18,15 @@ import selectors
 import signal
 import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, Any
 
+from headrace.base.files import explain_unwritable
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 # Seconds between SIGTERM and SIGKILL. A guess: tools that measure write their summary within one.
 STOP_GRACE_S = 5.0
@@ -50,6 +47,8 @@ PRIVATE_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL": "C",
 }
+# A stream of a process: an open file, its number, or PIPE, DEVNULL or STDOUT of `subprocess`.
+ProcessStream = int | IO[Any] | None
 
 
 # --- to the end, or line by line ------------------------------------------------------------------
@@ -62,6 +61,41 @@ class User:
     name: str
     uid: int
     gid: int
+
+
+def spawn(
+    words: Sequence[str],
+    *,
+    stdin: ProcessStream = subprocess.DEVNULL,
+    stdout: ProcessStream = subprocess.DEVNULL,
+    stderr: ProcessStream = subprocess.DEVNULL,
+    folder: Path | None = Path("/"),
+    environment: Mapping[str, str] | None = None,
+    user: User | None = None,
+    umask: int = -1,
+    passed: Iterable[int] = (),
+    own_session: bool = True,
+) -> subprocess.Popen[bytes]:
+    """Starts a program and returns at once; no other function of the package starts one that it
+    does not wait for. Raises OSError.
+
+    `folder`, `environment`: None is the caller's. `user`: with this account's rights and no others.
+    `umask`: -1 is the caller's. `passed`: open files that it inherits. In a session of its own,
+    Ctrl-C on the terminal reaches headrace alone, which ends the program when it has what it needs.
+    """
+    account: dict[str, Any] = {} if user is None else {"user": user.uid, "group": user.gid, "extra_groups": []}
+    return subprocess.Popen[bytes](
+        words,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=folder,
+        env=environment,
+        umask=umask,
+        pass_fds=tuple(passed),
+        start_new_session=own_session,
+        **account,
+    )
 
 
 @dataclass(frozen=True)
@@ -87,24 +121,18 @@ class Command:
 
     def started(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
         """Starts the process and returns it. Raises CouldNotRun when it cannot be started."""
-        account: dict[str, Any] = {}
-        if self.user is not None:
-            account = {"user": self.user.uid, "group": self.user.gid, "extra_groups": [], "umask": 0o027}
-        inherited = os.environ if self.user is None else PRIVATE_ENVIRONMENT
         try:
             with contextlib.ExitStack() as stack:
                 stdin = stack.enter_context(open(self.stdin, "rb")) if self.stdin else subprocess.DEVNULL
-                # In a session of its own: Ctrl-C on the terminal reaches headrace alone, which then
-                # ends the program when it has what it measured.
-                return subprocess.Popen[bytes](
+                return spawn(
                     self.words,
-                    cwd=self.folder,
-                    env={**inherited, **self.environment},
+                    folder=self.folder,
+                    environment={**(os.environ if self.user is None else PRIVATE_ENVIRONMENT), **self.environment},
                     stdin=stdin,
-                    start_new_session=True,
                     stdout=stdout,
                     stderr=stderr,
-                    **account,
+                    user=self.user,
+                    umask=-1 if self.user is None else 0o027,
                 )
         except (OSError, subprocess.SubprocessError) as error:
             reason = getattr(error, "strerror", None) or error
@@ -280,10 +308,8 @@ def start(command: Command, log: Path) -> Process:
     """Starts a process that lives on by itself; what it writes is appended to `log`. Raises
     CouldNotRun."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    try:
+    with explain_unwritable(log, "Is there room?"):
         handle = os.open(log, flags, 0o600)
-    except OSError as error:
-        raise CouldNotRun(str(log), f"cannot be written: {error.strerror}", "", "Is there room?") from None
     try:
         child = command.started(stdout=handle, stderr=handle)
     finally:
@@ -370,12 +396,7 @@ def end_process(process: Process, how: signal.Signals, timeout_s: float) -> bool
 
 def wait_gone(process: Process, timeout_s: float) -> bool:
     """Waits for the end of a process; True when it ended within `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while runs(process):
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(LOOK_EVERY_S)
-    return True
+    return wait_until(lambda: not runs(process), timeout_s, LOOK_EVERY_S)
 
 
 def _reap(pid: int) -> None:
@@ -383,82 +404,6 @@ def _reap(pid: int) -> None:
     processes."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-
-
-# --- interrupts -----------------------------------------------------------------------------------
-
-# `kill`, `systemctl stop` and `timeout` send the first signal, a closed terminal the second.
-ENDS = (signal.SIGTERM, signal.SIGHUP)
-
-
-@contextmanager
-def _handle_signals(
-    signals: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], object] | int | None
-) -> Iterator[None]:
-    """Handles these signals by `handler` within the block. Only the main thread can."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in signals}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier if earlier is not None else signal.SIG_DFL)
-
-
-def ends_as_interrupts():
-    """Makes a `kill` or a closed terminal end the block as Ctrl-C does, so that it is cleaned
-    up."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    return _handle_signals(ENDS, interrupt)
-
-
-def undisturbed():
-    """Ignores interrupts within the block: a second Ctrl-C must not stop the clean-up after the
-    first."""
-    return _handle_signals((signal.SIGINT, *ENDS), signal.SIG_IGN)
-
-
-class Interrupts:
-    """Handles Ctrl-C, `kill` and a closed terminal while something is measured and then written.
-
-    From `listen` to `ignore` they raise KeyboardInterrupt. At other times they are only remembered
-    in `asked`, because what was measured is being written.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._listening = False
-        self._restored = contextlib.ExitStack()
-
-    def __enter__(self) -> Interrupts:
-        self._restored.enter_context(_handle_signals((signal.SIGINT, *ENDS), self._handle))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._restored.close()
-
-    def listen(self) -> None:
-        """Makes interrupts raise KeyboardInterrupt from here on; at once if one came before."""
-        self._listening = True
-        if self.asked:
-            self.asked = self._listening = False
-            raise KeyboardInterrupt
-
-    def ignore(self) -> None:
-        """Makes interrupts only be remembered from here on."""
-        self._listening = False
-
-    def _handle(self, *_: object) -> None:
-        if not self._listening:
-            self.asked = True
-            return
-        self._listening = False
-        raise KeyboardInterrupt
 
 
 # --- failures -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ comparison/     compare: two runs or two groups; statistics: their doubt; confor
                 volumes do what the catalog and the model say?
 
 >>> from headrace.bench import SysbenchOltp, prepare, run, server_target
->>> from headrace.connect import parse_address
+>>> from headrace.mysql import parse_address
 >>> address = parse_address("mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock")
 >>> target = server_target(address, storage="gp3:100")                                # doctest: +SKIP
 >>> load = SysbenchOltp(tables=8, rows=100_000)

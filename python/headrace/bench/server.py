@@ -4,34 +4,36 @@ they."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.base.units import GIB
 from headrace.bench.target import DOC, Target
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import connect
+from headrace.mysql.privileges import SYSTEM
+from headrace.mysql.statements import ask, ask_value
 
 if TYPE_CHECKING:
-    from pymysql.cursors import Cursor
+    import pymysql
 
 # Names that may stand in a statement between backquotes.
 NAME = re.compile(r"[A-Za-z0-9_$-]{1,64}\Z", re.ASCII)
-SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 # Counting the rows of a large table waits for the disk.
 ANSWER_S = 600.0
 
 
 @contextmanager
-def cursor_on(target: Target, database: bool = True):
-    """Opens a cursor; errors of statements become CouldNotRun with the server's own words."""
+def connected(target: Target, database: bool = True) -> Iterator[pymysql.Connection]:
+    """Opens a connection; errors of statements become CouldNotRun with the server's own words."""
     import pymysql
 
     address = target.server if database else target.server.with_database(None)
     connection = connect(address, ANSWER_S)
     try:
-        with connection, connection.cursor() as cursor:
-            yield cursor
+        with connection:
+            yield connection
     except pymysql.err.MySQLError as error:
         words = "".join(
             character if character.isprintable() else "?"
@@ -40,12 +42,6 @@ def cursor_on(target: Target, database: bool = True):
         raise CouldNotRun(
             target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", ""
         ) from None
-
-
-def first_value(cursor: Cursor) -> Any:
-    """Returns the first column of the first row of the answer; None where there is no row."""
-    row = cursor.fetchone()
-    return None if row is None else row[0]
 
 
 def require_database(name: str, target: Target) -> None:
@@ -72,31 +68,28 @@ def require_database(name: str, target: Target) -> None:
 
 def create_database(target: Target) -> bool:
     """Makes the database when it is missing; whether it was made."""
-    with cursor_on(target, database=False) as cursor:
-        cursor.execute("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (target.database,))
-        if cursor.fetchone():
+    with connected(target, database=False) as connection:
+        text = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
+        if ask(connection, text, (target.database,)):
             return False
-        cursor.execute(f"CREATE DATABASE `{target.database}`")
+        ask(connection, f"CREATE DATABASE `{target.database}`")
     return True
 
 
 def tables_of(target: Target, pattern: str) -> dict[str, str]:
     """Returns tables of the database whose whole name matches: name to engine."""
-    with cursor_on(target, database=False) as cursor:
-        cursor.execute(
-            (
-                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
-            ),
-            (target.database,),
-        )
-        return {str(name): str(engine) for name, engine in cursor.fetchall() if re.fullmatch(pattern, str(name))}
+    text = (
+        "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
+    )
+    with connected(target, database=False) as connection:
+        rows = ask(connection, text, (target.database,))
+    return {str(name): str(engine) for name, engine in rows if re.fullmatch(pattern, str(name))}
 
 
 def table_rows(target: Target, table: str, exact: bool = False) -> int:
     """Returns the highest id of a table (0: none), or its rows counted one by one."""
-    with cursor_on(target) as cursor:
-        cursor.execute(f"SELECT {'COUNT(*)' if exact else 'MAX(id)'} FROM `{table}`")
-        return int(first_value(cursor) or 0)
+    with connected(target) as connection:
+        return int(ask_value(connection, f"SELECT {'COUNT(*)' if exact else 'MAX(id)'} FROM `{table}`") or 0)
 
 
 # File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name
@@ -118,17 +111,15 @@ def data_gib(target: Target) -> float | None:
 
     database = target.database
     connection = connect(target.server.with_database(None), ANSWER_S)
-    with connection, connection.cursor() as cursor:
+    with connection:
         for query in SIZES[target.engine]:
             try:
                 # Not LIKE's wildcards: every _ in a name would match any letter.
-                cursor.execute(query, (re.sub(r"([%_\\])", r"\\\1", database) + "/%",))
-                if size := first_value(cursor):
+                pattern = re.sub(r"([%_\\])", r"\\\1", database) + "/%"
+                if size := ask_value(connection, query, (pattern,)):
                     return float(size) / GIB
             except pymysql.err.MySQLError:
                 continue
-        cursor.execute(
-            "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,)
-        )
-        size = first_value(cursor)
+        text = "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s"
+        size = ask_value(connection, text, (database,))
     return None if not size else float(size) / GIB

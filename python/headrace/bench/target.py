@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.base.units import GIB
-from headrace.connect import Address, connect
 from headrace.errors import InputError
 from headrace.lab.place import Place
+from headrace.mysql import Address, connect
+from headrace.mysql.statements import ask_pairs
 
 DOC = "docs/reference/bench.md"
 SYS_BLOCK = Path("/sys/dev/block")
@@ -110,12 +111,9 @@ def server_target(
     """
     for spec in (storage, log_storage):
         check_storage(spec)
-    with connect(address.with_database(None)) as connection, connection.cursor() as cursor:
-        cursor.execute("SHOW GLOBAL VARIABLES")
-        config = {
-            str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value)
-            for name, value in cursor.fetchall()
-        }
+    with connect(address.with_database(None)) as connection:
+        variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
+    config = {name: "***" if SECRET.search(name) else value for name, value in variables.items()}
     engine = engine or ("myrocks" if config.get("default_storage_engine", "").lower() == "rocksdb" else "innodb")
     if engine not in ("innodb", "myrocks"):
         raise InputError(f"engine {engine[:40]}", "must be innodb or myrocks", DOC)

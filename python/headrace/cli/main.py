@@ -1,7 +1,7 @@
 """The start of the `headrace` command: Ctrl-C is caught before anything else is imported.
 
-This file imports nothing but small parts of the standard library; `headrace.cli.app` holds the
-commands. What comes before the first line here is the interpreter's own start.
+This file imports little: small parts of the standard library, and what sets a handler;
+`headrace.cli.app` holds the commands. What comes before the first line here is the interpreter's own start.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import sys
 from types import FrameType
 
+from headrace.base.signals import set_handler
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
 
 IMPORTING = "<frozen importlib._bootstrap>"
@@ -34,7 +35,7 @@ def run() -> None:
     gc.set_threshold(SEARCH_AFTER)
     heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     if heeded:
-        signal.signal(signal.SIGINT, _leave)
+        set_handler(signal.SIGINT, _leave)
     if sys.stdout is None:  # closed by the caller (>&-): there is nowhere to answer to
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if sys.stderr is None:
@@ -44,7 +45,7 @@ def run() -> None:
 
     spell_in_ascii()
     if heeded:
-        signal.signal(signal.SIGINT, _interrupt)
+        set_handler(signal.SIGINT, _interrupt)
     try:
         code = answer(sys.argv[1:])
     except KeyboardInterrupt:  # while an error was being told
@@ -52,7 +53,7 @@ def run() -> None:
     # All is written: the end of the interpreter is not to be disturbed, nor ended by the alarm of
     # an interrupt that waited for an import.
     signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_handler(signal.SIGINT, signal.SIG_IGN)
     if code == INTERRUPTED:
         # Without the interpreter's own end: it would die of the signal instead where
         # KeyboardInterrupt once went through an `eval`.
@@ -75,7 +76,7 @@ def _leave(*_: object) -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raises KeyboardInterrupt; inside an import (commands import late) once the import is over."""
     if _importing(frame):
-        signal.signal(signal.SIGALRM, _interrupt)
+        set_handler(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         return
     raise KeyboardInterrupt

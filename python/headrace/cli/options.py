@@ -18,8 +18,8 @@ from headrace.cli.writing import WRITES_PAGE, guarded
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.connect import Address
     from headrace.lab import Lab
+    from headrace.mysql import Address
 
 Output = Literal["table", "json", "csv"]
 TableOrJson = Literal["table", "json"]  # for answers that are not rows of one kind
@@ -229,7 +229,7 @@ class PasswordOptions:
 
     def read_address(self, text: str) -> Address:
         """Returns the address with its password. Raises InputError."""
-        from headrace.connect import Secret
+        from headrace.mysql import Secret
         from headrace.servers import parse_address
 
         address = parse_address(text, defaults_file=self.defaults_file)

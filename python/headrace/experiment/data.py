@@ -13,17 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace import servers
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.bench import Benchmark, Target, file_target, prepare, run, server_target
 from headrace.bench.drivers.benchmark import Say, silent
-from headrace.bench.server import cursor_on, tables_of
+from headrace.bench.server import connected, tables_of
 from headrace.errors import CouldNotRun
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
 from headrace.lab import Settings, doctor, up
 from headrace.lab.devices.initializing import initialize
 from headrace.lab.watching import stored
+from headrace.mysql.statements import ask
 from headrace.servers import volumes
 from headrace.servers.scratch import lab_folder
 
@@ -272,18 +273,18 @@ class ExperimentLab:
 
 def scan(target: Target) -> None:
     """Reads every row of every table of sysbench in the database, by the key and by the index."""
-    with cursor_on(target) as cursor:
+    with connected(target) as connection:
         for table in tables_of(target, ".*"):
             index = f"k_{table.removeprefix('sbtest')}"
-            cursor.execute(f"SELECT COUNT(*) FROM `{table}` IGNORE INDEX ({index}) WHERE pad <> ''")
-            cursor.execute(f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
+            ask(connection, f"SELECT COUNT(*) FROM `{table}` IGNORE INDEX ({index}) WHERE pad <> ''")
+            ask(connection, f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
 
 
 def scan_index(target: Target) -> None:
     """Reads the index of every table of sysbench, without the rows."""
-    with cursor_on(target) as cursor:
+    with connected(target) as connection:
         for table in tables_of(target, ".*"):
-            cursor.execute(f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
+            ask(connection, f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
 
 
 def _remove(folder: Path) -> None:

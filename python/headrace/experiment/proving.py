@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace import bench
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.base.units import GIB, MIB
 from headrace.bench.drivers.benchmark import silent
 from headrace.bench.running import environment

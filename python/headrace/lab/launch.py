@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from headrace.base import settings as variables
+from headrace.base.files import explain_unwritable, move_over
+from headrace.base.processes import spawn
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import listen as exporter_listen
@@ -168,9 +170,7 @@ def up(
         log = open_files.enter_context(_open_log(where))
         begun = os.fstat(log.fileno()).st_size
         try:
-            started = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/"
-            )
+            started = spawn(words, stdout=subprocess.PIPE, stderr=log)
         except OSError as error:
             raise CouldNotRun(
                 words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?"
@@ -239,12 +239,8 @@ def foreground(
             for helper in helpers:
                 # It waits for the daemon that this process becomes, and ends with it. "ready" is
                 # the daemon's to say.
-                subprocess.Popen(
-                    helper.words(where),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=(helper.listener.fileno(),),
-                )
+                listener = helper.listener.fileno()
+                spawn(helper.words(where), stderr=None, folder=None, passed=(listener,), own_session=False)
             # The listening sockets are theirs alone: this process does not pass them on.
             os.execv(words[0], words)
         except OSError as error:
@@ -283,15 +279,11 @@ def _open_log(where: Place):
     """
     folder = folder_of(where)
     path = folder / LOG_NAME
-    try:
+    with explain_unwritable(path, "Choose another directory with --data-dir."):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES:
-            path.replace(path.with_name(f"{LOG_NAME}.1"))
+            move_over(path, path.with_name(f"{LOG_NAME}.1"))
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab", buffering=0)
-    except OSError as error:
-        raise CouldNotRun(
-            str(path), f"cannot be written: {error.strerror}", "", "Choose another directory with --data-dir."
-        ) from None
 
 
 def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int, timeout_s: float) -> None:

@@ -16,7 +16,7 @@
 What starts servers takes Linux and root; importing works on any Unix.
 """
 
-from headrace.connect import Address, connect, parse_address
+from headrace.mysql import Address, connect, parse_address
 from headrace.servers.config import settings_of
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.server import (

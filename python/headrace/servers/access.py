@@ -18,11 +18,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.base.files import explain_unwritable, move_over
 from headrace.base.machine import required
 from headrace.base.processes import Command, User, run_checked
-from headrace.connect.address import Address, Secret, write_client_file
-from headrace.connect.option_files import read_client
 from headrace.errors import CouldNotRun
+from headrace.mysql.address import Address, Secret, write_client_file
+from headrace.mysql.option_files import read_client
 from headrace.servers.record import ServerPaths
 
 
@@ -96,13 +97,11 @@ def init_file(where: ServerPaths, flavor: str, user: User, host: str = "127.0.0.
     """Writes the statements to a file that only the server may read; it is removed afterwards."""
     path = where.socket.with_name("init.sql")
     text = statements(read_client(where.client)["password"], flavor, host)
-    try:
+    with explain_unwritable(path, "Is there room in /run?"):
         path.unlink(missing_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400), "w") as file:
             os.fchown(file.fileno(), user.uid, user.gid)
             file.write(text)
-    except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Is there room in /run?") from None
     try:
         yield path
     finally:
@@ -142,7 +141,7 @@ def create_certificates(where: ServerPaths, name: str, host: str = "127.0.0.1") 
             f"x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days {DAYS} -extfile extensions -out server-cert.pem",
         )
         for file in FILES:
-            os.replace(at / file, where.tls / file)
+            move_over(at / file, where.tls / file)
 
 
 def _openssl(folder: Path, words: str, *more: str) -> None:
@@ -153,7 +152,7 @@ def _openssl(folder: Path, words: str, *more: str) -> None:
 def place_certificates(where: ServerPaths, user: User) -> None:
     """Copies the certificates to where the server reads them, at every start: a boot empties
     /run."""
-    try:
+    with explain_unwritable(where.keys, "Make it again."):
         where.keys.mkdir(mode=0o750, exist_ok=True)
         os.chown(where.keys, 0, user.gid)
         for name in FILES:
@@ -165,5 +164,3 @@ def place_certificates(where: ServerPaths, user: User) -> None:
             shutil.copyfile(authority, where.keys / authority.name)
             os.chown(where.keys / authority.name, 0, user.gid)
             os.chmod(where.keys / authority.name, 0o640)
-    except OSError as error:
-        raise CouldNotRun(str(where.keys), f"cannot be written: {error.strerror}", "", "Make it again.") from None

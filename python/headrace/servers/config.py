@@ -9,17 +9,17 @@ places    folders, socket, port, TLS: last, and not to be set by anyone else
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.base import core
+from headrace.base.files import explain_unwritable, replace_file
 from headrace.base.machine import memory_bytes
 from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.base.units import GIB, MIB
-from headrace.connect.option_files import read_option_file, server_groups, written
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError
+from headrace.mysql.option_files import read_option_file, server_groups, written
 from headrace.servers.access import service_user
 from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
 from headrace.servers.record import GUIDE, Record, ServerPaths
@@ -326,15 +326,8 @@ def rendered(options: Options, of: str) -> str:
 
 def write(path: Path, text: str, group: int) -> None:
     """Writes an option file that the server's group may read, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(temporary, flags, 0o640), "w") as file:
-            os.fchown(file.fileno(), 0, group)
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Is there room in /run?") from None
+    with explain_unwritable(path, "Is there room in /run?"):
+        replace_file(path, text.encode(), 0o640, group)
 
 
 # Both flavors write time, thread and [ERROR]; MySQL also a code and a subsystem; then the text.

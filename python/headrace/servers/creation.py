@@ -16,7 +16,7 @@ from typing import Protocol
 
 from headrace.base import processes
 from headrace.base.machine import required
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, config, datadir, running, volumes

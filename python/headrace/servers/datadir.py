@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from headrace.base.files import write_whole
+from headrace.base.files import move_over, write_whole
 from headrace.base.processes import Command, User, failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.flavors import ServerProgram
@@ -151,7 +151,7 @@ def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) ->
         _copy(where.data_mount / "data", fresh / "data", holes=True)
         _copy(log / "log", fresh / "log", holes=True)
         write_whole(fresh / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
-        os.rename(fresh, folder)
+        move_over(fresh, folder)
     except OSError as error:
         raise CouldNotRun(
             str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?"

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.base import settings
+from headrace.base.files import move_over
 from headrace.base.machine import which
 from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.errors import CouldNotRun, InputError
@@ -120,7 +121,7 @@ def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: 
     os.chmod(tree, 0o755)
     _ask_tree(tree)
     shutil.rmtree(target, ignore_errors=True)  # left by a try that was killed: it has no manifest
-    os.rename(tree, target)
+    move_over(tree, target)
     return _ask_tree(target)
 
 

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.base.files import write_whole
+from headrace.base.files import explain_unwritable, write_whole
 from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused
@@ -227,13 +227,9 @@ def required(where: ServerPaths) -> Record:
 @contextmanager
 def locked(where: ServerPaths) -> Iterator[None]:
     """Holds the lock of a server. Raises LabRefused (busy) while another command changes it."""
-    try:
+    with explain_unwritable(where.lock, "Is the lab's directory yours to write?"):
         where.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(where.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise CouldNotRun(
-            str(where.lock), f"cannot be written: {error.strerror}", "", "Is the lab's directory yours to write?"
-        ) from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.base import processes
-from headrace.base.processes import Command, Process, User, telling_lines, undisturbed
+from headrace.base.files import move_over
+from headrace.base.processes import Command, Process, User, telling_lines
+from headrace.base.signals import undisturbed
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, config, volumes
@@ -133,34 +136,35 @@ def not_following(program: ServerProgram) -> tuple[str, ...]:
 
 def _set_log_aside(log: Path) -> None:
     if log.exists() and log.stat().st_size > LOG_BYTES:
-        log.replace(log.with_name(f"{log.name}.1"))
+        move_over(log, log.with_name(f"{log.name}.1"))
 
 
 def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_s: float) -> None:
-    from headrace.connect import connect
+    from headrace.mysql import connect
 
     address = access.address(where, None)
-    deadline = time.monotonic() + timeout_s
-    while True:
+    last_answer = ""
+
+    def is_ready() -> bool:
+        nonlocal last_answer
         if not processes.runs(record.process):
             raise died(where, record)
-        if where.socket.exists():
+        if not where.socket.exists():
+            last_answer = "no socket yet"
+        else:
             try:
                 connect(address, ANSWER_S).close()
-                return
+                return True
             except InputError:
                 raise  # it answers, and refuses the account
             except CouldNotRun as error:
                 last_answer = error.rule
-        else:
-            last_answer = "no socket yet"
-        if time.monotonic() >= deadline:
-            rule = (
-                f"did not get ready within {timeout_s:g} s ({last_answer}): {last_errors(where.log, record.log_begun)}"
-            )
-            raise CouldNotRun(record.name, rule, str(where.log), "Is its volume paused, or very slow?")
         progress(0.9, "waiting for the server")
-        time.sleep(LOOK_EVERY_S)
+        return False
+
+    if not wait_until(is_ready, timeout_s, LOOK_EVERY_S):
+        rule = f"did not get ready within {timeout_s:g} s ({last_answer}): {last_errors(where.log, record.log_begun)}"
+        raise CouldNotRun(record.name, rule, str(where.log), "Is its volume paused, or very slow?")
 
 
 def died(where: ServerPaths, record: Record) -> CouldNotRun:
@@ -205,7 +209,7 @@ def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
 
     Raises CouldNotRun if it runs and does not answer.
     """
-    from headrace.connect import connect
+    from headrace.mysql import connect
 
     deadline = time.monotonic() + ANSWER_S
     while processes.runs(running):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headrace import lab as labs
 from headrace.base.machine import memory_bytes
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.base.units import GIB
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import doctor

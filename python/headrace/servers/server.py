@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
-from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, NoLab
+from headrace.mysql.address import Address
 from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
 from headrace.servers.config import check, checked_memory, checked_settings

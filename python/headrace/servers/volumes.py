@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headrace.base.machine import required
 from headrace.base.processes import Command, run_checked
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import LabVolume
@@ -296,9 +297,7 @@ def _wait_gone(device: str) -> None:
     duplicate.
     """
     alive = Path("/sys/fs/xfs") / Path(device).name
-    until = time.monotonic() + BUSY_S
-    while alive.exists() and time.monotonic() < until:
-        time.sleep(LOOK_EVERY_S)
+    wait_until(lambda: not alive.exists(), BUSY_S, LOOK_EVERY_S)
 
 
 def mounted_device(place: Path) -> str | None:

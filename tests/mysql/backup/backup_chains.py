@@ -13,8 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from headrace import servers
-from headrace.connect import connect
 from headrace.lab import Lab
+from headrace.mysql import connect
 from headrace.servers.backup import copying
 from headrace.servers.backup.history import stream
 from headrace.servers.backup.manifest import Manifest

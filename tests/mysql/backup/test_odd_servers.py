@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from backup_chains import gone_after
 
 from headrace import servers
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import connect
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import copying, restore, retention
 from headrace.servers.backup.history import archive, joining, moments, stream
 from headrace.servers.backup.history.moments import RestoreGoal
@@ -29,7 +30,6 @@ from headrace.servers.backup.manifest import backups
 from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.source import source_of
 from headrace.servers.backup.targets.opening import open_target
-from headrace.servers.topology.gtid import GtidSet
 
 LARGE_MIB = int(os.environ.get("BACKUP_LARGE_MIB", "24"))
 # Commits are in the server's memory for up to a second, and the binary log in the page cache.

@@ -24,8 +24,8 @@ from lab_servers import ServerLabs, left_of
 from waiting import wait_until
 
 from headrace import servers
-from headrace.connect import Secret, connect
 from headrace.errors import HeadraceError, InputError
+from headrace.mysql import Secret, connect
 from headrace.servers import record
 from headrace.servers.backup import checking, copying, grants, manifest, proving, restore
 from headrace.servers.backup.history import archive, joining

@@ -22,12 +22,12 @@ from backup_chains import Chain, build, gone_after, rows_of
 from damaged_archives import damage, damages
 
 from headrace.errors import InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import checking, manifest, proving, restore
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.targets.opening import open_target
-from headrace.servers.topology.gtid import GtidSet
 
 RESTORES = int(os.environ.get("RESTORES", "1"))
 FLIPS = int(os.environ.get("FLIPS", "10"))

@@ -15,11 +15,11 @@ from under_load import Trio
 from waiting import wait_until
 
 from headrace import servers
-from headrace.connect import Secret, connect
+from headrace.mysql import Secret, connect
+from headrace.mysql.dialect import SourceOf
 from headrace.servers.failover.changes import follow
 from headrace.servers.failover.hosts import LabHost, state_of
 from headrace.servers.topology import topology
-from headrace.servers.topology.dialect import SourceOf
 from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.topology import TopologyMember, status
 

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "api"))
 
 from aws_labs import AwsLab
 
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import connect
 from headrace.servers.failover.cluster import cluster_of
 from headrace.servers.failover.hosts import Ec2Host
 from headrace.servers.failover.planning.members import FailoverWish

@@ -14,7 +14,7 @@ import pytest
 from test_faults import mended
 from under_load import FLAVORS, PASSWORD, REWINDS, SCHEMA, Trio
 
-from headrace.connect import Address, connect
+from headrace.mysql import Address, connect
 from headrace.servers.topology.network.links import required_link
 
 PARTITIONS = int(os.environ.get("PARTITIONS", "1"))

@@ -23,15 +23,15 @@ from under_load import NEVER_MS, Trio
 from waiting import wait_until
 
 from headrace import servers
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import connect
+from headrace.mysql.dialect import Dialect
 from headrace.servers.failover.cluster import cluster_of
 from headrace.servers.failover.hosts import LabHost, state_of
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.semisync import traps
-from headrace.servers.topology.dialect import Dialect
 from headrace.servers.topology.topology import Following, replica_up
 
 # Looks half a second apart, as the watcher's: a trap is named within two seconds.

@@ -20,8 +20,8 @@ from lab_servers import sql
 from test_faults import mended, pid_of
 from under_load import FLAVORS, NEVER_MS, REWINDS, SCHEMA, Trio, event, states_of_events
 
-from headrace.connect import connect
 from headrace.errors import CouldNotRun
+from headrace.mysql import connect
 from headrace.servers.failover import changes
 from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.hosts import AddressHost, state_of

@@ -15,8 +15,8 @@ from lab_servers import sql
 from waiting import wait_until
 
 from headrace import servers
-from headrace.connect import Address, Secret, connect
 from headrace.lab import Lab
+from headrace.mysql import Address, Secret, connect
 from headrace.servers.failover.cluster import FailoverCluster, cluster_of
 from headrace.servers.failover.hosts import state_of
 from headrace.servers.failover.planning.members import FailoverWish, Outcome

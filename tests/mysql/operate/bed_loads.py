@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from headrace.connect import connect
+from headrace.mysql import connect
 from headrace.servers.server import Server
 
 TABLES, ROWS = 4, 45_000  # 48 MiB of data, twice the buffer pool

@@ -23,16 +23,16 @@ from waiting import wait_until
 from headrace import lab as lab_package
 from headrace import servers
 from headrace.base.storage import Storage
-from headrace.connect import connect
 from headrace.lab import Lab, Settings
 from headrace.lab.watching import stored
+from headrace.mysql import connect
+from headrace.mysql.state import observe
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.evidence import SourceOptions, evidence_of
 from headrace.operate.evidence.model import Evidence
 from headrace.servers.server import Server
-from headrace.servers.topology.state import observe
 from headrace.servers.topology.topology import Following, replica_up
 
 POOL = "24M"

@@ -18,8 +18,8 @@ from lab_servers import ServerLabs, left_of, sql
 from waiting import wait_until
 
 from headrace import servers
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import connect
 from headrace.operate.snapshots.freezing.filesystems import filesystems_of
 from headrace.operate.snapshots.freezing.freeze import Freezer
 from headrace.operate.snapshots.freezing.watchdog import FIFREEZE, FITHAW
@@ -208,7 +208,7 @@ def test_the_lock_is_not_had_in_time(lab, server):
 def test_rights_that_are_missing(lab, server):
     sql(server, "CREATE USER IF NOT EXISTS poor@localhost IDENTIFIED BY 'poor'")
     try:
-        from headrace.connect import Secret
+        from headrace.mysql import Secret
 
         address = replace(server.address(), user="poor", password=Secret("poor"))
         with pytest.raises(InputError, match="poor may not"):

@@ -10,12 +10,12 @@ from lab_servers import sql
 from waiting import wait_until
 
 from headrace import servers
-from headrace.connect import connect
 from headrace.lab import Lab
+from headrace.mysql import connect
+from headrace.mysql.dialect import Dialect
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import ServerState, observe
 from headrace.servers.server import Server
-from headrace.servers.topology.dialect import Dialect
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, observe
 
 SMALL: dict[str, str | None] = {"innodb_buffer_pool_size": "64M"}
 # s. Longer than a replica of a few thousand small transactions takes on a busy machine.

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.advice import advise, server_of
-from headrace.connect.option_files import read_option_file, server_groups, split_line, written
 from headrace.errors import InputError
+from headrace.mysql.option_files import read_option_file, server_groups, split_line, written
 
 ASKED = {"storage": "gp3:500:6000", "memory_gib": 16, "vcpus": 8}
 needs_patch = pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not here")

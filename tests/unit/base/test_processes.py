@@ -129,23 +129,6 @@ def test_a_process_whose_first_thread_alone_has_ended_still_runs():
         running.kill()
 
 
-def test_kill_is_an_interrupt_only_while_something_is_half_made():
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), processes.ends_as_interrupts():
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
-    with processes.undisturbed():
-        os.kill(os.getpid(), signal.SIGINT)
-    # In other threads there are no handlers to set, and nothing breaks.
-    failed = []
-    thread = threading.Thread(
-        target=lambda: [failed.append(1) for _ in [processes.undisturbed().__enter__()] if _ is not None]
-    )
-    thread.start()
-    thread.join()
-    assert not failed
-
-
 # --- what went wrong, in the program's words ------------------------------------------------------
 
 
@@ -286,22 +269,6 @@ def test_what_is_asked_to_end_early_does(tmp_path):
     with pytest.raises(CouldNotRun, match="did not end within 0.2 s"):
         processes.run_to_end(Command(("/bin/sh", "-c", "sleep 60"), tmp_path), 0.2)
     assert time.monotonic() - began < 30
-
-
-def test_interrupts_are_remembered_until_they_may_interrupt():
-    with processes.Interrupts() as signals:
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.asked
-        with pytest.raises(KeyboardInterrupt):
-            signals.listen()
-        assert not signals.asked
-        signals.listen()
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-        signals.listen()
-        signals.ignore()
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert signals.asked
 
 
 def test_processor_time_of_a_process():

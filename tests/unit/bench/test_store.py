@@ -19,8 +19,8 @@ from headrace.bench.store.store import Store, default_store
 from headrace.bench.target import Target
 from headrace.calibration.runs import load_run
 from headrace.cli.bench.run import too_short_to_calibrate
-from headrace.connect import Address, Secret
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Address, Secret
 from headrace.observe.live.samples import Samples
 
 

@@ -15,8 +15,8 @@ from headrace.bench.drivers import fio, sysbench
 from headrace.bench.drivers.benchmark import RunLoad
 from headrace.bench.drivers.percentiles import Histogram, merged
 from headrace.bench.drivers.tpcc import by_transaction
-from headrace.connect import Address, Secret
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Address, Secret
 
 RAW = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
 Threads started!

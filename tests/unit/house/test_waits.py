@@ -1,4 +1,5 @@
-"""Tests wait for what happens by the wall clock through `waiting.wait_until` alone, which knows the machine's load."""
+"""Tests wait for what happens by the wall clock through `waiting.wait_until` alone, which knows the machine's load; the
+package through `base/waiting.py`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,25 @@ import pytest
 from places import ROOT
 
 SHARED = ROOT / "tests/unit/shared/waiting.py"
+PACKAGE = ROOT / "python/headrace"
+# Loops of the package with a deadline of their own, for more than a look at something: they go down only.
+OWN = {
+    "base/waiting.py": 1,  # what all others use
+    "experiment/replication/run.py": 1,  # a measurement: samples, with several ends
+    "lab/exporter.py": 2,  # tries again after an error, and raises the last one
+    "observe/live/record.py": 1,  # shows how time goes by
+    "observe/live/sampler.py": 1,  # samples on a grid of time
+    "operate/evidence/live.py": 1,  # samples on a grid of time
+    "operate/watching/opening.py": 1,  # reads minute by minute
+    "servers/backup/history/stream.py": 2,  # reads what a receiver writes; tries again, more and more rarely
+    "servers/failover/executor.py": 1,  # says each time what it waits for
+    "servers/failover/outage.py": 1,  # ends at an event, and tries again after an error
+    "servers/running.py": 1,  # tries again after an error, and raises the last one
+    "servers/topology/lag/record.py": 1,  # samples on a grid of time
+    "servers/topology/seeding.py": 1,  # raises what the server says
+    "servers/topology/threads.py": 1,  # compares two looks
+    "servers/volumes.py": 1,  # tries again after an error, and raises the last one
+}
 CLOCKS = frozenset({"monotonic", "monotonic_ns", "time", "time_ns", "perf_counter"})
 PAUSES = frozenset({"sleep", "wait"})
 
@@ -40,6 +60,12 @@ def test_no_test_has_a_wait_of_its_own():
         for line in own_waits(path.read_text())
     ]
     assert not found, "\n".join(found)
+
+
+def test_the_package_has_few_waits_of_its_own():
+    loops = {str(path.relative_to(PACKAGE)): len(list(own_waits(path.read_text()))) for path in PACKAGE.rglob("*.py")}
+    different = {path: (count, OWN.get(path, 0)) for path, count in loops.items() if count != OWN.get(path, 0)}
+    assert not different, f"{different} (loops, allowed): use base/waiting.py, or correct OWN"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connect.binary_events import (
+from headrace.errors import HeadraceError, InputError
+from headrace.mysql.binary_events import (
     MAGIC,
     MARIADB_ENCRYPTION,
     MARIADB_GTID,
@@ -19,7 +20,6 @@ from headrace.connect.binary_events import (
     XID,
     tagged,
 )
-from headrace.errors import HeadraceError, InputError
 from headrace.observe.formats.binary_log import BinaryLogSample, LoggedTransaction, read_binary_log
 
 DESCRIPTION, ROW = 15, 30

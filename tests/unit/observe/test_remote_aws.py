@@ -129,7 +129,7 @@ def clouded(monkeypatch):
     """Lets the clients of AWS be these."""
 
     def put(**clients) -> None:
-        monkeypatch.setattr(aws, "client", lambda service: clients[service])
+        monkeypatch.setattr(aws, "open_client", lambda service: clients[service])
 
     return put
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from headrace.servers.topology.gtid import GtidSet
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.topology.lag.clocks import STALE_S, Trace, age, backlog, rate
 
 SAMPLE_S = 0.1

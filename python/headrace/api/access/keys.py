@@ -21,6 +21,7 @@ from typing import Any
 import tomli_w
 
 from headrace.api.access.policies import Policy, read_policy
+from headrace.base.files import explain_unwritable, replace_file
 from headrace.errors import CouldNotRun, InputError
 
 ACCOUNT = "000000000000"
@@ -64,18 +65,8 @@ def _private_folder(folder: Path) -> None:
 
 def _write_private(path: Path, data: bytes) -> None:
     """Writes a file as a whole, so that others can never read it, not even for a moment."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        rule = f"cannot be written: {error.strerror}"
-        raise CouldNotRun(str(path), rule, "", "Is the disk full, or the folder not yours?") from None
+    with explain_unwritable(path, "Is the disk full, or the folder not yours?"):
+        replace_file(path, data)
 
 
 def raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:

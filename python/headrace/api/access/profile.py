@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.files import explain_unwritable, replace_file
 from headrace.errors import CouldNotRun, InputError
 
 NAME = "headrace"
@@ -158,17 +159,7 @@ def _replace(path: Path, text: str) -> None:
     """Replaces a file as a whole. It keeps its mode; a new file is readable by the user alone."""
     # The file may be a link to another place, such as a repository of settings.
     target = Path(os.path.realpath(path))
-    draft = target.with_name(f".{target.name}.headrace-{os.getpid()}")
-    try:
+    with explain_unwritable(path, "Use --no-profile."):
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(draft, mode)
-        os.replace(draft, target)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Use --no-profile.") from None
+        replace_file(target, text.encode(), mode)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.api.access import keys
+from headrace.base.waiting import wait_until
 
 FILE = "api.json"
 # For a connection on the loopback.
@@ -65,12 +65,12 @@ def _listens(port: int) -> bool:
 def wait_for_keys(data_dir: Path) -> None:
     """Waits until the endpoint has the current key pairs, or until none runs: a new key works with
     the next command, and a removed key does not."""
-    deadline = time.monotonic() + KEYS_S
-    while time.monotonic() < deadline:
+
+    def is_current() -> bool:
         try:
             document = json.loads(endpoint_file(data_dir).read_text())
-            if document["keys"] == keys.stamp(data_dir) or not _alive(int(document["pid"])):
-                return
+            return document["keys"] == keys.stamp(data_dir) or not _alive(int(document["pid"]))
         except (OSError, ValueError, KeyError, TypeError):
-            return
-        time.sleep(0.02)
+            return True
+
+    wait_until(is_current, KEYS_S, 0.02)

@@ -22,6 +22,8 @@ from pathlib import Path
 from headrace.api.access import keys
 from headrace.api.server import worker
 from headrace.api.server.startup import endpoint_file
+from headrace.base.files import replace_file
+from headrace.base.signals import set_handler
 from headrace.errors import HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import connected
@@ -76,10 +78,7 @@ class Supervisor:
         path = endpoint_file(self._folder)
         port = self._listener.getsockname()[1]
         document = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._seen}
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(document) + "\n")
-        os.chmod(draft, 0o644)
-        os.replace(draft, path)
+        replace_file(path, f"{json.dumps(document)}\n".encode(), 0o644)
 
     def _with_worker(self) -> bool:
         """Serves with a worker until it or the daemon ends; whether the daemon is still there."""
@@ -88,7 +87,7 @@ class Supervisor:
         child = os.fork()
         if child == 0:
             try:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                set_handler(signal.SIGTERM, signal.SIG_DFL)
                 ours.close()
                 os.close(self._daemon)
                 worker.run(self._listener, theirs, self._place, self._region, self._keys)
@@ -166,7 +165,7 @@ def main() -> int:
     if detach and os.fork():
         os._exit(0)
     # `lab down` ends the daemon, and this with it; a signal ends it in order too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    set_handler(signal.SIGTERM, lambda *_: sys.exit(0))
     supervisor.run()
     return 0
 

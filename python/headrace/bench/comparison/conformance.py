@@ -25,7 +25,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.bench.drivers import fio
 from headrace.lab import Lab

@@ -16,10 +16,11 @@ import polars as pl
 from headrace.base.processes import Command
 from headrace.bench.drivers.benchmark import Benchmark, RunLoad, Say, ToolOutcome, check_numbers, check_one_of, silent
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.server import cursor_on, first_value, require_database, tables_of
+from headrace.bench.server import connected, require_database, tables_of
 from headrace.bench.target import DOC, Target
-from headrace.connect import write_client_file
 from headrace.errors import InputError
+from headrace.mysql import write_client_file
+from headrace.mysql.statements import ask, ask_value, send
 
 if TYPE_CHECKING:
     from random import Random
@@ -65,9 +66,8 @@ class Mysqlslap(Benchmark):
         engines = tables_of(target, TABLE)
         if not engines:
             return False
-        with cursor_on(target) as cursor:
-            cursor.execute(f"SELECT MAX(id) FROM {TABLE}")
-            rows = first_value(cursor) or 0
+        with connected(target) as connection:
+            rows = ask_value(connection, f"SELECT MAX(id) FROM {TABLE}") or 0
         if engines[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
             raise InputError(
                 f"table {TABLE}",
@@ -84,17 +84,18 @@ class Mysqlslap(Benchmark):
 
         say(f"preparing {self.rows:,} rows")
         chance = random.Random(seed)
-        with cursor_on(target) as cursor:
-            cursor.execute(
+        with connected(target) as connection:
+            ask(
+                connection,
                 f"CREATE TABLE {TABLE} (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, c "
-                f"VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}"
+                f"VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}",
             )
             for first in range(1, self.rows + 1, BATCH):
                 batch = [
                     (number, chance.randrange(self.rows), _text(chance))
                     for number in range(first, min(first + BATCH, self.rows + 1))
                 ]
-                cursor.executemany(f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
+                send(connection, f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         account = write_client_file(target.server.with_database(None), folder / ACCOUNT_FILE)
@@ -137,14 +138,13 @@ class Mysqlslap(Benchmark):
         return series.with_columns(done.alias("tps"), done.alias("qps"))
 
     def verify(self, target: Target) -> list[str]:
-        with cursor_on(target) as cursor:
-            cursor.execute(f"SELECT COUNT(*) FROM {TABLE} WHERE id <= %s", (self.rows,))
-            count = int(first_value(cursor) or 0)
+        with connected(target) as connection:
+            count = int(ask_value(connection, f"SELECT COUNT(*) FROM {TABLE} WHERE id <= %s", (self.rows,)) or 0)
         return [] if count == self.rows else [f"table {TABLE} has {count:,} of its first {self.rows:,} rows"]
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        with cursor_on(target) as cursor:
-            cursor.execute(f"DROP TABLE IF EXISTS {TABLE}")
+        with connected(target) as connection:
+            ask(connection, f"DROP TABLE IF EXISTS {TABLE}")
 
     def _statements(self, seed: int) -> list[str]:
         import random

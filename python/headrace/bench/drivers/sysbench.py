@@ -7,13 +7,14 @@ import re
 import shutil
 from pathlib import Path
 
+from headrace.base.files import explain_unwritable
 from headrace.base.machine import Tool, required
 from headrace.base.processes import Command, Ended, run_checked, run_lines
 from headrace.bench.drivers.benchmark import IntervalReport, RunLoad, ToolOutcome
 from headrace.bench.drivers.percentiles import Histogram
 from headrace.bench.target import DOC
-from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.address import DEFAULT_PORT, Address
 
 SOURCE = "sysbench 1.0"
 # sysbench.h: 1,024 buckets, evenly in the logarithm from 0.001 ms to 100 s; a value goes to the
@@ -59,13 +60,11 @@ def write_account(address: Address, path: Path) -> Path:
     if address.ssl_mode in ENCRYPTED:
         lines.append("mysql-ssl=on")
         _write_certificates(address, path.parent)
-    try:
+    with explain_unwritable(path, "Is the disk full?"):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             os.fchmod(handle, 0o600)
             file.write("\n".join(lines) + "\n")
-    except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Is the disk full?") from None
     return path
 
 

@@ -19,12 +19,13 @@ from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.drivers.percentiles import Histogram, merged
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.server import cursor_on, first_value, require_database, tables_of
+from headrace.bench.server import connected, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
+from headrace.mysql.statements import ask_value
 
 if TYPE_CHECKING:
-    from pymysql.cursors import Cursor
+    import pymysql
 
 SCRIPT = "tpcc.lua"
 TABLES = ("warehouse", "district", "customer", "history", "new_orders", "orders", "order_line", "item", "stock")
@@ -89,12 +90,9 @@ class Tpcc(Benchmark):
         return True
 
     def _sizes(self, target: Target) -> list[str]:
-        with cursor_on(target) as cursor:
-            cursor.execute(
-                "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s",
-                (target.database, INDEX),
-            )
-            if not first_value(cursor):
+        text = "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s"
+        with connected(target) as connection:
+            if not ask_value(connection, text, (target.database, INDEX)):
                 return ["the loading was not finished"]
             sizes = {}
             for what, query in (
@@ -102,8 +100,7 @@ class Tpcc(Benchmark):
                 ("items", "SELECT MAX(i_id) FROM tpcc_item"),
                 ("customers", "SELECT MAX(c_id) FROM tpcc_customer WHERE c_w_id = 1 AND c_d_id = 1"),
             ):
-                cursor.execute(query)
-                sizes[what] = first_value(cursor) or 0
+                sizes[what] = ask_value(connection, query) or 0
         return [
             f"with {sizes[what]:,} {what}, not {value:,}"
             for what, value in self.options().items()
@@ -158,8 +155,8 @@ class Tpcc(Benchmark):
         return sysbench.why(raw, ended)
 
     def verify(self, target: Target) -> list[str]:
-        with cursor_on(target) as cursor:
-            return consistency(cursor, self.warehouses)
+        with connected(target) as connection:
+            return check_consistency(connection, self.warehouses)
 
     def cleanup(self, target: Target, folder: Path) -> None:
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
@@ -210,14 +207,13 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
     return {kind: merged(parts) for kind, parts in histograms.items()}
 
 
-def consistency(cursor: Cursor, warehouses: int) -> list[str]:
+def check_consistency(connection: pymysql.Connection, warehouses: int) -> list[str]:
     """Returns sentences about conditions that do not hold, in the order of the standard."""
     most = min(warehouses, MOST_CHECKED)
     text = files("headrace.bench.drivers").joinpath("tpcc_conditions.sql").read_text(encoding="utf-8")
     wrong = []
     for number, query in re.findall(r"^-- (\d+)$\n(.*?)(?=^-- |\Z)", text, re.MULTILINE | re.DOTALL):
-        cursor.execute(query, (most,) * query.count("%s"))
-        if broken := int(first_value(cursor) or 0):
+        if broken := int(ask_value(connection, query, (most,) * query.count("%s")) or 0):
             wrong.append(
                 f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the first {most} warehouses"
             )

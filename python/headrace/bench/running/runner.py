@@ -13,7 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.base.processes import Ended, Interrupts, run_lines
+from headrace.base.processes import Ended, run_lines
+from headrace.base.signals import Interrupts
 from headrace.base.units import DAY_S
 from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.running import environment, run_files, summary, timeline
@@ -21,8 +22,8 @@ from headrace.bench.running.lab_metrics import LabMetrics
 from headrace.bench.server import create_database, data_gib
 from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, now_text, write_parquet
 from headrace.bench.target import DOC, Target
-from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import connect
 from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler, Samples
 

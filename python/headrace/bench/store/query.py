@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base.extras import import_optional
+from headrace.base.files import drafted
 from headrace.bench.store.store import PERCENTILES_FILE, RUN_FILE, SERIES_FILE, RunRecord, Store
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
@@ -172,11 +172,10 @@ def export(
     if path.exists() and not path.is_file():
         raise InputError(str(path), "is not a file", "", "Name a file.")
     with (
-        tempfile.TemporaryDirectory(prefix=".headrace-", dir=path.parent.absolute()) as folder,
+        drafted(path) as draft,
         connect(store, runs) as connection,
     ):
-        temporary = Path(folder) / f"export{path.suffix.lower()}"
-        connection.execute(f"SET allowed_directories = [{_text(store.folder)}, {_text(folder)}]")
+        connection.execute(f"SET allowed_directories = [{_text(store.folder)}, {_text(draft.parent)}]")
         lock(connection)
         try:
             connection.execute(
@@ -185,8 +184,7 @@ def export(
                 else f"CREATE TEMP TABLE answer AS FROM {what}"
             )
             (rows,) = connection.execute("SELECT COUNT(*) FROM answer").fetchall()[0]
-            connection.execute(f"COPY answer TO {_text(temporary)} ({form})")
-            os.replace(temporary, path)
+            connection.execute(f"COPY answer TO {_text(draft)} ({form})")
         except duckdb.IOException as error:
             raise CouldNotRun(str(path), f"cannot be written: {_first(error)}", "", "Is the disk full?") from None
         except duckdb.Error as error:

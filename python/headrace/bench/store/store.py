@@ -29,7 +29,7 @@ import polars as pl
 
 from headrace.base import settings
 from headrace.base.checks import did_you_mean
-from headrace.base.files import write_whole
+from headrace.base.files import explain_unwritable, move_over, write_whole
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
 
@@ -92,17 +92,10 @@ class Store:
         word = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:60] or "run"
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word}-{secrets.token_hex(2)}"
         folder = self.folder / f"{UNFINISHED}{name}"
-        try:
+        with explain_unwritable(self.folder, "Name another store: HEADRACE_RUNS or --store."):
             folder.mkdir(parents=True, mode=0o755)
             (folder / "raw").mkdir()
             free = shutil.disk_usage(folder).free
-        except OSError as error:
-            raise CouldNotRun(
-                str(self.folder),
-                f"cannot be written: {error.strerror}",
-                "",
-                "Name another store: HEADRACE_RUNS or --store.",
-            ) from None
         if free < LEAST_FREE_BYTES:
             shutil.rmtree(folder, ignore_errors=True)
             raise CouldNotRun(
@@ -119,7 +112,7 @@ class Store:
         document = {"format": FORMAT, "version": VERSION, "id": name, **document}
         try:
             write_whole(folder / RUN_FILE, json_bytes(document))
-            os.replace(folder, self.folder / name)
+            move_over(folder, self.folder / name)
         except OSError as error:
             raise CouldNotRun(
                 str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}."
@@ -204,7 +197,7 @@ class Store:
         try:
             # Renamed first: a listing never sees half of it.
             gone = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self.folder))
-            os.replace(self.folder / name, gone / name)
+            move_over(self.folder / name, gone / name)
             shutil.rmtree(gone)
         except OSError as error:
             raise CouldNotRun(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.processes import ends_as_interrupts
+from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
 from headrace.cli.bench.common import StoreOption, show_run
 from headrace.cli.options import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
@@ -405,8 +405,8 @@ class RestoreOptions:
 
     def goal(self, flavor: str) -> RestoreGoal | None:
         """Returns the point to restore to; None: the backup as it is."""
+        from headrace.mysql.gtid import GtidSet
         from headrace.servers.backup.history.moments import RestoreGoal, parse_moment
-        from headrace.servers.topology.gtid import GtidSet
 
         named = [
             name for name, on in (("--to-time", self.moment), ("--to-gtid", self.gtid), ("--latest", self.latest)) if on
@@ -583,6 +583,7 @@ def stream(
     import signal
     import threading
 
+    from headrace.base.signals import set_handler
     from headrace.servers.backup.history.stream import Stream
     from headrace.servers.backup.targets.opening import open_target
 
@@ -593,7 +594,7 @@ def stream(
         streaming.stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+        set_handler(number, end)
     timer = threading.Timer(for_s, end) if for_s is not None else None
     if timer is not None:
         timer.daemon = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.processes import undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, flag, option
 from headrace.cli.output import print_answer, say, table
@@ -244,7 +244,7 @@ def watch(
     from headrace.servers.failover.watcher import Watcher
 
     _check_clients(clients)
-    with _open_cluster(place, cluster, servers) as failover_cluster, _end_on_signals():
+    with _open_cluster(place, cluster, servers) as failover_cluster, ends_as_interrupts():
         executor = failover_cluster.executor(clients, _say_with_time, choices.drain_s)
         try:
             wish = _wish("failover", executor.observer.look(), choices, source, None)
@@ -316,7 +316,7 @@ def rejoin(
     from headrace.servers.failover import rejoin as rejoining
     from headrace.servers.failover.interruption import words_after_rejoin
 
-    with _open_cluster(place, cluster, None) as failover_cluster, _end_on_signals():
+    with _open_cluster(place, cluster, None) as failover_cluster, ends_as_interrupts():
         above, steps, end = rejoining.rejoin_plan(failover_cluster, name, source, diverged)
         if dry_run:
             _show_steps([vars(step) for step in steps], REJOIN_COLUMNS, {"server": name, "source": above}, end, output)
@@ -386,23 +386,6 @@ def _is_address_file(path: Path) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def _end_on_signals() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP end a change as Ctrl-C does: a source that was closed takes writes
-    again."""
-    import signal
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:
     from headrace.servers.failover.cluster import source_in
     from headrace.servers.failover.planning.members import FailoverWish
@@ -438,7 +421,7 @@ def _change(
     from headrace.servers.failover.planning.members import refused
 
     _check_clients(clients)
-    with _open_cluster(place, cluster, servers) as failover_cluster, _end_on_signals():
+    with _open_cluster(place, cluster, servers) as failover_cluster, ends_as_interrupts():
         executor = failover_cluster.executor(clients, say, choices.drain_s)
         executor.max_wait_s = max_wait
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.base.processes import ends_as_interrupts
+from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     AsOfOption,

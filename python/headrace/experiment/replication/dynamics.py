@@ -19,7 +19,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headrace import servers
-from headrace.base.processes import Command, undisturbed
+from headrace.base.processes import Command
+from headrace.base.signals import undisturbed
+from headrace.base.waiting import wait_until
 from headrace.bench import SysbenchOltp, Target, run
 from headrace.bench.drivers.benchmark import RunLoad
 from headrace.errors import CouldNotRun
@@ -203,11 +205,8 @@ class LiveReplica:
         return _course(self.cell, watch.looks, began, (before, os.getloadavg()[0]))
 
     def _wait(self, watch: _Watch, longest_s: float) -> None:
-        ended = time.monotonic()
-        while not watch.caught_up():
-            if time.monotonic() - ended > longest_s:
-                raise CouldNotRun(self.cell.words, f"has not caught up {longest_s:g} s after the load", "")
-            time.sleep(LOOK_S)
+        if not wait_until(watch.caught_up, longest_s, LOOK_S):
+            raise CouldNotRun(self.cell.words, f"has not caught up {longest_s:g} s after the load", "")
 
 
 @contextmanager

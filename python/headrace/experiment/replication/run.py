@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from headrace import servers
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
+from headrace.base.waiting import wait_until
 from headrace.bench import SysbenchOltp, Target, run
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.errors import CouldNotRun, InputError
@@ -264,8 +265,6 @@ def applied(
 def wait_received(sql: Statements, transactions: int) -> float:
     """Waits until the relay log has all; seconds it took. Raises CouldNotRun."""
     began = time.monotonic()
-    while sql.received() < transactions:
-        if time.monotonic() - began > RECEIVE_S:
-            raise CouldNotRun(sql.server.name, f"did not receive the load within {RECEIVE_S:g} s", "")
-        time.sleep(LOOK_S / 5)
+    if not wait_until(lambda: sql.received() >= transactions, RECEIVE_S, LOOK_S / 5):
+        raise CouldNotRun(sql.server.name, f"did not receive the load within {RECEIVE_S:g} s", "")
     return time.monotonic() - began

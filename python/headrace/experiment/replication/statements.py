@@ -7,12 +7,13 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 
-from headrace.connect import connect
 from headrace.errors import CouldNotRun
+from headrace.mysql import connect
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import dialect_of, observe
+from headrace.mysql.statements import ask_named_safely, run
 from headrace.servers import Server
 from headrace.servers.topology import accounts
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import dialect_of, observe
 
 # Statements of a replica that reads a slow volume wait for it; a guess.
 ANSWER_S = 120.0
@@ -34,11 +35,11 @@ class Statements:
 
     def rows(self, statement: str) -> list[dict]:
         """Returns the rows of an answer. Raises CouldNotRun with the server's words."""
-        return accounts.rows(self.connection, statement)
+        return ask_named_safely(self.connection, statement)
 
     def run(self, statements: Iterable[str]) -> None:
         """Runs statements, one after the other."""
-        accounts.run(self.connection, tuple(statements))
+        run(self.connection, tuple(statements))
 
     def create_account(self) -> None:
         """Creates an account for replicas: it may read the binary log over TLS and nothing else."""

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from headrace.connect.binary_events import (
+from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.binary_events import (
     CONTROL,
     HEADER,
     MAGIC,
@@ -28,7 +29,6 @@ from headrace.connect.binary_events import (
     XID,
     tagged,
 )
-from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/guide/calibrate-a-replica.md"
 MYSQL_BODY = struct.Struct("<B16sqBqq")

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.base.units import GIB, MIB
-from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.address import Address
+from headrace.mysql.statements import Row, ask
 from headrace.observe.settings import PAGES_KIB, SETTINGS, check_version
 
 if TYPE_CHECKING:
@@ -158,8 +159,8 @@ def read_profile(connection: Connection, address: Address) -> Profile:
 
     Raises InputError for one that cannot be calibrated, CouldNotRun for one that is lost.
     """
-    ask(connection, "SET SESSION TRANSACTION READ ONLY")
-    variables = {name.lower(): value for name, value in ask(connection, "SHOW GLOBAL VARIABLES")}
+    ask_live(connection, "SET SESSION TRANSACTION READ ONLY")
+    variables = {name.lower(): value for name, value in ask_live(connection, "SHOW GLOBAL VARIABLES")}
     version = variables.get("version", "")
     if "aurora_version" in variables:
         rule = "is Aurora, which keeps its data in storage of its own, not on EBS volumes"
@@ -168,9 +169,9 @@ def read_profile(connection: Connection, address: Address) -> Profile:
     comment = f"{version} {variables.get('version_comment', '')}".lower()
     flavor = "mariadb" if "mariadb" in comment else "percona" if "percona" in comment else "mysql"
     check_version(version, flavor, "innodb")
-    ((idle,),) = ask(connection, IDLE)
+    ((idle,),) = ask_live(connection, IDLE)
     server = Profile(version, flavor, variables.get("hostname", ""), variables, 1 + int(idle))
-    grants = [str(row[0]) for row in ask(connection, "SHOW GRANTS FOR CURRENT_USER")]
+    grants = [str(row[0]) for row in ask_live(connection, "SHOW GRANTS FOR CURRENT_USER")]
     # The name and the hash of the password stand in there: nothing of it is repeated.
     if any(WRITING.search(text.partition(" ON ")[0]) for text in grants):
         server.notes.append(
@@ -189,7 +190,7 @@ def data_gib(connection: Connection, engine: str, account: str) -> float | None:
     denied = False
     for statement in SIZES[engine]:
         try:
-            ((size,),) = ask(connection, statement)
+            ((size,),) = ask_live(connection, statement)
         except pymysql.err.MySQLError as error:
             denied |= error.args[0] in NO_PRIVILEGE
             continue
@@ -202,11 +203,11 @@ def data_gib(connection: Connection, engine: str, account: str) -> float | None:
 
 def account_of(connection: Connection) -> str:
     """Returns the account as the server knows it, quoted for a GRANT."""
-    user, _, host = str(ask(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
+    user, _, host = str(ask_live(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
-def ask(connection: Connection, statement: str) -> tuple:
+def ask_live(connection: Connection, statement: str) -> list[Row]:
     """Returns the rows of a statement.
 
     Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's.
@@ -214,9 +215,7 @@ def ask(connection: Connection, statement: str) -> tuple:
     import pymysql
 
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetchall()
+        return ask(connection, statement)
     except pymysql.err.MySQLError as error:
         if error.args and error.args[0] in (2006, 2013, 1053, 1927, 0):
             hint = "Is it still running? See its error log."

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base.checks import check_choice, check_name
-from headrace.connect import Address, connect
+from headrace.base.files import explain_unwritable
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import Address, connect
 from headrace.observe.live import host, profile
 from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler
@@ -372,12 +373,10 @@ def _write(folder: Path, document: dict, samples: Samples) -> None:
 
     from headrace.base.files import write_whole
 
-    try:
+    with explain_unwritable(folder, "Choose another folder."):
         folder.mkdir(exist_ok=True)
         for stale in (DESCRIPTION, STATUS, DISK):
             (folder / stale).unlink(missing_ok=True)
-    except OSError as error:
-        raise CouldNotRun(str(folder), f"cannot be written: {error.strerror}", "", "Choose another folder.") from None
     write_status_csv(samples, folder / STATUS)
     if samples.disk.height:
         write_disk_csv(samples, folder / DISK)

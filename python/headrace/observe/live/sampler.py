@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headrace.connect import Address, connect
-from headrace.connect.connection import cut
 from headrace.errors import HeadraceError, InputError
+from headrace.mysql import Address, connect
+from headrace.mysql.connection import cut
+from headrace.mysql.statements import ask
 from headrace.observe.live import host
 from headrace.observe.live.samples import Samples
 from headrace.observe.live.store import SampleStore, Spill
@@ -177,9 +178,7 @@ class Sampler:
     def _read_status(self) -> None:
         assert self._connection is not None  # `start` makes it before this source
         before = time.time()
-        with self._connection.cursor() as cursor:
-            cursor.execute(self._statement)
-            rows = cursor.fetchall()
+        rows = ask(self._connection, self._statement)
         sample = {"t_unix": (before + time.time()) / 2}
         for name, text in rows:
             if (value := _number(text)) is not None:

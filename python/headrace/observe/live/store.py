@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.errors import CouldNotRun
+from headrace.base.files import drafted, explain_unwritable
 
 # 600 columns for half an hour of seconds: 9 MB.
 PART_ROWS = 1_800
@@ -95,11 +95,5 @@ def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
         and (frame[name].drop_nulls() == frame[name].drop_nulls().floor()).all()
     ]
     frame = frame.with_columns(pl.col(whole).cast(pl.Int64))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        frame.write_csv(temporary, float_precision=6, float_scientific=False)
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        hint = "Choose another folder."
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror or error}", "", hint) from None
+    with explain_unwritable(path, "Choose another folder."), drafted(path) as draft:
+        frame.write_csv(draft, float_precision=6, float_scientific=False)

@@ -12,17 +12,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
+from headrace.aws.client import CallLimits, call, make_client
+from headrace.aws.instances import instance_types
+from headrace.aws.metrics import MetricOwner, fetch_points
+from headrace.aws.volumes import describe_volumes, notation_of
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.extras import import_optional
 from headrace.base.units import DAY_S, HOUR_S, MINUTE_S
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats.cloudwatch import BESIDE, CHECKS, EBS, RDS, STATISTICS, readings_of
 from headrace.observe.formats.devices import Readings, VolumeDescription
 from headrace.observe.recording import Recording, clip
@@ -31,8 +34,7 @@ from headrace.observe.remote.span import TimeSpan
 PREFIX = "aws:"
 DOC = "docs/reference/import-formats.md, CloudWatch"
 EXAMPLE = "aws:vol-0123456789abcdef0 or aws:db-NAME"
-CONNECT_S, ANSWER_S = 5.0, 20.0  # guesses: a page of CloudWatch takes a second
-MOST_QUERIES = 500  # API_GetMetricData
+LIMITS = CallLimits(connect_s=5.0, answer_s=20.0)  # guesses: a page of CloudWatch takes a second
 # How long points of a period are kept: those of a minute 15 days, of five minutes 63, of an hour
 # 455 (API_GetMetricStatistics, Period). A request that begins earlier gets none at all, and the
 # clock of AWS is not ours: ten minutes less.
@@ -44,7 +46,6 @@ RETENTION_S = tuple(
 MOST_LATE = 5
 # So few points may lie on whole five minutes by chance: one in five does. Ours.
 LEAST_POINTS = 4
-REFUSED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError")
 # Storage types of RDS that EBS has by the same names; magnetic disks of old are not among them.
 RDS_TYPES = {"gp2", "gp3", "io1", "io2"}
 # Metrics of RDS besides those of the format: percent of all virtual CPUs at work, bytes.
@@ -91,40 +92,9 @@ class Fetched:
         return recording, replace(readings, described=self.described, gaps=self.gaps, free_bytes=free)
 
 
-def client(service: str) -> Any:
-    """Returns a client of boto3. Raises CouldNotRun without boto3, InputError without credentials
-    or region."""
-    with import_optional():
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
-    try:
-        session = boto3.Session()
-        if session.get_credentials() is None:
-            hint = "Give the instance a role, or set AWS_PROFILE."
-            raise InputError("AWS", "no credentials were found", "AWS SDKs, credential providers", hint)
-        return session.client(service, config=Config(connect_timeout=CONNECT_S, read_timeout=ANSWER_S))
-    except BotoCoreError as error:
-        raise InputError("AWS", str(error)[:300], DOC, "Set AWS_REGION.") from None
-
-
-def call(what: str, action: str, method: Callable[..., Any], **arguments: Any) -> Any:
-    """Calls AWS and returns its answer. `action`: the permission that it takes, as IAM writes it.
-    Raises InputError for a refusal, CouldNotRun where nobody answers."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        return method(**arguments)
-    except ClientError as error:
-        refusal = error.response.get("Error", {})
-        code, message = refusal.get("Code", ""), refusal.get("Message", "")
-        hint = "Is it of this account and region?"
-        if code in REFUSED:
-            hint = f"Allow {action} in the IAM policy of these credentials."
-        raise InputError(what, f"AWS refuses: {message[:200]}", f"AWS, {code}", hint) from None
-    except BotoCoreError as error:
-        hint = "Check AWS_ENDPOINT_URL and the network."
-        raise CouldNotRun(what, f"AWS cannot be reached: {str(error)[:200]}", DOC, hint) from None
+def open_client(service: str) -> Any:
+    """Returns a client of a service. Raises as `make_client`."""
+    return make_client(service, LIMITS)
 
 
 def names_of(target: str) -> list[str]:
@@ -148,7 +118,7 @@ def is_database(target: str) -> bool:
 
 def fetch(target: str, span: TimeSpan, clients: Clients | None = None) -> Fetched:
     """Fetches the metrics of what `aws:...` names in that time. Raises InputError, CouldNotRun."""
-    names, clients = names_of(target), clients or client
+    names, clients = names_of(target), clients or open_client
     return _fetch_database(names[0], span, clients) if is_database(target) else _fetch_volumes(names, span, clients)
 
 
@@ -176,13 +146,12 @@ def published_every(times: Collection[float], period: int) -> int:
 
 
 def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
-    described = described_volumes(clients("ec2"), names)
-    types = instance_types(clients("ec2"), [volume["instance"] for volume in described.values() if volume["instance"]])
+    described = describe_volumes(clients("ec2"), names)
+    types = instance_types(clients("ec2"), [volume.instance for volume in described.values() if volume.instance])
     metrics = [*EBS.needed, *(name for name in BESIDE if name.startswith(("Volume", "Burst"))), *CHECKS]
     begin, end, period = bounds(span)
-    fetched = points_of(
-        clients("cloudwatch"), [(name, "AWS/EBS", "VolumeId", name, metrics) for name in names], begin, end, period
-    )
+    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, _statistics(metrics)) for name in names]
+    fetched = fetch_points(clients("cloudwatch"), owners, begin, end, period)
     points_of_volumes: dict[tuple[str, str], dict[float, float]] = {}
     for name in names:
         points = {metric: values for (owner, metric), values in fetched.items() if owner == name and values}
@@ -191,9 +160,9 @@ def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fe
     if not points_of_volumes:
         raise _nothing(", ".join(names), begin, end)
     period = published_every({at for values in points_of_volumes.values() for at in values}, period)
-    notes = [note for volume in described.values() for note in volume["notes"]]
+    notes = [note for volume in described.values() for note in volume.notes]
     descriptions = {
-        name: VolumeDescription(name, volume["storage"], types.get(volume["instance"] or ""))
+        name: VolumeDescription(name, volume.storage, types.get(volume.instance or ""))
         for name, volume in described.items()
     }
     return Fetched(",".join(names), points_of_volumes, float(period), descriptions, "zero", tuple(notes))
@@ -215,69 +184,6 @@ def _with_zeros(points: Points) -> Points:
     return complete
 
 
-def described_volumes(ec2: Any, volumes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Returns by volume: `storage` in the catalog's notation, `instance` (id), `device`, `state` of
-    a modification, `notes`. Raises InputError for a volume that is not there."""
-    what, action = ", ".join(volumes), "ec2:DescribeVolumes"
-    answer = call(what, action, ec2.describe_volumes, VolumeIds=list(volumes))
-    by_volume: dict[str, dict[str, Any]] = {}
-    for volume in answer["Volumes"]:
-        attached = [attachment for attachment in volume.get("Attachments", ()) if attachment.get("State") == "attached"]
-        several = [attachment["InstanceId"] for attachment in attached]
-        by_volume[volume["VolumeId"]] = {
-            "notes": [_shared(volume["VolumeId"], several)] if len(several) > 1 else [],
-            "storage": _notation(volume["VolumeType"], volume["Size"], volume.get("Iops"), volume.get("Throughput")),
-            "instance": attached[0]["InstanceId"] if attached else None,
-            "device": attached[0].get("Device") if attached else None,
-            "state": _modification(ec2, volume["VolumeId"]),
-        }
-    missing = [name for name in volumes if name not in by_volume]
-    if missing:
-        rule = "is not a volume of this account and region"
-        raise InputError(missing[0], rule, "describe-volumes", "Check AWS_REGION.")
-    return by_volume
-
-
-def _notation(kind: str, size: int, iops: int | None, mib_s: int | None) -> str:
-    parts = [kind, str(size)]
-    if kind in ("gp3", "io1", "io2") and iops:
-        parts += [str(iops)] + ([str(mib_s)] if mib_s else [])
-    return ":".join(parts)
-
-
-def _shared(volume: str, instances: Sequence[str]) -> str:
-    return (
-        f"{volume} is attached to {', '.join(instances)} (Multi-Attach): its figures are those of all of them together; "
-        f"of the instances, only the limits of {instances[0]} are judged"
-    )
-
-
-def _modification(ec2: Any, volume: str) -> str:
-    """Returns `modifying`, `optimizing` or an empty text."""
-    action = "ec2:DescribeVolumesModifications"
-    try:
-        answer = call(volume, action, ec2.describe_volumes_modifications, VolumeIds=[volume])
-    except HeadraceError:  # a volume that never was modified
-        return ""
-    states = [modification.get("ModificationState") for modification in answer.get("VolumesModifications", ())]
-    return next((state for state in states if state in ("modifying", "optimizing")), "")
-
-
-def instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
-    """Returns the types of instances by their ids; none where these may not be described."""
-    if not ids:
-        return {}
-    try:
-        answer = call("instances", "ec2:DescribeInstances", ec2.describe_instances, InstanceIds=list(ids))
-    except HeadraceError:
-        return {}
-    return {
-        instance["InstanceId"]: instance["InstanceType"]
-        for reservation in answer["Reservations"]
-        for instance in reservation["Instances"]
-    }
-
-
 # --- an RDS instance ------------------------------------------------------------------------------
 
 
@@ -286,8 +192,8 @@ def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
     identifier = instance["DBInstanceIdentifier"]
     begin, end, period = bounds(span)
     metrics = [*RDS.needed, *(metric for metric in BESIDE if not metric.startswith("Volume")), *RDS_BESIDE]
-    owner = ("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, metrics)
-    fetched = points_of(clients("cloudwatch"), [owner], begin, end, period)
+    owner = MetricOwner("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, _statistics(metrics))
+    fetched = fetch_points(clients("cloudwatch"), [owner], begin, end, period)
     points = {metric: values for (_, metric), values in fetched.items() if values}
     if not any(points.get(metric) for metric in RDS.needed):
         raise _nothing(f"db-{identifier}", begin, end)
@@ -302,24 +208,18 @@ def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
 def _described_database(rds: Any, name: str) -> dict[str, Any]:
     """Returns what RDS says of the instance that `db-NAME` means: NAME, an instance that is itself
     called db-NAME, or one of this resource id. Raises InputError."""
-    from botocore.exceptions import ClientError
-
     match = _DATABASE.match(name)
     assert match is not None  # names_of has checked it
     asked: list[dict[str, Any]] = [{"DBInstanceIdentifier": match["name"]}, {"DBInstanceIdentifier": name}]
     if _RESOURCE.match(name):
         asked.insert(0, {"Filters": [{"Name": "dbi-resource-id", "Values": [name]}]})
     for arguments in asked:
-
-        def method(arguments: dict[str, Any] = arguments) -> dict[str, Any]:
-            try:
-                return rds.describe_db_instances(**arguments)
-            except ClientError as error:
-                if error.response.get("Error", {}).get("Code") in ("DBInstanceNotFound", "DBInstanceNotFoundFault"):
-                    return {"DBInstances": []}
+        try:
+            instances = call(name, "rds:DescribeDBInstances", rds.describe_db_instances, **arguments)["DBInstances"]
+        except InputError as error:
+            if error.kind not in ("DBInstanceNotFound", "DBInstanceNotFoundFault"):
                 raise
-
-        instances = call(name, "rds:DescribeDBInstances", method)["DBInstances"]
+            continue
         if len(instances) == 1:
             return instances[0]
     rule = f"no RDS instance {match['name']} is in this account and region"
@@ -346,7 +246,7 @@ def _storage_of(instance: Mapping[str, Any], notes: list[str]) -> VolumeDescript
     if kind not in RDS_TYPES or size <= 0:
         notes.append(f"Storage of type {kind or 'unknown'} has no limits that are known here.")
         return VolumeDescription(name, None, instance_type)
-    text = _notation(kind, size, instance.get("Iops"), instance.get("StorageThroughput"))
+    text = notation_of(kind, size, instance.get("Iops"), instance.get("StorageThroughput"))
     try:
         with core_errors():
             storage = core.rds_storage(text)["array"]
@@ -360,45 +260,8 @@ def _storage_of(instance: Mapping[str, Any], notes: list[str]) -> VolumeDescript
     return VolumeDescription(name, storage, instance_type)
 
 
-# --- CloudWatch -----------------------------------------------------------------------------------
-
-
-def points_of(
-    cloudwatch: Any, owners: Sequence[tuple[str, str, str, str, Sequence[str]]], begin: float, end: float, period: int
-) -> dict[tuple[str, str], dict[float, float]]:
-    """Fetches by owner and metric the values by time. `owners`: (owner, namespace, dimension, its
-    value, metrics). Every page is fetched. Raises InputError, CouldNotRun."""
-    queries, meaning = [], {}
-    for owner, namespace, dimension, value, metrics in owners:
-        for metric in metrics:
-            key = f"q{len(queries)}"
-            meaning[key] = (owner, metric)
-            dimensions = [{"Name": dimension, "Value": value}]
-            named = {"Namespace": namespace, "MetricName": metric, "Dimensions": dimensions}
-            statistic = STATISTICS.get(metric) or ("Maximum" if metric.endswith("Check") else "Average")
-            queries.append({"Id": key, "MetricStat": {"Metric": named, "Period": period, "Stat": statistic}})
-    return {meaning[key]: points for key, points in pages(cloudwatch, queries, begin, end).items()}
-
-
-def pages(cloudwatch: Any, queries: list[dict], begin: float, end: float) -> Points:
-    """Fetches by query the values by time. Raises InputError, CouldNotRun."""
-    by_query: Points = {}
-    for at in range(0, len(queries), MOST_QUERIES):
-        arguments: dict[str, Any] = {
-            "MetricDataQueries": queries[at : at + MOST_QUERIES],
-            "StartTime": datetime.fromtimestamp(begin, UTC),
-            "EndTime": datetime.fromtimestamp(end, UTC),
-        }
-        while True:
-            answer = call("CloudWatch", "cloudwatch:GetMetricData", cloudwatch.get_metric_data, **arguments)
-            for result in answer["MetricDataResults"]:
-                points = by_query.setdefault(result["Id"], {})
-                for moment, value in zip(result["Timestamps"], result["Values"], strict=True):
-                    points[moment.timestamp()] = float(value)
-            if not answer.get("NextToken"):
-                break
-            arguments["NextToken"] = answer["NextToken"]
-    return by_query
+def _statistics(metrics: Iterable[str]) -> dict[str, str]:
+    return {metric: STATISTICS.get(metric, "Average") for metric in metrics}
 
 
 def _nothing(what: str, begin: float, end: float) -> CouldNotRun:

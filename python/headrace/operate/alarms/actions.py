@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from headrace.connect import Secret
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Secret
 from headrace.operate.alarms.episodes import EpisodeEvent
 
 DOC = "docs/guide/watch.md, Alarms"

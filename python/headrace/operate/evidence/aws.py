@@ -7,18 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Any
 
+from headrace.aws.instances import instance_types
+from headrace.aws.metrics import MetricOwner, fetch_points
+from headrace.aws.volumes import AwsVolume, describe_volumes
 from headrace.base.units import MIB, MINUTE_S, span_in_words
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.remote.aws import (
     MOST_LATE,
     Clients,
     bounds,
-    client,
-    described_volumes,
-    instance_types,
-    points_of,
+    open_client,
     published_every,
 )
 from headrace.observe.remote.span import TimeSpan
@@ -50,14 +49,14 @@ def evidence_of_aws(
 ) -> Evidence:
     """Returns what these volumes (vol-...) did in that time. `clients`: makes a client of a service
     by its name. Raises InputError, CouldNotRun."""
-    clients = clients or client
+    clients = clients or open_client
     begin, end, period = bounds(span)
-    described = described_volumes(clients("ec2"), volumes)
-    instance_ids = list(dict.fromkeys(volume["instance"] for volume in described.values() if volume["instance"]))
+    described = describe_volumes(clients("ec2"), volumes)
+    instance_ids = list(dict.fromkeys(volume.instance for volume in described.values() if volume.instance))
     types = instance_types(clients("ec2"), instance_ids)
-    owners = [(name, "AWS/EBS", "VolumeId", name, tuple(OF_VOLUME)) for name in volumes]
-    owners += [(name, "AWS/EC2", "InstanceId", name, tuple(OF_INSTANCE)) for name in instance_ids]
-    fetched = points_of(clients("cloudwatch"), owners, begin, end, period)
+    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, OF_VOLUME) for name in volumes]
+    owners += [MetricOwner(name, "AWS/EC2", "InstanceId", name, OF_INSTANCE) for name in instance_ids]
+    fetched = fetch_points(clients("cloudwatch"), owners, begin, end, period)
     facts = tuple(_facts(name, described[name], types, as_of) for name in volumes)
     by_time: dict[float, dict[str, dict[str, float]]] = {}
     for (owner, metric), points in fetched.items():
@@ -70,7 +69,7 @@ def evidence_of_aws(
     for at, figures in sorted(by_time.items()):
         rows = {}
         for volume in facts:
-            values = figures.get(volume.name, {}) | figures.get(described[volume.name]["instance"] or "", {})
+            values = figures.get(volume.name, {}) | figures.get(described[volume.name].instance or "", {})
             if figures.get(volume.name):
                 rows[volume.name] = row_of_minute(values, volume.limits, float(period))
                 if volume.name not in seen:
@@ -100,7 +99,7 @@ def evidence_of_aws(
         False,
         tuple(missing),
     )
-    return gathered(source, ticks, [note for volume in described.values() for note in volume["notes"]])
+    return gathered(source, ticks, [note for volume in described.values() for note in volume.notes])
 
 
 def _drop_unfinished(by_time: dict[float, dict[str, dict[str, float]]], volume: str) -> None:
@@ -144,10 +143,10 @@ def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, sec
     return row | {OVER[limit]: values[metric] for metric, limit in CHECKS.items() if metric in values}
 
 
-def _facts(name: str, described: Mapping[str, Any], types: Mapping[str, str], as_of: str | None) -> SeenVolume:
-    instance = types.get(described["instance"] or "")
+def _facts(name: str, described: AwsVolume, types: Mapping[str, str], as_of: str | None) -> SeenVolume:
+    instance = types.get(described.instance or "")
     try:
-        limits = holding(described["storage"], instance, as_of)
+        limits = holding(described.storage, instance, as_of)
     except InputError:
         limits = None
-    return SeenVolume(name, described["storage"], described["device"], limits, described["state"])
+    return SeenVolume(name, described.storage, described.device, limits, described.state)

@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError
+from headrace.mysql import Address, connect
+from headrace.mysql.statements import ask_named
 from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
 from headrace.operate.evidence.counters import (
@@ -115,7 +116,7 @@ class ServerReader:
                 counted = (f"'statement/sql/{name.removeprefix('com_')}'" for name in (*COMMITS, *WRITES, *READS))
                 statement += STATEMENTS.format(names=", ".join(counted))
             try:
-                rows = dict(profile.ask(self._connection, statement))
+                rows = dict(profile.ask_live(self._connection, statement))
             except HeadraceError:
                 raise
             except Exception:
@@ -131,7 +132,7 @@ class ServerReader:
     def _clock(self) -> float | None:
         """Returns the server's clock less this machine's, seconds."""
         began = time.time()
-        ((moment,),) = profile.ask(self._connection, "SELECT UNIX_TIMESTAMP(NOW(6))")
+        ((moment,),) = profile.ask_live(self._connection, "SELECT UNIX_TIMESTAMP(NOW(6))")
         return float(moment) - (began + time.time()) / 2
 
     def read(self) -> tuple[Row, Row, float]:
@@ -173,15 +174,12 @@ class ServerReader:
             "SHOW ALL SLAVES STATUS" if "maria" in str(self._server_version()).lower() else "SHOW REPLICA STATUS"
         )
         try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(statement)
-                names = [str(column[0]).lower() for column in cursor.description or ()]
-                rows = cursor.fetchall()
+            rows = ask_named(self._connection, statement)
         except Exception:  # no REPLICATION CLIENT: it is not known whether there is a source
             return {}
         if not rows:
             return {}
-        columns = dict(zip(names, rows[0], strict=True))
+        columns = {name.lower(): value for name, value in rows[0].items()}
 
         def first(*keys: str) -> object:
             return next((columns[key] for key in keys if key in columns), None)
@@ -198,11 +196,11 @@ class ServerReader:
     def _server_version(self) -> object:
         return self._connection.get_server_info()
 
-    def _ask(self, statement: str) -> tuple:
+    def _ask(self, statement: str) -> list[Row]:
         import pymysql
 
         try:
-            return profile.ask(self._connection, statement)
+            return profile.ask_live(self._connection, statement)
         except pymysql.err.MySQLError as error:
             raise CouldNotRun(
                 self.address.label, f"refused a request: {str(error)[:120]}", "SHOW GLOBAL STATUS"

@@ -11,9 +11,9 @@ from typing import Any
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.files import OWN_FILE, detect
-from headrace.connect import Address
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql import Address
 from headrace.observe.formats import (
     ImportOptions,
     LoadedRecording,

@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.aws.volumes import notation_of
 from headrace.base.storage import Storage
 from headrace.errors import InputError
 from headrace.observe.formats.json_text import load_all_json
@@ -116,9 +117,7 @@ class FleetVolume(msgspec.Struct, frozen=True):
     @property
     def notation(self) -> str:
         """The volume as it would be ordered: `gp3:500:6000:250`."""
-        bought = {"gp3": (self.iops, self.mib_s), "io1": (self.iops,), "io2": (self.iops,)}.get(self.type, ())
-        figures = [str(figure) for figure in bought if figure is not None]
-        return ":".join([self.type, str(self.size_gib), *figures])
+        return notation_of(self.type, self.size_gib, self.iops, self.mib_s)
 
     @property
     def modifying(self) -> str:

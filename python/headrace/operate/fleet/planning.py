@@ -19,8 +19,8 @@ import polars as pl
 
 from headrace import __version__
 from headrace.base import core
-from headrace.base.files import reason_of, write_whole
-from headrace.errors import CouldNotRun, InputError
+from headrace.base.files import explain_unwritable, write_whole
+from headrace.errors import InputError
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, answers_frame, answers_of
 from headrace.operate.fleet.batch import answer_batch
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
@@ -171,7 +171,7 @@ def _prepare(parts: Path, rests_on: str) -> None:
     """Makes the folder of saved answers; empties it where they are of another question. Raises
     InputError where it holds what is not ours."""
     mark = parts / MARK
-    try:
+    with explain_unwritable(parts, "", "operating system"):
         if parts.is_dir() and not mark.exists() and set(parts.iterdir()) - set(_ours(parts)):
             rule = "is where answers are kept until all are there, and holds files of something else"
             raise InputError(str(parts), rule, DOC, "Move it away, or give another --to.")
@@ -179,8 +179,6 @@ def _prepare(parts: Path, rests_on: str) -> None:
             _empty(parts)
         parts.mkdir(exist_ok=True)
         write_whole(mark, rests_on.encode())
-    except OSError as error:
-        raise CouldNotRun(str(parts), f"cannot be written: {reason_of(error)}", "operating system") from None
 
 
 def _empty(parts: Path) -> None:

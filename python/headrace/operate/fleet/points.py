@@ -12,15 +12,14 @@ is read part by part.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from headrace.base.files import reason_of, refuse_folder
-from headrace.errors import CouldNotRun, InputError
+from headrace.base.files import explain_unwritable, move_over, refuse_folder
+from headrace.errors import InputError
 
 DOC = "docs/guide/fleet.md"
 SUMS = ("read_ops", "write_ops", "read_bytes", "write_bytes")
@@ -101,24 +100,24 @@ def write_points(path: Path, parts: Iterable[pl.DataFrame], read: str = "") -> i
     """Writes parts in the order given, whole or not at all, and returns the number of rows. Raises
     CouldNotRun, and InputError, which names what was `read`, where there is nothing to write."""
     rows = 0
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name[:80]}.", dir=path.parent) as folder:
-            written = []
-            for number, part in enumerate(parts):
-                place = Path(folder) / f"{number:06d}.parquet"
-                part.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items()).write_parquet(place)
-                written.append(place)
-                rows += part.height
-            if not rows:
-                hint = "Import VolumeReadOps, VolumeWriteOps and their bytes, of namespace AWS/EBS."
-                raise InputError(read or path.name, "has no points of a volume", DOC, hint)
-            whole = Path(folder) / "whole.parquet"
-            pl.concat([pl.scan_parquet(place) for place in written]).sink_parquet(
-                whole, row_group_size=ROWS_OF_A_GROUP, maintain_order=True
-            )
-            os.replace(whole, path)
-    except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", "operating system") from None
+    with (
+        explain_unwritable(path, "", "operating system"),
+        tempfile.TemporaryDirectory(prefix=f".{path.name[:80]}.", dir=path.parent) as folder,
+    ):
+        written = []
+        for number, part in enumerate(parts):
+            place = Path(folder) / f"{number:06d}.parquet"
+            part.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items()).write_parquet(place)
+            written.append(place)
+            rows += part.height
+        if not rows:
+            hint = "Import VolumeReadOps, VolumeWriteOps and their bytes, of namespace AWS/EBS."
+            raise InputError(read or path.name, "has no points of a volume", DOC, hint)
+        whole = Path(folder) / "whole.parquet"
+        pl.concat([pl.scan_parquet(place) for place in written]).sink_parquet(
+            whole, row_group_size=ROWS_OF_A_GROUP, maintain_order=True
+        )
+        move_over(whole, path)
     return rows
 
 

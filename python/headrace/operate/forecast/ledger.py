@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from headrace.base import settings
-from headrace.base.files import reason_of
+from headrace.base.files import explain_unwritable, reason_of
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats.cloudwatch import VOLUME_ID
 from headrace.operate.evidence.limits import holding
@@ -120,7 +120,7 @@ def keep(promises: Sequence[Promise], path: Path) -> None:
     promises = [promise for promise in promises if math.isfinite(promise.low + promise.middle + promise.high)]
     if not promises:
         return
-    try:
+    with explain_unwritable(path, "Name another file with HEADRACE_FORECASTS, or give --no-keep.", "operating system"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -137,9 +137,6 @@ def keep(promises: Sequence[Promise], path: Path) -> None:
             file.write(begin + b"".join(msgspec.json.encode(promise) + b"\n" for promise in new))
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:
-        hint = "Name another file with HEADRACE_FORECASTS, or give --no-keep."
-        raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", "operating system", hint) from None
 
 
 def load(path: Path, notes: list[str] | None = None) -> list[Promise]:

@@ -13,16 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.client import CREDENTIALS, CallLimits, make_client, translate_errors
+from headrace.aws.volumes import notation_of_answer, order_of
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots.freezing.filesystems import Below, volume_id
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot
 
-# Longest wait for a connection and for an answer, s, guesses: shorter than a freeze may last.
-CONNECT_S, ANSWER_S = 3.0, 8.0
-# A call that changes things is tried once: while a filesystem is frozen nothing waits for a second
-# try. EC2 User Guide: ExcludeDataVolumeIds takes 127 ids.
-MOST_EXCLUDED = 127
+# Guesses: shorter than a freeze may last. A call that changes things is tried once: while a
+# filesystem is frozen nothing waits for a second try.
+LIMITS = CallLimits(connect_s=3.0, answer_s=8.0, tries=1)
+MOST_EXCLUDED = 127  # EC2 User Guide: ExcludeDataVolumeIds takes 127 ids
 # EC2 API reference, error codes.
 WOULD_RUN, GONE = "DryRunOperation", ("InvalidSnapshot.NotFound", "InvalidVolume.NotFound")
 REFUSED = ("UnauthorizedOperation", "AuthFailure", "AccessDenied", "InvalidClientTokenId", "SignatureDoesNotMatch")
@@ -63,7 +64,8 @@ class Ec2Service:
                 raise InputError(volume["VolumeId"], rule, DOC, "Volumes for several instances are not supported.")
             self._instances[volume["VolumeId"]] = attached[0]
         return [
-            MemberVolume(name, _spec(described[name]), described[name].get("AvailabilityZone", "")) for name in volumes
+            MemberVolume(name, notation_of_answer(described[name]), described[name].get("AvailabilityZone", ""))
+            for name in volumes
         ]
 
     def _by_name(self, disk: str) -> str:
@@ -160,19 +162,13 @@ class Ec2Service:
         zone = self.zone or str(snapshot.member.get("zone") or "")
         if not zone:
             raise InputError(snapshot.id, "its zone is not known", DOC, "Add --zone.")
-        kind, size, *limits = spec.split(":")
-        more: dict[str, Any] = {"VolumeType": kind, "Size": int(size)}
-        if limits and kind in ("gp3", "io1", "io2"):
-            more["Iops"] = int(limits[0])
-        if len(limits) > 1 and kind == "gp3":
-            more["Throughput"] = int(limits[1])
         listed = [{"Key": key, "Value": value} for key, value in ({"Name": name} | dict(tags)).items()]
         volume = self._call(
             "create_volume",
             SnapshotId=snapshot.id,
             AvailabilityZone=zone,
             TagSpecifications=[{"ResourceType": "volume", "Tags": listed}],
-            **more,
+            **order_of(spec),
         )
         return volume["VolumeId"]
 
@@ -184,21 +180,20 @@ class Ec2Service:
 
     def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
         """Makes one call. Raises InputError with the error's code as `kind`, CouldNotRun."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         operation: Callable[..., dict[str, Any]] = getattr(self._client, name)
-        try:
-            return operation(**arguments)
-        except ClientError as error:
-            refusal = error.response.get("Error", {})
-            code, message = str(refusal.get("Code", "")), str(refusal.get("Message", ""))
+
+        def refuse(code: str, message: str, _answer: dict[str, Any]) -> InputError:
+            source, hint = "EC2 API, error codes", ""
             if code in REFUSED:
-                hint = "The guide has the policy that it takes."
-                raise InputError(f"EC2 {name}", f"{code}: {message[:300]}", DOC, hint, kind=code) from None
-            raise InputError(f"EC2 {name}", f"{code}: {message[:300]}", "EC2 API, error codes", kind=code) from None
-        except BotoCoreError as error:
+                source, hint = DOC, "The guide has the policy that it takes."
+            return InputError(f"EC2 {name}", f"{code}: {message[:300]}", source, hint, kind=code)
+
+        def fail(error: Exception) -> CouldNotRun:
             rule = f"could not be called: {str(error)[:300]}"
-            raise CouldNotRun(f"EC2 {name}", rule, DOC, "Is there a network, a region, a profile?") from None
+            return CouldNotRun(f"EC2 {name}", rule, DOC, "Is there a network, a region, a profile?")
+
+        with translate_errors(refuse, fail):
+            return operation(**arguments)
 
     def _pages(self, name: str, member: str, **arguments: Any) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = []
@@ -220,26 +215,11 @@ class Ec2Service:
 
 def _client(profile: str | None, region: str | None) -> Any:
     try:
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
-    except ImportError:
-        rule = "is not installed, and EC2 is reached with it"
-        raise CouldNotRun("boto3", rule, DOC, "pip install 'headrace[aws]'") from None
-    once = Config(connect_timeout=CONNECT_S, read_timeout=ANSWER_S, retries={"total_max_attempts": 1})
-    try:
-        session = boto3.Session(profile_name=profile, region_name=region)
-        if session.get_credentials() is None:
-            hint = "Give the instance a role, or set AWS_PROFILE."
-            raise InputError("EC2", "no credentials were found", "AWS SDKs, credential providers", hint)
-        return session.client("ec2", config=once)
-    except BotoCoreError as error:
-        raise InputError("EC2", str(error)[:300], DOC, "Set AWS_REGION, or add --region.") from None
-
-
-def _spec(volume: Mapping[str, Any]) -> str:
-    parts = [volume["VolumeType"], volume["Size"], volume.get("Iops"), volume.get("Throughput")]
-    return ":".join(str(part) for part in parts if part)
+        return make_client("ec2", LIMITS, profile=profile, region=region)
+    except InputError as error:
+        source = error.source if error.source == CREDENTIALS else DOC
+        hint = error.hint if error.source == CREDENTIALS else "Set AWS_REGION, or add --region."
+        raise InputError("EC2", error.rule, source, hint) from None
 
 
 def _of_ec2(described: Mapping[str, Any]) -> StoredSnapshot:

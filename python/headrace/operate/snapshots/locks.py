@@ -20,11 +20,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.connect import Address, connect
-from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.servers.topology.dialect import Dialect
-from headrace.servers.topology.gtid import GtidSet
+from headrace.mysql import Address, connect
+from headrace.mysql.connection import cut
+from headrace.mysql.dialect import Dialect
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.statements import ask_named
 
 if TYPE_CHECKING:
     import pymysql
@@ -119,9 +120,7 @@ class ServerLock:
         if self._connection is None:
             raise CouldNotRun(self.address.label, "the connection is closed", DOC)
         try:
-            with self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
-                cursor.execute(statement, values or None)
-                return list(cursor.fetchall())
+            return ask_named(self._connection, statement, values)
         except pymysql.err.MySQLError as error:
             raise self._refusal(statement, error) from None
 

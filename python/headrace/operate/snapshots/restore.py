@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace import servers
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.watching import stored

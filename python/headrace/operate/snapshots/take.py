@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.base.processes import ends_as_interrupts, undisturbed
-from headrace.connect import Address
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Address
 from headrace.operate.snapshots import sets
 from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, filesystems_of, shown
 from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import servers
-from headrace.connect import Address
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab
+from headrace.mysql import Address
 from headrace.operate.snapshots.services import LabService, VolumeService
 from headrace.operate.snapshots.sets import DOC
 from headrace.operate.snapshots.take import SnapshotRequest

@@ -20,6 +20,7 @@ from rich.color import ColorSystem
 from rich.console import Console
 from rich.style import Style
 
+from headrace.base.signals import handle_signals
 from headrace.errors import InputError
 from headrace.operate.watching.screen import Line
 
@@ -71,15 +72,15 @@ class Screen:
     def taken(self) -> Iterator[Screen]:
         """Takes the terminal, and puts it back as it was: also after Ctrl-C, SIGTERM, Ctrl-Z."""
         handlers = {signal.SIGWINCH: self._resized, signal.SIGTSTP: self._stopped, signal.SIGTERM: self._ended}
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        fd = signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
-        self._enter()
         try:
-            yield self
+            with handle_signals(handlers):
+                fd = signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+                try:
+                    self._enter()
+                    yield self
+                finally:
+                    signal.set_wakeup_fd(fd)
         finally:
-            signal.set_wakeup_fd(fd)
-            for number, handler in before.items():
-                signal.signal(number, handler)
             self._leave()
             os.close(self._wake)
             os.close(self._woken)
@@ -152,9 +153,8 @@ class Screen:
     def _stopped(self, number: int, _frame: FrameType | None) -> None:
         """Handles Ctrl-Z: the shell gets its terminal, and after `fg` the screen comes back."""
         self._leave()
-        before = signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        signal.signal(number, before)
+        with handle_signals({signal.SIGTSTP: signal.SIG_DFL}):
+            os.kill(os.getpid(), number)
         self._enter()
 
     def _ended(self, number: int, _frame: FrameType | None) -> None:

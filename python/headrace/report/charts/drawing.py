@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING
 
 from headrace.base.extras import import_optional
+from headrace.base.processes import spawn
 from headrace.errors import CouldNotRun
 
 if TYPE_CHECKING:
@@ -81,13 +82,8 @@ class _Renderer:
                     raise ModuleNotFoundError(name="vl_convert")
             # In a session of its own: Ctrl-C is for the command, and the renderer ends with its
             # standard input.
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", WORKER],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            words = [sys.executable, "-c", WORKER]
+            self._process = spawn(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, folder=None)
             self._owner = os.getpid()
         assert self._process.stdin is not None and self._process.stdout is not None
         return self._process.stdin, self._process.stdout

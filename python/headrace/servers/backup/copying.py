@@ -13,6 +13,7 @@ of them the next run resumes with, and removes the rest.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -25,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.base.files import reason_of, write_back
 from headrace.base.units import MIB
-from headrace.connect.option_files import quoted
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.option_files import quoted
 from headrace.servers.access import service_user
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import source as sources
@@ -538,20 +540,20 @@ def _end_clones(connection: pymysql.Connection, folder: Path) -> None:
     """Ends the CLONE statements of killed runs: the server continues them, and accepts no other
     meanwhile."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
-    until = time.monotonic() + CLONE_END_S
-    while time.monotonic() < until:
+
+    def have_ended() -> bool:
         running = [(connection_id, CLONING.fullmatch(str(info))) for connection_id, info in rows(connection, text)]
         dead = [
             connection_id
             for connection_id, match in running
             if match and unfinished.is_free(folder / f"{match[1]}.lock")
         ]
-        if not dead:
-            return
         for connection_id in dead:
             with contextlib.suppress(CouldNotRun):  # it may have ended by itself
                 rows(connection, f"KILL {int(connection_id)}")
-        time.sleep(LOOK_EVERY_S)
+        return not dead
+
+    wait_until(have_ended, CLONE_END_S, LOOK_EVERY_S)
 
 
 def _plain(path: Path) -> str:
@@ -631,12 +633,12 @@ def _write_back(connection: pymysql.Connection, source: BackupSource, server: Se
 
 def _wait_completed(lab: Lab, snapshots: list[str]) -> None:
     """Waits until the snapshots are in the store: a pending one is not a backup yet."""
-    waiting = set(snapshots)
-    while waiting:
-        for snapshot in sorted(waiting):
-            state = lab.describe_snapshot(snapshot)["state"]
-            if state == "completed":
-                waiting.discard(snapshot)
-            elif state != "pending":
-                raise CouldNotRun(snapshot, f"is {state}: it is not a backup", DOC, "See headrace snapshot show.")
-        time.sleep(LOOK_EVERY_S)
+
+    def is_completed(snapshot: str) -> bool:
+        state = lab.describe_snapshot(snapshot)["state"]
+        if state not in ("pending", "completed"):
+            raise CouldNotRun(snapshot, f"is {state}: it is not a backup", DOC, "See headrace snapshot show.")
+        return state == "completed"
+
+    # Each look asks for all: one that has failed is seen while others are pending.
+    wait_until(lambda: all([is_completed(snapshot) for snapshot in snapshots]), math.inf, LOOK_EVERY_S)

@@ -7,144 +7,19 @@ dump alone cannot tell. SHOW GRANTS can, with the active roles and MySQL's parti
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.backup.source import SYSTEM, BackupSource, rows
+from headrace.mysql.privileges import NEEDED, Rights, parse_grants
+from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.target import DOC
 
 if TYPE_CHECKING:
     import pymysql
 
-# What is left out where the right is missing (MySQL manual, mysqldump; MariaDB knowledge base,
-# mariadb-dump). Routines need SELECT everywhere, or one of ROUTINES.
-NEEDED = {"SELECT": "rows", "SHOW VIEW": "views", "TRIGGER": "triggers", "EVENT": "events"}
-ROUTINES = ("SHOW_ROUTINE", "SHOW CREATE ROUTINE")  # MySQL 8.0.20; MariaDB 11.3
-ALL = "ALL PRIVILEGES"
 # Error 1290 of both servers: they run with --skip-grant-tables, and everybody may do everything.
 NO_GRANTS = "error 1290"
-QUOTES = "`'\""
-
-
-@dataclass(frozen=True)
-class Grant:
-    """A line of SHOW GRANTS. `database`, `table`: "*" for all; `whole`: rights to whole tables;
-    `some`: rights to some columns. `taken`: a partial revoke of MySQL."""
-
-    whole: frozenset[str]
-    some: frozenset[str]
-    database: str
-    table: str
-    grantee: str
-    taken: bool = False
-
-
-@dataclass(frozen=True)
-class Rights:
-    """The rights of an account. `patterns`: % and _ in a database's name are wildcards."""
-
-    grants: tuple[Grant, ...] = field(repr=False)
-    patterns: bool = True
-    everything: bool = False
-
-    def may(self, right: str, database: str) -> bool:
-        """True when the account has a right to a whole database; a right to a table does not
-        count."""
-        if self.everything:
-            return True
-        taken = any(
-            grant.taken and grant.database == database and (right in grant.whole or ALL in grant.whole)
-            for grant in self.grants
-        )
-        if self.everywhere(right):
-            return not taken
-        return any(right in grant.whole or ALL in grant.whole for grant in self._of_database(database))
-
-    def everywhere(self, right: str) -> bool:
-        """True when the account has a right to *.*, apart from partial revokes."""
-        if self.everything:
-            return True
-        wide = [grant for grant in self.grants if grant.database == grant.table == "*" and not grant.taken]
-        return any(right in grant.whole or ALL in grant.whole for grant in wide)
-
-    def lacking(self, database: str) -> list[str]:
-        """Lists the missing rights to a database without which a dump leaves something out."""
-        without = [right for right in NEEDED if not self.may(right, database)]
-        if not without and not self._sees_routines(database):
-            without.append("routines")
-        return without
-
-    def lacking_everywhere(self) -> list[str]:
-        """Lists the missing rights to *.* without which a dump of the server leaves something
-        out."""
-        return [right for right in NEEDED if not self.everywhere(right)]
-
-    def taken_back(self) -> list[str]:
-        """Lists the users' databases that partial revokes hide wholly or partly."""
-        hidden = [
-            grant.database
-            for grant in self.grants
-            if grant.taken and (grant.whole & NEEDED.keys() or ALL in grant.whole)
-        ]
-        return sorted({database for database in hidden if database.lower() not in SYSTEM})
-
-    def readable(self) -> list[str]:
-        """Lists what the account may read of users' databases, named as in SHOW GRANTS."""
-        names = set()
-        for grant in self.grants:
-            if grant.taken or grant.database == "*" or grant.database.lower() in SYSTEM:
-                continue
-            if {"SELECT", ALL} & grant.whole:
-                names.add(f"{grant.database}.{grant.table}")
-            elif "SELECT" in grant.some:
-                names.add(f"some columns of {grant.database}.{grant.table}")
-        return sorted(names)
-
-    def _sees_routines(self, database: str) -> bool:
-        if self.everywhere("SELECT") or any(self.may(right, database) for right in ROUTINES):
-            return True
-        proc = [
-            grant
-            for grant in self.grants
-            if grant.database == "mysql" and grant.table in ("*", "proc") and not grant.taken
-        ]
-        return any({"SELECT", ALL} & grant.whole for grant in proc)
-
-    def _of_database(self, database: str) -> Iterator[Grant]:
-        """Yields the grants on a database. If several patterns match, the server takes the most
-        specific pattern of each account or role."""
-        fit: dict[str, list[Grant]] = {}
-        for grant in self.grants:
-            if (
-                grant.table == "*"
-                and grant.database != "*"
-                and not grant.taken
-                and self._fits(grant.database, database)
-            ):
-                fit.setdefault(grant.grantee, []).append(grant)
-        for mine in fit.values():
-            most = max(_literal(grant.database) for grant in mine)
-            yield from (grant for grant in mine if _literal(grant.database) == most)
-
-    def _fits(self, pattern: str, database: str) -> bool:
-        if not self.patterns:
-            return pattern == database
-        parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-        words = {"%": ".*", "_": "."}
-        text = "".join(words[part] if part in words else re.escape(part[-1]) for part in parts)
-        return re.fullmatch(text, database, re.DOTALL) is not None
-
-
-def _literal(pattern: str) -> int:
-    """Counts the characters of a pattern before its first wildcard."""
-    plain = re.match(r"(?:\\.|[^%_\\])*", pattern, re.DOTALL)
-    return len(pattern) + 1 if plain is None or plain.end() == len(pattern) else plain.end()
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
@@ -163,80 +38,7 @@ def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
         raise
     revokes = rows(connection, "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'")
     literal = bool(revokes) and str(revokes[0][1]).upper() == "ON"
-    return Rights(tuple(parsed(lines)), patterns=not literal)
-
-
-def parsed(lines: Iterable[str]) -> list[Grant]:
-    """Parses the grants on databases and tables in lines of SHOW GRANTS; skips lines about roles,
-    routines and proxies."""
-    return [grant for line in lines if (grant := _parse_grant(line)) is not None]
-
-
-def _parse_grant(line: str) -> Grant | None:
-    verb, _, rest = line.partition(" ")
-    on = _outside(rest, " ON ")
-    if verb not in ("GRANT", "REVOKE") or on < 0:
-        return None
-    rights, behind = rest[:on], rest[on + 4 :]
-    end = _outside(behind, " TO " if verb == "GRANT" else " FROM ")
-    if end < 0:
-        return None
-    place, who = behind[:end], behind[end:].split(" ", 2)[2]
-    if re.match(r"(?:FUNCTION|PROCEDURE|PACKAGE(?: BODY)?) ", place):
-        return None
-    names = _names(place.removeprefix("TABLE "))
-    if names is None:
-        return None
-    whole, some = set(), set()
-    for right in _split(rights):
-        name, bracket, _ = right.partition("(")
-        (some if bracket else whole).add(name.strip().upper())
-    if "ALL" in whole:
-        whole.add(ALL)
-    grantee = who[:end] if (end := _outside(who, " ")) > 0 else who
-    return Grant(frozenset(whole), frozenset(some), *names, grantee, verb == "REVOKE")
-
-
-def _outside(text: str, word: str) -> int:
-    """Returns where a word begins outside of quotes and brackets; -1 for nowhere."""
-    quote, depth = "", 0
-    for place, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in QUOTES:
-            quote = letter
-        elif letter in "()":
-            depth += 1 if letter == "(" else -1
-        elif depth == 0 and text.startswith(word, place):
-            return place
-    return -1
-
-
-def _split(text: str) -> list[str]:
-    parts = []
-    while (place := _outside(text, ",")) >= 0:
-        parts.append(text[:place].strip())
-        text = text[place + 1 :]
-    return [*parts, text.strip()]
-
-
-def _names(place: str) -> tuple[str, str] | None:
-    """Returns database and table of `a`.`b`, `a`.* or *.*."""
-    dot = _outside(place, ".")
-    if dot < 0:
-        return None
-    return _plain(place[:dot]), _plain(place[dot + 1 :])
-
-
-def _plain(name: str) -> str:
-    """Returns a name without its quotes. A wildcard's backslash stays."""
-    name = name.strip()
-    if len(name) >= 2 and name[0] in QUOTES and name[-1] == name[0]:
-        return name[1:-1].replace(name[0] * 2, name[0])
-    return name
-
-
-# --- judging --------------------------------------------------------------------------------------
+    return Rights(tuple(parse_grants(lines)), patterns=not literal)
 
 
 def refuse_blind(source: BackupSource, rights: Rights, there: Sequence[str], only: Sequence[str]) -> None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.state import observe
 from headrace.servers.backup.source import BackupSource
 from headrace.servers.backup.targets.target import DOC
-from headrace.servers.topology.state import observe
 
 # How often credits, lag and latency are looked at, s. A gp2 volume of 100 GiB at its full burst
 # loses 0.05 % of its credits in a second (5.4 million I/Os, 3,000 a second): this is early.

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.machine import ends_with_us, required, which
-from headrace.base.processes import PRIVATE_ENVIRONMENT, User, telling_lines
+from headrace.base.processes import PRIVATE_ENVIRONMENT, User, spawn, telling_lines
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 
@@ -179,19 +179,17 @@ class Flow:
             os.write(write_end, stage.secret + b"\n")  # far below the 4 KiB a pipe always takes
             os.close(write_end)
             words, passed = [word.replace("{fd}", str(read_end)) for word in words], (read_end,)
-        account = {} if stage.user is None else {"user": stage.user.uid, "group": stage.user.gid, "extra_groups": []}
         environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), "LC_ALL": "C"}
         try:
-            return subprocess.Popen[bytes](
+            return spawn(
                 ends_with_us(*words),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,
-                cwd=stage.folder,
-                env=environment,
-                start_new_session=True,
-                pass_fds=passed,
-                **account,
+                folder=stage.folder,
+                environment=environment,
+                user=stage.user,
+                passed=passed,
             )
         except OSError as error:
             rule = f"could not be started: {error.strerror}"

@@ -11,8 +11,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.gtid import GtidSet
 from headrace.servers import server as running_servers
 from headrace.servers.backup import source as sources
 from headrace.servers.backup.grants import read_rights, refuse_blind_reader
@@ -23,7 +25,6 @@ from headrace.servers.backup.restore import RestoreRequest, checked_fit, restore
 from headrace.servers.backup.source import BackupSource, rows, source_of
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, BackupTarget
 from headrace.servers.running import Progress, quiet
-from headrace.servers.topology.gtid import GtidSet
 
 # How long the lock for the moment of comparison may wait, and the stream take to bring it, s.
 LOCK_WAIT_S, ARCHIVE_S = 10, 60.0
@@ -199,11 +200,11 @@ def _find_goal(
         return None
     if truth is None or not any(timeline.files for timeline in histories):
         return RestoreGoal(to_gap=True)
-    until = time.monotonic() + ARCHIVE_S
-    while not any(timeline.files and timeline.reach.contains(truth.at) for timeline in histories):
-        if time.monotonic() >= until:
-            rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
-            raise CouldNotRun(target.label, rule, DOC, "headrace backup stream SERVER --to TARGET")
-        time.sleep(LOOK_EVERY_S)
-        histories = mine()
+
+    def is_archived() -> bool:
+        return any(timeline.files and timeline.reach.contains(truth.at) for timeline in mine())
+
+    if not wait_until(is_archived, ARCHIVE_S, LOOK_EVERY_S):
+        rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
+        raise CouldNotRun(target.label, rule, DOC, "headrace backup stream SERVER --to TARGET")
     return RestoreGoal(gtid=truth.at)

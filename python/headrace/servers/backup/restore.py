@@ -24,10 +24,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.base.files import move_over
 from headrace.base.machine import cores
 from headrace.base.processes import Command, run_checked
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.statements import ask_named
 from headrace.servers import record as records
 from headrace.servers import server as running_servers
 from headrace.servers import volumes
@@ -54,7 +57,6 @@ from headrace.servers.datadir import SAVED
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server
-from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.threads import stop_applying
 
 if TYPE_CHECKING:
@@ -418,7 +420,7 @@ def _prepare(seed: Path, manifest: Manifest, program: ServerProgram) -> None:
     else:
         moved = [path for path in (data / "#innodb_redo",) if path.exists()]
     for path in moved:
-        os.rename(path, log / path.name)
+        move_over(path, log / path.name)
     about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
     (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
 
@@ -555,13 +557,9 @@ def _forget(connection: Connection, source: BackupSource) -> None:
 
 def _wait(connection: Connection, source: BackupSource, replay: ReplayPlan, progress: Progress) -> None:
     """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
-    import pymysql
-
     goal = replay.executed
     while True:
-        with connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute(source.dialect.replica_status())
-            status = cursor.fetchone() or {}
+        status = next(iter(ask_named(connection, source.dialect.replica_status())), {})
         now = executed(connection, source)
         if now.contains(goal):
             return

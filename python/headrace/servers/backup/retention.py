@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.archive import Timeline
 from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of
 from headrace.servers.backup.targets.target import DOC, BackupTarget
-from headrace.servers.topology.gtid import GtidSet
 
 DAY_S = 86_400.0  # seconds of a day
 # Why a last backup is kept: whether it failed, whether it is proved.

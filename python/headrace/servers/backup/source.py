@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.connect import Address, client_text, connect
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Address, client_text, connect
+from headrace.mysql.dialect import Dialect
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.privileges import SYSTEM
+from headrace.mysql.statements import ask
 from headrace.servers.backup.manifest import BinlogPosition
 from headrace.servers.backup.targets.target import DOC
 from headrace.servers.flavors import ServerProgram, find_program
-from headrace.servers.topology.dialect import Dialect
-from headrace.servers.topology.gtid import GtidSet
 
 if TYPE_CHECKING:
     import pymysql
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 # An answer of a busy server, s: a guess. Statements that wait for locks have their own deadlines.
 ANSWER_S = 60.0
-SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
 PACKAGES = {
     "mariadb-dump": "mariadb-client",
     "mysqldump": "mysql-client-core",
@@ -106,9 +107,7 @@ def rows(connection: pymysql.Connection, statement: str) -> list[tuple[Any, ...]
     import pymysql
 
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-            return list(cursor.fetchall())
+        return ask(connection, statement)
     except pymysql.err.MySQLError as error:
         words = str(error.args[1] if len(error.args) > 1 else error)[:200]
         shown = statement if len(statement) < 80 else f"{statement[:77]}..."

@@ -8,17 +8,18 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun
+from headrace.mysql.connection import cut
+from headrace.mysql.dialect import NET_TIMEOUT_S, SourceOf
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import ServerState, dialect_of, executed_of, observe
+from headrace.mysql.statements import ask, ask_row, run
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands, change
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import NET_TIMEOUT_S, SourceOf
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, dialect_of, executed_of, observe
 from headrace.servers.topology.threads import leave_source, stop_applying, stop_receiving, to_start
 
 if TYPE_CHECKING:
@@ -71,9 +72,8 @@ class Closing:
         """Connects, stops the events, and makes the server read-only at its next start."""
         connection = host.connected(CLOSING_S)
         try:
-            accounts.run(connection, (f"SET SESSION lock_wait_timeout = {ATTEMPT_S}",))
-            with connection.cursor() as cursor:
-                account_rows = _rows(cursor, state.dialect.writes_when_read_only())
+            run(connection, (f"SET SESSION lock_wait_timeout = {ATTEMPT_S}",))
+            account_rows = ask(connection, state.dialect.writes_when_read_only())
             bypassing = frozenset(str(row[0])[1:].rpartition("'@")[0] for row in account_rows)
             if state.event_scheduler == "ON":
                 # MariaDB's events go on with their definers' rights, which may include writing
@@ -88,8 +88,7 @@ class Closing:
     def long_writers(self) -> list[str]:
         """Lists statements in the way: they wrote, and run for longer than writes may be
         stopped."""
-        with self.connection.cursor() as cursor:
-            return [f"{words} (for {age} s)" for age, words in _rows(cursor, LONG_WRITERS)]
+        return [f"{words} (for {age} s)" for age, words in ask(self.connection, LONG_WRITERS)]
 
     def stop(self, say: Callable[[str], None], ours: Collection[int] = ()) -> GtidSet:
         """Makes the server read-only, and returns what it has executed. Connections with SUPER are
@@ -100,9 +99,8 @@ class Closing:
         for attempts_left in range(ATTEMPTS - 1, -1, -1):
             self.began_s = time.monotonic()
             try:
-                with self.connection.cursor() as cursor:
-                    for statement in dialect.read_only(True):
-                        cursor.execute(statement)
+                for statement in dialect.read_only(True):
+                    ask(self.connection, statement)
                 break
             except Exception as error:
                 change(self.host, *dialect.read_only(False))
@@ -117,19 +115,17 @@ class Closing:
             say(f"{self.host.name} takes writes again for {BETWEEN_S:g} s: in the way is {ways}")
             time.sleep(BETWEEN_S)
         at_once, later = [], []
-        with self.connection.cursor() as cursor:
-            for number, command, user, busy in _rows(cursor, CLIENTS):
-                if command not in KEEP and number not in ours:
-                    (at_once if busy or user in self._bypassing else later).append(int(number))
-            _kill(cursor, at_once)
-            executed, _ = executed_of(cursor, dialect)
+        for number, command, user, busy in ask(self.connection, CLIENTS):
+            if command not in KEEP and number not in ours:
+                (at_once if busy or user in self._bypassing else later).append(int(number))
+        _kill(self.connection, at_once)
+        executed, _ = executed_of(self.connection, dialect)
         self._killing = threading.Thread(target=self._disconnect, args=(later,), daemon=True)
         self._killing.start()
         return executed
 
     def _disconnect(self, numbers: list[int]) -> None:
-        with contextlib.suppress(Exception), self.connection.cursor() as cursor:
-            _kill(cursor, numbers)
+        _kill(self.connection, numbers)
 
     def close(self) -> None:
         """Closes the connection when all clients are disconnected."""
@@ -138,10 +134,10 @@ class Closing:
         cut(self.connection)
 
 
-def _kill(cursor: Any, numbers: list[int]) -> None:
+def _kill(connection: pymysql.Connection, numbers: list[int]) -> None:
     for number in numbers:
         with contextlib.suppress(Exception):
-            cursor.execute(f"KILL CONNECTION {number}")
+            ask(connection, f"KILL CONNECTION {number}")
 
 
 def _remember_read_only(host: AddressHost, state: ServerState, on: bool) -> None:
@@ -151,7 +147,7 @@ def _remember_read_only(host: AddressHost, state: ServerState, on: bool) -> None
 
 def reopen(host: AddressHost, connection: pymysql.Connection, state: ServerState, events: bool) -> None:
     """Lets a source take writes again; `events`: its scheduler is switched on again."""
-    accounts.run(connection, state.dialect.read_only(False))
+    run(connection, state.dialect.read_only(False))
     if events:
         scheduler.switch(host, connection, state, True)
     _remember_read_only(host, state, False)
@@ -195,7 +191,7 @@ def move_below(
         has = observe(connection, host.name, position=False)
         target = has.executed.union(has.channels[0].received)
         for session in (connection, above):
-            row = accounts.one_row(session, dialect.wait_for(target, longest_s))
+            row = ask_row(session, dialect.wait_for(target, longest_s))
             if not row or not dialect.waited(row[0]):
                 rule = f"has not applied within {longest_s:g} s what it received, so it follows its source for now"
                 raise CouldNotRun(host.name, rule, GUIDE, "")
@@ -203,7 +199,7 @@ def move_below(
     except BaseException:
         with contextlib.suppress(Exception):
             statements, _ = to_start(observe(connection, host.name, position=False))
-            accounts.run(connection, tuple(statements))
+            run(connection, tuple(statements))
         raise
 
 
@@ -211,11 +207,6 @@ def leave_sources(connection: pymysql.Connection, state: ServerState) -> None:
     """Ends all channels of a server for good."""
     for channel in state.channels:
         leave_source(connection, state.dialect, channel.name)
-
-
-def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
-    cursor.execute(statement)
-    return list(cursor.fetchall())
 
 
 def source_of(source: AddressHost, follower: AddressHost, above: pymysql.Connection) -> SourceOf:
@@ -235,14 +226,14 @@ def follow(
             source_options = source_of(source, host, above)
     state = observe(connection, host.name, position=False)
     dialect = state.dialect
-    accounts.run(connection, dialect.read_only(True))
+    run(connection, dialect.read_only(True))
     if state.event_scheduler == "ON" and not state.channels:
         scheduler.switch(host, connection, state, False)
     for channel in state.channels:
         with contextlib.suppress(CouldNotRun):
             stop_receiving(connection, state, channel.name)
         stop_applying(connection, dialect, channel.name)
-        accounts.run(connection, dialect.stop(channel.name))
+        run(connection, dialect.stop(channel.name))
     statements: tuple[str, ...] = ()
     if dialect.is_mariadb and not state.channels:
         # It begins at the end of its own binary log, not where it once ceased to be a replica.
@@ -256,7 +247,7 @@ def follow(
     # A dead source is recognized by its silence: the servers' default of 60 s is too long a wait.
     timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
     statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
-    accounts.run(connection, (*statements, *dialect.point_at(source_options), *dialect.start(name)))
+    run(connection, (*statements, *dialect.point_at(source_options), *dialect.start(name)))
     settings = {timeout: str(NET_TIMEOUT_S), "read_only": "ON"} | (
         {} if dialect.is_mariadb else {"super_read_only": "ON"}
     )
@@ -270,7 +261,7 @@ def follow_again(host: AddressHost, connection: pymysql.Connection, source: Addr
     statements, stopped = to_start(state)
     still = any((channel.source_host, channel.source_port) == (source.host, source.port) for channel in state.channels)
     if still and not stopped:
-        accounts.run(connection, tuple(statements))
+        run(connection, tuple(statements))
     else:
         follow(host, connection, source)
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.connect import parse_address
-from headrace.connect.address import PASSWORD_VARIABLE
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
 from headrace.lab.place import DEFAULT_DATA_DIR, place
+from headrace.mysql import parse_address
+from headrace.mysql.address import PASSWORD_VARIABLE
 from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.hosts import BY_ID, AddressHost, Ec2Host, lab_host
 from headrace.servers.failover.journal import Journal, Lease, Unfinished

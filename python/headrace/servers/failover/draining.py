@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headrace.connect.connection import answers_within
 from headrace.errors import CouldNotRun
+from headrace.mysql.connection import answers_within
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import ServerState, executed_now
+from headrace.mysql.statements import ask_row
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.members import GUIDE, Seen
-from headrace.servers.topology import accounts
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, executed_now
 
 # How long a replica may need for what it has not applied when the writes of a switchover are
 # stopped, s: wished for, and enough after some time (guesses; half of the second that the writes
@@ -50,7 +50,7 @@ class Draining:
         log is flushed, so that a power cut of both servers loses nothing."""
         settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
         with self.hands.on(host) as connection:
-            row = accounts.one_row(connection, state.dialect.wait_for(gtids, moment_s))
+            row = ask_row(connection, state.dialect.wait_for(gtids, moment_s))
         if (row and state.dialect.waited(row[0])) or state.sync_relay_log == 1 or not state.channels:
             yield
             return
@@ -124,7 +124,7 @@ class Draining:
         with self.hands.on(host) as connection, answers_within(connection, limit_s):
             while True:
                 wait_s = max(0.0, min(WAIT_S, until - time.monotonic()))
-                row = accounts.one_row(connection, state.dialect.wait_for(gtids, wait_s))
+                row = ask_row(connection, state.dialect.wait_for(gtids, wait_s))
                 if row and state.dialect.waited(row[0]):
                     return
                 missing = gtids.minus(self._can_apply(host)).count()

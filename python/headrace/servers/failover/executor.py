@@ -15,8 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.base.files import write_whole
-from headrace.base.processes import undisturbed
+from headrace.base.signals import undisturbed
 from headrace.errors import CouldNotRun, HeadraceError
+from headrace.mysql.dialect import SourceOf
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import ServerState, dialect_of, observe
+from headrace.mysql.statements import run
 from headrace.servers.failover import rescue, scheduler
 from headrace.servers.failover.changes import (
     Closing,
@@ -50,10 +54,6 @@ from headrace.servers.failover.planning.members import (
 )
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.semisync import timeout_ms
-from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import SourceOf
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, dialect_of, observe
 from headrace.servers.topology.threads import stop_receiving
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
@@ -316,7 +316,7 @@ class Executor:
         for name in self._roles:
             # A replica with this role would wait for acknowledgements of what it applies.
             with contextlib.suppress(Exception), self._hands.on(self.hosts[name]) as connection:
-                accounts.run(connection, dialect_of(connection).semi_sync("source", False))
+                run(connection, dialect_of(connection).semi_sync("source", False))
         self._roles = []
         source = self.hosts[wish.source]
         if self._closed:

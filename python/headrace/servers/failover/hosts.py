@@ -15,23 +15,25 @@ import secrets
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.aws.client import CallLimits, make_client
+from headrace.aws.instances import BY_ID, AwsInstance, own_instance
 from headrace.base import processes
-from headrace.connect import connect
-from headrace.connect.address import DEFAULT_PORT, Address, Secret
-from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import connect
+from headrace.mysql.address import DEFAULT_PORT, Address, Secret
+from headrace.mysql.connection import cut
+from headrace.mysql.dialect import Dialect, SourceOf
+from headrace.mysql.state import observe
+from headrace.mysql.statements import ask_row, run
 from headrace.servers import record as records
 from headrace.servers import running, volumes
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import Dialect, SourceOf
-from headrace.servers.topology.state import observe
 
 if TYPE_CHECKING:
     import pymysql
@@ -45,21 +47,12 @@ ENDED_S = 30.0  # the same of one that is to be started anew: a volume's pause m
 GONE_S = 5.0  # how long one that was killed may take until its volume can be taken from it, a guess
 # A statement that changes replication waits for threads to end; those wait for the network.
 CHANGE_S = 30.0
-# How long the EC2 API is waited for, s (a guess; calls answer within one).
-EC2_S = 20.0
+# A guess: calls of the EC2 API answer within a second.
+EC2_LIMITS = CallLimits(connect_s=20.0, answer_s=20.0, tries=3)
 PASSWORD_BYTES = 24
 USER_DIGITS = 12  # hexadecimal, of a digest of a follower's name: MySQL's user names have 32 at most
-EC2_PACE = {"Delay": 1, "MaxAttempts": 120}  # s; AWS detaches a volume by force within a minute or two
 # Until an instance is stopped by force, or its volumes are detached, s: a guess.
 EC2_FENCE_S = 30.0
-LOOK_S = 0.5  # between two looks at what the EC2 API has begun, a guess
-DEVICE_S = 30.0  # until the kernel shows an attached volume, a guess: it takes a second or two
-# AWS, "Device names for volumes": /dev/sd[f-p] are recommended for EBS volumes.
-DEVICE_NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
-DOWN = ("stopped", "terminated")  # states of an instance without a running machine
-BY_ID = Path("/dev/disk/by-id")
-# AWS, "Identify EC2 instances": the firmware of Nitro instances has the instance's id there.
-ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
 LOG_DEPTH = 5  # folders below a mount point, a guess: lib/mysql/NAME are three
 # First bytes of a binary log and of an encrypted one (log_event.h, rpl_log_encryption.h).
 LOG_MAGIC, LOG_MAGIC_ENCRYPTED = b"\xfebin", b"\xfdbin"
@@ -103,15 +96,15 @@ class AddressHost:
         # the old.
         own = hashlib.sha256(follower.name.encode()).hexdigest()[:USER_DIGITS]
         user, password = f"headrace_{own}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
-        closed = not dialect.is_mariadb and accounts.one_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
+        closed = not dialect.is_mariadb and ask_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
         if closed:
             # On a read-only server no account can be created; read_only stays.
-            accounts.run(connection, ("SET GLOBAL super_read_only = 0",))
+            run(connection, ("SET GLOBAL super_read_only = 0",))
         try:
-            accounts.run(connection, dialect.replication_account(user, "%", password))
+            run(connection, dialect.replication_account(user, "%", password))
         finally:
             if closed:
-                accounts.run(connection, ("SET GLOBAL super_read_only = 1",))
+                run(connection, ("SET GLOBAL super_read_only = 1",))
         return SourceOf(self.host, self.port, user, password)
 
     def remember(self, **settings: str | None) -> None:
@@ -224,140 +217,40 @@ class Ec2Host(AddressHost):
     def client(self) -> Any:
         """Returns a client of the EC2 API. Raises CouldNotRun without boto3 or a region."""
         try:
-            import boto3
-            from botocore.config import Config
-        except ImportError:
-            raise CouldNotRun("boto3", "is not installed", "", "pip install boto3") from None
-        limits = Config(connect_timeout=EC2_S, read_timeout=EC2_S, retries={"max_attempts": 2})
-        try:
-            return boto3.Session().client("ec2", region_name=self.region, config=limits)
-        except Exception as error:
-            raise CouldNotRun(self.name, f"EC2 cannot be asked: {_words(error)}", GUIDE, "Set AWS_REGION.") from None
+            return make_client("ec2", EC2_LIMITS, region=self.region, needs_keys=False)
+        except InputError as error:
+            raise CouldNotRun(self.name, f"EC2 cannot be asked: {error.rule}", GUIDE, "Set AWS_REGION.") from None
+
+    def _ec2(self) -> AwsInstance:
+        return AwsInstance(self.client(), self.name, self.instance, self.volumes)
 
     def fence(self) -> str:
-        """Stops the instance by force and detaches the volumes by force, and waits until the
-        instance is stopped or the volumes are detached: a database without its volumes commits
-        nothing. Raises CouldNotRun if both fail, or neither is complete in time."""
-        client, done, failed = self.client(), [], []
-        for volume in self.volumes:
-            try:
-                client.detach_volume(VolumeId=volume, InstanceId=self.instance, Force=True)
-                done.append(f"detached {volume}")
-            except Exception as error:
-                failed.append(f"detach-volume {volume}: {_words(error)}")
-        try:
-            client.stop_instances(InstanceIds=[self.instance], Force=True)
-            done.append(f"stopped {self.instance}")
-        except Exception as error:
-            failed.append(f"stop-instances {self.instance}: {_words(error)}")
-        detached = sum(action.startswith("detached") for action in done) == len(self.volumes) > 0
-        if not detached and not any(action.startswith("stopped") for action in done):
-            raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
-        self._wait_cut_off(client, detached)
-        return ", ".join(done)
-
-    def _wait_cut_off(self, client: Any, detached: bool) -> None:
-        """Waits until the instance is down or has none of the volumes: the calls only begin, and
-        meanwhile it may answer its clients. Raises CouldNotRun."""
-        longest_s, last_error = EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
-        until = time.monotonic() + longest_s
-        while True:
-            try:
-                if self._is_cut_off(client, detached):
-                    return
-            except Exception as error:
-                last_error = f" ({_words(error)})"
-            if time.monotonic() >= until:
-                break
-            time.sleep(LOOK_S)
-        rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{last_error}"
-        raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
-
-    def _is_cut_off(self, client: Any, detached: bool) -> bool:
-        """Returns whether the instance is down, or has none of the volumes any more. The latter
-        counts only for volumes that it had: all were `detached` by this fence."""
-        reservations = client.describe_instances(InstanceIds=[self.instance])["Reservations"]
-        if any(
-            instance.get("State", {}).get("Name") in DOWN for each in reservations for instance in each["Instances"]
-        ):
-            return True
-        attachments = [
-            attachment
-            for volume in self.volumes
-            for attachment in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]
-            if attachment["InstanceId"] == self.instance and attachment["State"] != "detached"
-        ]
-        return detached and not attachments
+        """Stops the instance by force and detaches its volumes by force, and waits until one of the
+        two is complete. Raises CouldNotRun if both fail, or neither is complete in time."""
+        return self._ec2().fence()
 
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:
         """Detaches its volumes from its instance, attaches them here, and mounts them read-only
         (which replays the filesystem's log); they are detached afterwards."""
-        client, here = self.client(), self.rescuer or own_instance()
+        ec2, here = self._ec2(), self.rescuer or own_instance()
         with contextlib.ExitStack() as undo:
             places = []
             for volume in self.volumes:
-                self._move_here(client, volume, here)
-                undo.callback(self._detach, client, volume, here)
+                ec2.move_volume(volume, here)
+                undo.callback(ec2.detach, volume, here)
                 place = Path(tempfile.mkdtemp(prefix="headrace-rescue-"))
                 undo.callback(_remove_folder, place)
-                volumes.mount_to_read(self._device(volume), place)
+                volumes.mount_to_read(ec2.device_of(volume, self.links), place)
                 undo.callback(volumes.unmount, place, lazily=True)
                 places.append(place)
             yield find_logs(places)
-
-    def _move_here(self, client: Any, volume: str, here: str) -> None:
-        try:
-            for attachment in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]:
-                if attachment["State"] != "detaching":
-                    client.detach_volume(VolumeId=volume, InstanceId=attachment["InstanceId"], Force=True)
-            client.get_waiter("volume_available").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
-            taken = client.describe_instances(InstanceIds=[here])["Reservations"][0]["Instances"][0]
-            used = {mapping["DeviceName"] for mapping in taken["BlockDeviceMappings"]}
-            free = next(name for name in DEVICE_NAMES if name not in used)
-            client.attach_volume(VolumeId=volume, InstanceId=here, Device=free)
-            client.get_waiter("volume_in_use").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
-        except Exception as error:
-            rule = f"{volume} cannot be attached to {here}: {_words(error)}"
-            hint = f"Attach it there by hand, mount it, and give its binary log to {self.name}'s successor."
-            raise CouldNotRun(self.name, rule, GUIDE, hint) from None
-
-    def _device(self, volume: str) -> str:
-        """Returns a volume's block device, by its serial number in udev's links on Nitro
-        instances."""
-        name = f"nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
-        until = time.monotonic() + DEVICE_S
-        while time.monotonic() < until:
-            for folder in self.links:
-                if (folder / name).exists():
-                    return str((folder / name).resolve())
-            time.sleep(DEVICE_S / 100)
-        rule = f"{volume} is attached, and {name} appears in none of {', '.join(map(str, self.links))}"
-        raise CouldNotRun(self.name, rule, GUIDE, "Is this program running on the instance of --rescue-on?")
-
-    def _detach(self, client: Any, volume: str, here: str) -> None:
-        with contextlib.suppress(Exception):
-            client.detach_volume(VolumeId=volume, InstanceId=here)
 
 
 def _remove_folder(place: Path) -> None:
     """Removes an empty folder; files that are still mounted there are never deleted."""
     with contextlib.suppress(OSError):
         place.rmdir()
-
-
-def own_instance() -> str:
-    """Returns the EC2 instance that this program runs on, by its firmware. Raises InputError."""
-    try:
-        tag = ASSET_TAG.read_text().strip()
-    except OSError:
-        tag = ""
-    if not tag.startswith("i-"):
-        rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
-        raise InputError(
-            "--rescue-on INSTANCE", rule, GUIDE, "Run this on an instance of the volume's zone, and name it."
-        )
-    return tag
 
 
 def find_logs(places: list[Path]) -> list[Path]:
@@ -458,7 +351,7 @@ class Hands:
     def change(self, host: AddressHost, *statements: str) -> None:
         """Runs statements; errors repeat no password."""
         with self.on(host) as connection:
-            accounts.run(connection, statements)
+            run(connection, statements)
 
     def state_of(self, host: AddressHost) -> Any:
         """Queries the state of a host."""
@@ -475,14 +368,10 @@ class Hands:
 def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:
     """Runs statements on a connection of its own; errors repeat no password."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
-        accounts.run(connection, statements)
+        run(connection, statements)
 
 
 def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> Any:
     """Queries the state of a host on a connection of its own."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
         return observe(connection, host.name, position=False)
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -21,7 +21,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.base.files import explain_unwritable
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.statements import ask_row, run
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.members import (
     GUIDE,
@@ -32,8 +35,6 @@ from headrace.servers.failover.planning.members import (
     ScheduledEvent,
     ThreadRun,
 )
-from headrace.servers.topology.accounts import one_row, run
-from headrace.servers.topology.gtid import GtidSet
 
 # A journal is read whole; a failover writes some 30 lines of some 300 bytes.
 MAX_BYTES = 16 << 20
@@ -106,14 +107,10 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with explain_unwritable(path, "Name another folder.", GUIDE):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._file = os.fdopen(handle, "r+", encoding="utf-8")
-        except OSError as error:
-            raise CouldNotRun(
-                str(path), f"cannot be written: {error.strerror}", GUIDE, "Name another folder."
-            ) from None
 
     def close(self) -> None:
         self._file.close()
@@ -144,13 +141,11 @@ class Journal:
         """Writes a line, which is on the disk when this returns; `sync` False: it survives this
         program but not this machine, which is enough for what the servers show."""
         line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event} | more
-        try:
+        with explain_unwritable(self.path, "", GUIDE):
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
             if sync:
                 os.fsync(self._file.fileno())
-        except OSError as error:
-            raise CouldNotRun(str(self.path), f"cannot be written: {error.strerror}", GUIDE, "") from None
 
     def entries(self) -> list[dict[str, Any]]:
         """Reads all lines, except a last line that a crash cut off."""
@@ -425,7 +420,7 @@ class Lease:
             try:
                 # A server whose own wait_timeout is short would end it in a long drain, unseen.
                 run(connection, (f"SET SESSION wait_timeout = {HELD_S}",))
-                if one_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
+                if ask_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
                     self.locks[host.name] = connection
                     return ""
                 connection.close()
@@ -438,7 +433,7 @@ class Lease:
         """Raises CouldNotRun if the lock was lost meanwhile and cannot be taken again."""
         for name, connection in list(self.locks.items()):
             try:
-                if one_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
+                if ask_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
                     raise CouldNotRun(name, "no longer holds the lease")
             except Exception:
                 del self.locks[name]
@@ -452,6 +447,6 @@ class Lease:
         for connection in (*self.locks.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
                 # A closed connection releases its lock some time later.
-                one_row(connection, f"SELECT RELEASE_LOCK('{LEASE}')")
+                ask_row(connection, f"SELECT RELEASE_LOCK('{LEASE}')")
                 connection.close()
         self.locks, self._ready = {}, {}

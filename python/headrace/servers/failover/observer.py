@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.connect.connection import DENIED, DENIED_DATABASE, EXPIRED, UNREACHABLE, NoRoom, cut
 from headrace.errors import CouldNotRun, HeadraceError
+from headrace.mysql.connection import DENIED, DENIED_DATABASE, EXPIRED, UNREACHABLE, NoRoom, cut
+from headrace.mysql.state import ServerState, observe, written_by
+from headrace.mysql.statements import ask, ask_value
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.guarantee import proof_of
 from headrace.servers.failover.planning.members import AckProof, Members, ScheduledEvent, Seen, ThreadRun, Write
-from headrace.servers.topology.accounts import one_row
-from headrace.servers.topology.state import ServerState, observe, written_by
 
 # s. A server that is well answers within milliseconds; a busy one on two cores took 0.3 s here.
 LOOK_S = 1.0
@@ -134,9 +134,7 @@ class Observer:
         the receive thread itself notices it only after the timeout of its network."""
         if not state.channels:
             return False
-        period_s, beats = (
-            float((one_row(connection, statement) or (0,))[0] or 0) for statement in state.dialect.beats()
-        )
+        period_s, beats = (float(ask_value(connection, statement) or 0) for statement in state.dialect.beats())
         mark = (
             beats,
             *(
@@ -196,9 +194,8 @@ class Observer:
         try:
             connection = self.hosts[name].connected(write_s)
             number = connection.thread_id()
-            with connection.cursor() as cursor:
-                cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
-                write_probe(cursor)
+            ask(connection, "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
+            write_probe(connection)
             connection.close()
             return "ok", ""
         except CouldNotRun as error:
@@ -229,9 +226,8 @@ class Observer:
     def _find_cause(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
         """Returns what a write without an answer waits for, by the list of processes."""
         with contextlib.suppress(Exception):
-            with self._connection(name).cursor() as cursor:
-                cursor.execute("SELECT state FROM information_schema.processlist WHERE id = %s", (number,))
-                state = str((cursor.fetchone() or ("",))[0] or "")
+            text = "SELECT state FROM information_schema.processlist WHERE id = %s"
+            state = str(ask_value(self._connection(name), text, (number,)) or "")
             if any(lock in state for lock in LOCKS):
                 return "blocked", f"a write waits for a lock: {state}"
             if SEMI_SYNC in state or "slave ACK" in state:
@@ -275,18 +271,17 @@ def failure_of(error: Exception, host: AddressHost) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 
-def write_probe(cursor: Any) -> None:
+def write_probe(connection: Any) -> None:
     """Writes a row of Headrace's own table, which it creates if it is missing."""
     from pymysql.err import MySQLError
 
     try:
-        cursor.execute(PROBE)
+        ask(connection, PROBE)
     except MySQLError as error:
         if not error.args or error.args[0] not in NO_TABLE:
             raise
-        for statement in MAKE:
-            cursor.execute(statement)
-        cursor.execute(PROBE)
+        for statement in (*MAKE, PROBE):
+            ask(connection, statement)
 
 
 def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
@@ -295,9 +290,6 @@ def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
     start = time.monotonic() - state.uptime_s
     if state.flavor != "mariadb" or not state.channels:
         return ThreadRun(start)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT command, MAX(id) FROM information_schema.processlist WHERE command IN ('Slave_IO', 'Slave_SQL') GROUP BY command"
-        )
-        threads = {str(command): int(number) for command, number in cursor.fetchall()}
+    text = "SELECT command, MAX(id) FROM information_schema.processlist WHERE command IN ('Slave_IO', 'Slave_SQL') GROUP BY command"
+    threads = {str(command): int(number) for command, number in ask(connection, text)}
     return ThreadRun(start, threads.get("Slave_IO", 0), threads.get("Slave_SQL", 0))

@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from headrace.connect.connection import cut
+from headrace.mysql.connection import cut
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.observer import write_probe
 
@@ -51,8 +51,7 @@ class FirstClient:
             connection = None
             try:
                 connection = self.host.connected(ANSWER_S)
-                with connection.cursor() as cursor:
-                    write_probe(cursor)
+                write_probe(connection)
                 self._answered_s = time.monotonic()
                 return
             except Exception:

@@ -20,6 +20,7 @@ from typing import IO, Any, Literal
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers import record as records
 from headrace.servers import server as server_module
 from headrace.servers.failover import rescue
@@ -30,7 +31,6 @@ from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, chan
 from headrace.servers.failover.planning.election import extra, followers, follows, heads, required
 from headrace.servers.failover.planning.members import GUIDE, Members, Seen
 from headrace.servers.failover.planning.planner import took_over
-from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.topology import Following, replica_up
 
 Diverged = Literal["refuse", "rewind", "seed"]

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from headrace.base.processes import PRIVATE_ENVIRONMENT
-from headrace.connect.address import Address, write_client_file
+from headrace.base.processes import PRIVATE_ENVIRONMENT, ProcessStream, spawn
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.address import Address, write_client_file
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import ServerState
 from headrace.servers.backup.history.events import lacking
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, state_of
 from headrace.servers.failover.planning.election import ranges
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.flavors import ServerProgram, find_program
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState
 from headrace.servers.topology.threads import stop_applying
 
 READERS = {"mariadb": ("mariadb-binlog", "mysqlbinlog"), "mysql": ("mysqlbinlog",)}
@@ -102,9 +102,7 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
         names: dict[str, None] = {}
         with (
             tempfile.TemporaryFile() as error_output,
-            subprocess.Popen(
-                reading(program, files, has), stdout=subprocess.PIPE, stderr=error_output, env=PRIVATE_ENVIRONMENT
-            ) as reader,
+            _spawn(reading(program, files, has), stdout=subprocess.PIPE, stderr=error_output) as reader,
         ):
             for line in reader.stdout or ():
                 match = pattern.match(line)
@@ -144,6 +142,11 @@ def _tool(program: ServerProgram, names: tuple[str, ...]) -> tuple[str, ...]:
     return command
 
 
+def _spawn(words: list[str], **streams: ProcessStream) -> subprocess.Popen[bytes]:
+    """Starts a program that Ctrl-C on the terminal ends as it ends this one. Raises OSError."""
+    return spawn(words, folder=None, environment=PRIVATE_ENVIRONMENT, own_session=False, **streams)
+
+
 def client(program: ServerProgram) -> tuple[str, ...]:
     """Returns the command of its client. Raises CouldNotRun."""
     return _tool(program, CLIENTS[program.flavor])
@@ -174,10 +177,8 @@ def apply(words: list[str], into: list[str], name: str) -> None:
     applied."""
     with (
         tempfile.TemporaryFile() as error_output,
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=error_output, env=PRIVATE_ENVIRONMENT) as source,
-        subprocess.Popen(
-            into, stdin=source.stdout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT
-        ) as applying,
+        _spawn(words, stdout=subprocess.PIPE, stderr=error_output) as source,
+        _spawn(into, stdin=source.stdout, stderr=subprocess.PIPE) as applying,
     ):
         if source.stdout is not None:
             source.stdout.close()

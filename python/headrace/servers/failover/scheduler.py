@@ -13,11 +13,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.mysql.dialect import literal
+from headrace.mysql.state import ServerState
+from headrace.mysql.statements import ask, run
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.members import ScheduledEvent
-from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import literal
-from headrace.servers.topology.state import ServerState
 
 if TYPE_CHECKING:
     import pymysql
@@ -32,27 +32,22 @@ def running(connection: pymysql.Connection, state: ServerState) -> tuple[Schedul
     """Lists the events that this server runs."""
     if state.event_scheduler != "ON":
         return ()
-    with connection.cursor() as cursor:
-        cursor.execute(RUNNING)
-        return tuple(ScheduledEvent(*map(str, row)) for row in cursor.fetchall())
+    return tuple(ScheduledEvent(*map(str, row)) for row in ask(connection, RUNNING))
 
 
 def asleep(host: AddressHost, timeout_s: float) -> list[str]:
     """Lists the names of events that a replica has disabled because its source had them."""
-    with contextlib.closing(host.connected(timeout_s)) as connection, connection.cursor() as cursor:
-        cursor.execute(ASLEEP)
-        return [f"{schema}.{name}" for schema, name in cursor.fetchall()]
+    with contextlib.closing(host.connected(timeout_s)) as connection:
+        return [f"{schema}.{name}" for schema, name in ask(connection, ASLEEP)]
 
 
 def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEvent], timeout_s: float) -> None:
     """Lets a new source run the events, with their definers' rights, now and after later starts.
     Events that do not exist any more are skipped. Raises CouldNotRun."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
-        with connection.cursor() as cursor:
-            cursor.execute(ASLEEP)
-            there = {(str(schema), str(name)) for schema, name in cursor.fetchall()}
+        there = {(str(schema), str(name)) for schema, name in ask(connection, ASLEEP)}
         existing = [event for event in events if (event.schema, event.name) in there]
-        accounts.run(connection, (*state.dialect.session(), *(_enabling(event) for event in existing)))
+        run(connection, (*state.dialect.session(), *(_enabling(event) for event in existing)))
         switch(host, connection, state, True)
 
 
@@ -60,7 +55,7 @@ def switch(host: AddressHost, connection: pymysql.Connection, state: ServerState
     """Switches the scheduler itself; a scheduler that was DISABLED at the start cannot be
     switched."""
     if state.event_scheduler != "DISABLED":
-        accounts.run(connection, (f"SET GLOBAL event_scheduler = {'ON' if on else 'OFF'}",))
+        run(connection, (f"SET GLOBAL event_scheduler = {'ON' if on else 'OFF'}",))
         host.remember(event_scheduler="ON" if on else "OFF")
 
 

@@ -13,15 +13,17 @@ import os
 import secrets
 import shutil
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headrace.connect import connect
-from headrace.connect.address import Address, Secret, write_client_file
-from headrace.connect.option_files import read_client
-from headrace.errors import CouldNotRun, InputError
+from headrace.base.files import explain_unwritable
+from headrace.errors import InputError
+from headrace.mysql import connect
+from headrace.mysql.address import Address, Secret, write_client_file
+from headrace.mysql.dialect import GUIDE, Dialect, SourceOf
+from headrace.mysql.option_files import read_client
+from headrace.mysql.statements import run
 from headrace.servers import access
 from headrace.servers.record import ServerPaths
-from headrace.servers.topology.dialect import GUIDE, Dialect, SourceOf
 
 if TYPE_CHECKING:
     import pymysql
@@ -31,45 +33,6 @@ if TYPE_CHECKING:
 ACCOUNT = "headrace_repl"
 FILE = "replication.cnf"
 ASK_S = 30.0  # a guess: a statement that takes longer meets a volume that is paused, or a lock
-
-
-def run(connection: pymysql.Connection, statements: tuple[str, ...]) -> None:
-    """Runs statements whose text may contain a password: an error repeats nothing of it."""
-    with connection.cursor() as cursor:
-        for statement in statements:
-            words = " ".join(statement.split()[:3])
-            try:
-                cursor.execute(statement)
-            except Exception as error:
-                raise _translate_error(words, error) from None
-
-
-def _translate_error(words: str, error: Exception) -> CouldNotRun:
-    number = error.args[0] if error.args else ""
-    message = str(error.args[-1] if error.args else error)
-    if " near '" in message:  # a syntax error repeats the statement, perhaps with its password
-        message = "the server does not take this statement"
-    return CouldNotRun(words, message[:300], f"error {number} of the server", "")
-
-
-def rows(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]:
-    """Returns the rows of an answer by column; an error repeats nothing of the statement, as in
-    `run`."""
-    from pymysql.cursors import DictCursor
-
-    with connection.cursor(DictCursor) as cursor:
-        try:
-            cursor.execute(statement)
-            return list(cursor.fetchall())
-        except Exception as error:
-            raise _translate_error(" ".join(statement.split()[:3]), error) from None
-
-
-def one_row(connection: pymysql.Connection, statement: str) -> tuple[Any, ...]:
-    """Returns the first row of an answer, empty if it has none."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return tuple(cursor.fetchone() or ())
 
 
 def create_account(where: ServerPaths, connection: pymysql.Connection, dialect: Dialect, host: str) -> None:
@@ -109,7 +72,7 @@ def follow(
         rule = "has no account for replicas yet"
         raise InputError(source.name, rule, GUIDE, f"headrace replica up ... --of {source.name} makes it.")
     authority = replica.tls / access.AUTHORITY.format(name=source.name)
-    try:
+    with explain_unwritable(authority, "Is there room?", GUIDE):
         replica.tls.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(source.paths.tls / "ca.pem", authority)
         user = access.service_user()
@@ -118,8 +81,6 @@ def follow(
             shutil.copyfile(authority, placed)
             os.chown(placed, 0, user.gid)
             os.chmod(placed, 0o640)
-    except OSError as error:
-        raise CouldNotRun(str(authority), f"cannot be written: {error.strerror}", GUIDE, "Is there room?") from None
     password = Secret(read_client(file).get("password", ""))
     return SourceOf(
         source.host, source.port, ACCOUNT, password, str(replica.keys / authority.name), position, channel, delay_s

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.errors import InputError
+from headrace.mysql.dialect import GUIDE
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import Channel, ServerState
+from headrace.mysql.statements import ask
 from headrace.servers.flavors import NAMES
-from headrace.servers.topology.dialect import GUIDE
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import Channel, ServerState
 
 if TYPE_CHECKING:
     import pymysql
@@ -256,19 +257,17 @@ def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> li
         asked.append((PARENTS, PARENT))
     descriptions = []
     limit = f"max_statement_time = {LOOK_S}" if state.flavor == "mariadb" else f"max_execution_time = {LOOK_S * 1000}"
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute(f"SET SESSION {limit}")
-            for query, words in asked:
-                cursor.execute(query)
-                names = [f"{schema}.{table}" for schema, table in cursor.fetchall()]
-                if names:
-                    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-                    are = "have" if len(names) > 1 else "has"
-                    are = are if words is not PARENT else "are" if len(names) > 1 else "is"
-                    descriptions.append(f"{', '.join(names[:MOST_NAMED])}{more} {are} {words}")
-        except Exception as error:
-            descriptions.append(f"its tables were not looked at: {str(error.args[-1] if error.args else error)[:200]}")
+    try:
+        ask(connection, f"SET SESSION {limit}")
+        for query, words in asked:
+            names = [f"{schema}.{table}" for schema, table in ask(connection, query)]
+            if names:
+                more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+                are = "have" if len(names) > 1 else "has"
+                are = are if words is not PARENT else "are" if len(names) > 1 else "is"
+                descriptions.append(f"{', '.join(names[:MOST_NAMED])}{more} {are} {words}")
+    except Exception as error:
+        descriptions.append(f"its tables were not looked at: {str(error.args[-1] if error.args else error)[:200]}")
     return descriptions
 
 

@@ -6,12 +6,13 @@ import contextlib
 
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.dialect import GUIDE
+from headrace.mysql.state import ServerState, observe
+from headrace.mysql.statements import ask_named_safely
 from headrace.servers import record as records
 from headrace.servers.running import STOP_S, Progress, quiet
 from headrace.servers.server import Server, find, servers, stop
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import GUIDE
-from headrace.servers.topology.state import ServerState, observe
 from headrace.servers.topology.threads import leave_source
 
 
@@ -43,7 +44,7 @@ def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
     if server.name in states:
         server_ids = {state.server_id for state in states.values()}
         with contextlib.suppress(HeadraceError), accounts.connected(server) as connection:
-            rows = accounts.rows(connection, states[server.name].dialect.replica_hosts())
+            rows = ask_named_safely(connection, states[server.name].dialect.replica_hosts())
             for row in rows:
                 # Server_id and Host in both manuals, SHOW REPLICAS.
                 number, host = int(row.get("Server_id") or row.get("Server_Id") or 0), row.get("Host")

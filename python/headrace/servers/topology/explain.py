@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.servers.topology.state import ServerState
+from headrace.mysql.state import ServerState
 
 # Where the figures are from: MariaDB 10.11 and MySQL 9.7 on two cores of a shared machine.
 LAB = "gp3 of a lab, 2026-11"

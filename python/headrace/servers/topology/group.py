@@ -7,24 +7,25 @@ member loses no commit; the others expel it and choose a new primary by themselv
 from __future__ import annotations
 
 import secrets
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.connect.address import Address, Secret, write_client_file
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.address import Address, Secret, write_client_file
+from headrace.mysql.dialect import GUIDE, literal
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.statements import ask, ask_row, run
 from headrace.servers import access, running
 from headrace.servers import record as records
 from headrace.servers.record import checked_name, data_dir_of, server_paths
 from headrace.servers.running import Progress, quiet
 from headrace.servers.server import Server, destroy, find, servers, up
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import GUIDE, literal
-from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.network import links
 from headrace.servers.topology.topology import free_port, free_server_id
 
@@ -189,27 +190,27 @@ def _account(connection: pymysql.Connection, server: Server, password: Secret) -
         "SET SESSION sql_log_bin = 1",
         f"CHANGE REPLICATION SOURCE TO SOURCE_USER = {literal(ACCOUNT)}, SOURCE_PASSWORD = {secret} FOR CHANNEL '{CHANNEL}'",
     )
-    accounts.run(connection, statements)
+    run(connection, statements)
 
 
 def _join(connection: pymysql.Connection, server: Server, first: bool) -> None:
     """Starts its replication, and waits until it is online. `first`: it begins the group."""
     if first:
-        accounts.run(connection, ("SET GLOBAL group_replication_bootstrap_group = ON",))
+        run(connection, ("SET GLOBAL group_replication_bootstrap_group = ON",))
     try:
-        accounts.run(connection, ("START GROUP_REPLICATION",))
+        run(connection, ("START GROUP_REPLICATION",))
     except CouldNotRun as error:
         raise CouldNotRun(
             server.name, f"cannot join the group: {error.rule}", str(server.log), "See its log."
         ) from None
     finally:
         if first:
-            accounts.run(connection, ("SET GLOBAL group_replication_bootstrap_group = OFF",))
+            run(connection, ("SET GLOBAL group_replication_bootstrap_group = OFF",))
     _wait(lambda: _own_state(connection) == "ONLINE", server)
 
 
 def _own_state(connection: pymysql.Connection) -> str:
-    row = accounts.one_row(
+    row = ask_row(
         connection,
         "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid",
     )
@@ -217,12 +218,9 @@ def _own_state(connection: pymysql.Connection) -> str:
 
 
 def _wait(holds: Callable[[], bool], server: Server) -> None:
-    deadline = time.monotonic() + ONLINE_S
-    while not holds():
-        if time.monotonic() > deadline:
-            rule = f"is not online in its group after {ONLINE_S:g} s"
-            raise CouldNotRun(server.name, rule, str(server.log), f"headrace mysql log {server.name}")
-        time.sleep(LOOK_EVERY_S)
+    if not wait_until(holds, ONLINE_S, LOOK_EVERY_S):
+        rule = f"is not online in its group after {ONLINE_S:g} s"
+        raise CouldNotRun(server.name, rule, str(server.log), f"headrace mysql log {server.name}")
 
 
 def _join_on_boot(lab: Lab, name: str) -> Server:
@@ -257,7 +255,7 @@ def _start_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]
     for server in members:
         with accounts.connected(server) as connection:
             if _own_state(connection) in ("", "OFFLINE", "ERROR"):
-                accounts.run(connection, ("STOP GROUP_REPLICATION",))
+                run(connection, ("STOP GROUP_REPLICATION",))
                 _join(connection, server, first=False)
             _wait(lambda connection=connection: _own_state(connection) == "ONLINE", server)
     return members
@@ -277,10 +275,8 @@ def _begin_again(members: list[Server]) -> None:
     has: dict[str, GtidSet] = {}
     for server in members:
         with accounts.connected(server, LEAVES_S) as connection:
-            accounts.run(connection, ("STOP GROUP_REPLICATION",))
-            has[server.name] = GtidSet.parse(
-                str(accounts.one_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql"
-            )
+            run(connection, ("STOP GROUP_REPLICATION",))
+            has[server.name] = GtidSet.parse(str(ask_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql")
     first = next(
         (member for member in members if all(has[member.name].contains(other) for other in has.values())), None
     )
@@ -314,11 +310,9 @@ def group_status(members: Sequence[Server]) -> list[GroupMember]:
             statuses.append(GroupMember(server.name, "down", "", None, ""))
             continue
         try:
-            with accounts.connected(server) as connection, connection.cursor() as cursor:
-                cursor.execute("SELECT @@server_uuid, @@GLOBAL.gtid_executed")
-                own, executed = cursor.fetchone() or ("", "")
-                cursor.execute(STATUS)
-                seen = {row[0]: row[1:] for row in cursor.fetchall()}
+            with accounts.connected(server) as connection:
+                own, executed = ask_row(connection, "SELECT @@server_uuid, @@GLOBAL.gtid_executed") or ("", "")
+                seen = {row[0]: row[1:] for row in ask(connection, STATUS)}
             state, role, waiting = seen.get(own, ("OFFLINE", "", None))
             statuses.append(GroupMember(server.name, state, role, waiting, str(executed).replace("\n", "")))
         except HeadraceError as error:
@@ -333,7 +327,7 @@ def primary_of(members: Sequence[Server]) -> Server | None:
         try:
             if server.state == "running":
                 with accounts.connected(server, 5.0) as connection:
-                    row = accounts.one_row(connection, PRIMARY)
+                    row = ask_row(connection, PRIMARY)
                 if row:
                     place = (str(row[0]), int(row[1]))
                     votes[place] = votes.get(place, 0) + 1

@@ -26,10 +26,16 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.base import processes
 from headrace.base.machine import ends_with_us
-from headrace.base.processes import Command, run_checked, undisturbed
-from headrace.connect.option_files import quoted, read_client
+from headrace.base.processes import Command, run_checked
+from headrace.base.signals import undisturbed
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.dialect import GUIDE, Dialect
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.option_files import quoted, read_client
+from headrace.mysql.state import ServerState, dialect_of, executed_of, observe
+from headrace.mysql.statements import ask_row, run
 from headrace.servers import access, datadir, running, volumes
 from headrace.servers import record as records
 from headrace.servers.access import service_user
@@ -37,9 +43,6 @@ from headrace.servers.flavors import ServerProgram
 from headrace.servers.record import Record, ServerPaths
 from headrace.servers.topology import accounts
 from headrace.servers.topology.checks import check_pair, check_reachable
-from headrace.servers.topology.dialect import GUIDE, Dialect
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, dialect_of, executed_of, observe
 
 if TYPE_CHECKING:
     import pymysql
@@ -95,19 +98,19 @@ class Follower:
         state = observe(connection, self.name)
         dialect = state.dialect
         for channel in state.channels:
-            accounts.run(connection, (*dialect.stop(channel.name), *dialect.forget(channel.name)))
+            run(connection, (*dialect.stop(channel.name), *dialect.forget(channel.name)))
         with accounts.connected(self.source) as source:
             theirs, purged = observe(source, self.source.name), purged_of(source)
         check_pair(theirs, state, self.position == "gtid")
         if self.begins is not None:
-            accounts.run(connection, dialect.begin_at(self.begins.gtids))
+            run(connection, dialect.begin_at(self.begins.gtids))
         elif self.position == "gtid":
             check_reachable(self.name, purged, state.executed, self.source.name)
         accounts.create_account(where, connection, dialect, record.host)
         if any(SEMI_SYNC.search(name) for name in record.settings):
             # MySQL's plugin is loaded permanently: a clone has replaced the table of plugins.
             load_semi_sync(connection, dialect, self.name)
-            accounts.run(connection, dialect.semi_sync("replica", True))
+            run(connection, dialect.semi_sync("replica", True))
         self._point(where, connection, dialect)
 
     def follow_too(self, where: ServerPaths, record: Record, connection: pymysql.Connection) -> None:
@@ -128,7 +131,7 @@ class Follower:
                 raise InputError(self.name, "has no file position to begin at", GUIDE, "--position FILE:OFFSET")
             position = (self.begins.file, self.begins.offset)
         source_options = accounts.follow(where, self.source, position, self.channel, self.delay_s)
-        accounts.run(connection, (*dialect.point_at(source_options), *dialect.start(self.channel)))
+        run(connection, (*dialect.point_at(source_options), *dialect.start(self.channel)))
         wait_connected(connection, self.name, self.channel)
 
     def made_read_only(self, where: ServerPaths, record: Record) -> Record:
@@ -136,7 +139,7 @@ class Follower:
         if not self.read_only:
             return record
         with _socket(where) as connection:
-            accounts.run(connection, dialect_of(connection).read_only(True))
+            run(connection, dialect_of(connection).read_only(True))
         on = {"read-only": "ON"} | ({"super-read-only": "ON"} if record.flavor == "mysql" else {})
         record = record.with_(settings=record.settings_with(on))
         running.write_config(where, record, running.program_of(record), service_user())
@@ -163,18 +166,18 @@ def purged_of(source: pymysql.Connection) -> GtidSet:
     """Returns the transactions that a source has purged from its binary logs."""
     dialect = dialect_of(source)
     if not dialect.is_mariadb:
-        return GtidSet.parse(str(accounts.one_row(source, "SELECT @@GLOBAL.gtid_purged")[0]), "mysql")
-    first = accounts.one_row(source, dialect.binary_logs())
+        return GtidSet.parse(str(ask_row(source, "SELECT @@GLOBAL.gtid_purged")[0]), "mysql")
+    first = ask_row(source, dialect.binary_logs())
     if not first:
         return GtidSet("mariadb")
     # MariaDB: the position at the beginning of the first file, before its first transaction.
-    row = accounts.one_row(source, f"SELECT BINLOG_GTID_POS('{first[0]}', 4)")
+    row = ask_row(source, f"SELECT BINLOG_GTID_POS('{first[0]}', 4)")
     return GtidSet.parse(str(row[0] or ""), "mariadb")
 
 
 @contextmanager
 def _socket(where: ServerPaths):
-    from headrace.connect import connect
+    from headrace.mysql import connect
 
     with connect(access.address(where, None), accounts.ASK_S) as connection:
         yield connection
@@ -306,15 +309,15 @@ class SnapshotSeed(Follower):
         with accounts.connected(self.source) as connection:
             state = observe(connection, self.source.name)
             try:
-                accounts.run(connection, (f"SET SESSION lock_wait_timeout = {LOCK_S}", "FLUSH TABLES WITH READ LOCK"))
+                run(connection, (f"SET SESSION lock_wait_timeout = {LOCK_S}", "FLUSH TABLES WITH READ LOCK"))
                 began = time.monotonic()
-                accounts.run(connection, ("FLUSH LOCAL ENGINE LOGS",))
+                run(connection, ("FLUSH LOCAL ENGINE LOGS",))
                 self.begins = position_now(connection)
                 self._sync()
                 snapshots = lab.create_snapshots(ids, f"seed of {self.name}", {volumes.SEED_TAG: self.name})
             finally:
                 with contextlib.suppress(Exception):
-                    accounts.run(connection, ("UNLOCK TABLES",))
+                    run(connection, ("UNLOCK TABLES",))
             self.held_s = time.monotonic() - began
         if not state.log_bin:
             raise InputError(self.source.name, "writes no binary log", GUIDE, "--prepare-source")
@@ -327,11 +330,11 @@ class SnapshotSeed(Follower):
             run_checked(Command(("sync", "--file-system", str(place)), what=f"sync of {place}"), COPY_S)
 
     def _wait(self, lab: Lab) -> None:
-        deadline = time.monotonic() + COPY_S
-        while any(lab.describe_snapshot(snapshot)["state"] == "pending" for snapshot in self.taken.values()):
-            if time.monotonic() > deadline:
-                raise CouldNotRun(", ".join(self.taken.values()), "is still pending", GUIDE, "Is the lab busy?")
-            time.sleep(LOOK_EVERY_S)
+        def is_stored() -> bool:
+            return all(lab.describe_snapshot(snapshot)["state"] != "pending" for snapshot in self.taken.values())
+
+        if not wait_until(is_stored, COPY_S, LOOK_EVERY_S):
+            raise CouldNotRun(", ".join(self.taken.values()), "is still pending", GUIDE, "Is the lab busy?")
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         _forget_identity(where.data_mount / "data")
@@ -355,9 +358,8 @@ class SnapshotSeed(Follower):
 def position_now(connection: pymysql.Connection) -> Position:
     """Reads the position of a locked server."""
     dialect = dialect_of(connection)
-    row = accounts.one_row(connection, dialect.binary_log_position())
-    with connection.cursor() as cursor:
-        gtids, _ = executed_of(cursor, dialect)
+    row = ask_row(connection, dialect.binary_log_position())
+    gtids, _ = executed_of(connection, dialect)
     return Position(gtids, str(row[0]), int(row[1])) if row else Position(gtids)
 
 
@@ -396,7 +398,7 @@ class CloneSeed(Follower):
                 f"SET GLOBAL clone_valid_donor_list = {_literal(at)}",
                 f"SET GLOBAL clone_ssl_ca = {_literal(source_options.ssl_ca or '')}",
             )
-            accounts.run(connection, statements)
+            run(connection, statements)
         with _long_socket(where) as connection:
             clone = (
                 f"CLONE INSTANCE FROM {user}@{host}:{source.port} IDENTIFIED BY {_literal(secret.reveal())} REQUIRE SSL"
@@ -410,7 +412,7 @@ class CloneSeed(Follower):
             skip = running.not_following(program)
             record = running.launch(where, record, program, init_file, running.quiet, running.READY_S, skip)
         with _socket(where) as connection:
-            row = accounts.one_row(
+            row = ask_row(
                 connection,
                 "SELECT STATE, ERROR_MESSAGE, BINLOG_FILE, BINLOG_POSITION FROM performance_schema.clone_status",
             )
@@ -418,7 +420,7 @@ class CloneSeed(Follower):
                 raise CouldNotRun(
                     self.name, f"CLONE did not complete: {row[1] if row else 'no status'}", str(where.log), ""
                 )
-            gtids = GtidSet.parse(str(accounts.one_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql")
+            gtids = GtidSet.parse(str(ask_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql")
             self.begins = Position(gtids, str(row[2]), int(row[3]))
         return super().finish(lab, where, record)
 
@@ -429,7 +431,7 @@ class _Ended(Exception):
 
 def _clone(connection: pymysql.Connection, statements: tuple[str, ...], name: str) -> None:
     try:
-        accounts.run(connection, statements)
+        run(connection, statements)
     except CouldNotRun as error:
         # 3707: cannot start itself again; 2006 and 2013: gone while it answered.
         if any(f"error {code} " in error.source for code in (CLONE_DONE, 2006, 2013)):
@@ -441,27 +443,25 @@ def _clone(connection: pymysql.Connection, statements: tuple[str, ...], name: st
 
 @contextmanager
 def _long_socket(where: ServerPaths):
-    from headrace.connect import connect
+    from headrace.mysql import connect
 
     with connect(access.address(where, None), COPY_S) as connection:
         yield connection
 
 
 def _literal(text: str) -> str:
-    from headrace.servers.topology.dialect import literal
+    from headrace.mysql.dialect import literal
 
     return literal(text)
 
 
 def load_plugin(connection: pymysql.Connection, name: str, file: str, server: str) -> None:
     """Loads a plugin permanently, unless it is loaded. Raises CouldNotRun."""
-    row = accounts.one_row(
-        connection, f"SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = '{name}'"
-    )
+    row = ask_row(connection, f"SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = '{name}'")
     if row and row[0] == "ACTIVE":
         return
     try:
-        accounts.run(connection, (f"INSTALL PLUGIN {name} SONAME '{file}'",))
+        run(connection, (f"INSTALL PLUGIN {name} SONAME '{file}'",))
     except CouldNotRun as error:
         hint = "Start it once with --set plugin-load-add=" + file
         raise CouldNotRun(server, f"cannot load {file}: {error.rule}", error.source, hint) from None

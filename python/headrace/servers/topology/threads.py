@@ -7,9 +7,10 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import Dialect
-from headrace.servers.topology.state import ServerState
+from headrace.base.waiting import wait_until
+from headrace.mysql.dialect import Dialect
+from headrace.mysql.state import ServerState
+from headrace.mysql.statements import ask, run
 
 if TYPE_CHECKING:
     import pymysql
@@ -25,14 +26,12 @@ def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: 
     """Stops receiving. The thread is killed first: STOP waits two seconds for a thread that reads
     from a dead host."""
     if len(state.channels) == 1:
-        with contextlib.suppress(Exception), connection.cursor() as cursor:
-            ask = state.dialect.receiver(channel)
-            for number, *_ in filter(all, _rows(cursor, ask)):
-                cursor.execute(f"KILL {int(number)}")
-            until = time.monotonic() + KILLED_S
-            while any(map(all, _rows(cursor, ask))) and time.monotonic() < until:
-                time.sleep(KILLED_S / 10)
-    accounts.run(connection, state.dialect.stop_receive(channel))
+        with contextlib.suppress(Exception):
+            receiver = state.dialect.receiver(channel)
+            for number, *_ in filter(all, ask(connection, receiver)):
+                ask(connection, f"KILL {int(number)}")
+            wait_until(lambda: not any(map(all, ask(connection, receiver))), KILLED_S, KILLED_S / 10)
+    run(connection, state.dialect.stop_receive(channel))
 
 
 def stop_applying(connection: pymysql.Connection, dialect: Dialect, channel: str = "") -> None:
@@ -40,27 +39,26 @@ def stop_applying(connection: pymysql.Connection, dialect: Dialect, channel: str
     in part (SLAVE_WAIT_GROUP_DONE), which a dead source never sends; until then nobody else can
     commit it. So the worker that waits is killed first, and rolls it back."""
     if not dialect.is_mariadb:
-        with contextlib.suppress(Exception), connection.cursor() as cursor:
-            _end_waiting_appliers(cursor, dialect.appliers_busy(channel), dialect.coordinates(channel))
-    accounts.run(connection, dialect.stop_apply(channel))
+        with contextlib.suppress(Exception):
+            _end_waiting_appliers(connection, dialect.appliers_busy(channel), dialect.coordinates(channel))
+    run(connection, dialect.stop_apply(channel))
 
 
-def _end_waiting_appliers(cursor: Any, ask: str, coordinates: str) -> None:
+def _end_waiting_appliers(connection: pymysql.Connection, appliers: str, coordinates: str) -> None:
     """Kills appliers that waited for more of the same transaction in two queries. It waits for a
     transaction that is being applied, as STOP would, and until the coordinator has ended: a STOP
     before that would still take its minute."""
     before: dict[tuple[Any, ...], Any] = {}
     until = time.monotonic() + APPLIES_S
     while time.monotonic() < until:
-        busy = {row[:2]: row[2] for row in _rows(cursor, ask)}
+        busy = {row[:2]: row[2] for row in ask(connection, appliers)}
         still = busy.keys() & before.keys()
         if not busy or (before and not still):
             return
         if waiting := [applier for applier in still if busy[applier] and before[applier]]:
             for number, _ in waiting:
-                cursor.execute(f"KILL {int(number)}")
-            while _rows(cursor, coordinates) and time.monotonic() < until:
-                time.sleep(HELD_S / 4)
+                ask(connection, f"KILL {int(number)}")
+            wait_until(lambda: not ask(connection, coordinates), until - time.monotonic(), HELD_S / 4)
             return
         before = busy
         time.sleep(HELD_S)
@@ -69,7 +67,7 @@ def _end_waiting_appliers(cursor: Any, ask: str, coordinates: str) -> None:
 def leave_source(connection: pymysql.Connection, dialect: Dialect, channel: str = "") -> None:
     """Ends a channel for good."""
     stop_applying(connection, dialect, channel)
-    accounts.run(connection, (*dialect.stop(channel), *dialect.forget(channel)))
+    run(connection, (*dialect.stop(channel), *dialect.forget(channel)))
 
 
 def to_start(state: ServerState, appliers: bool = True) -> tuple[list[str], list[str]]:
@@ -86,8 +84,3 @@ def to_start(state: ServerState, appliers: bool = True) -> tuple[list[str], list
         statements += dialect.start_apply(channel.name) if appliers and not applies else ()
         statements += dialect.start_receive(channel.name) if not receives else ()
     return statements, stopped
-
-
-def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
-    cursor.execute(statement)
-    return list(cursor.fetchall())

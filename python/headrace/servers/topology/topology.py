@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
-from headrace.connect.address import DEFAULT_PORT, Address
+from headrace.base.waiting import wait_until
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.mysql.address import DEFAULT_PORT, Address
+from headrace.mysql.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import ServerState, observe, written_by
+from headrace.mysql.statements import ask_named_safely, run
 from headrace.servers import access, creation, datadir, running
 from headrace.servers import record as records
 from headrace.servers.config import checked_memory, checked_settings
@@ -28,11 +32,8 @@ from headrace.servers.record import Record, ServerPaths, data_dir_of, server_pat
 from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server, find, refuse_other_storage, servers
 from headrace.servers.topology import accounts, checks, seeding
-from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
-from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.network import links
-from headrace.servers.topology.state import ServerState, observe, written_by
 from headrace.servers.topology.threads import leave_source
 
 if TYPE_CHECKING:
@@ -158,12 +159,8 @@ def replica_up(
 
 def settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
     """Waits until a server has no problems, at most `longest_s`, and returns it with its state."""
-    until = time.monotonic() + longest_s
-    while True:
-        view = member(find(lab, name), tables=False)
-        if not view.problems or time.monotonic() > until:
-            return member(find(lab, name))
-        time.sleep(SETTLE_LOOK_S)
+    wait_until(lambda: not member(find(lab, name), tables=False).problems, longest_s, SETTLE_LOOK_S)
+    return member(find(lab, name))
 
 
 def _check_existing(server: Server, following: Following, given: Mapping[str, object]) -> None:
@@ -344,7 +341,7 @@ def switch_semi_sync_on(source: Server) -> None:
     with accounts.connected(source) as connection:
         state = observe(connection, source.name)
         seeding.load_semi_sync(connection, state.dialect, source.name)
-        accounts.run(connection, state.dialect.semi_sync("source", True))
+        run(connection, state.dialect.semi_sync("source", True))
     where = source.paths
     options = semi_sync_settings(source.flavor, "source")
     point = "loose-rpl-semi-sync-source-wait-point" if source.flavor == "mysql" else "rpl-semi-sync-master-wait-point"
@@ -387,9 +384,9 @@ def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
     begun = False
     for channel in state.channels:
         if channel.receive == "off":
-            accounts.run(connection, state.dialect.start_receive(channel.name))
+            run(connection, state.dialect.start_receive(channel.name))
         if channel.apply == "off":
-            accounts.run(connection, state.dialect.start_apply(channel.name))
+            run(connection, state.dialect.start_apply(channel.name))
         begun = begun or channel.is_broken
     return begun
 
@@ -434,7 +431,7 @@ def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, fo
         _check_one_more(lab, connection, state, source, following)
         _check_before(source, replace(following, seed=None))
         if following.filters:
-            accounts.run(connection, state.dialect.filters(dict(following.filters), following.channel))
+            run(connection, state.dialect.filters(dict(following.filters), following.channel))
         seed = seeding.Follower(source, record.name, following.position, following.channel, following.delay_s)
         try:
             seed.follow_too(where, record, connection)
@@ -574,7 +571,7 @@ def member(server: Server, tables: bool = True) -> TopologyMember:
 
 
 def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
-    return bool(accounts.rows(connection, state.dialect.replica_hosts()))
+    return bool(ask_named_safely(connection, state.dialect.replica_hosts()))
 
 
 def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:

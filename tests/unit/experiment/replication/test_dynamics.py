@@ -14,7 +14,7 @@ from headrace.experiment import DataSet
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.counters import volume_totals
 from headrace.experiment.replication.dynamics import Course, Look, lag_course
-from headrace.servers.topology import accounts
+from headrace.mysql.statements import ask_named_safely, run
 
 
 def cell(**more) -> ReplicaCell:
@@ -90,11 +90,11 @@ class Refusing:
     def cursor(self, *_):
         return contextlib.nullcontext(self)
 
-    def execute(self, statement: str) -> None:
+    def execute(self, statement: str, _parameters: object) -> None:
         raise RuntimeError(1064, self.said.format(statement))
 
 
-@pytest.mark.parametrize("ask", [accounts.rows, lambda connection, text: accounts.run(connection, (text,))])
+@pytest.mark.parametrize("ask", [ask_named_safely, lambda connection, text: run(connection, (text,))])
 def test_errors_repeat_no_password(ask):
     statement = "CHANGE MASTER TO MASTER_HOST = 'h', MASTER_PASSWORD = 'hunter2'"
     with pytest.raises(CouldNotRun) as refused:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import pytest
 from doctored import START, evidence
 
-from headrace.connect import parse_address
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import parse_address
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.diagnosis import diagnose
@@ -150,7 +150,7 @@ class Server:
     def get_server_info(self):
         return self.variables["version"]
 
-    def execute(self, statement):
+    def execute(self, statement, _parameters):
         import pymysql
 
         self.asked.append(statement)

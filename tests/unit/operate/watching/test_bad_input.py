@@ -267,7 +267,7 @@ def test_the_minute_of_an_attachment_has_no_idle_time():
 
 
 def test_several_instances_and_options_that_aws_answers_itself(monkeypatch):
-    monkeypatch.setattr(aws, "client", Cloud(instances=("i-1", "i-2")))
+    monkeypatch.setattr(aws, "open_client", Cloud(instances=("i-1", "i-2")))
     found, _ = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
     assert found.facts.volumes[0].storage == "io2:100:3000" and found.facts.instance == "m5.large"
     assert [note for note in found.notes if "Multi-Attach" in note and "i-1, i-2" in note]
@@ -280,7 +280,7 @@ def test_several_instances_and_options_that_aws_answers_itself(monkeypatch):
 def test_a_volume_that_is_detached_while_cloudwatch_is_watched(monkeypatch):
     """Its points end; the screen stays, and with `seconds` it ends in time."""
     cloud = Cloud()
-    monkeypatch.setattr(aws, "client", cloud)
+    monkeypatch.setattr(aws, "open_client", cloud)
     clock, slept = [0.0], []
 
     def sleep(seconds):

@@ -8,12 +8,12 @@ import struct
 import uuid
 import zlib
 
-from headrace.connect import binary_events as kinds
+from headrace.mysql import binary_events as kinds
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.manifest import BinlogPosition, Manifest
 from headrace.servers.backup.targets.target import BackupTarget
-from headrace.servers.topology.gtid import GtidSet
 
 ROW = 30
 BEGAN = 1_795_384_788  # s, Unix: 2026-11-22

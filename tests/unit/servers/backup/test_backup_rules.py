@@ -13,6 +13,7 @@ import pytest
 from waiting import wait_until
 
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import restore, unfinished
 from headrace.servers.backup.copying import dump_position
@@ -26,7 +27,6 @@ from headrace.servers.backup.retention import guarded, plan, refuse_only_chain
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.opening import open_target
 from headrace.servers.backup.targets.target import checked_name
-from headrace.servers.topology.gtid import GtidSet
 
 
 @pytest.mark.parametrize("key", [None, bytes(32)])

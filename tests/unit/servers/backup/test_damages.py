@@ -15,13 +15,13 @@ from damaged_archives import KINDS, damage, damages
 from made_histories import BEGAN, LogFile, base_of, keep, replayed
 
 from headrace.errors import InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import checking
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.manifest import Backup
 from headrace.servers.backup.retention import chain_whole
 from headrace.servers.backup.targets.folder import FolderTarget
-from headrace.servers.topology.gtid import GtidSet
 
 DAMAGES = int(os.environ.get("DAMAGES", "12"))
 LAST = 30

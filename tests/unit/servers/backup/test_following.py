@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 from made_histories import BEGAN, LogFile
 
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.stream import Stream
 from headrace.servers.backup.targets.opening import open_target
-from headrace.servers.topology.gtid import GtidSet
 
 FILES = 4
 

@@ -11,11 +11,11 @@ import pytest
 from made_histories import BEGAN, LogFile, base_of, keep, replayed
 
 from headrace.errors import InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.events import lacking
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.targets.opening import open_target
-from headrace.servers.topology.gtid import GtidSet
 
 A, C = "aaaaaaaa-0000-4000-8000-000000000001", "cccccccc-0000-4000-8000-000000000003"
 

@@ -16,6 +16,7 @@ from made_histories import LogFile, base_of, keep
 from waiting import wait_until
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import proving, unfinished
 from headrace.servers.backup.history import archive
@@ -26,7 +27,6 @@ from headrace.servers.backup.targets import folder as folders
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.s3 import _S3Writer
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED
-from headrace.servers.topology.gtid import GtidSet
 
 OLD, NEW = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "5e11fa47-71ca-11e1-9e33-c80aa9429563"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connect import Address
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Address
 from headrace.servers.backup import checking, copying, manifest, unfinished
 from headrace.servers.backup.manifest import BinlogPosition, folder_of
 from headrace.servers.backup.restore import parts_of

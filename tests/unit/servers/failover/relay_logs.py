@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import Channel, SemiSync, ServerState
 from headrace.servers.failover.planning.guarantee import carried, proof_of
 from headrace.servers.failover.planning.members import NEVER_S, AckProof, FailoverStep, Seen, ThreadRun
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import Channel, SemiSync, ServerState
 
 Transaction = tuple[int, int]  # who wrote it (index of the server), number
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connect.address import Address
+from headrace.aws import instances
+from headrace.aws.instances import own_instance
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.address import Address
 from headrace.servers import volumes
-from headrace.servers.failover import hosts
-from headrace.servers.failover.hosts import LOG_MAGIC, Ec2Host, find_logs, own_instance
+from headrace.servers.failover.hosts import LOG_MAGIC, Ec2Host, find_logs
 
 VOLUME, DEAD, HERE = "vol-0123456789abcdef0", "i-0aaaaaaaaaaaaaaaa", "i-0bbbbbbbbbbbbbbbb"
 
@@ -127,7 +128,7 @@ def test_a_volume_that_cannot_come_is_said(host, monkeypatch):
 
 def test_a_volume_without_a_device_is_said(host, monkeypatch):
     made, _ = host
-    monkeypatch.setattr(hosts, "DEVICE_S", 0.01)
+    monkeypatch.setattr(instances, "DEVICE_S", 0.01)
     monkeypatch.setattr(Ec2Host, "client", lambda self: Client())
     elsewhere = Ec2Host("db1", made.address, instance=DEAD, volumes=(VOLUME,), rescuer=HERE, links=(Path("/none"),))
     with pytest.raises(
@@ -137,7 +138,7 @@ def test_a_volume_without_a_device_is_said(host, monkeypatch):
 
 
 def test_an_instance_knows_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr(hosts, "ASSET_TAG", tmp_path / "tag")
+    monkeypatch.setattr(instances, "ASSET_TAG", tmp_path / "tag")
     with pytest.raises(InputError, match="--rescue-on INSTANCE"):
         own_instance()
     (tmp_path / "tag").write_text(f"{HERE}\n")

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from relay_logs import Cluster
 
-from headrace.connect.address import Address
+from headrace.mysql.address import Address
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.planning.election import required
-from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.lag.clocks import age_by_rate
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 

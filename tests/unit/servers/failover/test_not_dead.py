@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 from relay_logs import Cluster
 
-from headrace.connect.address import Address
-from headrace.connect.connection import UNREACHABLE, NoRoom
+from headrace.aws import instances
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.address import Address
+from headrace.mysql.connection import UNREACHABLE, NoRoom
+from headrace.mysql.dialect import Dialect
 from headrace.servers.failover import executor as executors
-from headrace.servers.failover import hosts, observer, rejoin, rescue
 from headrace.servers.failover import journal as journals
+from headrace.servers.failover import observer, rejoin, rescue
 from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost, Ec2Host
 from headrace.servers.failover.journal import STALE_S, Journal, LeaseTaken
@@ -28,7 +30,6 @@ from headrace.servers.failover.planning.election import required
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, Seen
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_followed
-from headrace.servers.topology.dialect import Dialect
 from headrace.servers.topology.threads import to_start
 
 VOLUME, INSTANCE = "vol-1", "i-1"
@@ -66,10 +67,10 @@ class SlowEc2:
 def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
     client = SlowEc2(3, ends)
     monkeypatch.setattr(Ec2Host, "client", lambda self: client)
-    monkeypatch.setattr(hosts, "LOOK_S", 0.0)
+    monkeypatch.setattr(instances, "LOOK_S", 0.0)
     host = Ec2Host("db1", Address("u", "db1", 1), instance=INSTANCE, volumes=(VOLUME,))
     assert host.fence() == f"detached {VOLUME}, stopped {INSTANCE}" and client.looked == 4
-    monkeypatch.setattr(hosts, "EC2_PACE", {"Delay": 0, "MaxAttempts": 1})
+    monkeypatch.setattr(instances, "EC2_PACE", {"Delay": 0, "MaxAttempts": 1})
     client.left = 1_000
     # The volume was never this instance's: nothing is detached by that, and the instance only begins to stop.
     monkeypatch.setattr(client, "detach_volume", lambda **_: 1 / 0)
@@ -483,8 +484,8 @@ class Connection:
     def execute(self, statement, *_):
         self.statements.append(statement)
 
-    def fetchone(self):
-        return (0,)
+    def fetchall(self):
+        return ((0,),)
 
 
 @pytest.mark.parametrize("flavor", ["mariadb", "mysql"])

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from relay_logs import Cluster
 
-from headrace.connect.address import Address
+from headrace.mysql.address import Address
+from headrace.mysql.state import ServerState
 from headrace.servers.failover.planning.election import required
 from headrace.servers.topology import checks, ending, topology
 from headrace.servers.topology.lag import watch as watching
 from headrace.servers.topology.lag.watch import LagWatch
-from headrace.servers.topology.state import ServerState
 from headrace.servers.topology.topology import TopologyMember
 
 
@@ -99,7 +99,7 @@ def test_what_the_end_of_a_server_does_to_others(monkeypatch):
     monkeypatch.setattr(ending, "states_of", lambda lab: made)
     monkeypatch.setattr(ending, "servers", lambda lab: list(places.values()))
     monkeypatch.setattr(ending.accounts, "connected", lambda server: contextlib.nullcontext())
-    monkeypatch.setattr(ending.accounts, "rows", lambda *_: [{"Server_id": 77, "Host": "far"}, {"Server_id": 2}])
+    monkeypatch.setattr(ending, "ask_named_safely", lambda *_: [{"Server_id": 77, "Host": "far"}, {"Server_id": 2}])
     source: Any = places["s0"]
     assert ending.consequences(lab, source) == ["s1, s2 and server_id 77 at far follow it, and would receive nothing"]
     replica: Any = places["s1"]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from relay_logs import Cluster
 
-from headrace.connect.address import Address, Secret
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.address import Address, Secret
 from headrace.servers.failover import journal as journals
 from headrace.servers.failover import watcher as watching
 from headrace.servers.failover.cluster import cluster_of, journal_folder, source_in

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.files import write_back
-from headrace.base.processes import PRIVATE_ENVIRONMENT
+from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
 from headrace.errors import CouldNotRun
 from headrace.operate.snapshots.freezing import watchdog
 from headrace.operate.snapshots.freezing.filesystems import DOC, Filesystem, shown
@@ -143,16 +143,7 @@ class Freezer:
         # -I, -S: nothing of this user's or of the package is imported.
         words = [sys.executable, "-I", "-S", str(Path(watchdog.__file__).resolve()), str(self.deadline_s)]
         try:
-            self._program = subprocess.Popen(
-                [*words, *map(str, numbers)],
-                cwd="/",
-                env=PRIVATE_ENVIRONMENT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=numbers,
-            )
+            self._program = spawn([*words, *map(str, numbers)], environment=PRIVATE_ENVIRONMENT, passed=numbers)
         except OSError as error:
             raise CouldNotRun("the watchdog", f"could not be started: {error.strerror}", DOC) from None
         finally:

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.connect.binary_events import (
+from headrace.errors import InputError
+from headrace.mysql.binary_events import (
     CONTROL,
     ENCRYPTED_MAGIC,
     FORMAT,
@@ -41,12 +42,11 @@ from headrace.connect.binary_events import (
     XID,
     tagged,
 )
-from headrace.connect.binary_events import (
+from headrace.mysql.binary_events import (
     number as packed_number,
 )
-from headrace.errors import InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.targets.target import DAMAGED, DOC
-from headrace.servers.topology.gtid import GtidSet
 
 PIECE_BYTES = 1 << 16  # of a file, read at a time
 CRC_BYTES = 4  # behind each event, where binlog_checksum is CRC32

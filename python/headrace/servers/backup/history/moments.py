@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.errors import InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.history.archive import (
     ArchivedFile,
@@ -28,7 +29,6 @@ from headrace.servers.backup.history.archive import (
 )
 from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.targets.target import BROKEN, DOC, BackupTarget
-from headrace.servers.topology.gtid import GtidSet
 
 SECOND_US = 1_000_000  # µs
 # RFC 3339, with the time zone: a moment without one is another moment in October.

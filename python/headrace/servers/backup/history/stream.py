@@ -27,9 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.machine import ends_with_us
-from headrace.base.processes import telling_lines
+from headrace.base.processes import spawn, telling_lines
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
@@ -50,7 +51,6 @@ from headrace.servers.backup.pipeline import END_S, best_pack
 from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget
 from headrace.servers.backup.unfinished import RunMark, mark_of, own_mark, owned, write_mark
-from headrace.servers.topology.gtid import GtidSet
 
 # A piece is stored at least this often while something is written, s: a quarter of the second that
 # a crash may cost (docs/guide/backups.md, "How much a crash may cost").
@@ -292,9 +292,7 @@ class Stream:
         self._output_path = self.spool / "said"
         with open(self._output_path, "wb") as output:
             self._receiver_stopped = False
-            self._child = subprocess.Popen[bytes](
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
+            self._child = spawn(words, stdout=output, stderr=output, folder=None)
 
     def _restart_file(self) -> None:
         """Starts to read the file from its beginning again, as the receiver sends it: stored bytes

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.base.files import hint_of, reason_of, short_name
+from headrace.base.files import hint_of, move_over, reason_of, short_name
 from headrace.base.processes import where_numbers_hold
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, InputError
@@ -215,7 +215,7 @@ class _FolderWriter(TargetWriter):
             self._file = -1
             self.target._check_place()
             if self.over:
-                os.replace(self._begun, self.path)
+                move_over(self._begun, self.path)
             else:
                 os.link(self._begun, self.path)
                 os.unlink(self._begun)

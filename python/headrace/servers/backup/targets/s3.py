@@ -16,10 +16,11 @@ import math
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from headrace.aws.client import CallLimits, make_client, translate_errors
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers.backup.targets.target import (
@@ -44,7 +45,8 @@ LEAST_PART, MOST_PART, MOST_PARTS = 5 * MIB, 5 << 30, 10_000
 # a copy that gets larger than was expected.
 PART_BYTES, PLANNED_PARTS = 16 * MIB, 9_000
 # Seconds for a connection and for an answer, and tries; botocore waits longer each time.
-CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5
+ATTEMPTS = 5
+LIMITS = CallLimits(connect_s=10, answer_s=60, tries=ATTEMPTS, mode="standard")
 WRONG_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
 LATER = ("SlowDown", "ServiceUnavailable", "503", "InternalError", "500", "RequestTimeout", "Throttling")
 NOBODY = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
@@ -149,27 +151,18 @@ class S3Target(BackupTarget):
                     ended += 1
         return ended
 
-    @contextmanager
-    def _translate_errors(self, name: str) -> Iterator[None]:
+    def _translate_errors(self, name: str) -> AbstractContextManager[None]:
         """Translates errors of boto3 into Headrace's."""
-        from boto3.exceptions import Boto3Error
-        from botocore.exceptions import BotoCoreError, ClientError
-        from urllib3.exceptions import HTTPError
+        return translate_errors(
+            lambda code, text, answer: self._translate_refusal(name, code, text[:200], answer),
+            lambda error: self._translate_failure(name, error),
+        )
 
-        try:
-            yield
-        except ClientError as error:
-            raise self._translate_refusal(name, error.response) from None
-        except (BotoCoreError, Boto3Error, HTTPError, OSError) as error:
-            raise self._translate_failure(name, error) from None
-
-    def _translate_refusal(self, name: str, answer: dict[str, Any]) -> HeadraceError:
-        error = answer.get("Error", {})
-        code, text = str(error.get("Code", "")), str(error.get("Message", ""))[:200]
+    def _translate_refusal(self, name: str, code: str, text: str, answer: dict[str, Any]) -> HeadraceError:
         value, source = f"{self.label}/{name}" if name else self.label, f"S3 error {code}"
         if code in WRONG_REGION:
             headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-            region = error.get("Region") or headers.get("x-amz-bucket-region")
+            region = answer.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
             hint = f"Add ?region={region}." if region else "Add ?region= with the bucket's region."
             return InputError(self.label, "is in another region than the one asked", source, hint)
         if code in TAKEN:
@@ -228,27 +221,20 @@ def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
 
 def _client(region: str | None, endpoint: str | None) -> Any:
     try:
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
-    except ImportError:
-        raise CouldNotRun("boto3", "is not installed", DOC, "pip install 'headrace[aws]'") from None
-    settings = Config(
-        connect_timeout=CONNECT_S,
-        read_timeout=READ_S,
-        retries={"total_max_attempts": ATTEMPTS, "mode": "standard"},
-        s3={"addressing_style": "path"} if endpoint else {},
-        # The checksums are sent in headers: servers other than AWS do not support trailers.
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-    )
-    try:
-        session = boto3.Session()
-        return session.client(
-            "s3", region_name=region or session.region_name or "us-east-1", endpoint_url=endpoint, config=settings
+        return make_client(
+            "s3",
+            LIMITS,
+            region=region,
+            else_region="us-east-1",
+            endpoint=endpoint,
+            needs_keys=False,
+            s3={"addressing_style": "path"} if endpoint else {},
+            # The checksums are sent in headers: servers other than AWS do not support trailers.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
         )
-    except (BotoCoreError, ValueError) as error:
-        raise InputError(f"s3 {endpoint or ''}", f"cannot be set up: {error}", S3_SOURCE, "") from None
+    except InputError as error:
+        raise InputError(f"s3 {endpoint or ''}", f"cannot be set up: {error.rule}", S3_SOURCE, "") from None
 
 
 def _sha256(data: bytes) -> str:

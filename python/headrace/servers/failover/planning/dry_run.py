@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning.election import required
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, FailoverWish, Members, Seen
 from headrace.servers.failover.planning.planner import plan
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import Channel, ServerState
 
 MOST_STAGES = 24  # as the executor has it; a plan has four, and more is a plan that never ends
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning.members import Members, Seen
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import Channel, ServerState
 
 
 def follows(seen: Seen, source: Seen) -> Channel | None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.errors import CouldNotRun
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import Channel, ServerState
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import Channel, ServerState
 
 GUIDE = "docs/guide/failover.md"
 NAMED = "Name each server by the address that its replicas have for it, and leave out those that follow another."

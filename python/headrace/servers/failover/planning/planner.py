@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.errors import InputError
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.planning import election, switchover
 from headrace.servers.failover.planning.election import follows, has, required, strangers, unfit, usable
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
@@ -29,7 +30,6 @@ from headrace.servers.failover.planning.members import (
     Members,
     Seen,
 )
-from headrace.servers.topology.gtid import GtidSet
 
 
 def plan(members: Members, wish: FailoverWish) -> FailoverPlan:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.mysql.state import ServerState
 from headrace.servers.failover.planning.election import followers, follows, has, keeps_relay_log, required
 from headrace.servers.failover.planning.guarantee import acking
 from headrace.servers.failover.planning.members import NEVER_S, FailoverWish, Members, Seen
-from headrace.servers.topology.state import ServerState
 
 # Transactions that an acknowledging replica may lack while it keeps up (a guess: 8 clients commit
 # some thousand a second, and a look takes some milliseconds).

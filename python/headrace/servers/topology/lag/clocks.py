@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.servers.topology.gtid import GtidSet
+from headrace.mysql.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

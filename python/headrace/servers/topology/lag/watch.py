@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.connect import connect
-from headrace.connect.address import Address
 from headrace.errors import HeadraceError
+from headrace.mysql import connect
+from headrace.mysql.address import Address
+from headrace.mysql.state import Channel, ServerState, executed_now, observe
+from headrace.mysql.statements import ask, ask_value
 from headrace.servers.topology.lag.clocks import STALE_S, Age, Trace, age, age_by_rate, backlog, rate
-from headrace.servers.topology.state import Channel, ServerState, executed_now, observe
 
 if TYPE_CHECKING:
     import pymysql
@@ -190,20 +191,17 @@ class LagWatch:
     def _beat_seen(self, connection: pymysql.Connection, state: ServerState) -> int | None:
         if self.heartbeat_on is None or not state.channels:
             return None
-        with connection.cursor() as cursor:
-            try:
-                cursor.execute(f"SELECT MAX(at_us) FROM {TABLE}")
-            except Exception:
-                return None  # it has not come here yet
-            row = cursor.fetchone()
-        return None if row is None or row[0] is None else int(row[0])
+        try:
+            at_us = ask_value(connection, f"SELECT MAX(at_us) FROM {TABLE}")
+        except Exception:
+            return None  # it has not come here yet
+        return None if at_us is None else int(at_us)
 
     def _beat(self, connection: pymysql.Connection, server: _Watched) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
-            cursor.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
-            while not self._end.wait(HEARTBEAT_S):
-                cursor.execute(f"REPLACE INTO {TABLE} VALUES (1, %s)", (int(self._now_s() * 1e6),))
+        ask(connection, f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
+        ask(connection, f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
+        while not self._end.wait(HEARTBEAT_S):
+            ask(connection, f"REPLACE INTO {TABLE} VALUES (1, %s)", (int(self._now_s() * 1e6),))
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -321,11 +319,8 @@ def commit_age(
     """Returns the lag by MySQL's own clock of a channel, s, and its workers; None for MariaDB."""
     if state.dialect.is_mariadb:
         return None, ()
-    with connection.cursor() as cursor:
-        cursor.execute(WORKERS, (channel.name,))
-        rows = cursor.fetchall()
-        cursor.execute(RECEIVED, (channel.name,))
-        silent = cursor.fetchone()
+    rows = ask(connection, WORKERS, (channel.name,))
+    silent_s = ask_value(connection, RECEIVED, (channel.name,))
     workers = tuple(
         WorkerLag(int(number), round(float(busy or 0), 6) if is_busy else 0.0) for number, is_busy, busy, _ in rows
     )
@@ -333,6 +328,6 @@ def commit_age(
     if channel.apply != "on" and not channel.executed.contains(channel.received):
         # The next transaction to be applied was committed after the last applied one.
         oldest = max(oldest, min((float(last) for *_, last in rows if last is not None), default=0.0))
-    if channel.receive != "on" and silent and silent[0] is not None:
-        oldest = max(oldest, float(silent[0]))
+    if channel.receive != "on" and silent_s is not None:
+        oldest = max(oldest, float(silent_s))
     return round(oldest, 6), workers

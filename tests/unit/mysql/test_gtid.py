@@ -7,7 +7,7 @@ import random
 import pytest
 
 from headrace.errors import InputError
-from headrace.servers.topology.gtid import GtidSet
+from headrace.mysql.gtid import GtidSet
 
 SERVERS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "ab"]
 KEYS = [SERVERS[0], f"{SERVERS[0]}:blue", SERVERS[1], f"{SERVERS[1]}:_x9"]

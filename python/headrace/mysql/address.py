@@ -15,8 +15,9 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
-from headrace.connect.option_files import quoted, read_client
-from headrace.errors import CouldNotRun, InputError
+from headrace.base.files import explain_unwritable, replace_file
+from headrace.errors import InputError
+from headrace.mysql.option_files import quoted, read_client
 
 DOC = "docs/reference/capture.md"
 FORM = "mysql://USER@HOST[:PORT][/DATABASE] or mysql://USER@/[DATABASE]?socket=PATH"
@@ -263,17 +264,9 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
 
     Raises CouldNotRun if it cannot be written.
     """
-    path, text = Path(path), client_text(address)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        hint = "Choose a folder of your own."
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", hint) from None
+    path = Path(path)
+    with explain_unwritable(path, "Choose a folder of your own."):
+        replace_file(path, client_text(address).encode())
     return path
 
 

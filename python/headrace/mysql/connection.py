@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.base.extras import import_optional
-from headrace.connect.address import DEFAULT_PORT, DOC, PASSWORD_VARIABLE, Address
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.address import DEFAULT_PORT, DOC, PASSWORD_VARIABLE, Address
 
 if TYPE_CHECKING:
     import pymysql
@@ -38,7 +38,7 @@ INSECURE_REFUSED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL; MariaDB denies
 CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
 
 
-# What is used of PyMySQL beyond its public interface; tests/unit/connect names them, so that a
+# What is used of PyMySQL beyond its public interface; tests/unit/mysql names them, so that a
 # release without them shows.
 CLOSE_SOCKET, ANSWER_TIME = "_force_close", "_read_timeout"
 PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET, ANSWER_TIME)

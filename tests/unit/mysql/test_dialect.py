@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.connect.address import Secret
 from headrace.errors import InputError
+from headrace.mysql.address import Secret
+from headrace.mysql.dialect import Dialect, SourceOf, checked_filters, literal
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import dialect_of_version
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import Dialect, SourceOf, checked_filters, literal
-from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import dialect_of_version
 
 MARIADB, OLD, NEW = Dialect("mariadb", (10, 11, 19)), Dialect("mysql", (8, 0, 30)), Dialect("mysql", (9, 7, 4))
 SOURCE = SourceOf("127.0.0.1", 3307, "repl", Secret("a'b\\c"), "/ca.pem")

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.servers.topology.dialect import FILTERS, GUIDE, Dialect
-from headrace.servers.topology.gtid import GtidSet
+from headrace.mysql.dialect import FILTERS, GUIDE, Dialect
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.statements import ask_named, ask_pairs, ask_row, ask_value
 
 if TYPE_CHECKING:
     import pymysql
@@ -153,8 +154,7 @@ def observe(connection: pymysql.Connection, name: str = "", position: bool = Tru
     server is too old.
     """
     try:
-        with connection.cursor() as cursor:
-            return _query_state(cursor, name, position)
+        return _query_state(connection, name, position)
     except HeadraceError:
         raise
     except Exception as error:
@@ -163,10 +163,7 @@ def observe(connection: pymysql.Connection, name: str = "", position: bool = Tru
 
 def dialect_of(connection: pymysql.Connection) -> Dialect:
     """Returns the dialect of a connected server."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT @@version")
-        row = cursor.fetchone() or ("",)
-    return dialect_of_version(str(row[0]))
+    return dialect_of_version(str(ask_value(connection, "SELECT @@version") or ""))
 
 
 def dialect_of_version(text: str) -> Dialect:
@@ -196,20 +193,22 @@ def _translate_error(error: Exception, name: str) -> HeadraceError:
     )
 
 
-def _query_state(cursor: Any, name: str, position: bool) -> ServerState:
-    variables = _pairs(cursor, "SHOW GLOBAL VARIABLES")
-    status = _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'") | _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'uptime'")
+def _query_state(connection: pymysql.Connection, name: str, position: bool) -> ServerState:
+    variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
+    status = ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'") | ask_pairs(
+        connection, "SHOW GLOBAL STATUS LIKE 'uptime'"
+    )
     dialect = dialect_of_version(variables.get("version", ""))
     mariadb = dialect.is_mariadb
-    file, offset = _binary_log(cursor, dialect) if position and _on(variables.get("log_bin")) else ("", 0)
+    file, offset = _binary_log(connection, dialect) if position and _on(variables.get("log_bin")) else ("", 0)
     # A group's own channels follow no server: group replication manages them.
     channels = tuple(
         _channel(row, variables, dialect)
-        for row in _rows(cursor, dialect.replica_status())
+        for row in _rows(connection, dialect.replica_status())
         if not str(row.get("channel_name") or "").startswith("group_replication_")
     )
     # Read last, so that it includes everything that was received or applied before.
-    executed, binlog = executed_of(cursor, dialect)
+    executed, binlog = executed_of(connection, dialect)
     return ServerState(
         name=name,
         flavor=dialect.flavor,
@@ -246,27 +245,24 @@ def _query_state(cursor: Any, name: str, position: bool) -> ServerState:
     )
 
 
-def executed_of(cursor: Any, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
+def executed_of(connection: pymysql.Connection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
     """Reads the transactions in a server's data, applied or written there; and the end of its
     binary log."""
-    cursor.execute(dialect.executed())
-    first, *more = [GtidSet.parse(str(text or ""), dialect.flavor) for text in cursor.fetchone()]
+    row = ask_row(connection, dialect.executed())
+    first, *more = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
     return (first.union(more[0]), more[0]) if more else (first, first)
 
 
 def executed_now(connection: pymysql.Connection, state: ServerState) -> GtidSet:
     """Reads the GTIDs of a server, in a single small query."""
-    with connection.cursor() as cursor:
-        return executed_of(cursor, state.dialect)[0]
+    return executed_of(connection, state.dialect)[0]
 
 
 def written_by(connection: Any, state: ServerState) -> dict[tuple[int, int], int]:
     """Reads the last number of each (domain, server) in MariaDB's binary log; empty for MySQL."""
     if state.flavor != "mariadb":
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT @@GLOBAL.gtid_binlog_state")
-        text = str((cursor.fetchone() or ("",))[0] or "")
+    text = str(ask_value(connection, "SELECT @@GLOBAL.gtid_binlog_state") or "")
     numbers = {}
     for part in filter(None, text.split(",")):
         domain, server, number = (int(word) for word in part.strip().split("-"))
@@ -282,20 +278,12 @@ def _on(value: str | None) -> bool:
     return (value or "").upper() in ("ON", "1", "YES", "TRUE")
 
 
-def _pairs(cursor: Any, statement: str) -> dict[str, str]:
-    cursor.execute(statement)
-    return {str(key).lower(): str(value) for key, value in cursor.fetchall()}
+def _rows(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]:
+    return [{name.lower(): value for name, value in row.items()} for row in ask_named(connection, statement)]
 
 
-def _rows(cursor: Any, statement: str) -> list[dict[str, Any]]:
-    cursor.execute(statement)
-    names = [column[0].lower() for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-
-def _binary_log(cursor: Any, dialect: Dialect) -> tuple[str, int]:
-    cursor.execute(dialect.binary_log_position())
-    row = cursor.fetchone()
+def _binary_log(connection: pymysql.Connection, dialect: Dialect) -> tuple[str, int]:
+    row = ask_row(connection, dialect.binary_log_position())
     return (str(row[0]), int(row[1])) if row else ("", 0)
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from headrace.connect.address import Secret
 from headrace.errors import InputError
-from headrace.servers.topology.gtid import GtidSet
+from headrace.mysql.address import Secret
+from headrace.mysql.gtid import GtidSet
 
 GUIDE = "docs/guide/replicas.md"
 CHANNEL = re.compile(r"[A-Za-z0-9_]{0,64}", re.ASCII)  # both flavors take more; nobody needs it

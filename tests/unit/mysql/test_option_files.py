@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.advice import server_of
-from headrace.connect.option_files import plain_name, read_option_file, server_groups
 from headrace.errors import HeadraceError, InputError
+from headrace.mysql.option_files import plain_name, read_option_file, server_groups
 
 TOOL = shutil.which("my_print_defaults")
 needs_tool = pytest.mark.skipif(TOOL is None, reason="my_print_defaults (mariadb-client-core) is not here")

@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connect import Address, Secret, connect, parse_address, write_client_file
-from headrace.connect.address import PASSWORD_VARIABLE
-from headrace.connect.connection import (
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql import Address, Secret, connect, parse_address, write_client_file
+from headrace.mysql.address import PASSWORD_VARIABLE
+from headrace.mysql.connection import (
     BLOCKED,
     DENIED,
     DENIED_DATABASE,
@@ -31,8 +32,7 @@ from headrace.connect.connection import (
     SHUTTING_DOWN,
     UNKNOWN_DATABASE,
 )
-from headrace.connect.option_files import quoted, read_client
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.option_files import quoted, read_client
 
 PASSWORD = "hunter2-Zebra"
 

@@ -1,0 +1,98 @@
+"""Clients of AWS, with limits of time. Only here boto3 is imported (the extra `aws`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.base.extras import import_optional
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+
+CREDENTIALS = "AWS SDKs, credential providers"
+DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError")
+
+
+@dataclass(frozen=True)
+class CallLimits:
+    """How long a connection and an answer are waited for, s, and how often a call is tried; `tries`
+    None: as often as boto3 does by itself. `mode`: "standard", or "" for what the user's
+    configuration says."""
+
+    connect_s: float
+    answer_s: float
+    tries: int | None = None
+    mode: str = ""
+
+
+def make_client(
+    service: str,
+    limits: CallLimits,
+    *,
+    profile: str | None = None,
+    region: str | None = None,
+    else_region: str | None = None,
+    endpoint: str | None = None,
+    needs_keys: bool = True,
+    **settings: Any,
+) -> Any:
+    """Returns a client of boto3. `else_region`: for a user who has configured none. `needs_keys`
+    False: keys are looked for at the first call. `settings`: of botocore's Config.
+
+    Raises CouldNotRun without boto3, InputError without credentials or region.
+    """
+    with import_optional():
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    if limits.tries is not None:
+        settings["retries"] = {"total_max_attempts": limits.tries} | ({"mode": limits.mode} if limits.mode else {})
+    config = Config(connect_timeout=limits.connect_s, read_timeout=limits.answer_s, **settings)
+    try:
+        session = boto3.Session(profile_name=profile, region_name=region)
+        if needs_keys and session.get_credentials() is None:
+            hint = "Give the instance a role, or set AWS_PROFILE."
+            raise InputError("AWS", "no credentials were found", CREDENTIALS, hint)
+        region_name = session.region_name or else_region
+        return session.client(service, region_name=region_name, endpoint_url=endpoint, config=config)
+    except (BotoCoreError, ValueError) as error:  # ValueError: an endpoint that is none
+        raise InputError("AWS", str(error)[:300], "AWS SDKs, region and endpoint", "Set AWS_REGION.") from None
+
+
+@contextmanager
+def translate_errors(
+    refuse: Callable[[str, str, dict[str, Any]], HeadraceError], fail: Callable[[Exception], HeadraceError]
+) -> Iterator[None]:
+    """Turns what boto3 raises in the block into our errors. `refuse` makes that of a refusal by its
+    code, its message and the whole answer, `fail` that of a call without an answer."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ClientError as error:
+        refusal = error.response.get("Error", {})
+        raise refuse(str(refusal.get("Code", "")), str(refusal.get("Message", "")), dict(error.response)) from None
+    except (BotoCoreError, Boto3Error, HTTPError, OSError) as error:
+        raise fail(error) from None
+
+
+def call(what: str, action: str, method: Callable[..., Any], **arguments: Any) -> Any:
+    """Calls AWS about `what`, and returns its answer. `action`: the permission that it takes, as
+    IAM writes it. Raises InputError for a refusal, whose `kind` is its code, and CouldNotRun where
+    nobody answers."""
+
+    def refuse(code: str, message: str, _answer: dict[str, Any]) -> InputError:
+        hint = "Is it of this account and region?"
+        if code in DENIED:
+            hint = f"Allow {action} in the IAM policy of these credentials."
+        return InputError(what, f"AWS refuses: {message[:200]}", f"AWS, {code}", hint, kind=code)
+
+    def fail(error: Exception) -> CouldNotRun:
+        hint = "Check AWS_ENDPOINT_URL and the network."
+        return CouldNotRun(what, f"AWS cannot be reached: {str(error)[:200]}", "AWS SDKs", hint)
+
+    with translate_errors(refuse, fail):
+        return method(**arguments)

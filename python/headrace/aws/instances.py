@@ -1,0 +1,158 @@
+"""Instances of EC2: which one this is, and one that is cut off from its volumes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.client import call
+from headrace.base.waiting import wait_until
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+
+GUIDE = "docs/guide/failover.md"
+# Of a waiter, s; AWS detaches a volume by force within a minute or two.
+EC2_PACE = {"Delay": 1, "MaxAttempts": 120}
+LOOK_S = 0.5  # between two looks at what the EC2 API has begun, a guess
+DEVICE_S = 30.0  # until the kernel shows an attached volume, a guess: it takes a second or two
+# AWS, "Device names for volumes": /dev/sd[f-p] are recommended for EBS volumes.
+DEVICE_NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
+DOWN = ("stopped", "terminated")  # states of an instance without a running machine
+BY_ID = Path("/dev/disk/by-id")
+# AWS, "Identify EC2 instances": the firmware of Nitro instances has the instance's id there.
+ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
+
+
+@dataclass(frozen=True)
+class AwsInstance:
+    """An instance of EC2 with the volumes of a server. `client`: of the EC2 API. `name`: of the
+    server, in errors."""
+
+    client: Any
+    name: str
+    id: str
+    volumes: tuple[str, ...]
+
+    def fence(self) -> str:
+        """Stops the instance by force and detaches the volumes by force, and waits until the
+        instance is stopped or the volumes are detached: a database without its volumes commits
+        nothing. Raises CouldNotRun if both fail, or neither is complete in time."""
+        done, failed = [], []
+        for volume in self.volumes:
+            try:
+                self.client.detach_volume(VolumeId=volume, InstanceId=self.id, Force=True)
+                done.append(f"detached {volume}")
+            except Exception as error:
+                failed.append(f"detach-volume {volume}: {describe_error(error)}")
+        try:
+            self.client.stop_instances(InstanceIds=[self.id], Force=True)
+            done.append(f"stopped {self.id}")
+        except Exception as error:
+            failed.append(f"stop-instances {self.id}: {describe_error(error)}")
+        detached = sum(action.startswith("detached") for action in done) == len(self.volumes) > 0
+        if not detached and not any(action.startswith("stopped") for action in done):
+            raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
+        self._wait_cut_off(detached)
+        return ", ".join(done)
+
+    def _wait_cut_off(self, detached: bool) -> None:
+        """Waits until the instance is down or has none of the volumes: the calls only begin, and
+        meanwhile it may answer its clients. Raises CouldNotRun."""
+        longest_s, last_error = EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
+
+        def is_cut_off() -> bool:
+            nonlocal last_error
+            try:
+                return self._is_cut_off(detached)
+            except Exception as error:
+                last_error = f" ({describe_error(error)})"
+                return False
+
+        if not wait_until(is_cut_off, longest_s, LOOK_S):
+            rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{last_error}"
+            raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
+
+    def _is_cut_off(self, detached: bool) -> bool:
+        """Returns whether the instance is down, or has none of the volumes any more. The latter
+        counts only for volumes that it had: all were `detached` by this fence."""
+        reservations = self.client.describe_instances(InstanceIds=[self.id])["Reservations"]
+        if any(
+            instance.get("State", {}).get("Name") in DOWN for each in reservations for instance in each["Instances"]
+        ):
+            return True
+        attachments = [
+            attachment
+            for volume in self.volumes
+            for attachment in self.client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]
+            if attachment["InstanceId"] == self.id and attachment["State"] != "detached"
+        ]
+        return detached and not attachments
+
+    def move_volume(self, volume: str, here: str) -> None:
+        """Detaches a volume by force from wherever it is, and attaches it to the instance `here`.
+        Raises CouldNotRun."""
+        try:
+            for attachment in self.client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]:
+                if attachment["State"] != "detaching":
+                    self.client.detach_volume(VolumeId=volume, InstanceId=attachment["InstanceId"], Force=True)
+            self.client.get_waiter("volume_available").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
+            taken = self.client.describe_instances(InstanceIds=[here])["Reservations"][0]["Instances"][0]
+            used = {mapping["DeviceName"] for mapping in taken["BlockDeviceMappings"]}
+            free = next(name for name in DEVICE_NAMES if name not in used)
+            self.client.attach_volume(VolumeId=volume, InstanceId=here, Device=free)
+            self.client.get_waiter("volume_in_use").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
+        except Exception as error:
+            rule = f"{volume} cannot be attached to {here}: {describe_error(error)}"
+            hint = f"Attach it there by hand, mount it, and give its binary log to {self.name}'s successor."
+            raise CouldNotRun(self.name, rule, GUIDE, hint) from None
+
+    def device_of(self, volume: str, links: tuple[Path, ...] = (BY_ID,)) -> str:
+        """Returns a volume's block device, by its serial number in udev's links on Nitro
+        instances, which are in these folders. Raises CouldNotRun."""
+        name = f"nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
+        places = [folder / name for folder in links]
+        if device := wait_until(lambda: next(filter(Path.exists, places), None), DEVICE_S, DEVICE_S / 100):
+            return str(device.resolve())
+        rule = f"{volume} is attached, and {name} appears in none of {', '.join(map(str, links))}"
+        raise CouldNotRun(self.name, rule, GUIDE, "Is this program running on the instance of --rescue-on?")
+
+    def detach(self, volume: str, here: str) -> None:
+        """Detaches a volume from the instance `here`, if it is there."""
+        with contextlib.suppress(Exception):
+            self.client.detach_volume(VolumeId=volume, InstanceId=here)
+
+
+def describe_error(error: Exception) -> str:
+    """Returns an error as a line of at most 200 characters."""
+    return " ".join(str(error).split())[:200]
+
+
+def instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
+    """Returns the types of instances by their ids; none where these may not be described."""
+    if not ids:
+        return {}
+    try:
+        answer = call("instances", "ec2:DescribeInstances", ec2.describe_instances, InstanceIds=list(ids))
+    except HeadraceError:
+        return {}
+    return {
+        instance["InstanceId"]: instance["InstanceType"]
+        for reservation in answer["Reservations"]
+        for instance in reservation["Instances"]
+    }
+
+
+def own_instance() -> str:
+    """Returns the EC2 instance that this program runs on, by its firmware. Raises InputError."""
+    try:
+        tag = ASSET_TAG.read_text().strip()
+    except OSError:
+        tag = ""
+    if not tag.startswith("i-"):
+        rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
+        raise InputError(
+            "--rescue-on INSTANCE", rule, GUIDE, "Run this on an instance of the volume's zone, and name it."
+        )
+    return tag

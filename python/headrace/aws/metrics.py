@@ -1,0 +1,62 @@
+"""Points of CloudWatch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.client import call
+
+MOST_QUERIES = 500  # API_GetMetricData
+
+Points = dict[float, float]  # value by the beginning of its period, Unix time, s
+
+
+@dataclass(frozen=True)
+class MetricOwner:
+    """What has metrics: its name here, and as CloudWatch knows it. `statistics`: the metrics that
+    are asked for, each with its statistic."""
+
+    name: str
+    namespace: str
+    dimension: str
+    value: str
+    statistics: Mapping[str, str]
+
+
+def fetch_points(
+    cloudwatch: Any, owners: Sequence[MetricOwner], begin: float, end: float, period: int
+) -> dict[tuple[str, str], Points]:
+    """Fetches the points of a time, Unix time in s, by owner and metric; every page of them. Raises
+    InputError, CouldNotRun."""
+    queries, meaning = [], {}
+    for owner in owners:
+        dimensions = [{"Name": owner.dimension, "Value": owner.value}]
+        for metric, statistic in owner.statistics.items():
+            key = f"q{len(queries)}"
+            meaning[key] = (owner.name, metric)
+            metric_of_owner = {"Namespace": owner.namespace, "MetricName": metric, "Dimensions": dimensions}
+            queries.append({"Id": key, "MetricStat": {"Metric": metric_of_owner, "Period": period, "Stat": statistic}})
+    return {meaning[key]: points for key, points in _fetch_pages(cloudwatch, queries, begin, end).items()}
+
+
+def _fetch_pages(cloudwatch: Any, queries: list[dict], begin: float, end: float) -> dict[str, Points]:
+    by_query: dict[str, Points] = {}
+    for at in range(0, len(queries), MOST_QUERIES):
+        arguments: dict[str, Any] = {
+            "MetricDataQueries": queries[at : at + MOST_QUERIES],
+            "StartTime": datetime.fromtimestamp(begin, UTC),
+            "EndTime": datetime.fromtimestamp(end, UTC),
+        }
+        while True:
+            answer = call("CloudWatch", "cloudwatch:GetMetricData", cloudwatch.get_metric_data, **arguments)
+            for result in answer["MetricDataResults"]:
+                points = by_query.setdefault(result["Id"], {})
+                for moment, value in zip(result["Timestamps"], result["Values"], strict=True):
+                    points[moment.timestamp()] = float(value)
+            if not answer.get("NextToken"):
+                break
+            arguments["NextToken"] = answer["NextToken"]
+    return by_query

@@ -1,0 +1,88 @@
+"""EBS volumes of AWS in the notation of storages, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.aws.client import call
+from headrace.errors import HeadraceError, InputError
+
+
+@dataclass(frozen=True)
+class AwsVolume:
+    """A volume as AWS describes it. `storage`: in the catalog's notation. `instance`, `device`: of
+    its first attachment, None for a volume that is detached. `state`: `modifying`, `optimizing` or
+    "". `notes`: what a reader of its figures has to know."""
+
+    id: str
+    storage: str
+    instance: str | None
+    device: str | None
+    state: str
+    notes: tuple[str, ...] = ()
+
+
+def notation_of(kind: str, size_gib: int, iops: int | None, mib_s: int | None) -> str:
+    """Returns a volume as it would be ordered: `gp3:500:6000:250`. AWS states the baseline of other
+    types as IOPS, too, and that is not bought."""
+    bought = {"gp3": (iops, mib_s), "io1": (iops,), "io2": (iops,)}.get(kind, ())
+    return ":".join([kind, str(size_gib), *(str(figure) for figure in bought if figure)])
+
+
+def notation_of_answer(volume: Mapping[str, Any]) -> str:
+    """Returns the notation of a volume in an answer of DescribeVolumes."""
+    return notation_of(volume["VolumeType"], volume["Size"], volume.get("Iops"), volume.get("Throughput"))
+
+
+def order_of(notation: str) -> dict[str, Any]:
+    """Returns the arguments of CreateVolume for a volume in that notation."""
+    kind, size, *limits = notation.split(":")
+    arguments: dict[str, Any] = {"VolumeType": kind, "Size": int(size)}
+    if limits and kind in ("gp3", "io1", "io2"):
+        arguments["Iops"] = int(limits[0])
+    if len(limits) > 1 and kind == "gp3":
+        arguments["Throughput"] = int(limits[1])
+    return arguments
+
+
+def describe_volumes(ec2: Any, volumes: Sequence[str]) -> dict[str, AwsVolume]:
+    """Returns volumes by their ids. Raises InputError for a volume that is not there."""
+    answer = call(", ".join(volumes), "ec2:DescribeVolumes", ec2.describe_volumes, VolumeIds=list(volumes))
+    by_id: dict[str, AwsVolume] = {}
+    for volume in answer["Volumes"]:
+        name = volume["VolumeId"]
+        attached = [attachment for attachment in volume.get("Attachments", ()) if attachment.get("State") == "attached"]
+        instances = [attachment["InstanceId"] for attachment in attached]
+        by_id[name] = AwsVolume(
+            name,
+            notation_of_answer(volume),
+            instances[0] if instances else None,
+            attached[0].get("Device") if attached else None,
+            _modification(ec2, name),
+            (_describe_sharing(name, instances),) if len(instances) > 1 else (),
+        )
+    missing = [name for name in volumes if name not in by_id]
+    if missing:
+        rule = "is not a volume of this account and region"
+        raise InputError(missing[0], rule, "describe-volumes", "Check AWS_REGION.")
+    return by_id
+
+
+def _describe_sharing(volume: str, instances: Sequence[str]) -> str:
+    return (
+        f"{volume} is attached to {', '.join(instances)} (Multi-Attach): its figures are those of all of them together; "
+        f"of the instances, only the limits of {instances[0]} are judged"
+    )
+
+
+def _modification(ec2: Any, volume: str) -> str:
+    """Returns `modifying`, `optimizing` or an empty text."""
+    action = "ec2:DescribeVolumesModifications"
+    try:
+        answer = call(volume, action, ec2.describe_volumes_modifications, VolumeIds=[volume])
+    except HeadraceError:  # a volume that never was modified
+        return ""
+    states = [modification.get("ModificationState") for modification in answer.get("VolumesModifications", ())]
+    return next((state for state in states if state in ("modifying", "optimizing")), "")

@@ -1,0 +1,97 @@
+"""Handles signals of this process: for its rest, or within a block. No other module sets a handler.
+
+for good        set_handler
+within a block  handle_signals, ends_as_interrupts, undisturbed, Interrupts
+
+It imports little: the command needs it before it can be interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], object] | int | None
+
+# `kill`, `systemctl stop` and `timeout` send the first signal, a closed terminal the second.
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def set_handler(number: int, handler: Handler) -> Handler:
+    """Handles a signal from here on, and returns what handled it before. Only the main thread can.
+    None, which stands for a handler set outside of Python, becomes the system's default."""
+    return signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
+def handle_signals(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+    """Handles these signals within the block. In any other thread than the main one, which alone
+    can, it does nothing."""
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: set_handler(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            set_handler(number, earlier)
+
+
+def ends_as_interrupts():
+    """Makes a `kill` or a closed terminal end the block as Ctrl-C does, so that it is cleaned
+    up."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    return handle_signals(dict.fromkeys(ENDS, interrupt))
+
+
+def undisturbed():
+    """Ignores interrupts within the block: a second Ctrl-C must not stop the clean-up after the
+    first."""
+    return handle_signals(dict.fromkeys((signal.SIGINT, *ENDS), signal.SIG_IGN))
+
+
+class Interrupts:
+    """Handles Ctrl-C, `kill` and a closed terminal while something is measured and then written.
+
+    From `listen` to `ignore` they raise KeyboardInterrupt. At other times they are only remembered
+    in `asked`, because what was measured is being written.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._listening = False
+        self._restored = contextlib.ExitStack()
+
+    def __enter__(self) -> Interrupts:
+        self._restored.enter_context(handle_signals(dict.fromkeys((signal.SIGINT, *ENDS), self._handle)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restored.close()
+
+    def listen(self) -> None:
+        """Makes interrupts raise KeyboardInterrupt from here on; at once if one came before."""
+        self._listening = True
+        if self.asked:
+            self.asked = self._listening = False
+            raise KeyboardInterrupt
+
+    def ignore(self) -> None:
+        """Makes interrupts only be remembered from here on."""
+        self._listening = False
+
+    def _handle(self, *_: object) -> None:
+        if not self._listening:
+            self.asked = True
+            return
+        self._listening = False
+        raise KeyboardInterrupt

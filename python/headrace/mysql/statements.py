@@ -1,0 +1,91 @@
+"""Statements to a server. No other module runs any.
+
+ask          the rows of an answer
+ask_row      its first row
+ask_value    the first column of its first row
+ask_named    its rows by the names of their columns
+ask_pairs    names and values, as SHOW VARIABLES answers
+send         a statement without an answer, for many rows at once
+run          statements that change something; an error repeats nothing of them
+
+Their errors are the driver's (pymysql.err.MySQLError), except where it is said: each caller knows
+what the user has to hear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import CouldNotRun
+
+if TYPE_CHECKING:
+    import pymysql
+
+Row = tuple[Any, ...]
+
+
+def ask(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    """Returns the rows of a statement's answer; none for a statement that has no answer."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters or None)
+        return list(cursor.fetchall())
+
+
+def ask_row(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> Row:
+    """Returns the first row of an answer, empty if it has none."""
+    return next(iter(ask(connection, statement, parameters)), ())
+
+
+def ask_value(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> Any:
+    """Returns the first column of the first row of an answer, None if it has none."""
+    return next(iter(ask_row(connection, statement, parameters)), None)
+
+
+def ask_named(
+    connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()
+) -> list[dict[str, Any]]:
+    """Returns the rows of an answer, each by the names of its columns as the server writes them."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters or None)
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def ask_pairs(connection: pymysql.Connection, statement: str) -> dict[str, str]:
+    """Returns an answer of two columns as names, in small letters, and values."""
+    return {str(name).lower(): str(value) for name, value in ask(connection, statement)}
+
+
+def send(connection: pymysql.Connection, statement: str, rows: Sequence[Row]) -> None:
+    """Runs a statement for each of the rows of parameters, an INSERT with many rows at a time."""
+    with connection.cursor() as cursor:
+        cursor.executemany(statement, rows)
+
+
+def run(connection: pymysql.Connection, statements: Iterable[str]) -> None:
+    """Runs statements whose text may contain a password. Raises CouldNotRun, which repeats nothing
+    of it."""
+    for statement in statements:
+        try:
+            ask(connection, statement)
+        except Exception as error:
+            raise translate_error(statement, error) from None
+
+
+def ask_named_safely(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]:
+    """Returns rows as `ask_named`, and raises as `run`."""
+    try:
+        return ask_named(connection, statement)
+    except Exception as error:
+        raise translate_error(statement, error) from None
+
+
+def translate_error(statement: str, error: Exception) -> CouldNotRun:
+    """Returns an error of a statement in the server's words, with the first three words of the
+    statement alone."""
+    number = error.args[0] if error.args else ""
+    message = str(error.args[-1] if error.args else error)
+    if " near '" in message:  # a syntax error repeats the statement, perhaps with its password
+        message = "the server does not take this statement"
+    return CouldNotRun(" ".join(statement.split()[:3]), message[:300], f"error {number} of the server", "")

@@ -23,7 +23,7 @@ from headrace.calibration.runs.model import LEAST_SECONDS
 from headrace.calibration.starts import directions, lowest
 from headrace.errors import InputError
 from headrace.workload.misfit import Misfit
-from headrace.workload.parameters import CPU_SPREAD, of_engine, value
+from headrace.workload.parameters import of_engine, value
 from headrace.workload.server import FULL_SHARE
 
 DOC = "docs/reference/run-description.md"
@@ -111,12 +111,14 @@ def _in_rounds(
 ) -> _Rounds:
     """Rounds of fit and shape, from the database `begin`; `lenient`: as of an `Objective`."""
     engine, compacts = first.engine, begin["compaction"] is not None
-    # Measured with doublewrite and pages of 16 KiB.
+    # Measured with doublewrite, pages of 16 KiB, and one log that is synced once a commit: each
+    # further sync is a small I/O, the more of them the fewer clients share one.
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
-    kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
-    base, found, ring, fitted = begin, popularity.NONE, None, None
+    one_log = begin["log"]["binlog_bytes_per_tx"] == 0 and begin["log"]["syncs_per_commit"] <= 1.0
+    kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual and one_log
+    base, shape, ring, fitted = begin, popularity.NONE, None, None
     for turn in range(ROUNDS):
-        objective = Objective(base | {"shape": found}, engine, observations, kib_known, busy, lenient)
+        objective = Objective(base | {"shape": shape}, engine, observations, kib_known, busy, lenient)
         standard = np.zeros(len(objective.names))
         if lenient:
             fitted = fit(objective, [standard if fitted is None else fitted.deltas])
@@ -136,10 +138,10 @@ def _in_rounds(
                 base = base | {"compaction": base["compaction"] | ring.as_core()}
         period = base["compaction"]["period_tx"] if compacts else None
         more = popularity.popularity_scale(fitted.database, observations, period)
-        found = popularity.product(found, more)
+        shape = popularity.product(shape, more)
         progress((turn + 1.0) / ROUNDS)
     assert fitted is not None  # ROUNDS is at least one
-    database = copy.deepcopy(fitted.database) | {"shape": found}
+    database = copy.deepcopy(fitted.database) | {"shape": shape}
     if ring is not None:
         database["compaction"] |= ring.as_core()
     database["noise"] = scatter.scatter(database, observations)
@@ -174,17 +176,17 @@ def _held_by_clients(objective: Objective) -> list[np.ndarray]:
     return starts
 
 
-def _stated(found: Any, before: Any) -> Any:
-    """What was found, its numbers to STATED_DIGITS; those that are as before (sizes, limits,
+def _stated(after: Any, before: Any) -> Any:
+    """What a fit ended at, its numbers to STATED_DIGITS; those that are as before (sizes, limits,
     settings) stay whole."""
-    if isinstance(found, dict):
+    if isinstance(after, dict):
         return {
-            key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in found.items()
+            key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in after.items()
         }
-    if isinstance(found, (list, tuple)):
-        known = before if isinstance(before, (list, tuple)) and len(before) == len(found) else [None] * len(found)
-        return [_stated(item, old) for item, old in zip(found, known, strict=True)]
-    return float(f"{found:.{STATED_DIGITS}g}") if isinstance(found, float) and found != before else found
+    if isinstance(after, (list, tuple)):
+        earlier = before if isinstance(before, (list, tuple)) and len(before) == len(after) else [None] * len(after)
+        return [_stated(item, old) for item, old in zip(after, earlier, strict=True)]
+    return float(f"{after:.{STATED_DIGITS}g}") if isinstance(after, float) and after != before else after
 
 
 def identified(result: Calibrated) -> list[dict]:
@@ -265,11 +267,12 @@ def _narrowed(fitted: Fit, engine: str, name: str) -> float:
 
 
 def _notes(
-    runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: ProcessorTime | None
+    runs: list[Run], observations: list[Observation], database: dict, fitted: Fit, busy: ProcessorTime | None
 ) -> list[str]:
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]
+        before = next(each.spread for each in of_engine(runs[0].engine, database) if each.name == "cpu_ms")
         others = next((run.busy_before for run in runs if run.busy_share is not None and foreign(run)), None)
         why = (
             "How busy the processors were is not known"
@@ -278,7 +281,7 @@ def _notes(
         )
         notes.append(
             f"{why}: {ms:.3g} ms of a virtual CPU "
-            f"a transaction are the standard benchmark's, known to {in_percent(CPU_SPREAD)}; "
+            f"a transaction are the standard benchmark's, known to {in_percent(before)}; "
             "vmstat or iostat during a run on a known instance would tell."
         )
     for run in runs:
@@ -307,7 +310,7 @@ def _notes(
                 f"{run.name}: no disk figures with the transactions: I/Os per transaction "
                 "follow from the cap, their parts from the standard benchmark."
             )
-    if len({run.threads for run in runs}) == 1 and _narrowed(found, runs[0].engine, "base_ms") >= TOLD_BY_RUNS:
+    if len({run.threads for run in runs}) == 1 and _narrowed(fitted, runs[0].engine, "base_ms") >= TOLD_BY_RUNS:
         notes.append(
             "All runs have the same number of clients: the response time without I/O is "
             "the standard benchmark's; a run with a quarter of the clients would tell."

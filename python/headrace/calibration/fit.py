@@ -43,7 +43,7 @@ TPCC_KIB_SPREAD = 0.015  # relative standard deviation: how far these figures li
 # fill.
 SETTLED_AFTER = 1.5
 # Bins that err together: residuals of the published runs are correlated over about a tenth of the
-# 90 bins.
+# 90 bins (what the physics misses goes on for a while), so that ten of them tell as much as one.
 ERR_TOGETHER = 10.0
 
 
@@ -129,11 +129,7 @@ def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -
     """The parameters with the lowest objective that is reached from any of `begins`, of which the
     best `finished` are followed to their end."""
     end = lowest(objective, objective.spreads, begins, finished)
-    # Neighbouring bins err together (what the physics misses goes on for a while), so that many of
-    # them tell as much as one when it comes to how sure the fit is.
-    jacobian = end.jac.copy()
-    jacobian[objective.known_before :] /= np.sqrt(ERR_TOGETHER)
-    covariance = np.linalg.pinv(jacobian.T @ jacobian)
+    covariance = np.linalg.pinv(end.jac.T @ end.jac)
     covariance += np.diag((LEAST_NARROWED * objective.spreads) ** 2)
     return Fit(objective.names, end.deltas, covariance, objective.at(end.deltas), end.cost)
 
@@ -182,13 +178,16 @@ def _bin_spreads(observation: Observation) -> np.ndarray:
 
 
 def _noise(observation: Observation) -> np.ndarray:
-    """Relative standard deviation of each bin's mean by the scatter of its windows; 0 where one
-    window alone tells nothing of it."""
+    """Relative standard deviation of each bin's mean by the scatter of its windows; of a bin with
+    one window by what is usual in the run, 0 where that is not known."""
     tps = observation.moving_tps
     mean, squares = observation.binned(tps), observation.binned(tps**2)
     count = observation.counted(tps)
-    variance = np.maximum(squares - mean**2, 0.0) / np.maximum(count - 1, 1)
-    return np.where(count > 1, np.sqrt(np.nan_to_num(variance)) / np.where(mean > 0, mean, 1.0), 0.0)
+    several = count > 1
+    variance = np.maximum(squares - mean**2, 0.0) * count / np.maximum(count - 1, 1)
+    of_a_window = np.sqrt(np.nan_to_num(variance)) / np.where(mean > 0, mean, 1.0)
+    usual = float(np.median(of_a_window[several])) if several.any() else 0.0
+    return np.where(several, of_a_window, usual) / np.sqrt(np.maximum(count, 1))
 
 
 def _compare(
@@ -211,7 +210,7 @@ def _compare(
             good = np.isfinite(seen[name]) & np.isfinite(binned) & (seen[name] > 0)
             binned[good] = np.maximum(binned[good], STANDSTILL_SHARE * seen[name][good])
             spread = spreads if name == "tps" else np.full(len(binned), BIN_SPREAD)
-            parts.append(_soft(np.log(binned[good] / seen[name][good]) / spread[good]))
+            parts.append(_soft(np.log(binned[good] / seen[name][good]) / spread[good]) / np.sqrt(ERR_TOGETHER))
     return parts
 
 

@@ -175,11 +175,11 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     """
     from headrace.calibration.prior import oltp
 
-    made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
-    database = dict(made["database"])
+    standard = oltp({"threads": threads, "cache_gib": cache_gib} | options)
+    database = dict(standard["database"])
     name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    found = _standard(name, made["database"]["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
-    return replace(found, replica=ReplicaParameters(written=tuple(made["changed"])))
+    workload = _standard(name, database["engine"], database, cache_gib, threads, standard["size_gib"], "sysbench-oltp")
+    return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
 def _standard(
@@ -194,7 +194,7 @@ def _standard(
             "before": parameter.spread,
             "from": "prior; no run",
         }
-        for parameter in of_engine(engine)
+        for parameter in of_engine(engine, database)
     ]
     covariance = tuple(
         tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows)

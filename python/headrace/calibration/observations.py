@@ -184,11 +184,11 @@ def modelled_over_measured(columns: core.DatabaseRows, observation: Observation)
     return np.interp(at, at[good], value[good]), good
 
 
-def _around(values: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Means of what is known over the windows around each."""
+def _around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Means of what was counted over the windows around each."""
     window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
-    return np.convolve(np.where(known, values, 0.0), window, "same") / np.maximum(
-        np.convolve(known, window, "same"), 1.0
+    return np.convolve(np.where(counted, values, 0.0), window, "same") / np.maximum(
+        np.convolve(counted, window, "same"), 1.0
     )
 
 

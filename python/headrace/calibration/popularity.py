@@ -60,7 +60,7 @@ def _scatter(ratio: np.ndarray) -> float:
     return float((high - low) / 3.29) ** 2 / 2
 
 
-def product(one: dict, other: dict) -> dict:
+def product(first: dict, second: dict) -> dict:
     """Both shapes at once."""
 
     def multiply(a: list, b: list) -> list:
@@ -70,7 +70,7 @@ def product(one: dict, other: dict) -> dict:
         value = [np.exp(np.interp(places, [p[0] for p in part], np.log([p[1] for p in part]))) for part in (a, b)]
         return [(place, float(np.clip(x * y, LEAST, MOST))) for place, x, y in zip(places, *value, strict=True)]
 
-    return {key: multiply(one[key], other[key]) for key in ("filling", "full")}
+    return {key: multiply(first[key], second[key]) for key in ("filling", "full")}
 
 
 def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.ndarray:
@@ -91,14 +91,14 @@ def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray)
     together where one alone does not tell it."""
     points, begin = [], edges[0]
     for low, high in pairwise(edges):
-        told = [(ratio[(x >= begin) & (x < high)], scatter) for x, ratio, scatter in parts]
-        told = [(windows.mean(), scatter / len(windows)) for windows, scatter in told if len(windows) >= 2]
-        if told and np.sqrt(np.mean([chance for _, chance in told]) / len(told)) > TOLD_TO:
+        means = [(ratio[(x >= begin) & (x < high)], scatter) for x, ratio, scatter in parts]
+        means = [(windows.mean(), scatter / len(windows)) for windows, scatter in means if len(windows) >= 2]
+        if means and np.sqrt(np.mean([chance for _, chance in means]) / len(means)) > TOLD_TO:
             continue
-        if told:
+        if means:
             points.append(
-                (float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in told])), LEAST, MOST)))
+                (float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in means])), LEAST, MOST)))
             )
         # A part in which no run has windows stays empty.
-        begin = high if told or begin == low else begin
+        begin = high if means or begin == low else begin
     return points

@@ -18,6 +18,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
+from headrace.workload.parameters import LOCAL_DISK_MIDDLE
 from headrace.workload.server_settings import database_under
 
 DOC = "docs/reference/run-description.md"
@@ -58,7 +59,7 @@ def prior(run: Run) -> dict:
     speed = speed_of(run)
     clients = core.clients_at_speed(database["clients"], speed)
     # The catalog has no figure of a local disk: how fast it is, the run tells.
-    local_disk = 1.0 if math.isinf(run.caps.iops) else None
+    local_disk = LOCAL_DISK_MIDDLE if math.isinf(run.caps.iops) else None
     return database | {"clients": {**clients, "core_speed": speed}, "local_disk": local_disk}
 
 

@@ -41,18 +41,18 @@ class ProcessorTime:
 def processor_time(runs: list[Run]) -> ProcessorTime | None:
     """What the runs say together; None where none has both a busy share and virtual CPUs."""
     speed = speed_of(runs[0]) if runs else None
-    told = [(run.name, one) for run in runs if (one := _of_run(run, speed)) is not None]
-    if not told:
+    times = [(run.name, time) for run in runs if (time := _of_run(run, speed)) is not None]
+    if not times:
         return None
-    logs = np.log([cpu_ms for _, (cpu_ms, _) in told])
-    weights = np.array([1.0 / spread**2 for _, (_, spread) in told])
+    logs = np.log([cpu_ms for _, (cpu_ms, _) in times])
+    weights = np.array([1.0 / spread**2 for _, (_, spread) in times])
     mean = float((logs * weights).sum() / weights.sum())
     # By their own scatter, or by how far they lie apart, whichever is more.
     apart = float(np.std(logs, ddof=1) / math.sqrt(len(logs))) if len(logs) > 1 else 0.0
     return ProcessorTime(
         math.exp(mean),
         math.hypot(SYSTEMATIC, max(apart, 1.0 / math.sqrt(float(weights.sum())))),
-        tuple(name for name, _ in told),
+        tuple(name for name, _ in times),
     )
 
 

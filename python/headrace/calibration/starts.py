@@ -25,12 +25,12 @@ STEP = 0.01
 # the best of them are finished at most. Chosen: three steps leave the slopes around a start, and a
 # calibration has some seconds.
 SCREEN, FINISH = 3, 20
-# A fit has ended when a step changes the objective or the parameters by less than this share: a
-# hundredth of what a calibration is stated to.
-ENDED = 1e-6
+# A fit has ended when a step changes the objective or the parameters by less than this share: of an
+# objective of 1 to 100, a parameter is then a hundredth of its spread from the end at most.
+ENDED = 1e-4
 # One minimum is lower than another when it is by more than this share: less is how far it was
 # followed.
-LOWER = 1e-4
+LOWER = 1e-3
 # What the parameters that trade against each other are moved by, as factors. How far: three times
 # is as far as hardware and data sets of the field differ.
 DIRECTIONS: tuple[dict[str, float], ...] = (

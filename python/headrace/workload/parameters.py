@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.base import core
@@ -92,18 +92,34 @@ MYROCKS = (
 
 
 # Of a run on a local disk that the catalog has no figure of. Such disks lie between a SATA SSD
-# (some 500 MiB/s, the catalog's guess) and an NVMe SSD (some 3,000): a factor of three around the
-# middle.
+# (some 500 MiB/s, the catalog's guess) and an NVMe SSD (some 3,000): the middle of the two, by
+# ratio, and as far as either is from it.
+LOCAL_DISK_MIDDLE = math.sqrt(3_000 / 500)
 LOCAL_DISK = ModelParameter(
-    "local_disk", ("local_disk",), 1.1, "speed of the local disk over the catalog's guess", 1e3, 1e-3
+    "local_disk",
+    ("local_disk",),
+    math.log(LOCAL_DISK_MIDDLE),
+    "speed of the local disk over the catalog's guess",
+    1e3,
+    1e-3,
 )
+# Statements of a stored procedure take a share of a statement by itself that is a guess (a third:
+# a tenth to all of it), so of TPROC-C the processor time is known to a factor of two.
+PROCEDURES_CPU_SPREAD = 0.7
 
 
 def of_engine(engine: str, database: Mapping[str, Any] | None = None) -> tuple[ModelParameter, ...]:
-    """Returns the parameters of `innodb` or `myrocks`; with those that only some databases have,
-    where a database is given."""
-    always = INNODB if engine == "innodb" else MYROCKS
-    return always if database is None or database.get("local_disk") is None else (*always, LOCAL_DISK)
+    """Returns the parameters of `innodb` or `myrocks`; with those that only some databases have, and the
+    spreads that are theirs, where a database is given."""
+    parameters = INNODB if engine == "innodb" else MYROCKS
+    if database is None:
+        return parameters
+    # Which pages a transaction changes is worked out of TPROC-C alone.
+    if database.get("dirtying") is not None:
+        parameters = tuple(
+            replace(each, spread=PROCEDURES_CPU_SPREAD) if each.name == "cpu_ms" else each for each in parameters
+        )
+    return parameters if database.get("local_disk") is None else (*parameters, LOCAL_DISK)
 
 
 def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:

@@ -101,7 +101,7 @@ def test_a_bad_goal_is_refused_in_words(text, word):
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("p99_ms<=20", "not a known metric"),
+        ("p999_ms<=20", "not a known metric"),
         ("p95_ms<=0", "no transaction takes no time"),
         ("backlog_s<=1", "leave no backlog"),
         ("tps<=3", "better the more"),

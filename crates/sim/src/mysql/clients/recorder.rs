@@ -191,7 +191,8 @@ impl ClientsRecorder {
         let instance = balances.ios.into_iter().chain(balances.bytes).map(|balance| balance.percent());
         // No transaction was answered: the oldest waits at least this long.
         let waited_ns = state.oldest.map_or(0, |arrived| end.since(arrived).0);
-        let [p50_ms, p95_ms, p99_ms] = QUANTILES.map(|quantile| if row.answered > 0 { self.of_row.value_at_quantile(quantile) } else { waited_ns } as f64 / 1e6);
+        let [p50_ms, p95_ms, p99_ms] =
+            QUANTILES.map(|quantile| if row.answered > 0 { self.of_row.value_at_quantile(quantile) } else { waited_ns } as f64 / 1e6);
         self.rows.push(Second {
             t_s: end.as_secs_f64(),
             tps: answered / state.seconds,

@@ -61,15 +61,16 @@ class Prediction(Shown):
 
     `rows`, one per second: `t_s` (start of the second, s), `tps`, `p50_ms`, `p95_ms`, `p99_ms`
     (response times), `iops` (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance
-    of a volume; null without credits), `instance_balance_percent`, `cap` (the bottleneck; `log-` before those of the log
-    volumes), `dirty_share`, `cached_share` (0..1), `reads_per_tx`, `backlog` (transactions that
-    wait, open loads). `summary`: `tps` and its 5th, 50th and 95th percentile over the second half,
-    `quarters`, `p50_ms`, `p95_ms`, `p99_ms` (medians of its seconds), `iops`, `mib_s`, `stalls_s`,
-    `response_ms` (mean, p50, p95, p99 over the run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high`
-    (80 % interval of the mean of the second half, from the calibration), `relative_spread` (its
-    standard deviation over the mean). `warnings`: where the prediction leaves the range of the
-    runs. `workload`: the database that was run, grown. `distances`: how
-    far the question lies from the runs. Two predictions are equal when they are one object.
+    of a volume; null without credits), `instance_balance_percent`, `cap` (the bottleneck; `log-`
+    before those of the log volumes), `dirty_share`, `cached_share` (0..1), `reads_per_tx`,
+    `backlog` (transactions that wait, open loads). `summary`: `tps` and its 5th, 50th and 95th
+    percentile over the second half, `quarters`, `p50_ms`, `p95_ms`, `p99_ms` (medians of its
+    seconds), `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the run; events
+    only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high` (80 %
+    interval of the mean of the second half, from the calibration), `relative_spread` (its standard
+    deviation over the mean). `warnings`: where the prediction leaves the range of the runs.
+    `workload`: the database that was run, grown. `distances`: how far the question lies from the
+    runs. Two predictions are equal when they are one object.
     """
 
     rows: pl.DataFrame

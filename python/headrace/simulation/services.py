@@ -62,12 +62,12 @@ class ServiceOutcome:
     `refusal`: why it cannot be, or None; then everything below is there. `volumes`: the EBS volumes
     behind it in storage notation, None for Aurora. `tps` with its 80 % interval, `p50_ms`, `p95_ms`
     and `p99_ms` of response times, `cap` (what binds). `lag_ms`: mean and highest lag of a reader
-    in the second half of the run, None where there is none or no model of it; `lag_words` says what replicates. `keeps_up`: the share
-    of the databases drawn with which a replica by binary log is not left behind. `rto_s`: low and
-    high end of a failover; `rpo_s`: lost when the instance is lost, and when its zone is.
-    `ios_per_tx`: billed reads and writes of a transaction (Aurora). `items`, `missing`,
-    `usd_month`: the bill, None without a price. `cannot`: what it cannot do. `confidence`: what
-    stands behind the answer.
+    in the second half of the run, None where there is none or no model of it; `lag_words` says what
+    replicates. `keeps_up`: the share of the databases drawn with which a replica by binary log is
+    not left behind. `rto_s`: low and high end of a failover; `rpo_s`: lost when the instance is
+    lost, and when its zone is. `ios_per_tx`: billed reads and writes of a transaction (Aurora).
+    `items`, `missing`, `usd_month`: the bill, None without a price. `cannot`: what it cannot do.
+    `confidence`: what stands behind the answer.
     """
 
     deployment: str

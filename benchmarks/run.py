@@ -276,12 +276,15 @@ def show_databases(console: Console, found: dict) -> None:
         "n",
         *(f"{name} %" for name in names),
         "80 % interval holds",
+        "response p95, median %",
+        "p90 %",
         title="Databases: predicted over measured tps, second half, of runs that were left out",
     )
     for row in found["summary"]:
         cells = [f"{row[name]:.1f}" if row["n"] else "" for name in names]
         holds = f"{row['holds']} of {row['n']}" if row["n"] else f"refused: {row['refused']}"
-        table.add_row(row["family"], row["way"], str(row["n"]), *cells, holds)
+        response = ["" if row.get(name) is None else f"{row[name]:.1f}" for name in ("p95_median", "p95_p90")]
+        table.add_row(row["family"], row["way"], str(row["n"]), *cells, holds, *response)
     console.print(table)
     console.print(unseen_runs.IN_SAMPLE)
 

@@ -8,7 +8,7 @@ turn, where their files are at hand.
                                                            what no parameter covers, from these errors
 
 A run is predicted from every other one of its family, and (`from the others`) from all others together. Scored is the mean of tps in
-the second half, and whether the 80 % interval holds the measured one.
+the second half, whether the 80 % interval holds the measured one, and the 95th percentile of response times where it was measured.
 
 `make bench` looks for the files in data/* of the folder beside the repository or in HEADRACE_PUBLISHED_RUNS, and says when they are
 not there.
@@ -38,6 +38,8 @@ HERE = Path(__file__).parent
 # Runs of a table have no file of seconds: so many rows of their mean, s.
 TABLE_SECONDS = 300
 SECOND_HALF = "mean tps, second half"
+# Of a run's seconds (the median) or of a whole run.
+RESPONSE = ("p95 response, median", "p95 response, run")
 IN_SAMPLE = (
     "In-sample: the standard sysbench-tpcc was derived from the runs of 2018, so their families score what is carried from run to "
     "run, not the standard."
@@ -49,7 +51,8 @@ class Score:
     """One prediction: of which run, from which runs; `error` of the second half's tps in percent (None where it could not be made, and
     `refusal` says why); `holds`: whether the 80 % interval holds what was measured; `spread`: its relative standard deviation;
     `misfit`: the largest error of the second half among the runs that were calibrated on, percent; `covered`: relative standard deviation
-    that does not come from the table of what is unexplained; `distances` of that table, by name."""
+    that does not come from the table of what is unexplained; `distances` of that table, by name; `p95_error` of response times in
+    percent, None where they were not measured."""
 
     family: str
     run: str
@@ -61,6 +64,7 @@ class Score:
     covered: float = 0.0
     distances: Mapping[str, float] = field(default_factory=dict)
     refusal: str = ""
+    p95_error: float | None = None
 
     @property
     def way(self) -> str:
@@ -199,6 +203,7 @@ def _predicted(run: Any, workload: TransactionWorkload) -> dict:
         "covered": math.sqrt(max(0.0, summary["relative_spread"] ** 2 - distances.spread**2)),
         "distances": vars(distances),
         "error": comparison.error_percent(SECOND_HALF),
+        "p95_error": next(row["error_percent"] for row in comparison.figures if row["what"] in RESPONSE),
         "holds": summary["tps_low"] <= measured <= summary["tps_high"],
         "spread": summary["relative_spread"],
     }
@@ -206,7 +211,8 @@ def _predicted(run: Any, workload: TransactionWorkload) -> dict:
 
 def summary(scores: list[Score]) -> list[dict]:
     """By family and way: `n`, sizes of errors in percent (`median`, `p90`, `worst`), how many intervals hold, their median relative
-    standard deviation, the worst misfit of what was calibrated on (percent), and how many were refused."""
+    standard deviation, the worst misfit of what was calibrated on (percent), how many were refused, and the same sizes of errors of
+    response times (`p95_median`, `p95_p90`; None where none was measured)."""
     table = []
     for family, way in dict.fromkeys((row.family, row.way) for row in scores):
         rows = [row for row in scores if (row.family, row.way) == (family, way)]
@@ -214,6 +220,7 @@ def summary(scores: list[Score]) -> list[dict]:
         if not sizes:
             table.append({"family": family, "way": way, "n": 0, "refused": len(rows)})
             continue
+        response = sorted(abs(row.p95_error) for row in rows if row.p95_error is not None)
         spreads = sorted(row.spread for row in rows if row.error is not None)
         table.append(
             {
@@ -227,6 +234,8 @@ def summary(scores: list[Score]) -> list[dict]:
                 "spread_percent": 100.0 * _quantile(spreads, 0.5),
                 "misfit": max(row.misfit for row in rows),
                 "refused": len(rows) - len(sizes),
+                "p95_median": _quantile(response, 0.5) if response else None,
+                "p95_p90": _quantile(response, 0.9) if response else None,
             }
         )
     return table
@@ -294,6 +303,8 @@ def lines(table: list[dict]) -> list[str]:
                 f"  80 % interval holds {row['holds']:3d} (+-{row['spread_percent']:.0f} %)"
                 f"  misses its own by up to {row['misfit']:.1f} %"
             )
+            if row["p95_median"] is not None:
+                head += f"  response p95: median {row['p95_median']:.1f} %, p90 {row['p95_p90']:.1f} %"
         text.append(head + (f"  refused {row['refused']}" if row["refused"] else ""))
     return text
 

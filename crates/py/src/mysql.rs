@@ -160,7 +160,9 @@ pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'
     columns!(
         t_s,
         tps,
+        p50_ms,
         p95_ms,
+        p99_ms,
         iops,
         mib_s,
         balance_percent,

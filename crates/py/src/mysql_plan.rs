@@ -156,7 +156,7 @@ fn columns<'py>(py: Python<'py>, outcomes: &[DatabaseOutcome], names: Option<&[S
     }
     macro_rules! plain { ($($name:ident),*) => { $( if asked(stringify!($name)) { answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).map(|figures| figures.$name)).collect::<Vec<_>>())?; } )* }; }
     macro_rules! optional { ($($name:ident),*) => { $( if asked(stringify!($name)) { answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).and_then(|figures| figures.$name)).collect::<Vec<_>>())?; } )* }; }
-    plain!(tps, tps_mean, tps_p5, p95_ms, backlog_s, reads_per_tx, ios_per_tx, mib_per_tx, cached_share);
+    plain!(tps, tps_mean, tps_p5, p50_ms, p95_ms, p99_ms, backlog_s, reads_per_tx, ios_per_tx, mib_per_tx, cached_share);
     optional!(balance_percent, dry_at_s);
     Ok(answer)
 }

@@ -111,6 +111,19 @@ fn processors_tps(clients: &Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> Py
     Ok(interval::processors_rate(&clients, &processors))
 }
 
+/// What percentiles of response times are of their mean at the least, wherever a database runs, by
+/// metric; `clients`: its table.
+#[pyfunction]
+fn least_responses<'py>(py: Python<'py>, clients: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let clients: Clients = pythonize::depythonize(clients)?;
+    let least = interval::ResponseSpread::least(&clients);
+    let answer = PyDict::new(py);
+    answer.set_item("p50_ms", least.p50)?;
+    answer.set_item("p95_ms", least.p95)?;
+    answer.set_item("p99_ms", least.p99)?;
+    Ok(answer)
+}
+
 /// Processor time of a transaction on a core by itself, ms; `clients`: the table of a database.
 #[pyfunction]
 fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
@@ -200,6 +213,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
+    module.add_function(wrap_pyfunction!(least_responses, module)?)?;
     module.add_function(wrap_pyfunction!(processors_tps, module)?)?;
     module.add_function(wrap_pyfunction!(processor_ms, module)?)?;
     module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;

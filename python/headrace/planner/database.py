@@ -33,7 +33,7 @@ from headrace.simulation.services import SECONDS_A_MONTH, near_published, unseen
 from headrace.workload.transactions import TransactionWorkload
 
 FIGURES = (
-    "tps", "tps_mean", "tps_p5", "p95_ms", "backlog_s", "reads_per_tx", "ios_per_tx", "mib_per_tx",
+    "tps", "tps_mean", "tps_p5", "p50_ms", "p95_ms", "p99_ms", "backlog_s", "reads_per_tx", "ios_per_tx", "mib_per_tx",
     "cached_share", "balance_percent", "dry_at_s",
 )  # fmt: skip
 TEXT = ("status", "why", "cap")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from headrace.base.checks import did_you_mean, shown
 from headrace.errors import InputError
+from headrace.workload.transactions import RESPONSES
 
 SOURCE = "headrace plan --help, goals"
 # Within this much of the metric's scale a goal of "0" counts as met: what adding up a day's
@@ -129,7 +130,9 @@ DEMAND = _table(
 )  # fmt: skip
 DATABASE = _table(
     Metric("tps", ">=", "tps", "transactions a second that are sustained: the lowest mean over an hour", 1.0, words="tps"),
+    Metric("p50_ms", "<=", "ms", "median of response times in the worst hour", 1.0, words="response time p50"),
     Metric("p95_ms", "<=", "ms", "95th percentile of response times in the worst hour", 1.0, words="response time p95"),
+    Metric("p99_ms", "<=", "ms", "99th percentile of response times in the worst hour", 1.0, words="response time p99"),
     Metric("tps_p5", ">=", "tps", "5th percentile of one-second tps in the worst hour", 1.0, words="tps of the worst seconds"),
     Metric("backlog_s", "<=", "s", "longest wait of an arriving transaction for its turn (with --arrivals-tps)", 1.0, words="backlog"),
     COST, DATABASE_HEADROOM, DURABILITY, CONSISTENCY, FAILOVER, ZONE_LOSS,
@@ -271,7 +274,9 @@ def parse_goals(
             if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject))
         ]
     if not any(goal.about.kind == "load" for goal in parsed):
-        names = "tps, p95_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"
+        names = (
+            "tps, p50_ms, p95_ms, p99_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"
+        )
         example = "--goal 'tps>=300' --goal 'p95_ms<=50'" if subject == "database" else "--goal 'p99_ms<=20'"
         raise InputError("no goal on performance", f"a plan needs one: {names}", SOURCE, f"For example {example}.")
     return tuple(parsed)
@@ -289,7 +294,7 @@ def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
         if goal.metric == "backlog_s" and not arrivals:
             hint = "Say how many arrive: --arrivals-tps 250. Or ask for tps."
             raise InputError(str(goal), "clients that wait for their answer leave no backlog", SOURCE, hint)
-        if goal.sign == "<=" and goal.limit == 0.0 and goal.metric == "p95_ms":
+        if goal.sign == "<=" and goal.limit == 0.0 and goal.metric in RESPONSES:
             raise InputError(str(goal), "no transaction takes no time", SOURCE, "Name the longest response time in ms.")
 
 
@@ -311,15 +316,17 @@ def asked_tps(goals: Iterable[Goal]) -> float:
     return max((goal.limit * by for goal in goals if goal.metric in ("tps", "tps_p5")), default=0.0)
 
 
-def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float) -> float:
+def needed_tps(goals: Iterable[Goal], threads: int | None, least: Mapping[str, float]) -> float:
     """Transactions a second, with head-room, below which some goal is missed for certain: of
-    `threads` clients that wait for each answer, response time x tps is constant."""
+    `threads` clients that wait for each answer, response time x tps is constant. `least`: what a
+    percentile of response times is of their mean at the least, by metric."""
     goals = tuple(goals)
-    least = asked_tps(goals)
+    needed = asked_tps(goals)
     if threads:
         grown = threads * (1.0 + headroom_of(goals) / 100.0)
-        least = max([least, *(grown * 1e3 * p95_over_mean / goal.limit for goal in goals if goal.metric == "p95_ms")])
-    return least
+        timed = (goal for goal in goals if goal.metric in RESPONSES)
+        needed = max([needed, *(grown * 1e3 * least[goal.metric] / goal.limit for goal in timed)])
+    return needed
 
 
 def greatest_growth(

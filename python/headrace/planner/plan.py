@@ -118,7 +118,7 @@ class PlanEngine:
             return DemandJudge(demand, asked.goals, asked.prices, self.hosts, self.directory, *first)
         about = asked.conditions
         assert about is not None
-        least = needed_tps(asked.goals, about.threads, load.database["clients"]["p95_over_mean"])
+        least = needed_tps(asked.goals, about.threads, load.least_responses())
         return DatabaseJudge(
             load,
             asked.goals,

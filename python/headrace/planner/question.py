@@ -491,9 +491,8 @@ def _logged(workload: TransactionWorkload, settings: PlanSettings, goals: Sequen
     time."""
     given = BINLOG_DAYS if settings.binlog_days is None else settings.binlog_days
     days = check_number("binlog_days", given, 0.0, 3_650.0, "days")
-    ratio = workload.database["clients"]["p95_over_mean"]
     arriving = about.arrivals_tps and about.arrivals_tps * (1.0 + headroom_of(goals) / 100.0)
-    tps = arriving or asked_tps(goals) or needed_tps(goals, about.threads, ratio)
+    tps = arriving or asked_tps(goals) or needed_tps(goals, about.threads, workload.least_responses())
     return log_room(workload.database, tps, days)
 
 

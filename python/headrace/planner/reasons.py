@@ -412,7 +412,8 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     lines.append(f"bottleneck: {choice.binds['words']}")
     lines.append(
         f"tps {number(tps)}, 80 % interval {number(choice.tps_low or 0.0)} to {number(choice.tps_high or 0.0)}; one-second tps above "
-        f"{number(choice.metrics['tps_p5'])} 95 % of the time; p95 {number(choice.metrics['p95_ms'])} ms"
+        f"{number(choice.metrics['tps_p5'])} 95 % of the time; "
+        f"response times p50 {number(choice.metrics['p50_ms'])}, p95 {number(choice.metrics['p95_ms'])}, p99 {number(choice.metrics['p99_ms'])} ms"
     )
     lines += [
         f"goal {goal}: holds with {100 * probability:.0f} %"

@@ -14,6 +14,7 @@ from headrace.base.units import GIB
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
 from headrace.report.tables import table
 from headrace.report.words import number, percent, row_labels, span
+from headrace.workload.transactions import RESPONSES
 
 if TYPE_CHECKING:
     from headrace.calibration.score import ComparedRun
@@ -46,8 +47,9 @@ def in_words(run: Prediction, workload: TransactionWorkload) -> list[str]:
     tps, low, high, p5, p95 = (number(summary[name], 4) for name in ("tps", "tps_low", "tps_high", "tps_p5", "tps_p95"))
     interval = "" if summary["tps_low"] is None else f" (80 % interval of the mean {low} to {high})"
     lines.append(f"Second half: {tps} tps{interval}; one second in twenty below {p5}, one above {p95}.")
-    response = f"95th percentile of response times {number(summary['p95_ms'])} ms (median of the second half)"
-    lines.append(f"{response}; {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s.")
+    times = ", ".join(f"{name[:3]} {number(summary[name])} ms" for name in RESPONSES)
+    lines.append(f"Response times {times} (medians of the second half's seconds).")
+    lines.append(f"Storage: {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s.")
     if summary["response_ms"]:
         mean, p50, p95, p99 = (number(summary["response_ms"][name]) for name in ("mean", "p50", "p95", "p99"))
         lines.append(f"Every I/O simulated: response times mean {mean} ms, p50 {p50} ms, p95 {p95} ms, p99 {p99} ms.")

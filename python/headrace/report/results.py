@@ -15,6 +15,7 @@ from headrace.report.charts import over_time, predictions, studies
 from headrace.report.html import Page
 from headrace.report.output import CHART_FORMATS, check_chart_path
 from headrace.report.words import latency, number, span
+from headrace.workload.transactions import RESPONSES
 
 if TYPE_CHECKING:
     from headrace.calibration.score import ComparedRun
@@ -117,7 +118,7 @@ def _prediction(page: Page, result: Prediction) -> None:
     )
     rows = [
         ("second half of the run", f"{number(summary['tps'], 4)} tps{interval}"),
-        ("p95 of response times", f"{number(summary['p95_ms'])} ms"),
+        ("response times p50, p95, p99", f"{', '.join(number(summary[name]) for name in RESPONSES)} ms"),
         ("storage", f"{number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s"),
     ]
     page.table((result.in_short(), ""), rows, ("",))

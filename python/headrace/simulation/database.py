@@ -21,7 +21,7 @@ from headrace.base.checks import Shown, check_number, check_whole, shown
 from headrace.base.core import core_errors
 from headrace.base.units import GIB, Z80, Day, day_of, span_in_words
 from headrace.errors import InputError
-from headrace.workload.transactions import TransactionWorkload
+from headrace.workload.transactions import RESPONSES, TransactionWorkload
 from headrace.workload.unexplained import Distances
 
 SOURCE = "headrace predict --help"
@@ -40,7 +40,9 @@ TIGHT_SHARE = 0.9
 COLUMNS = (
     "t_s",
     "tps",
+    "p50_ms",
     "p95_ms",
+    "p99_ms",
     "iops",
     "mib_s",
     "balance_percent",
@@ -57,17 +59,18 @@ COLUMNS = (
 class Prediction(Shown):
     """The answer of `predict`.
 
-    `rows`, one per second: `t_s` (start of the second, s), `tps`, `p95_ms` (response time), `iops`
-    (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance of a volume; null without
-    credits), `instance_balance_percent`, `cap` (the bottleneck; `log-` before those of the log
-    volumes), `dirty_share`, `cached_share` (0..1), `reads_per_tx`, `backlog` (transactions that
-    wait, open loads). `summary`: `tps` and its 5th, 50th and 95th percentile over the second half,
-    `quarters`, `p95_ms`, `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the
-    run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high`
-    (80 % interval of the mean of the second half, from the calibration), `relative_spread` (its
-    standard deviation over the mean). `warnings`: where the prediction leaves the range of the
-    runs. `workload`: the database that was run, grown. `distances`: how
-    far the question lies from the runs. Two predictions are equal when they are one object.
+    `rows`, one per second: `t_s` (start of the second, s), `tps`, `p50_ms`, `p95_ms`, `p99_ms`
+    (response times), `iops` (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance
+    of a volume; null without credits), `instance_balance_percent`, `cap` (the bottleneck; `log-`
+    before those of the log volumes), `dirty_share`, `cached_share` (0..1), `reads_per_tx`,
+    `backlog` (transactions that wait, open loads). `summary`: `tps` and its 5th, 50th and 95th
+    percentile over the second half, `quarters`, `p50_ms`, `p95_ms`, `p99_ms` (medians of its
+    seconds), `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the run; events
+    only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high` (80 %
+    interval of the mean of the second half, from the calibration), `relative_spread` (its standard
+    deviation over the mean). `warnings`: where the prediction leaves the range of the runs.
+    `workload`: the database that was run, grown. `distances`: how far the question lies from the
+    runs. Two predictions are equal when they are one object.
     """
 
     rows: pl.DataFrame
@@ -282,8 +285,8 @@ def _run(
 
 
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:
-    """Summarises a series with `tps` and, where present, `p95_ms`, `iops`, `mib_s`,
-    `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
+    """Summarises a series with `tps` and, where present, `p50_ms`, `p95_ms`, `p99_ms`, `iops`,
+    `mib_s`, `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
     half = rows[rows.height // 2 :]
     quarter = max(1, rows.height // 4)
     quarters = [rows[i * quarter : (i + 1) * quarter if i < 3 else None] for i in range(4)]
@@ -296,9 +299,12 @@ def summarise(rows: pl.DataFrame) -> dict[str, Any]:
         "quarters": [_mean(part) for part in quarters],
         "stalls_s": rows.filter(pl.col("tps") < STALL_SHARE * pl.col("tps").median()).height,
     }
-    for name in ("p95_ms", "iops", "mib_s"):
+    for name in RESPONSES:
         if name in rows.columns:
-            summary[name] = half[name].median() if name == "p95_ms" else half[name].mean()
+            summary[name] = half[name].median()
+    for name in ("iops", "mib_s"):
+        if name in rows.columns:
+            summary[name] = half[name].mean()
     if "balance_percent" in rows.columns:
         summary["lowest_balance_percent"] = rows["balance_percent"].min()
     if "cap" in rows.columns:

@@ -24,7 +24,7 @@ from headrace.base.units import GIB, Z80, Day, day_of
 from headrace.errors import InputError
 from headrace.simulation.database import DRAWS, MAX_SECONDS
 from headrace.simulation.replica import Replica, predict_replica
-from headrace.workload.transactions import TransactionWorkload
+from headrace.workload.transactions import RESPONSES, TransactionWorkload
 
 SOURCE = "headrace predict --help"
 SECONDS = 600  # of a comparison: a warm cache changes no more
@@ -60,14 +60,14 @@ class ServiceOutcome:
     """What one deployment gives.
 
     `refusal`: why it cannot be, or None; then everything below is there. `volumes`: the EBS volumes
-    behind it in storage notation, None for Aurora. `tps` with its 80 % interval, `p95_ms`, `cap`
-    (what binds). `lag_ms`: mean and highest lag of a reader in the second half of the run, None
-    where there is none or no model of it; `lag_words` says what replicates. `keeps_up`: the share
-    of the databases drawn with which a replica by binary log is not left behind. `rto_s`: low and
-    high end of a failover; `rpo_s`: lost when the instance is lost, and when its zone is.
-    `ios_per_tx`: billed reads and writes of a transaction (Aurora). `items`, `missing`,
-    `usd_month`: the bill, None without a price. `cannot`: what it cannot do. `confidence`: what
-    stands behind the answer.
+    behind it in storage notation, None for Aurora. `tps` with its 80 % interval, `p50_ms`, `p95_ms`
+    and `p99_ms` of response times, `cap` (what binds). `lag_ms`: mean and highest lag of a reader
+    in the second half of the run, None where there is none or no model of it; `lag_words` says what
+    replicates. `keeps_up`: the share of the databases drawn with which a replica by binary log is
+    not left behind. `rto_s`: low and high end of a failover; `rpo_s`: lost when the instance is
+    lost, and when its zone is. `ios_per_tx`: billed reads and writes of a transaction (Aurora).
+    `items`, `missing`, `usd_month`: the bill, None without a price. `cannot`: what it cannot do.
+    `confidence`: what stands behind the answer.
     """
 
     deployment: str
@@ -77,7 +77,9 @@ class ServiceOutcome:
     tps: float | None = None
     tps_low: float | None = None
     tps_high: float | None = None
+    p50_ms: float | None = None
     p95_ms: float | None = None
+    p99_ms: float | None = None
     cap: str | None = None
     reads_per_tx: float | None = None
     lag_ms: tuple[float, float] | None = None
@@ -278,7 +280,7 @@ class _Asked:
             tps=tps,
             tps_low=low,
             tps_high=high,
-            p95_ms=float(half["p95_ms"].median() or 0.0),  # pyright: ignore[reportArgumentType]
+            **{name: float(half[name].median() or 0.0) for name in RESPONSES},  # pyright: ignore[reportArgumentType]
             cap=str(caps["cap"][0]),
             reads_per_tx=reads,
             lag_ms=lag.ms,

@@ -21,6 +21,8 @@ from headrace.workload.unexplained import Distances, kind_of, kind_of_limit, out
 
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
+# Percentiles of the response times of transactions, ms.
+RESPONSES = ("p50_ms", "p95_ms", "p99_ms")
 # Locks and sockets are not simulated: beyond this many times the virtual CPUs of the runs, or as
 # small a part of them, a prediction says so.
 FAR_VCPUS = 2.0
@@ -133,6 +135,11 @@ class TransactionWorkload(Shown):
             grown=self.covered.grown * factor,
         )
         return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
+
+    def least_responses(self) -> dict[str, float]:
+        """What the percentiles of response times (RESPONSES) are of their mean at the least,
+        wherever it runs."""
+        return core.least_responses(self.database["clients"])
 
     def distances(
         self,

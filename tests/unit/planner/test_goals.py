@@ -101,7 +101,7 @@ def test_a_bad_goal_is_refused_in_words(text, word):
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("p99_ms<=20", "not a known metric"),
+        ("p999_ms<=20", "not a known metric"),
         ("p95_ms<=0", "no transaction takes no time"),
         ("backlog_s<=1", "leave no backlog"),
         ("tps<=3", "better the more"),
@@ -154,11 +154,18 @@ def test_every_metric_has_a_unit_and_says_what_it_means():
 
 def test_the_least_tps_that_can_do():
     def least(*goals: str, threads: int | None = 16) -> float:
-        return needed_tps(parse_goals(goals, "database", defaults=False, arrivals=threads is None), threads, 3.0)
+        return needed_tps(
+            parse_goals(goals, "database", defaults=False, arrivals=threads is None),
+            threads,
+            {"p50_ms": 0.5, "p95_ms": 3.0, "p99_ms": 5.0},
+        )
 
     assert least("tps>=300") == 300
     assert least("tps>=300", "headroom_percent>=20") == pytest.approx(360)
     # 16 clients x 3 (95th percentile over mean) / 60 ms = 800 tps.
     assert least("p95_ms<=60") == pytest.approx(800)
     assert least("tps>=300", "p95_ms<=60") == pytest.approx(800)
+    # The median is half the mean of 16 clients / 200 tps; the 99th percentile five times that.
+    assert least("p50_ms<=40") == pytest.approx(200)
+    assert least("p99_ms<=400", "p95_ms<=240") == pytest.approx(200)
     assert least("p95_ms<=60", threads=None) == 0

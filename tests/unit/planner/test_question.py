@@ -104,7 +104,7 @@ def test_what_cannot_be_planned_is_refused():
 DATABASE = [
     ({"goals": []}, "no goal on performance"),
     ({"goals": [None]}, "METRIC"),
-    ({"goals": ["p99_ms<=20"]}, "not a known metric"),
+    ({"goals": ["p999_ms<=20"]}, "not a known metric"),
     ({"goals": ["tps<=300"]}, "better the more"),
     ({"goals": ["p95_ms>=50"]}, "better the less"),
     ({"goals": ["tps>300"]}, "only <= and >="),

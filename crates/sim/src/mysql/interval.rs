@@ -12,11 +12,14 @@
 
 mod backend;
 mod contention;
+mod response;
 
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
 pub(crate) use contention::Contention;
 pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
+pub(crate) use response::sigma_of_p95;
+pub use response::ResponseSpread;
 
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
@@ -127,8 +130,12 @@ pub struct Second {
     pub t_s: f64,
     /// Transactions a second.
     pub tps: f64,
-    /// 95th percentile of response times, ms.
+    /// Median of response times, ms.
+    pub p50_ms: f64,
+    /// Their 95th percentile, ms.
     pub p95_ms: f64,
+    /// Their 99th percentile, ms.
+    pub p99_ms: f64,
     /// I/Os a second on all devices, in 256 KiB units.
     pub iops: f64,
     /// MiB/s on all devices.
@@ -343,6 +350,7 @@ struct ScenarioState<B> {
     devices: B,
     /// At the speed of the processors.
     clients: Clients,
+    spread: ResponseSpread,
     contention: Contention,
     /// Of the step before: response time alone, s, what it let clients do, and threads at work. A
     /// warm cache does not change from step to step.
@@ -371,6 +379,7 @@ impl<B: Backend> ScenarioState<B> {
         ScenarioState {
             devices,
             clients,
+            spread: ResponseSpread::with_p95(clients.p95_over_mean),
             contention: Contention::new(&clients, processors),
             closed: (0.0, 0.0, 0.0),
             tx,
@@ -419,7 +428,9 @@ impl<B: Backend> ScenarioState<B> {
         Second {
             t_s,
             tps,
-            p95_ms: response_s * 1e3 * database.clients.p95_over_mean,
+            p50_ms: response_s * 1e3 * self.spread.p50,
+            p95_ms: response_s * 1e3 * self.spread.p95,
+            p99_ms: response_s * 1e3 * self.spread.p99,
             iops: spent.measured.iops + logged.measured.iops,
             mib_s: (spent.measured.bytes_s + logged.measured.bytes_s) / MIB,
             balance_percent: self.devices.balance_percent(),

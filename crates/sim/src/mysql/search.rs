@@ -116,8 +116,12 @@ pub struct Figures {
     pub tps_mean: f64,
     /// 5th percentile of one-second tps in the worst hour.
     pub tps_p5: f64,
-    /// 95th percentile of response times, highest mean over an hour, ms.
+    /// Median of response times, highest mean over an hour, ms.
+    pub p50_ms: f64,
+    /// The same of their 95th percentile.
     pub p95_ms: f64,
+    /// The same of their 99th percentile.
+    pub p99_ms: f64,
     /// Longest wait of a transaction for its turn (open loads), s.
     pub backlog_s: f64,
     /// What binds in the worst hour.
@@ -450,9 +454,8 @@ fn extreme(values: &[f64], length: usize, highest: bool) -> (usize, f64) {
 fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
     let length = ((SUSTAINED_S / step_s).round() as usize).clamp(1, rows.len());
     let tps: Vec<f64> = rows.iter().map(|row| row.tps).collect();
-    let p95: Vec<f64> = rows.iter().map(|row| row.p95_ms).collect();
     let (at, lowest) = extreme(&tps, length, false);
-    let (_, p95_ms) = extreme(&p95, length, true);
+    let longest = |of: fn(&Second) -> f64| extreme(&rows.iter().map(of).collect::<Vec<f64>>(), length, true).1;
     let worst = &rows[at..at + length];
     let mean = |of: &dyn Fn(&Second) -> f64| worst.iter().map(of).sum::<f64>() / length as f64;
     let lowest_of = |row: &Second| [row.balance_percent, row.instance_balance_percent].into_iter().flatten().min_by(f64::total_cmp);
@@ -461,7 +464,9 @@ fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
         tps: lowest,
         tps_mean: tps.iter().sum::<f64>() / rows.len() as f64,
         tps_p5: fifth_percentile(database, worst),
-        p95_ms,
+        p50_ms: longest(|row| row.p50_ms),
+        p95_ms: longest(|row| row.p95_ms),
+        p99_ms: longest(|row| row.p99_ms),
         backlog_s: rows.iter().map(|row| row.backlog / row.tps.max(1e-6)).fold(0.0, f64::max),
         binding: busiest,
         balance_percent: rows.iter().filter_map(lowest_of).min_by(f64::total_cmp),

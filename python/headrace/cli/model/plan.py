@@ -51,8 +51,8 @@ Goals are METRIC<=NUMBER or METRIC>=NUMBER. Metrics of a demand: p99_ms (I/O p99
 overall_p99_ms (I/O p99 of the whole recording), throttled_min, headroom_percent, longest_wait_s,
 lowest_balance_percent, durability_afr_percent, cost_usd_month and others; an unknown one lists them all. The defaults
 p99_ms<=20, throttled_min<=0 and headroom_percent>=20 stay unless their own metric is given. Metrics of a database
-(a workload that `headrace calibrate` wrote, or sysbench-tpcc:...): tps, p95_ms (response time), tps_p5, backlog_s and
-others. Each goal of a database is met with a probability; what counts is the worst hour of a warm day.
+(a workload that `headrace calibrate` wrote, or sysbench-tpcc:...): tps, p50_ms, p95_ms and p99_ms (response times),
+tps_p5, backlog_s and others. Each goal of a database is met with a probability; what counts is the worst hour of a warm day.
 
 Recommended is what a DBA would sign: durable volumes, the instance family of today, one volume unless more save at
 least 20 % and 20 USD a month. The cheapest that meets every goal is shown too, with the reason for the difference.

@@ -42,7 +42,7 @@ Examples:
   headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500:3000 --workers 4 --report lag.html
   headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500 --replica-version mariadb-10.11 --semi-sync 0.5
 
-A row per second: transactions a second, 95th percentile of response times, IOPS, MiB/s, balances, the bottleneck,
+A row per second: transactions a second, percentiles of response times, IOPS, MiB/s, balances, the bottleneck,
 dirty and cached share. The table shows them shortened; csv and json have every row. A demand of I/Os is run by
 `headrace simulate`. Exit code 1: with --on, none of the services is possible."""
 

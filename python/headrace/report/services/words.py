@@ -182,7 +182,7 @@ def document(comparison: ServiceComparison) -> dict:
 
 
 CSV = (
-    "deployment", "class", "possible", "volumes", "tps", "tps_low", "tps_high", "p95_ms", "cap", "reader_lag_ms", "reader_lag_highest_ms",
+    "deployment", "class", "possible", "volumes", "tps", "tps_low", "tps_high", "p50_ms", "p95_ms", "p99_ms", "cap", "reader_lag_ms", "reader_lag_highest_ms",
     "reader_keeps_up",
     "rto_low_s", "rto_high_s", "rpo_instance_s", "rpo_zone_s", "billed_reads_per_tx", "billed_writes_per_tx", "million_ios_month",
     "usd_month", "refusal", "confidence"
@@ -205,7 +205,9 @@ def csv_rows(comparison: ServiceComparison) -> list[dict]:
             outcome.tps,
             outcome.tps_low,
             outcome.tps_high,
+            outcome.p50_ms,
             outcome.p95_ms,
+            outcome.p99_ms,
         )
         more = (
             outcome.cap,

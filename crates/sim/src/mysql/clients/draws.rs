@@ -1,6 +1,6 @@
 //! What the per-I/O form draws: how long transactions are, where their pages lie, when they arrive.
 
-use crate::mysql::interval::Scenario;
+use crate::mysql::interval::{sigma_of_p95, Scenario};
 use headrace_model::chance::{around, exponential, normal_of, unit};
 use headrace_model::Nanos;
 use rand_chacha::ChaCha8Rng;
@@ -35,9 +35,7 @@ pub struct Draws {
 
 impl Draws {
     pub fn new(scenario: &Scenario<'_>) -> Draws {
-        // A lognormal distribution of mean 1 has p95 = exp(1.645 sigma - sigma^2/2), at most 3.87.
-        let r = libm::log(scenario.database.clients.p95_over_mean);
-        let sigma = 1.644_854 - (1.644_854f64 * 1.644_854 - 2.0 * r).max(0.0).sqrt();
+        let sigma = sigma_of_p95(scenario.database.clients.p95_over_mean);
         let align = u64::from((scenario.database.read_bytes.max(scenario.database.cached_bytes) as u32).max(4_096).next_power_of_two());
         let first_page = FIRST_PAGE;
         // All of the volume, or the data that a snapshot holds.

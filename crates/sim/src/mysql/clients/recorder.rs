@@ -10,6 +10,9 @@ use serde::Serialize;
 /// Response times from 1 us to a day with three significant digits: an error of at most 0.1 %.
 const BOUNDS: (u64, u64, u8) = (1_000, 86_400_000_000_000, 3);
 
+/// Quantiles of response times that are told.
+const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
+
 /// What a run came to.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ClientsSummary {
@@ -187,11 +190,15 @@ impl ClientsRecorder {
         let balances = host.instance.as_ref().map(|instance| instance.balances(end)).unwrap_or_default();
         let instance = balances.ios.into_iter().chain(balances.bytes).map(|balance| balance.percent());
         // No transaction was answered: the oldest waits at least this long.
-        let p95_ns = if row.answered > 0 { self.of_row.value_at_quantile(0.95) } else { state.oldest.map_or(0, |arrived| end.since(arrived).0) };
+        let waited_ns = state.oldest.map_or(0, |arrived| end.since(arrived).0);
+        let [p50_ms, p95_ms, p99_ms] =
+            QUANTILES.map(|quantile| if row.answered > 0 { self.of_row.value_at_quantile(quantile) } else { waited_ns } as f64 / 1e6);
         self.rows.push(Second {
             t_s: end.as_secs_f64(),
             tps: answered / state.seconds,
-            p95_ms: p95_ns as f64 / 1e6,
+            p50_ms,
+            p95_ms,
+            p99_ms,
             iops: row.units as f64 / state.seconds,
             mib_s: row.bytes as f64 / state.seconds / MIB,
             balance_percent: waited.min_by(f64::total_cmp),
@@ -227,7 +234,7 @@ impl ClientsRecorder {
         let summary = &mut self.summary;
         if !self.of_all.is_empty() {
             summary.mean_ms = self.of_all.mean() / 1e6;
-            [summary.p50_ms, summary.p95_ms, summary.p99_ms] = [0.5, 0.95, 0.99].map(|q| ms(self.of_all.value_at_quantile(q)));
+            [summary.p50_ms, summary.p95_ms, summary.p99_ms] = QUANTILES.map(|q| ms(self.of_all.value_at_quantile(q)));
         }
         summary.waited_s = by_cap(&self.waits);
         summary.cap = summary.waited_s.first().map_or(Binding::Demand, |(cap, _)| *cap);

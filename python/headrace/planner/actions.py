@@ -74,28 +74,28 @@ def _setting(choice: Choice) -> str:
 
 def _why_migrate(today: Choice, choice: Choice) -> list[str]:
     before, after = Storage.parse(today.storage), Storage.parse(choice.storage)
-    found = []
+    reasons = []
     if "instance-store" in (today.volume_type, choice.volume_type) and today.storage != choice.storage:
-        found.append("local disks cannot be modified")
+        reasons.append("local disks cannot be modified")
     elif "standard" in (today.volume_type, choice.volume_type) and today.volume_type != choice.volume_type:
-        found.append("standard volumes cannot become or be made of other types")
+        reasons.append("standard volumes cannot become or be made of other types")
     if today.layout != choice.layout or today.members != choice.members:
-        found.append(f"another layout: {_layout(choice)} instead of {_layout(today)}")
+        reasons.append(f"another layout: {_layout(choice)} instead of {_layout(today)}")
     elif any(new.size_gib < old.size_gib for old, new in zip(before.members, after.members, strict=True)):
-        found.append(
+        reasons.append(
             f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}"
         )
     if (today.log_storage is None) != (choice.log_storage is None):
-        found.append("redo and binlog move")
+        reasons.append("redo and binlog move")
     elif (
         today.log_storage
         and choice.log_storage
         and not _grows_into(Storage.parse(today.log_storage), Storage.parse(choice.log_storage))
     ):
-        found.append("the log volume cannot be made smaller or of another layout")
+        reasons.append("the log volume cannot be made smaller or of another layout")
     if today.instance and choice.instance and _architecture(today) != _architecture(choice):
-        found.append("another processor architecture: software is installed anew")
-    return found
+        reasons.append("another processor architecture: software is installed anew")
+    return reasons
 
 
 def _grows_into(before: Storage, after: Storage) -> bool:
@@ -136,25 +136,25 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
         return []
     storage = Storage.parse(choice.storage)
     same = today is not None and today.storage == choice.storage
-    found = []
+    steps = []
     moves = today is None or (choice.migration or "").startswith("needs")
     if today is not None and not moves and not same:
-        found.append(modification_lines(storage, Storage.parse(today.storage), as_of))
+        steps.append(modification_lines(storage, Storage.parse(today.storage), as_of))
     elif not same:
-        found.append(_create(storage))
-    found += _of_log(choice, today, moves, as_of)
-    found += _of_cache(choice, today, moves)
+        steps.append(_create(storage))
+    steps += _of_log(choice, today, moves, as_of)
+    steps += _of_cache(choice, today, moves)
     blocks = _terraform(storage.members[0], len(storage.members))
     if choice.log_storage is not None:
         blocks += ["# redo and binlog", *_terraform(Storage.parse(choice.log_storage).members[0], 1)]
-    found.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": blocks, "undo": ""})
+    steps.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": blocks, "undo": ""})
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
-    wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"
-    found.append(
-        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""}
+    command = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"
+    steps.append(
+        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [command], "undo": ""}
     )
-    return found
+    return steps
 
 
 def _managed(choice: Choice) -> list[dict]:
@@ -373,15 +373,15 @@ RDS_ALARMS = (
 def alarms(choice: Choice | None, as_of: str) -> list[dict]:
     """CloudWatch alarms for the chosen volumes and instance: dicts of ALARM and their `source`."""
     if choice is not None and choice.service != "ec2":
-        return [dict(zip(ALARM, one, strict=True)) | {"source": RDS_ALARMS_SOURCE} for one in RDS_ALARMS]
+        return [dict(zip(ALARM, alarm, strict=True)) | {"source": RDS_ALARMS_SOURCE} for alarm in RDS_ALARMS]
     if choice is None or choice.volume_type == "instance-store":
         return []
-    found: list[tuple] = [CREDITS] if choice.volume_type in ("gp2", "st1", "sc1") else []
+    rows: list[tuple] = [CREDITS] if choice.volume_type in ("gp2", "st1", "sc1") else []
     if choice.volume_type != "standard":
-        found += EXCEEDED if as_of >= EXCEEDED_SINCE else [QUEUE]
-    found.append(STALLED)
+        rows += EXCEEDED if as_of >= EXCEEDED_SINCE else [QUEUE]
+    rows.append(STALLED)
     if choice.instance:
         with core_errors():
             bursts = core.instance(choice.instance)["burst_seconds"]
-        found += INSTANCE_CREDITS if bursts else [INSTANCE_EXCEEDED] if as_of >= INSTANCE_EXCEEDED_SINCE else []
-    return [dict(zip(ALARM, one, strict=True)) | {"source": METRICS_SOURCE} for one in found]
+        rows += INSTANCE_CREDITS if bursts else [INSTANCE_EXCEEDED] if as_of >= INSTANCE_EXCEEDED_SINCE else []
+    return [dict(zip(ALARM, alarm, strict=True)) | {"source": METRICS_SOURCE} for alarm in rows]

@@ -161,8 +161,8 @@ class Family:
         key = (rule, name)
         if key not in self.figures:
             param = self.era[rule].get(name)
-            known = isinstance(param, dict) and isinstance(param.get("value"), (int, float))
-            self.figures[key] = param["value"] if known else None
+            is_number = isinstance(param, dict) and isinstance(param.get("value"), (int, float))
+            self.figures[key] = param["value"] if is_number else None
         return self.figures[key]
 
     @cached_property
@@ -280,12 +280,12 @@ def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
 def shapes_of(family: Family, size_gib: int) -> list[Shape]:
     """All shapes of a family that hold `size_gib` of data, fewest volumes first. Empty when no
     number of volumes does."""
-    found = []
+    shapes = []
     for members in family.counts:
         gib = family.member_gib(members, size_gib)
         if gib <= family.max_gib:
-            found.append(shape_of(family, members, family.ordered_gib(gib)))
-    return found
+            shapes.append(shape_of(family, members, family.ordered_gib(gib)))
+    return shapes
 
 
 def shape_of(family: Family, members: int, gib: int) -> Shape:
@@ -354,15 +354,15 @@ class Directory:
         with core_errors():
             self.eras = {era["volume_type"]: era for era in core.volume_eras(as_of)}
         self.as_of = as_of
-        self.known: dict[tuple[str, str], About] = {}
+        self.abouts: dict[tuple[str, str], About] = {}
 
     def about(self, text: str, service: str = "ec2") -> About:
         """Family and members of a storage at a service. Raises InputError for notation that is
         none."""
         key = (text, service)
-        if key not in self.known:
-            self.known[key] = self._about(text, service)
-        return self.known[key]
+        if key not in self.abouts:
+            self.abouts[key] = self._about(text, service)
+        return self.abouts[key]
 
     def _about(self, text: str, service: str) -> About:
         behind = volumes_behind(text, service, self.as_of)
@@ -461,7 +461,7 @@ def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict
     return "", ""
 
 
-def _same_limits(one: core.Era, other: core.Era) -> bool:
+def _same_limits(era: core.Era, other: core.Era) -> bool:
     def figures(era: core.Era) -> list:
         bounds = [
             era["size_gib"]["max"]["value"],
@@ -470,7 +470,7 @@ def _same_limits(one: core.Era, other: core.Era) -> bool:
         ]
         return bounds + [tier["cap_mib_s"]["value"] for tier in era["throughput"].get("tier", [])]
 
-    return figures(one) == figures(other)
+    return figures(era) == figures(other)
 
 
 def spaces_of(
@@ -520,18 +520,18 @@ def hosts_named(
     left."""
     patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
     with core_errors():
-        known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
+        instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     names: dict[str, None] = {}
     for pattern in patterns:
-        exact = isinstance(pattern, str) and pattern in known
-        names.update(dict.fromkeys([pattern] if exact else matching_instances(pattern, known, prices.as_of)))
+        exact = isinstance(pattern, str) and pattern in instances
+        names.update(dict.fromkeys([pattern] if exact else matching_instances(pattern, instances, prices.as_of)))
     hosts, skipped = [], []
     for name in names:
-        made = _host(known[name], prices, cache_share)
-        if isinstance(made, str):
-            skipped.append((name, made))
+        host = _host(instances[name], prices, cache_share)
+        if isinstance(host, str):
+            skipped.append((name, host))
         else:
-            hosts.append(made)
+            hosts.append(host)
     if not hosts:
         why = f"{skipped[0][0]}: {skipped[0][1]}" if skipped else "none was named"
         named = ", ".join(map(str, patterns)) or "instances"
@@ -572,8 +572,8 @@ def sensible_instances(as_of: str) -> list[str]:
     """The families m, r, c and i of a day, the two newest generations of each that are priced and
     whose EBS limits are known. Raises InputError for a bad day."""
     with core_errors():
-        known = core.instances(as_of)
-    matched = [(match, entry) for entry in known if (match := SENSIBLE.match(entry["instance_type"]))]
+        instances = core.instances(as_of)
+    matched = [(match, entry) for entry in instances if (match := SENSIBLE.match(entry["instance_type"]))]
     matched = [
         (match, entry)
         for match, entry in matched
@@ -582,8 +582,12 @@ def sensible_instances(as_of: str) -> list[str]:
     newest: dict[str, list[int]] = {}
     for match, _ in matched:
         newest.setdefault(match["letter"], []).append(int(match["generation"]))
-    kept = {letter: set(sorted(set(generations))[-GENERATIONS:]) for letter, generations in newest.items()}
-    return [entry["instance_type"] for match, entry in matched if int(match["generation"]) in kept[match["letter"]]]
+    generations_of = {letter: set(sorted(set(generations))[-GENERATIONS:]) for letter, generations in newest.items()}
+    return [
+        entry["instance_type"]
+        for match, entry in matched
+        if int(match["generation"]) in generations_of[match["letter"]]
+    ]
 
 
 def family_of(instance: str) -> str:
@@ -595,15 +599,15 @@ def undominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset
     """Hosts that no cheaper one equals in virtual CPUs, cache, EBS limits and local disks: the
     others cannot be part of a cheapest answer. Those of `kept_families` stay, because a
     recommendation may keep to them."""
-    kept: list[Host] = []
+    useful: list[Host] = []
     seen: list[tuple] = []
     for host in hosts:
         worth = _worth(host)
         beaten = any(all(theirs >= ours for theirs, ours in zip(other, worth, strict=True)) for other in seen)
         if not beaten or family_of(host.name or "") in kept_families:
-            kept.append(host)
+            useful.append(host)
             seen.append(worth)
-    return kept
+    return useful
 
 
 def _worth(host: Host) -> tuple:
@@ -617,19 +621,19 @@ def _worth(host: Host) -> tuple:
     return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))
 
 
-def matching_instances(pattern: object, known: dict[str, core.Instance], as_of: str) -> list[str]:
+def matching_instances(pattern: object, instances: dict[str, core.Instance], as_of: str) -> list[str]:
     """Names that match a type or a pattern. Raises InputError where none does."""
     text = pattern.strip().lower() if isinstance(pattern, str) else ""
-    found = [name for name in known if fnmatchcase(name, text)] if text else []
-    if not found:
+    names = [name for name in instances if fnmatchcase(name, text)] if text else []
+    if not names:
         if text and not set(text) & set("*?["):
             with core_errors():  # names the day a type was first seen, or the nearest name
                 core.instance(text, as_of)
-        hint = did_you_mean(pattern, known) or "See `headrace catalog instances`."
+        hint = did_you_mean(pattern, instances) or "See `headrace catalog instances`."
         raise InputError(
             f"instance {shown(pattern)}",
             f"matches no instance type of the catalog on {as_of}",
             "data/instances.csv",
             hint,
         )
-    return found
+    return names

@@ -228,10 +228,10 @@ class DatabaseJudge:
     def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
         """Durability, promised consistency, failover and the loss of a zone, which follow from
         type, layout and service alone."""
-        figures = [figures_of(self.directory, one, self.hosts[one[2]].service) for one in candidates]
+        figures = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
         afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
-        survived = [self.survival(one) for one in candidates]
-        more = {name: np.array([one[name] for one in survived], dtype=float) for name in SURVIVAL}
+        survived = [self.survival(candidate) for candidate in candidates]
+        more = {name: np.array([survival[name] for survival in survived], dtype=float) for name in SURVIVAL}
         return {"durability_afr_percent": afr, "consistency_percent": promised} | more
 
     def survival(self, candidate: Candidate) -> dict[str, float]:
@@ -305,8 +305,8 @@ class DatabaseJudge:
         what the goals ask for or what arrives, else what the clients do."""
         place = candidate[2]
         if place not in self._ios:
-            [found] = self.run_in([self.core], [1.0], [candidate], names=("tps_mean", "reads_per_tx"))
-            tps, reads = (float(np.nan_to_num(found[name][0])) for name in ("tps_mean", "reads_per_tx"))
+            [columns] = self.run_in([self.core], [1.0], [candidate], names=("tps_mean", "reads_per_tx"))
+            tps, reads = (float(np.nan_to_num(columns[name][0])) for name in ("tps_mean", "reads_per_tx"))
             asked = [goal.limit for goal in self.goals if goal.metric in ("tps", "tps_p5") and goal.sign == ">="]
             rate = self.conditions.arrivals_tps or (max(asked) if asked else tps)
             with core_errors():
@@ -378,14 +378,14 @@ class Scenarios:
         order = np.random.default_rng(seed + 1).permutation(len(databases))
         self.deviations = normal_middles(len(databases))[order]
         self.workload = workload
-        self.known: dict[Candidate, Doubt] = {}
+        self.doubts: dict[Candidate, Doubt] = {}
 
     def of(self, candidates: Sequence[Candidate]) -> list[Doubt]:
         """The doubt of each candidate."""
-        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.known]
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.doubts]
         if new:
             self._look_at(new)
-        return [self.known[candidate] for candidate in candidates]
+        return [self.doubts[candidate] for candidate in candidates]
 
     def _width(self, candidate: Candidate) -> float:
         """Standard deviation of the logarithm of the unexplained factor, with the cache of the
@@ -394,8 +394,8 @@ class Scenarios:
         threads = self.judge.conditions.threads
         storage = candidate[0] if host.service == "ec2" else None
         distances = self.workload.distances(cache_gib=host.cache_gib, threads=threads, storage=storage)
-        known = self.workload.unexplained(distances)
-        return math.hypot(known, unseen(host.service, self.judge.near(host)))
+        spread = self.workload.unexplained(distances)
+        return math.hypot(spread, unseen(host.service, self.judge.near(host)))
 
     def _look_at(self, candidates: Sequence[Candidate]) -> None:
         if self.judge.conditions.arrivals_tps is None:
@@ -424,12 +424,12 @@ class Scenarios:
         needs = {}
         for goal in goals:
             # Everything faster by a factor: rates grow by it, times shrink by it.
-            held = self.judge.without_headroom(goal, columns[goal.metric])
-            value = np.where(ran, held * (faster if goal.sign == ">=" else 1.0 / faster), np.nan)
+            judged = self.judge.without_headroom(goal, columns[goal.metric])
+            value = np.where(ran, judged * (faster if goal.sign == ">=" else 1.0 / faster), np.nan)
             needs[str(goal)] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
         for place, candidate in enumerate(candidates):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
-            self.known[candidate] = Doubt(
+            self.doubts[candidate] = Doubt(
                 np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place])
             )
 
@@ -487,10 +487,10 @@ def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], f
     dearer = np.minimum.accumulate(meeting[::-1], axis=0)[::-1]
     instead = np.where(np.isfinite(dearer), dearer, best[None, :])
     regret = cost[:, None] + np.where(met, 0.0, instead) - best[None, :]
-    found: list[Regret] = [Regret(0.0, 0.0)] * len(doubts)
+    regret_of: list[Regret] = [Regret(0.0, 0.0)] * len(doubts)
     for place, row in zip(order, regret, strict=True):
-        found[int(place)] = Regret(float(row.mean()), float(row.max()))
-    return found, float(1.0 - possible.mean())
+        regret_of[int(place)] = Regret(float(row.mean()), float(row.max()))
+    return regret_of, float(1.0 - possible.mean())
 
 
 # --- log volumes of a database --------------------------------------------------------------------
@@ -508,18 +508,18 @@ def log_room(database: dict, tps: float, days: float) -> LogRoom:
 def log_volumes(families: Sequence[Family], size_gib: int) -> list[str]:
     """Small volumes for redo and binlog alone, of the SSD types among the families (single
     volumes), in sizes that are ordered."""
-    found: list[str] = []
+    storages: list[str] = []
     for family in families:
         if family.layout != "single" or family.volume_type not in ("gp2", "gp3", "io1", "io2"):
             continue
         gib = family.ordered_gib(family.member_gib(1, size_gib))
         if family.axis == "size":
             sizes = [family.ordered_gib(gib * times) for times in LOG_SIZES]
-            found += [family.text(1, size) for size in sizes if size <= family.max_gib]
+            storages += [family.text(1, size) for size in sizes if size <= family.max_gib]
         elif family.buys_throughput:
-            found.append(family.text(1, gib))
+            storages.append(family.text(1, gib))
         else:
             per_gib = family.figure("iops", "per_gib") or float("inf")
             least = [family.ordered_gib(math.ceil(iops / per_gib)) for iops in LOG_IOPS]
-            found += [family.text(1, max(gib, size), iops) for size, iops in zip(least, LOG_IOPS, strict=True)]
-    return list(dict.fromkeys(found))
+            storages += [family.text(1, max(gib, size), iops) for size, iops in zip(least, LOG_IOPS, strict=True)]
+    return list(dict.fromkeys(storages))

@@ -54,7 +54,7 @@ class Counts:
 
     def of(self, *statuses: str) -> int:
         """Candidates whose last word was one of `statuses`."""
-        return sum(1 for known in self.seen.values() if known in statuses)
+        return sum(1 for status in self.seen.values() if status in statuses)
 
 
 class PlannedDemand:
@@ -196,11 +196,11 @@ class DemandJudge:
             "lowest_balance_percent": np.where(ran & np.isnan(lowest), 100.0, lowest),
             "delivered_iops": delivered,
         }
-        static = [figures_of(self.directory, one, self.hosts[one[2]].service) for one in candidates]
+        static = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
         metrics["durability_afr_percent"] = np.array([afr for afr, _ in static], dtype=float)
         metrics["consistency_percent"] = np.array([promised for _, promised in static], dtype=float)
-        survived = [survival_of(self.hosts[one[2]].service, self.prices.as_of, 0) for one in candidates]
-        metrics |= {name: np.array([one[name] for one in survived], dtype=float) for name in SURVIVAL}
+        survived = [survival_of(self.hosts[candidate[2]].service, self.prices.as_of, 0) for candidate in candidates]
+        metrics |= {name: np.array([survival[name] for survival in survived], dtype=float) for name in SURVIVAL}
         return columns | metrics
 
     def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:

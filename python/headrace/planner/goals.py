@@ -160,12 +160,12 @@ class Goal:
 
     def __post_init__(self) -> None:
         text = f"{self.metric}{self.sign}{shown(self.limit)}"
-        known = SUBJECTS[self.subject]
-        metric = known.get(self.metric)
+        metrics = SUBJECTS[self.subject]
+        metric = metrics.get(self.metric)
         if metric is None:
-            near = did_you_mean(self.metric, known)
+            near = did_you_mean(self.metric, metrics)
             raise InputError(
-                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(known)}."
+                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(metrics)}."
             )
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
@@ -262,12 +262,12 @@ def parse_goals(
     if subject == "database":
         _check_database(parsed, arrivals)
     if defaults:
-        wanted = [Goal.parse(text, subject) for text in DEFAULTS[subject]]
+        default_goals = [Goal.parse(text, subject) for text in DEFAULTS[subject]]
         if subject == "database" and arrivals and not any(goal.about.kind == "load" for goal in parsed):
-            wanted.insert(0, Goal.parse(OPEN_DEFAULT, subject))
+            default_goals.insert(0, Goal.parse(OPEN_DEFAULT, subject))
         parsed += [
             goal
-            for goal in wanted
+            for goal in default_goals
             if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject))
         ]
     if not any(goal.about.kind == "load" for goal in parsed):

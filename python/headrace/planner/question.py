@@ -199,8 +199,8 @@ def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, 
     """GiB of data. A size that is given is taken as it is: it does not grow. Raises
     InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
-    known = given if given is not None else workload.size_gib and workload.size_gib * growth
-    if not known:
+    size_gib = given if given is not None else workload.size_gib and workload.size_gib * growth
+    if not size_gib:
         hint = "Give size_gib (--size-gib), or write it into the workload file."
         raise InputError(
             workload.name,
@@ -208,7 +208,7 @@ def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, 
             "headrace plan",
             hint,
         )
-    return float(known)
+    return float(size_gib)
 
 
 def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
@@ -338,8 +338,8 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         )
     prices = _prices(settings)
     hosts, skipped = _demand_hosts(settings, prices, today)
-    common["on"], hosts, skipped, told = _demand_services(common["on"], hosts, skipped, prices)
-    notes += told
+    common["on"], hosts, skipped, more = _demand_services(common["on"], hosts, skipped, prices)
+    notes += more
     notes += _months_note(settings, workload)
     return PlanQuestion(
         workload=grown,
@@ -380,20 +380,22 @@ def _demand_services(
     on: tuple[str, ...], hosts: list[Host], skipped: list[tuple[str, str]], prices: PriceList
 ) -> tuple[tuple[str, ...], list[Host], list[tuple[str, str]], list[str]]:
     """Deployments that a demand in I/Os can be planned on, with their hosts; refuses the rest."""
-    if any(one.startswith("aurora") for one in on):
+    if any(service.startswith("aurora") for service in on):
         hint = "Calibrate the database (headrace calibrate) and plan that; or leave Aurora out: --on ec2,rds."
         rule = "cannot be planned for a demand in I/Os: its storage takes log records, not pages"
         raise InputError("aurora", rule, SOURCE, hint)
-    kept = tuple(one for one in on if one in ("ec2", DEMAND_SERVICE))
-    left = [one for one in on if one not in kept]
-    if not kept:
+    services = tuple(service for service in on if service in ("ec2", DEMAND_SERVICE))
+    with_standby = [service for service in on if service not in services]
+    if not services:
         hint = "Calibrate the database and plan that; or take rds:single-az."
         raise InputError(", ".join(on), "waits for a standby, which a demand in I/Os does not know", SOURCE, hint)
     notes = (
-        [f"{', '.join(left)} left out: they wait for a standby, which a demand in I/Os does not know."] if left else []
+        [f"{', '.join(with_standby)} left out: they wait for a standby, which a demand in I/Os does not know."]
+        if with_standby
+        else []
     )
-    if DEMAND_SERVICE not in kept:
-        return kept, hosts, skipped, notes
+    if DEMAND_SERVICE not in services:
+        return services, hosts, skipped, notes
     if hosts and hosts[0].instance is None:
         classes = [Host(None, service=DEMAND_SERVICE)]
         notes.append("RDS is planned by its storage alone: name --instances for its classes.")
@@ -401,7 +403,7 @@ def _demand_services(
         names = [host.name for host in hosts if host.name]
         classes, more = managed_hosts((DEMAND_SERVICE,), names, prices, None, 0)
         skipped = skipped + more
-    return kept, ([*hosts] if "ec2" in kept else []) + classes, skipped, notes
+    return services, ([*hosts] if "ec2" in services else []) + classes, skipped, notes
 
 
 def _named(instances: object) -> list:
@@ -537,7 +539,7 @@ def _with_services(
     skipped: list[tuple[str, str]],
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     """The hosts of all deployments."""
-    managed = [one for one in on if one != "ec2"]
+    managed = [service for service in on if service != "ec2"]
     if not managed:
         return hosts, skipped
     if _means_none(settings.instances):
@@ -548,11 +550,11 @@ def _with_services(
     listed = None if named is None else _named(named)
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share
     classes, more = managed_hosts(managed, listed, prices, share, settings.readers)
-    kept = hosts if "ec2" in on else []
-    if not kept and not classes:
+    own_hosts = hosts if "ec2" in on else []
+    if not own_hosts and not classes:
         why = f"{more[0][0]}: {more[0][1]}" if more else "none has a price"
         raise InputError(", ".join(on), f"no class can be planned with ({why})", "data/managed", "Name others.")
-    return kept + classes, skipped + more
+    return own_hosts + classes, skipped + more
 
 
 def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:

@@ -99,13 +99,13 @@ def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_g
 
 def _failing(best: Choice, overload: float | None) -> str:
     parts = []
-    told = best.asks is not None and best.asks["never"]
-    if overload is not None and overload > 1 and not told:
+    asks_too_much = best.asks is not None and best.asks["never"]
+    if overload is not None and overload > 1 and not asks_too_much:
         parts.append(f"cannot deliver: the demand is {overload:.3g} x what {best.storage} sustains")
     if best.runs_dry:
         parts.append(best.runs_dry["words"])
     # Hours of backlog say nothing more once it is known that the demand cannot be delivered.
-    hopeless = bool(parts) and overload is not None and overload > 1 and not told
+    hopeless = bool(parts) and overload is not None and overload > 1 and not asks_too_much
     parts += [miss for miss in best.misses if not hopeless or miss.startswith(("throttled", "monthly", "holds"))]
     if best.binds.get("throttled_s", 1.0) > 0:
         parts.append(f"bottleneck: {best.binds['words']}")
@@ -145,14 +145,14 @@ def recommend(
     cheapest = min(choices, key=_order)
     pool, passed_over = list(choices), []
     for rule in _rules(today_family, least_host, random_percent):
-        kept = [one for one in pool if rule.keep(one)]
-        if not kept or len(kept) == len(pool):
+        keeping = [choice for choice in pool if rule.keep(choice)]
+        if not keeping or len(keeping) == len(pool):
             continue
-        if rule.pays and _pays(_fewest_volumes(kept), _fewest_volumes(pool)):
+        if rule.pays and _pays(_fewest_volumes(keeping), _fewest_volumes(pool)):
             continue
         if not rule.keep(cheapest):
             passed_over.append(rule.why)
-        pool = kept
+        pool = keeping
     best = _fewest_volumes(pool)
     if best.volumes < cheapest.volumes:
         passed_over.append(_array_words(best, cheapest))
@@ -164,24 +164,24 @@ def recommend(
 
 def _rules(today_family: str | None, least_host: tuple[float, int] | None, random_percent: float) -> list[Rule]:
     """The rules of a recommendation before the number of volumes, in their order."""
-    rules = [Rule(lambda one: one.persistent, "its data is gone when the instance stops")]
+    rules = [Rule(lambda choice: choice.persistent, "its data is gone when the instance stops")]
     if least_host is not None:
         memory, vcpus = least_host
         why = "it has less memory or fewer processors than today, with which the server's demand would be another"
-        rules.append(Rule(lambda one: (one.memory_gib or 0) >= memory and (one.vcpus or 0) >= vcpus, why))
-    rules.append(Rule(lambda one: one.volume_type != "standard", "its type promises no IOPS"))
+        rules.append(Rule(lambda choice: (choice.memory_gib or 0) >= memory and (choice.vcpus or 0) >= vcpus, why))
+    rules.append(Rule(lambda choice: choice.volume_type != "standard", "its type promises no IOPS"))
     if random_percent > MOST_RANDOM_PERCENT:
         why = (
             f"its type is made for sequential requests, and {random_percent:.0f} % of these are random: "
             "each costs a whole MiB and a seek"
         )
-        rules.append(Rule(lambda one: one.volume_type not in HDD, why))
+        rules.append(Rule(lambda choice: choice.volume_type not in HDD, why))
     if today_family is not None:
         why = (
             f"it leaves the instance family of today ({today_family}), which is recommended where it saves at least "
             f"{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
         )
-        rules.append(Rule(lambda one: _family_of(one) == today_family, why, pays=True))
+        rules.append(Rule(lambda choice: _family_of(choice) == today_family, why, pays=True))
     return rules
 
 
@@ -202,10 +202,10 @@ def stay(
     at least 20 % and 20 USD a month."""
     if recommended is None or today is None or not (migration(today, recommended) or "").startswith("needs"):
         return recommended, why
-    kept = [one for one in (today, in_place) if one is not None and one.meets_goals]
-    if not kept:
+    staying = [choice for choice in (today, in_place) if choice is not None and choice.meets_goals]
+    if not staying:
         return recommended, why
-    best = min(kept, key=lambda one: (round(one.cost_usd_month, 2), one is not today))
+    best = min(staying, key=lambda choice: (round(choice.cost_usd_month, 2), choice is not today))
     # For a cent nobody touches a volume.
     if best is not today and today.meets_goals and today.cost_usd_month - best.cost_usd_month < LEAST_SAVING_USD:
         best = today
@@ -228,10 +228,10 @@ def _order(choice: Choice) -> tuple:
 def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
     """From the fewest volumes on: more of them only where they save enough."""
     best: Choice | None = None
-    for volumes in sorted({one.volumes for one in pool}):
-        one = min((choice for choice in pool if choice.volumes == volumes), key=_order)
-        if best is None or _pays(best, one):
-            best = one
+    for volumes in sorted({choice.volumes for choice in pool}):
+        cheapest = min((choice for choice in pool if choice.volumes == volumes), key=_order)
+        if best is None or _pays(best, cheapest):
+            best = cheapest
     assert best is not None
     return best
 
@@ -251,22 +251,22 @@ def _array_words(best: Choice, cheapest: Choice) -> str:
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
     """Which of two databases meets the goals for less."""
     costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
-    told = [_engine_in_words(plan) for plan in plans]
+    sentences = [_engine_in_words(plan) for plan in plans]
     names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]
     if costs[0] is None and costs[1] is None:
-        return EngineComparison(plans, None, f"Neither meets the goals. {told[0]} {told[1]}")
+        return EngineComparison(plans, None, f"Neither meets the goals. {sentences[0]} {sentences[1]}")
     if costs[0] is None or costs[1] is None:
         place = 0 if costs[1] is None else 1
-        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {told[0]} {told[1]}")
+        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {sentences[0]} {sentences[1]}")
     place = 0 if costs[0] <= costs[1] else 1
     less = abs(costs[0] - costs[1])
     share = less / max(costs[0], costs[1])
     if share < SIGNIFICANTLY_DEARER - 1.0:
         return EngineComparison(
-            plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {told[0]} {told[1]}"
+            plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {sentences[0]} {sentences[1]}"
         )
     words = f"{names[place]} costs {less:,.2f} USD a month less ({100 * share:.0f} %)."
-    return EngineComparison(plans, place, f"{words} {told[0]} {told[1]}")
+    return EngineComparison(plans, place, f"{words} {sentences[0]} {sentences[1]}")
 
 
 def _engine_in_words(plan: Plan) -> str:
@@ -479,7 +479,7 @@ def latency_checks(
         weight = frame["iops"].sum()
         return float((frame[column] * frame["iops"]).sum() / weight) if weight > 0 else float(frame[column].mean())
 
-    found = [
+    checks = [
         {
             "what": f"over {span_in_words(round(span_s))}{apart}",
             "recorded_ms": mean(both, "mean_ms"),
@@ -495,5 +495,5 @@ def latency_checks(
         )
         part = hours.filter(pl.col("hour") == worst)
         what = f"in the hour {clock(float(worst) * 3_600)}"
-        found.append({"what": what, "recorded_ms": mean(part, "mean_ms"), "model_ms": mean(part, "model_ms")})
-    return found
+        checks.append({"what": what, "recorded_ms": mean(part, "mean_ms"), "model_ms": mean(part, "model_ms")})
+    return checks

@@ -67,14 +67,14 @@ class WinnerReplay:
         self.goals = [goal for goal in judge.goals if goal.metric in worst]
         self.points = judge.demand.workload.points
         self.so_far = _requests_so_far(self.points, self.factor)
-        self.known: dict[Candidate, Replayed | None] = {}
+        self.replays: dict[Candidate, Replayed | None] = {}
 
     def of(self, candidate: Candidate) -> Replayed | None:
         """What came of a candidate; None where no goal is on latency, or where what it stands on
         cannot be replayed."""
-        if candidate not in self.known:
-            self.known[candidate] = self._replayed(candidate) if self.goals else None
-        return self.known[candidate]
+        if candidate not in self.replays:
+            self.replays[candidate] = self._replayed(candidate) if self.goals else None
+        return self.replays[candidate]
 
     def _replayed(self, candidate: Candidate) -> Replayed | None:
         rows = self._interval_rows(candidate)
@@ -111,7 +111,7 @@ class WinnerReplay:
         if not worst:
             return None
         misses = tuple(_miss(goal, worst[goal.metric]) for goal in self.goals if not goal.met(worst[goal.metric]))
-        cap = max(waited, key=lambda one: waited[one], default=None)
+        cap = max(waited, key=lambda limit: waited[limit], default=None)
         return Replayed(worst, round(requests), self.judge.headroom, misses, cap, unlucky)
 
     def _unlucky(self, summary: core.Summary) -> dict[str, float]:

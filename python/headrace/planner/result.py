@@ -21,7 +21,7 @@ def plain(value: object) -> object:
     if isinstance(value, Goal):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {member.name: plain(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, pl.DataFrame):
         return plain(value.to_dicts())
     if isinstance(value, dict):
@@ -38,9 +38,9 @@ class Document:
 
     def to_dict(self) -> dict:
         """JSON-able."""
-        made = plain(self)
-        assert isinstance(made, dict)
-        return made
+        document = plain(self)
+        assert isinstance(document, dict)
+        return document
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ LEAST_FALL_PERCENT = 1.0
 
 def _bursts_left(rows: pl.DataFrame) -> list[str]:
     """What is told where a run ends before a bucket that it empties does."""
-    said = []
+    warnings = []
     half = rows.height // 2
     kinds = (
         ("balance_percent", "The volume's burst credits stand"),
@@ -205,11 +205,11 @@ def _bursts_left(rows: pl.DataFrame) -> list[str]:
         if fell < LEAST_FALL_PERCENT or last < LEAST_FALL_PERCENT:
             continue
         lasts_s = last / (fell / (rows.height - 1 - half))
-        said.append(
+        warnings.append(
             f"{words} at {last:.0f} % when this run ends: at this rate nothing is left {span_in_words(round(lasts_s))} later, "
             "and the database slower from then on. A longer run (--seconds) or --start-balance 0 shows it."
         )
-    return said
+    return warnings
 
 
 def processors_of(workload: TransactionWorkload, instance: str | None, vcpus: int | None) -> int | None:
@@ -272,8 +272,8 @@ def _run(
     with core_errors():
         if form == "events":
             columns: Any = core.mysql_clients(workload.database, run, progress)
-            told = columns.pop("summary")
-            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
+            summary = columns.pop("summary")
+            response_ms = {name: summary[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
         else:
             columns = core.mysql_runs(workload.database, [run])[0]
     balances = pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64)
@@ -332,8 +332,8 @@ def cache_fits(cache_gib: float, host: core.Instance | None, option: str = "cach
             f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint
         )
     if cache_gib > TIGHT_SHARE * memory:
-        left = f"leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}"
-        return [f"A cache of {cache_gib:,.4g} GiB {left}: the server would swap; {room:g} GiB have room."]
+        remainder = f"leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}"
+        return [f"A cache of {cache_gib:,.4g} GiB {remainder}: the server would swap; {room:g} GiB have room."]
     return []
 
 

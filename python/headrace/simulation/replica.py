@@ -2,8 +2,8 @@
 
 >>> import headrace
 >>> shop = headrace.sysbench_tpcc(warehouses=100, engine="innodb", cache_gib=8, threads=16)
->>> found = headrace.predict_replica(shop, "gp3:500:6000", headrace.Replica("gp3:500:3000"), seconds=60, draws=0)
->>> found.rows.columns[:4]
+>>> prediction = headrace.predict_replica(shop, "gp3:500:6000", headrace.Replica("gp3:500:3000"), seconds=60, draws=0)
+>>> prediction.rows.columns[:4]
 ['t_s', 'source_tps', 'applied_tps', 'possible_tps']
 """
 
@@ -129,10 +129,10 @@ class Replica:
         """The replica with what it takes from its source: the source's version where none is
         named; and with a source of the same flavor that is known, a binary log of its own, as
         `headrace replica up` makes it (log_bin, log_slave_updates), so that it can take over."""
-        known = workload.server.release
-        made = self if self.version is not None or known is None else replace(self, version=known)
-        same = known is not None and made.release.partition("-")[0] == known.partition("-")[0]
-        return replace(made, log_bin=True) if same and made.log_bin is None else made
+        source_release = workload.server.release
+        replica = self if self.version is not None or source_release is None else replace(self, version=source_release)
+        same = source_release is not None and replica.release.partition("-")[0] == source_release.partition("-")[0]
+        return replace(replica, log_bin=True) if same and replica.log_bin is None else replica
 
     def settings(self) -> dict[str, Any]:
         """The core's settings. Raises InputError."""
@@ -177,10 +177,10 @@ class ReplicaPrediction(Shown):
 
     def in_short(self) -> str:
         """Storage, rate and lag; see `Shown`."""
-        told = self.summary
-        rate = f"applies {told['applier_tps']:,.4g} tps of {told['source_tps']:,.4g}"
+        summary = self.summary
+        rate = f"applies {summary['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}"
         length = self.rows["t_s"][-1] + (self.rows["t_s"][1] - self.rows["t_s"][0] if self.rows.height > 1 else 1.0)
-        return f"{self.replica.storage}, {span_in_words(length)}: {rate}, at most {told['peak_lag_s']:,.3g} s behind"
+        return f"{self.replica.storage}, {span_in_words(length)}: {rate}, at most {summary['peak_lag_s']:,.3g} s behind"
 
 
 def predict_replica(
@@ -239,36 +239,42 @@ def predict_replica(
         draws=draws,
     )
     source["step_s"] = check_number("step", step_s, 1.0, 3_600.0, "s")
-    made = workload.grown(growth) if growth != 1.0 else workload
+    grown = workload.grown(growth) if growth != 1.0 else workload
     replica = replica.as_behind(workload)
     settings = replica.settings()
-    own, about_cache = _own_cache(replica, cache, instance, source["as_of"], made.engine)
+    own, about_cache = _own_cache(replica, cache, instance, source["as_of"], grown.engine)
     asked = _asked(replica, settings, own, instance) | {
         "semi_sync": _semi_sync(semi_sync, replica.release),
-        "large": [tuple(float(part) for part in one) for one in large],
+        "large": [tuple(float(part) for part in transaction) for transaction in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
         "received": received,
     }
     with core_errors():
-        answer: dict[str, Any] = dict(core.replica_run(made.database, source, asked | {"applier": applier_of(made)}))
-    told = answer.pop("summary")
-    summary = told | {name: dict(told[name]) for name in ("shares", "if_halved")} | _doubt(made, source, asked, draws)
-    summary["without_bursts"] = _without_bursts(made, source, asked, answer["source_tps"], round(told["load_s"]))
+        answer: dict[str, Any] = dict(core.replica_run(grown.database, source, asked | {"applier": applier_of(grown)}))
+    core_summary = answer.pop("summary")
+    summary = (
+        core_summary
+        | {name: dict(core_summary[name]) for name in ("shares", "if_halved")}
+        | _doubt(grown, source, asked, draws)
+    )
+    summary["without_bursts"] = _without_bursts(
+        grown, source, asked, answer["source_tps"], round(core_summary["load_s"])
+    )
     rows = pl.DataFrame(answer).with_columns(
         pl.col("t_s") - source["step_s"], pl.col("balance_percent").cast(pl.Float64)
     )
     return ReplicaPrediction(
         rows.select(COLUMNS),
         summary,
-        (*_warnings(made, replica, settings, summary), *cache_fits(cache, host), *about_cache),
+        (*_warnings(grown, replica, settings, summary), *cache_fits(cache, host), *about_cache),
         replica,
         settings,
         storage,
         own,
         source["as_of"] or core.newest_date(),
         seed,
-        made,
+        grown,
     )
 
 
@@ -282,15 +288,17 @@ def _own_cache(
     if replica.instance is None and replica.cache_gib is None:
         return own, []  # the source's: looked at already
     host = host_of(instance if replica.instance is None else replica.instance, as_of)
-    told = cache_fits(own, host, "replica-cache-gib")
+    warnings = cache_fits(own, host, "replica-cache-gib")
     if replica.cache_gib is None or engine != "innodb":
-        return own, told
+        return own, warnings
     flavor, _, version = replica.release.partition("-")
-    made = core.innodb_pool_bytes(flavor, version, own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"]) / GIB
-    if made > ROUNDED * own:
+    pool_gib = (
+        core.innodb_pool_bytes(flavor, version, own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"]) / GIB
+    )
+    if pool_gib > ROUNDED * own:
         rule = "its server rounds it up to whole chunks of 128 MiB"
-        told = [f"a buffer pool of {own:.4g} GiB becomes {made:.4g} GiB: {rule}", *told]
-    return made, told
+        warnings = [f"a buffer pool of {own:.4g} GiB becomes {pool_gib:.4g} GiB: {rule}", *warnings]
+    return pool_gib, warnings
 
 
 def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: str | None) -> dict[str, Any]:
@@ -328,8 +336,8 @@ def _without_bursts(
     run = source | {"seed": None, "step_s": source["step_s"] * per}
     empty = asked | {"start_balance_percent": 0.0, "source_tps": means, "drain_s": 0, "applier": applier_of(workload)}
     with core_errors():
-        told = core.replica_run(workload.database, run, empty)["summary"]
-    return {"applier_tps": told["applier_tps"], "onset_s": told["onset_s"]}
+        summary = core.replica_run(workload.database, run, empty)["summary"]
+    return {"applier_tps": summary["applier_tps"], "onset_s": summary["onset_s"]}
 
 
 def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] | None:
@@ -361,8 +369,8 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
     databases = workload.draws(draws, 1) or [workload.database] * draws
     coarse = coarse_run(source, series=asked["source_tps"] is not None)
     width = workload.unexplained(workload.distances(cache_gib=asked["cache_bytes"] / GIB))
-    found: dict[str, list[float]] = {name: [] for name in DRAWN}
-    kept = 0
+    drawn: dict[str, list[float]] = {name: [] for name in DRAWN}
+    kept_up = 0
     for database in databases:
         # Three standard deviations at most: a tail that nobody has seen decides nothing.
         deltas = {name: spread[name] * float(np.clip(chance.standard_normal(), -3.0, 3.0)) for name in spread}
@@ -371,15 +379,15 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
         deltas["flush_factor"] += unexplained
         world = replace(workload, database=database)
         with core_errors():
-            told = core.replica_run(database, coarse, asked | {"applier": applier_of(world, deltas)})["summary"]
-        kept += told["onset_s"] is None
+            summary = core.replica_run(database, coarse, asked | {"applier": applier_of(world, deltas)})["summary"]
+        kept_up += summary["onset_s"] is None
         for name in DRAWN:
-            found[name].append(math.inf if told[name] is None else told[name])
+            drawn[name].append(math.inf if summary[name] is None else summary[name])
     return {
-        "low": {name: _quantile(values, LOW) for name, values in found.items()},
-        "high": {name: _quantile(values, HIGH) for name, values in found.items()},
-        "keeps_up": kept / len(databases),
-        "drawn": found,
+        "low": {name: _quantile(values, LOW) for name, values in drawn.items()},
+        "high": {name: _quantile(values, HIGH) for name, values in drawn.items()},
+        "keeps_up": kept_up / len(databases),
+        "drawn": drawn,
     }
 
 
@@ -396,34 +404,34 @@ def _warnings(
     workload: TransactionWorkload, replica: Replica, settings: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[str]:
     """What the reader must know."""
-    said = []
+    warnings = []
     if workload.replica is None or not workload.replica.values:
-        said.append(
+        warnings.append(
             "No replica of this database was measured: the applier's costs are derived from the source's run, "
             "and its processor time may be half or twice as much."
         )
     if replica.version is None:
-        said.append(
+        warnings.append(
             f"The version of the source is not known: the replica is taken for a {DEFAULT_VERSION} with its defaults. "
             "Name it (--replica-version)."
         )
     spent = summary["without_bursts"]
     if spent is not None and summary["onset_s"] is None and spent["onset_s"] is not None:
-        said.append(
+        warnings.append(
             f"It keeps up on bursts, which outlast the {span_in_words(round(summary['load_s']))} of this load: with credits "
             f"and the instance's EBS burst spent it applies {spent['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}, "
             "and falls behind. A day (--seconds 86400) shows when."
         )
     price = summary["semi_sync"]
     if price is not None and settings["sync_relay_log"] != 1:
-        said.append(
+        warnings.append(
             f"Semi-sync with sync_relay_log = {settings['sync_relay_log']:,}: an acknowledged transaction is in the replica's "
             "memory, not on its disk. If both hosts lose power it is gone; sync_relay_log = 1 prevents that."
         )
     if price is not None and price["times_out"]:
-        said.append(
+        warnings.append(
             f"A commit would wait {price['added_ms']:,.4g} ms, longer than the timeout: the source goes on without semi-sync."
         )
     if settings["mode"] != "single" and (settings["workers"] or 0) <= 1 and summary["onset_s"] is not None:
-        said.append(f"{replica.release} applies with one thread here: workers = {settings['workers']}.")
-    return said
+        warnings.append(f"{replica.release} applies with one thread here: workers = {settings['workers']}.")
+    return warnings

@@ -93,7 +93,7 @@ class _Run:
     last: int
     level: float
     spread: float
-    known: bool
+    is_known: bool
     credits: bool
 
 
@@ -126,7 +126,7 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
     latency_ms = (
         np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
     )
-    known = latency_ms[np.isfinite(latency_ms)]
+    finite_ms = latency_ms[np.isfinite(latency_ms)]
     queue = column("queue")
     queue = np.where(np.isfinite(queue), queue, (reads + writes) * latency_ms / 1_000.0)
     return _Series(
@@ -137,7 +137,7 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
         queue,
         column("util_percent"),
         column("balance_percent"),
-        float(np.quantile(known, USUAL_QUANTILE)) if known.size else float("nan"),
+        float(np.quantile(finite_ms, USUAL_QUANTILE)) if finite_ms.size else float("nan"),
         str(source.get("device", "")).count("+") + 1,
         source.get("tool") != "vmstat",
     )
@@ -169,16 +169,16 @@ def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
     waiting."""
     rate, tolerance = series.rates[unit], _tolerance(series)
     places = np.flatnonzero(slow)
-    found: list[_Run] = []
+    judged_runs: list[_Run] = []
     for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
         runs = _level_parts(stretch.tolist(), rate, tolerance)
         # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a
         # limit.
         mostly = sum(last - first + 1 for first, last in runs) >= FLAT_SHARE_OF_STRETCH * stretch.size
         judged = (_judged(series, unit, first, last, slow, mostly) for first, last in runs)
-        found += [run for run in judged if run is not None]
+        judged_runs += [run for run in judged if run is not None]
     scattered = _scattered(series, unit, slow)
-    return _without_echoes([*found, *([scattered] if scattered else [])])
+    return _without_echoes([*judged_runs, *([scattered] if scattered else [])])
 
 
 def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
@@ -269,7 +269,7 @@ def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
     if judged is None:
         return None
     level = float(np.median(rate[at_top]))
-    return _Run(unit, int(places[0]), int(places[0]), level, 1.0, judged.known, judged.credits)
+    return _Run(unit, int(places[0]), int(places[0]), level, 1.0, judged.is_known, judged.credits)
 
 
 def _known(unit: str, level: float, members: int, share: float) -> float | None:
@@ -291,7 +291,7 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
     share, least = FLAT_SHARE_AT_KNOWN_LIMIT + TICKS_S / float(np.median(series.duration_s)), LEAST_RUN_WITHOUT_LATENCY
     limit = _known(unit, top, series.members, share)
-    known = limit is not None
+    is_known = limit is not None
     if limit is None:
         may_wait, share, least = may_wait & ~np.isfinite(series.latency_ms), FLAT_SHARE_OF_ANY_TOP, LEAST_RUN_OF_ANY_TOP
         limit = float(np.median(rate[rate >= top * (1 - share)]))
@@ -313,7 +313,7 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
                     last,
                     limit,
                     float(np.std(rate[first : last + 1]) / limit),
-                    known,
+                    is_known,
                     _spent(series, first, last),
                 )
             )
@@ -326,7 +326,7 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
     Known limits first, then the flattest; single slow points at a level join it.
     """
     owner = np.full(series.t_s.size, -1)
-    runs.sort(key=lambda run: (not run.known, round(run.spread, 3), run.unit, run.first))
+    runs.sort(key=lambda run: (not run.is_known, round(run.spread, 3), run.unit, run.first))
     for index, run in enumerate(runs):
         part = owner[run.first : run.last + 1]
         if run.last - run.first + 1 < LEAST_RUN or (part < 0).sum() >= LEAST_RUN:
@@ -366,8 +366,8 @@ def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
     return Censoring(tuple(windows), pl.Series("factor", factor), pl.Series("censored", owner >= 0))
 
 
-def _same_limit(one: _Run, other: _Run) -> bool:
-    return one.unit == other.unit and abs(one.level - other.level) <= 0.02 * one.level
+def _same_limit(run: _Run, other: _Run) -> bool:
+    return run.unit == other.unit and abs(run.level - other.level) <= 0.02 * run.level
 
 
 def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:

@@ -270,9 +270,9 @@ def from_constant_answers(answers: dict) -> OpenWorkload:
 
 def _call(maker: Callable, answers: dict) -> OpenWorkload:
     code = maker.__code__
-    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for key in answers:
-        check_choice("answer", key, known)
+        check_choice("answer", key, parameters)
     for needed in ("reads_per_s", "writes_per_s"):
         if answers.get(needed) is None:
             raise InputError(f"{needed} is missing", "the busy hour needs reads and writes a second", LIMITS_SOURCE)

@@ -192,10 +192,10 @@ class OpenWorkload(Shown):
         InputError.
         """
         margin = check_number("margin", margin, 1.0, MAX_MARGIN)
-        found = self.censoring
-        if found.at_least_factor is None or found.censored is None:
+        censoring = self.censoring
+        if censoring.at_least_factor is None or censoring.censored is None:
             return self
-        factor = found.at_least_factor * pl.select(pl.when(found.censored).then(margin).otherwise(1.0))[:, 0]
+        factor = censoring.at_least_factor * pl.select(pl.when(censoring.censored).then(margin).otherwise(1.0))[:, 0]
         rates = [
             (pl.col(name) * factor).clip(upper_bound=MAX_OPS_PER_S).alias(name)
             for name in ("reads_per_s", "writes_per_s")
@@ -222,18 +222,18 @@ class OpenWorkload(Shown):
         its clock."""
         if self.kind != "recorded":
             return self.caveats
-        found = list(self.limits_met())
+        notes = list(self.limits_met())
         if "uncensored_by" in self.source:
             margin = self.source["uncensored_by"]
-            found.append(
+            notes.append(
                 f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess."
             )
         start = self.source.get("clock_start")
         # A time of day without a date was laid out by hand, as the demonstration's day is.
         if start is None or len(start) > 8 or self.clock_zone != LOCAL_ZONE:
             short = short_note(self.span_s)
-            found += [*([short] if short else []), *([] if start is None else [zone_note(self.clock_zone)])]
-        return self.caveats + tuple(note for note in found if note not in self.caveats)
+            notes += [*([short] if short else []), *([] if start is None else [zone_note(self.clock_zone)])]
+        return self.caveats + tuple(note for note in notes if note not in self.caveats)
 
     def summary(self) -> dict:
         """Figures of the whole.

@@ -134,8 +134,8 @@ def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | N
         ways.append(pl.col("queue") * scaled_by / rate * 1_000.0)
     if not ways:
         return None
-    found = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(ways)).alias("mean_ms"))
-    return found if found["mean_ms"].is_not_null().any() else None
+    latency = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(ways)).alias("mean_ms"))
+    return latency if latency["mean_ms"].is_not_null().any() else None
 
 
 # --- notes ----------------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[
     if span_s <= window_s:
         return 0.0, sum(d * v for d, v in zip(durations, values, strict=True)) / span_s
     best_start, best_sum, inside, right = 0.0, -1.0, 0.0, 0
-    for left, start in enumerate(starts):
+    for first, start in enumerate(starts):
         if start + window_s > span_s + 1e-6:
             break
         while right < len(starts) and starts[right] + durations[right] <= start + window_s + 1e-6:
@@ -261,10 +261,10 @@ def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[
         part = (start + window_s - starts[right]) * values[right] if right < len(starts) else 0.0
         if inside + part > best_sum * (1 + 1e-12):
             best_start, best_sum = start, inside + part
-        if right > left:
-            inside -= durations[left] * values[left]
+        if right > first:
+            inside -= durations[first] * values[first]
         else:
-            right = left + 1  # one point longer than the window
+            right = first + 1  # one point longer than the window
     return best_start, best_sum / window_s
 
 

@@ -221,10 +221,10 @@ def _type_like(value: Any, name: str) -> Any:
 
 def _check_parameters(read: _DatabaseFile) -> None:
     """Each parameter of the engine at most once."""
-    known = tuple(parameter.name for parameter in of_engine(read.engine, read.database))
+    allowed = tuple(parameter.name for parameter in of_engine(read.engine, read.database))
     names = [parameter.name for parameter in read.parameters]
     for index, name in enumerate(names):
-        check_choice("parameters.name", name, known)
+        check_choice("parameters.name", name, allowed)
         if name in names[:index]:
             raise InputError(f"parameters.name = {name}", "stands there twice", DOC)
 
@@ -241,11 +241,11 @@ def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...],
             scale = math.sqrt(max(cells[i][i], 0.0)) * math.sqrt(max(cells[j][j], 0.0))
             symmetric = abs(cells[i][j] - cells[j][i]) <= ROUNDED * scale
             given = cells[i][j] / scale if scale > 0 else math.inf if cells[i][j] else float(i == j)
-            left = given - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDED * (i == j)
-            if not symmetric or not math.isfinite(left) or (i == j and left <= 0):
+            remainder = given - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDED * (i == j)
+            if not symmetric or not math.isfinite(remainder) or (i == j and remainder <= 0):
                 rule = "no covariance: it is symmetric, and no combination of parameters has a negative variance"
                 raise InputError(f"covariance[{i}][{j}] = {cells[i][j]:g}", rule, DOC)
-            factor[i][j] = math.sqrt(left) if i == j else left / factor[j][j]
+            factor[i][j] = math.sqrt(remainder) if i == j else remainder / factor[j][j]
     return cells
 
 
@@ -260,11 +260,11 @@ def _day(value: Any) -> str | None:
 
 def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered:
     def pair(key: str, least: float, most: float) -> tuple | None:
-        found = getattr(read, key)
-        if found is not None and not least <= found[0] <= found[1] <= most:
+        bounds = getattr(read, key)
+        if bounds is not None and not least <= bounds[0] <= bounds[1] <= most:
             rule = f"must be the least and the most, from {least:,.10g} to {most:,.10g}"
-            raise InputError(f"covered.{key} = {shown(found)}", rule, DOC)
-        return found and tuple(type(least)(figure) for figure in found)
+            raise InputError(f"covered.{key} = {shown(bounds)}", rule, DOC)
+        return bounds and tuple(type(least)(figure) for figure in bounds)
 
     vcpus = pair("vcpus", 1, MOST_COUNT)
     return Covered(

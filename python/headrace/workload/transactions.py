@@ -177,8 +177,8 @@ class TransactionWorkload(Shown):
         chance = np.random.default_rng(seed)
         names = [parameter["name"] for parameter in self.parameters]
         spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
-        known = {parameter.name: parameter.spread for parameter in of_engine(self.engine, self.database)}
-        limits = np.array([3.0 * known[name] for name in names])
+        spreads = {parameter.name: parameter.spread for parameter in of_engine(self.engine, self.database)}
+        limits = np.array([3.0 * spreads[name] for name in names])
         return [
             applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))
             for row in spread
@@ -191,23 +191,23 @@ class TransactionWorkload(Shown):
 
         `vcpus`: None where no processor binds.
         """
-        covered, said = self.covered, []
+        covered, notes = self.covered, []
         if covered.cache_gib is None:
             return ["No run stands behind this workload: every figure is the standard benchmark's."]
         low, high = covered.cache_gib
         if not 0.45 * low <= cache_gib <= 2.2 * high:
             runs = f"{_range(low / covered.grown, high / covered.grown)} GiB"
             if covered.grown == 1.0:
-                said.append(f"A cache of {cache_gib:,.4g} GiB is far from the {runs} of the runs.")
+                notes.append(f"A cache of {cache_gib:,.4g} GiB is far from the {runs} of the runs.")
             else:
                 share = (
                     f"{cache_gib:,.4g} GiB over {covered.grown:,.4g} times the data is "
                     f"as {cache_gib / covered.grown:,.4g} GiB over that of the runs"
                 )
-                said.append(f"A cache of {share}, which had {runs}: far from them.")
+                notes.append(f"A cache of {share}, which had {runs}: far from them.")
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
-            said.append(
+            notes.append(
                 f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs."
             )
         if (
@@ -215,14 +215,14 @@ class TransactionWorkload(Shown):
             and covered.vcpus is not None
             and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS
         ):
-            said.append(
+            notes.append(
                 f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs."
             )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
-            said.append(
+            notes.append(
                 f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}."
             )
-        return said
+        return notes
 
 
 def _range(low: float, high: float) -> str:

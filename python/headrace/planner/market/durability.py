@@ -76,24 +76,24 @@ def copies_of(service: str) -> Copies | None:
 def service_afr_percent(family: Family, members: int) -> float | None:
     """Annual chance to lose the data at a service, percent: one copy's volumes through their
     layout, and the copies through the time that repair takes."""
-    one, copies = (
+    copy_percent, copies = (
         layout_afr_percent(family.layout, members, published_afr_percent(family.era)),
         copies_of(family.service),
     )
     if copies is None:
-        return one
-    one = copies.afr_percent if copies.afr_percent is not None else one
-    return None if one is None else copies_afr_percent(one, copies)
+        return copy_percent
+    copy_percent = copies.afr_percent if copies.afr_percent is not None else copy_percent
+    return None if copy_percent is None else copies_afr_percent(copy_percent, copies)
 
 
-def copies_afr_percent(one: float, copies: Copies) -> float:
+def copies_afr_percent(copy_percent: float, copies: Copies) -> float:
     """Annual chance to lose `lost_with` of n copies before one is back, percent.
 
     A copy fails at the rate r = -ln(1 - a) a year. Each failure of the n (n r a year) is fatal when
     at least k - 1 of the others fail within its repair time T: chance q = 1 - exp(-r T) each. So
     1 - exp(-n r B), B the binomial chance of at least k - 1 of n - 1.
     """
-    rate, others = -math.log1p(-one / 100), copies.copies - 1
+    rate, others = -math.log1p(-copy_percent / 100), copies.copies - 1
     within = -math.expm1(-rate * copies.repair)
     fatal = sum(
         math.comb(others, more) * within**more * (1 - within) ** (others - more)
@@ -116,7 +116,7 @@ def lowest_afr_percent(era: core.Era) -> float | None:
     return float(value[0]) if isinstance(value, (list, tuple)) else None
 
 
-def layout_afr_percent(layout: str, members: int, one: float | None) -> float | None:
+def layout_afr_percent(layout: str, members: int, member_percent: float | None) -> float | None:
     """Annual chance of data loss of an array whose volumes fail independently, percent.
 
     RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how
@@ -124,9 +124,9 @@ def layout_afr_percent(layout: str, members: int, one: float | None) -> float | 
     is an upper bound: 1 - (1 - a^2)^pairs for RAID 10 (n / 2 pairs) and 10 f2 (n neighbours), a^n
     for RAID 1, two or more of n for RAID 5.
     """
-    if one is None:
+    if member_percent is None:
         return None
-    a, n = one / 100, members
+    a, n = member_percent / 100, members
     chance = {
         "raid0": 1 - (1 - a) ** n,
         "raid1": a**n,
@@ -149,5 +149,5 @@ def small_percent(percent: float) -> str:
 def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
     """Annual chance to lose any of several storages, percent: data and log apart are lost with
     either."""
-    known = [part for part in parts if part is not None]
-    return 100 * (1 - math.prod(1 - part / 100 for part in known)) if known else None
+    published = [part for part in parts if part is not None]
+    return 100 * (1 - math.prod(1 - part / 100 for part in published)) if published else None

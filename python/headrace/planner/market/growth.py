@@ -117,6 +117,6 @@ def least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
 
 
 def _figure(name: str, as_of: str | None) -> float:
-    found = core.managed_rule("rds:single-az", name, as_of)
-    assert found is not None, name
-    return float(found["value"])
+    rule = core.managed_rule("rds:single-az", name, as_of)
+    assert rule is not None, name
+    return float(rule["value"])

@@ -55,10 +55,10 @@ def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names):
         raise InputError(f"on = {on!r}", "must name services", HELP, "For example --on ec2,rds,aurora.")
     with core_errors():
-        found = tuple(core.deployments([name for name in names if name.strip()]))
-    if not found:
+        deployments = tuple(core.deployments([name for name in names if name.strip()]))
+    if not deployments:
         raise InputError("on", "names no service", HELP, "For example --on ec2,rds,aurora.")
-    return found
+    return deployments
 
 
 # --- families and shapes --------------------------------------------------------------------------
@@ -123,22 +123,22 @@ def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
     """The shapes of a service's family that hold `size_gib`, smallest sizes first."""
     if family.volume_type == AURORA:
         return [Shape(family, 1, size_gib, local=AURORA)]
-    found: list[Shape] = []
-    for one in core.rds_ranges(family.volume_type, as_of):
-        gib, rules = max(size_gib, one["from_gib"]), one["figures"]
-        if gib > one["to_gib"]:
+    shapes: list[Shape] = []
+    for sizes in core.rds_ranges(family.volume_type, as_of):
+        gib, rules = max(size_gib, sizes["from_gib"]), sizes["figures"]
+        if gib > sizes["to_gib"]:
             continue
-        gib = rounded_up(gib, GIB_STEPS, one["from_gib"], one["to_gib"])
+        gib = rounded_up(gib, GIB_STEPS, sizes["from_gib"], sizes["to_gib"])
         if family.axis == "size":
-            found.append(ManagedShape(family, 1, gib, (gib, one["to_gib"])))
+            shapes.append(ManagedShape(family, 1, gib, (gib, sizes["to_gib"])))
             continue
         per_gib = rules.get("most_iops_per_gib", 0.0)
         low = int(rules.get("included_iops") or rules.get("least_iops") or 1)
-        most = int(min(rules["most_iops"], per_gib * (one["to_gib"] // STRIPE * STRIPE) or math.inf))
+        most = int(min(rules["most_iops"], per_gib * (sizes["to_gib"] // STRIPE * STRIPE) or math.inf))
         included = int(rules.get("included_mib_s", 0))
         ratio = rules.get("most_mib_s_per_iops", math.inf)
         highest = int(min(rules.get("most_mib_s", 0), ratio * most))
-        found.append(
+        shapes.append(
             ManagedShape(
                 family,
                 1,
@@ -151,7 +151,7 @@ def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
                 by_itself=rules.get("iops_per_included_mib_s", math.inf),
             )
         )
-    return found
+    return shapes
 
 
 def spaces_on(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], need: Need, as_of: str) -> list[Space]:
@@ -178,13 +178,13 @@ def managed_hosts(
     """The classes of each deployment, cheapest first, and those left out with the reason. `named`:
     types or patterns of EC2; None: all of the families m, r, c and i that have a price."""
     with core_errors():
-        known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
+        instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     if named is None:
-        wanted = [name for name in known if SENSIBLE.match(name)]
+        types = [name for name in instances if SENSIBLE.match(name)]
     else:
         stripped = [name.strip().removeprefix("db.") for name in named]
-        wanted = list(
-            dict.fromkeys(name for text in stripped for name in matching_instances(text, known, prices.as_of))
+        types = list(
+            dict.fromkeys(name for text in stripped for name in matching_instances(text, instances, prices.as_of))
         )
     hosts: list[Host] = []
     skipped: list[tuple[str, str]] = []
@@ -193,19 +193,19 @@ def managed_hosts(
         if (too_early := _not_yet(service, prices.as_of)) is not None:
             skipped.append((service, too_early))
             continue
-        for name in wanted:
-            made = _managed_host(service, known[name], prices, cache_share, readers)
-            if isinstance(made, str):
-                skipped.append((f"db.{name} of {service}", made))
+        for name in types:
+            host = _managed_host(service, instances[name], prices, cache_share, readers)
+            if isinstance(host, str):
+                skipped.append((f"db.{name} of {service}", host))
             else:
-                own.append(made)
+                own.append(host)
         own.sort(key=lambda host: (host.usd_month, host.name))
         hosts += own if named is not None else undominated(own)
         if not own and named is None:
             skipped.append((service, f"no class has a price in {prices.region}"))
     if named is None:
         # Nobody named a class: hundreds without a price would only hide the rest.
-        skipped = [one for one in skipped if one[0] in deployments]
+        skipped = [entry for entry in skipped if entry[0] in deployments]
     return hosts, skipped
 
 
@@ -269,7 +269,7 @@ def managed_items(
             million_ios,
         )
     alone = host.instance is None
-    if [one for one in bill["missing"] if not (alone and one.startswith(f"db.{ANY_CLASS}"))]:
+    if [name for name in bill["missing"] if not (alone and name.startswith(f"db.{ANY_CLASS}"))]:
         return None
     share = _share(prices)
     return [

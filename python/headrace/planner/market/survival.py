@@ -24,8 +24,8 @@ def survival_of(service: str, as_of: str, readers: int) -> dict[str, float]:
     `lost_with_zone_s`: seconds of commits that are lost with an availability zone. NaN: not known,
     or without a bound, as for a single server of EC2, whose volumes are gone with their zone."""
     option = option_of(service, readers)
-    found = {}
-    for name, key, told in zip(SURVIVAL, ("rto_high", "rpo_zone"), (option, None), strict=True):
-        rule = core.managed_rule(service, key, as_of, told)
-        found[name] = float(rule["value"]) if rule is not None and rule["value"] else math.nan
-    return found
+    figures = {}
+    for name, key, rule_option in zip(SURVIVAL, ("rto_high", "rpo_zone"), (option, None), strict=True):
+        rule = core.managed_rule(service, key, as_of, rule_option)
+        figures[name] = float(rule["value"]) if rule is not None and rule["value"] else math.nan
+    return figures

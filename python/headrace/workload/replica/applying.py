@@ -26,9 +26,9 @@ def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None
         applier: dict[str, Any] = dict(core.replica_applier(workload.database)["applier"])
     applier |= dict(given.values) | ({} if given.written is None else {"written": list(given.written)})
     for name, delta in (deltas or {}).items():
-        known = parameter_spreads()[name]
+        bounds = parameter_spreads()[name]
         if delta and applier[name] is not None:
-            applier[name] = max(known["least"], min(known["most"], applier[name] * math.exp(delta)))
+            applier[name] = max(bounds["least"], min(bounds["most"], applier[name] * math.exp(delta)))
     return applier
 
 
@@ -51,10 +51,10 @@ def measured_replica(
     """The workload with what a replica's run identified, added to what was known. Raises
     InputError."""
     before = workload.replica or ReplicaParameters()
-    made = ReplicaParameters(
+    replica = ReplicaParameters(
         dict(before.values) | dict(values),
         before.written if written is None else written,
         dict(before.spread) | dict(spread or {}),
         dict(before.origin) | dict.fromkeys(values, origin),
     )
-    return replace(workload, replica=made)
+    return replace(workload, replica=replica)

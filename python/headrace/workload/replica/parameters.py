@@ -30,10 +30,10 @@ class ReplicaParameters:
     origin: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = parameter_spreads()
+        spreads = parameter_spreads()
         for name, value in self.values.items():
-            check_choice("replica parameter", name, tuple(known))
-            check_number(f"replica.{name}", value, known[name]["least"], known[name]["most"])
+            check_choice("replica parameter", name, tuple(spreads))
+            check_number(f"replica.{name}", value, spreads[name]["least"], spreads[name]["most"])
         for name, value in self.spread.items():
             check_choice("replica.spread", name, tuple(self.values))
             check_number(f"replica.spread.{name}", value, 0.0, 10.0)

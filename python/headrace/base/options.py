@@ -39,6 +39,9 @@ from headrace.errors import InputError
 
 Kind = Literal["switch", "choice", "whole", "number", "file", "text"]
 Completed = Literal["", "instance", "region", "storage", "type", "volume"]
+# The default of a field whose option names the value that holds where none is given (`otherwise`):
+# None at run time, so that what was given can be told from what was not.
+UNSET: Any = None
 A, B, R, S = TypeVar("A"), TypeVar("B"), TypeVar("R"), TypeVar("S")
 P = ParamSpec("P")
 
@@ -74,7 +77,7 @@ class Option:
 @dataclass(frozen=True)
 class Setting:
     """An option with what its field says of it. `many`: its value is a list. `empty`: it may be
-    None."""
+    None, and is by default."""
 
     name: str
     option: Option
@@ -93,8 +96,8 @@ class Setting:
     def help(self) -> str:
         """What it is for, for whom, and what holds where it is not given."""
         option = self.option
-        scope = f"{option.scope}: " if option.scope else ""
-        return scope + option.help + (f" Default: {self.usual}." if self.usual else "")
+        scoped = f"{option.scope}: {option.help[0].lower()}{option.help[1:]}" if option.scope else option.help
+        return scoped + (f" Default: {self.usual}." if self.usual else "")
 
     @property
     def usual(self) -> str:
@@ -125,19 +128,21 @@ class Setting:
             "help": option.help,
         }
 
-    def check(self, value: Any) -> None:
-        """Raises InputError for a value out of its range, or none of its choices."""
+    def checked(self, value: Any) -> Any:
+        """Returns a value, a number as a float; raises InputError where it is out of its range, or
+        none of its choices."""
         low, high = self.option.least, self.option.most
-        if (value is None and self.empty) or self.many:
-            return
+        if self.many or (value is None and self.empty):
+            return value
         if self.kind == "choice":
-            check_choice(self.name, value, self.choices)
-        elif self.kind == "switch" and not isinstance(value, bool):
+            return check_choice(self.name, value, self.choices)
+        if self.kind == "switch" and not isinstance(value, bool):
             raise InputError(f"{self.name} = {shown(value)}", "must be True or False", "docs/reference/python.md")
-        elif self.kind == "whole" and low is not None and high is not None:
-            check_whole(self.name, value, int(low), int(high))
-        elif self.kind == "number" and low is not None and high is not None:
-            check_number(self.name, value, low, high, self.option.unit)
+        if low is None or high is None:
+            return value
+        if self.kind == "whole":
+            return check_whole(self.name, value, int(low), int(high))
+        return check_number(self.name, value, low, high, self.option.unit)
 
     def in_docstring(self) -> str:
         """Returns its line of a docstring."""
@@ -173,7 +178,7 @@ def setting_of(name: str, annotation: Any, default: Any) -> Setting:
     )  # fmt: skip
     option = option_in(annotation)
     assert option is not None
-    return Setting(name, option, kind, many, type(None) in kinds, choices, default)
+    return Setting(name, option, kind, many, default is None, choices, default)
 
 
 class _Names(dict[str, Any]):
@@ -214,12 +219,8 @@ def complete(settings: S) -> S:
     options name them. Raises InputError."""
     values: dict[str, Any] = {}
     for setting in settings_in(type(settings)):
-        value = getattr(settings, setting.name)
-        setting.check(value)
-        if value is None and setting.option.otherwise is not None:
-            values[setting.name] = setting.option.otherwise
-        elif setting.kind == "number" and not setting.many and value is not None:
-            values[setting.name] = float(value)
+        value = setting.checked(getattr(settings, setting.name))
+        values[setting.name] = setting.option.otherwise if value is None else value
     return replace(cast(Any, settings), **values)
 
 
@@ -245,7 +246,7 @@ class takes(Generic[P, S]):  # noqa: N801: a decorator
     def __call__(self, function: Callable[..., R]) -> Callable[..., R]:
         group: Any = self.settings
         parameters = list(inspect.signature(function).parameters.values())[:-1]
-        names = {field.name: field for field in fields(group)}
+        names, hints = {field.name: field for field in fields(group)}, hints_of(group)
 
         @functools.wraps(function)
         def call(*values: Any, **given: Any) -> R:
@@ -254,7 +255,12 @@ class takes(Generic[P, S]):  # noqa: N801: a decorator
             return function(*values, **by_name, **{list(inspect.signature(function).parameters)[-1]: group(**given)})
 
         keywords = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=field.type)
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_default(field),
+                annotation=getattr(hints[name], "__origin__", hints[name]),
+            )
             for name, field in names.items()
         ]
         call.__signature__ = inspect.Signature([*parameters, *keywords])  # pyright: ignore[reportAttributeAccessIssue]
@@ -270,18 +276,30 @@ class takes(Generic[P, S]):  # noqa: N801: a decorator
                 raise InputError(f"{name} = {value!r}", f"is not a setting of {self.what}", source, hint)
 
 
-# Settings that several commands and functions have. None of them is declared anywhere else.
-AsOf = Annotated[
-    Day, Option("Day whose limits and prices hold.", value="YYYY-MM-DD", usual="the newest known")
-]
+# Settings that several functions and commands have, declared nowhere else.
+AsOf = Annotated[Day, Option("Day whose limits and prices hold.", value="YYYY-MM-DD", usual="the newest known")]
 Region = Annotated[str, Option("AWS region whose prices hold.", value="REGION", completed="region")]
 Growth = Annotated[
     float,
-    Option("Factor on the demand and on the data: 1.5 is half as much again.", value="FACTOR", least=0.001, most=1_000),
+    Option("Factor on the demand and the data: 1.5 is half as much again.", value="FACTOR", least=0.001, most=1_000),
 ]
 StartBalance = Annotated[
     float | None,
     Option(
-        "Credits and burst buckets at the start.", unit="percent", most=100, least=0, usual="as AWS starts them"
+        "Credits and burst buckets at the start.",
+        unit="percent",
+        least=0,
+        most=100,
+        usual="as AWS starts them",
+        name="start_balance",
     ),
+]
+Seed = Annotated[int, Option("Seed of all random draws: same seed, same answer.", least=0, most=2**63 - 1)]
+StorageText = Annotated[
+    str,
+    Option("Storage, such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.", value="SPEC", completed="storage"),
+]
+InstanceType = Annotated[
+    str | None,
+    Option("EC2 type whose EBS limits apply.", value="TYPE", usual="the volumes alone", completed="instance"),
 ]

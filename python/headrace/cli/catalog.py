@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
-from headrace.cli.options import (
-    AsOfOption,
-    CommandGroup,
-    OutputOption,
-    RegionOption,
-    complete_instance,
-    complete_type,
-    flag,
-    option,
-)
+from headrace.base.options import AsOf, Region
+from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, flag, option
 from headrace.cli.output import print_frame, show, table
 
 EPILOG = """\b
@@ -47,7 +39,7 @@ def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *note
 @app.command()
 def volumes(
     type: Annotated[str | None, option("TYPE", "Only this volume type.", autocompletion=complete_type)] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOf = None,
     all_eras: Annotated[bool, flag("--all-eras", "Every era there ever was, not only that of the day.")] = False,
     sources: SourcesOption = False,
     output: OutputOption = "table",
@@ -109,8 +101,8 @@ def instances(
         str | None,
         option("FAMILY", "Only m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance),
     ] = None,
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
+    region: Region = "us-east-1",
+    as_of: AsOf = None,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:
@@ -170,8 +162,8 @@ def _from_to(low: float | None, high: float | None) -> str:
 
 @app.command()
 def prices(
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
+    region: Region = "us-east-1",
+    as_of: AsOf = None,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from headrace.base.options import AsOf, Growth, Option, Region, StartBalance
+from headrace.base.options import UNSET, AsOf, Growth, Option, Region, StartBalance
 
 if TYPE_CHECKING:
     from headrace.planner.goals import Goal
 
-DATABASE, SERVICES = "Database", "With --on"  # what some settings have a meaning for alone
+FOR_DATABASES, WITH_SERVICES = "Database", "With --on"  # what some settings have a meaning for alone
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
 MOST_READERS = 15  # of an Aurora cluster: Aurora's quota
 # A file system, binlogs, temporary tables and an ALTER that copies a table need room next to the
@@ -53,7 +53,10 @@ class PlanSettings:
         ),
     ] = ("ec2",)
     readers: Annotated[
-        int, Option("Readers of an Aurora cluster, its writer not counted.", least=0, most=MOST_READERS, scope=SERVICES)
+        int,
+        Option(
+            "Readers of an Aurora cluster, its writer not counted.", least=0, most=MOST_READERS, scope=WITH_SERVICES
+        ),
     ] = 1
     busy_percent: Annotated[
         float,
@@ -62,7 +65,7 @@ class PlanSettings:
             unit="percent",
             least=0,
             most=100,
-            scope=SERVICES,
+            scope=WITH_SERVICES,
         ),
     ] = 100.0
     gib_per_day: Annotated[
@@ -73,7 +76,7 @@ class PlanSettings:
             value="GIB_PER_DAY",
             least=0,
             most=1e6,
-            scope=SERVICES,
+            scope=WITH_SERVICES,
         ),
     ] = 0.0
     region: Region = "us-east-1"
@@ -102,9 +105,7 @@ class PlanSettings:
     ] = False
     exclude: Annotated[
         Sequence[str] | str,
-        Option(
-            "Volume types or layouts not to use: st1,sc1,raid10.", value="LIST", completed="type", commas=True
-        ),
+        Option("Volume types or layouts not to use: st1,sc1,raid10.", value="LIST", completed="type", commas=True),
     ] = ()
     compare: Annotated[
         str | None,
@@ -115,31 +116,29 @@ class PlanSettings:
         ),
     ] = None
     cycle: Annotated[
-        Literal["settled", "first"] | None,
+        Literal["settled", "first"],
         Option(
             "Credits of the repeated recording (settled), or of its first day.",
             usual="settled; first with a start balance",
         ),
-    ] = None
+    ] = UNSET
     start_balance: StartBalance = None
     discount_percent: Annotated[float, Option("Discount on all list prices.", unit="percent")] = 0.0
-    price_file: Annotated[
-        str | Path | None, Option("Prices of your own: docs/reference/prices.md.", value="FILE")
-    ] = None
+    price_file: Annotated[str | Path | None, Option("Prices of your own: docs/reference/prices.md.", value="FILE")] = (
+        None
+    )
     commitment: Annotated[
         str,
         Option("Instances: on-demand, reserved-1y, reserved-3y, savings-1y or savings-3y.", value="KIND"),
     ] = "on-demand"
     nodes: Annotated[int, Option("Servers that are paid for: 2 for a pair.", least=1, most=100)] = 1
-    snapshot_days: Annotated[
-        int, Option("Daily snapshots that are retained, on the bill.", least=0, most=3_650)
-    ] = 0
+    snapshot_days: Annotated[int, Option("Daily snapshots that are retained, on the bill.", least=0, most=3_650)] = 0
     daily_change_percent: Annotated[
         float, Option("Share of the data that changes a day (snapshots).", unit="percent", least=0, most=100)
     ] = 5.0
     top: Annotated[int, Option("Choices to show.", least=1, most=1_000)] = 10
     threads: Annotated[
-        int | None, Option("Clients.", least=1, most=65_536, usual="the workload's", scope=DATABASE)
+        int | None, Option("Clients.", least=1, most=65_536, usual="the workload's", scope=FOR_DATABASES)
     ] = None
     arrivals_tps: Annotated[
         float | None,
@@ -148,51 +147,53 @@ class PlanSettings:
             unit="tps",
             least=0.01,
             most=1e6,
-            scope=DATABASE,
+            scope=FOR_DATABASES,
         ),
     ] = None
-    start: Annotated[
-        Literal["cold", "warm"] | None, Option("Cache at the start.", otherwise="warm", scope=DATABASE)
-    ] = None
+    start: Annotated[Literal["cold", "warm"], Option("Cache at the start.", otherwise="warm", scope=FOR_DATABASES)] = (
+        UNSET
+    )
     hours: Annotated[
-        float | None,
+        float,
         Option(
             "Length looked at; its worst hour counts.",
             unit="h",
             least=0.1,
             most=24.0 * 31,
             otherwise=24.0,
-            scope=DATABASE,
+            scope=FOR_DATABASES,
         ),
-    ] = None
+    ] = UNSET
     binlog_days: Annotated[
-        float | None,
-        Option("Binary logs on the server.", unit="days", least=0, most=3_650, otherwise=BINLOG_DAYS, scope=DATABASE),
-    ] = None
+        float,
+        Option(
+            "Binary logs on the server.", unit="days", least=0, most=3_650, otherwise=BINLOG_DAYS, scope=FOR_DATABASES
+        ),
+    ] = UNSET
     cache_share: Annotated[
         float | None,
         Option(
             "Share of an instance's memory for the cache.",
             value="SHARE",
             usual="what `headrace advise` sets",
-            scope=DATABASE,
+            scope=FOR_DATABASES,
         ),
     ] = None
     confidence: Annotated[
-        float | None,
+        float,
         Option(
             "Probability from which a goal counts as met.",
             value="SHARE",
             least=0.5,
             most=0.99,
             otherwise=0.8,
-            scope=DATABASE,
+            scope=FOR_DATABASES,
         ),
-    ] = None
+    ] = UNSET
     draws: Annotated[
-        int | None, Option("Random draws from the calibration.", least=1, most=1_000, otherwise=DRAWS, scope=DATABASE)
-    ] = None
+        int, Option("Random draws from the calibration.", least=1, most=1_000, otherwise=DRAWS, scope=FOR_DATABASES)
+    ] = UNSET
     seed: Annotated[
-        int | None, Option("Seed of the random draws.", least=0, most=2**63 - 1, otherwise=1, scope=DATABASE)
-    ] = None
+        int, Option("Seed of the random draws.", least=0, most=2**63 - 1, otherwise=1, scope=FOR_DATABASES)
+    ] = UNSET
     progress: Callable[[float], None] | None = None

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from headrace.base.options import AsOf
 from headrace.cli import INTERRUPTED
 from headrace.cli.lab import events, faults, metrics
 from headrace.cli.lab.common import (
@@ -21,7 +22,6 @@ from headrace.cli.lab.common import (
     volumes_table,
 )
 from headrace.cli.options import (
-    AsOfOption,
     CommandGroup,
     LabPlace,
     Output,
@@ -62,7 +62,7 @@ def create(
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOf = None,
     start_balance: Annotated[
         str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
     ] = None,

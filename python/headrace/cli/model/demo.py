@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.cli.options import RegionOption, choice, flag, option
+from headrace.base.options import Region
+from headrace.cli.options import choice, flag, option
 from headrace.cli.output import say, show
 from headrace.cli.writing import FORCE_HELP, WRITES_PAGE
 from headrace.report.output import check_chart_path
@@ -35,7 +36,7 @@ Stage = Literal["all", "plan", "proof"]
 
 def demo(
     report: Annotated[Path, option("FILE", "Where to write the page (.html)."), WRITES_PAGE] = REPORT,
-    region: RegionOption = "us-east-1",
+    region: Region = "us-east-1",
     stage: Annotated[
         Stage, choice("Which part to run: the plan with its page, the proof of that plan, or both.")
     ] = "all",

@@ -6,21 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from headrace.base.options import AsOf, Growth, InstanceType, Seed, StartBalance, StorageText
 from headrace.cli.inputs import read_database
 from headrace.cli.model.replica import REPLICA_SECONDS, ReplicaOptions, print_replica
 from headrace.cli.model.services import ServiceSettings, print_services, refuse_alone
 from headrace.cli.options import (
-    AsOfOption,
     DatabaseArgument,
-    GrowthOption,
-    InstanceOption,
     Output,
     OutputOption,
     PageOrChartOption,
-    SeedOption,
     SetOption,
-    StartBalanceOption,
-    StorageOption,
     choice,
     option,
     storage_option,
@@ -55,12 +50,12 @@ class RunSettings:
     """The settings of `headrace.predict`; a length of None is the usual one."""
 
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None
-    instance: InstanceOption = None
+    instance: InstanceType = None
     vcpus: Annotated[
         int | None,
         option("N", "Virtual CPUs the server may use. Default: the instance's; without one, those of the runs."),
     ] = None
-    as_of: AsOfOption = None
+    as_of: AsOf = None
     cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
     threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None
     arrivals_tps: Annotated[
@@ -71,9 +66,9 @@ class RunSettings:
         choice("The cache at the start: empty, or as full as it gets. Default: cold; warm with --on."),
     ] = None
     seconds: Annotated[float | None, option("S", "Length of the run. Default: 3,600; 60 with --form events.")] = None
-    seed: SeedOption = 1
-    start_balance_percent: StartBalanceOption = None
-    growth: GrowthOption = 1.0
+    seed: Seed = 1
+    start_balance_percent: StartBalance = None
+    growth: Growth = 1.0
     form: Annotated[
         Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")
     ] = "interval"
@@ -81,7 +76,7 @@ class RunSettings:
 
 def predict(
     workload: DatabaseArgument,
-    storage: StorageOption,
+    storage: StorageText,
     settings: RunSettings,
     services: ServiceSettings,
     replica: ReplicaOptions,

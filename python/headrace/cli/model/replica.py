@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from headrace.base.options import given_of
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
+from headrace.planner.settings import PlanSettings
 from headrace.report.output import as_csv
 
 if TYPE_CHECKING:
@@ -189,18 +191,17 @@ UNHEARD = ("goals", "on", "top", "default_goals", "max_volumes")
 def plan_for_replica(
     workload: TransactionWorkload,
     goal: ReplicaGoal,
-    settings: dict[str, Any],
-    usual: dict[str, Any],
+    settings: PlanSettings,
     output: Output,
     report: Path | None,
 ) -> bool:
-    """Plans a replica and prints; whether one holds. `usual`: the settings where nothing is given.
-    Raises InputError."""
+    """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
     from headrace.planner.replicas import plan_replica
     from headrace.report.replication import planned, predicted
 
-    _refuse_unheard(settings, usual)
-    taken = {ours: settings[name] for name, ours in PLANNED.items() if settings[name] is not None}
+    _refuse_unheard(settings)
+    values = vars(settings)
+    given = {PLANNED[setting.name]: values[setting.name] for setting in given_of(settings) if setting.name in PLANNED}
     with progress("planning") as tick:
         made = plan_replica(
             workload,
@@ -209,9 +210,9 @@ def plan_for_replica(
             mode=goal.replica_mode,
             sync_relay_log=goal.sync_relay_log,
             log_bin=goal.replica_binlog,
-            pricing={name: settings[name] for name in PRICED},
+            pricing={name: values[name] for name in PRICED},
             progress=tick,
-            **taken,
+            **given,
         )
     if report is not None and made.prediction is not None:
         predicted.write_page(report, made.prediction)
@@ -225,15 +226,15 @@ def plan_for_replica(
     return made.chosen is not None
 
 
-def _refuse_unheard(settings: dict[str, Any], usual: dict[str, Any]) -> None:
+def _refuse_unheard(settings: PlanSettings) -> None:
     """Raises InputError for settings of a plan that a replica's plan would ignore."""
-    if settings["goals"]:
+    for goal in settings.goals:
         rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
-        raise InputError(f"--goal {settings['goals'][0]}", rule, "headrace plan --help", "Leave it out.")
-    for name, value in settings.items():
-        if name not in (*PLANNED, *PRICED, *UNHEARD) and value != usual[name]:
+        raise InputError(f"--goal {goal}", rule, "headrace plan --help", "Leave it out.")
+    for setting in given_of(settings):
+        if setting.name not in (*PLANNED, *PRICED, *UNHEARD):
             rule = "is not looked at where a replica is planned (--replica-lag-s)"
-            raise InputError(f"--{name.replace('_', '-')}", rule, "headrace plan --help", "Leave it out.")
+            raise InputError(setting.flag, rule, "headrace plan --help", "Leave it out.")
 
 
 def number_of(text: str, where: str) -> float:

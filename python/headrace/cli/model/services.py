@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import Output, RegionOption, option
+from headrace.base.options import Region
+from headrace.cli.options import Output, option
 from headrace.cli.output import print_csv, print_json, say, show
 from headrace.errors import InputError
 
@@ -29,7 +30,7 @@ class ServiceSettings:
             "Compare services: ec2, rds, aurora, or one deployment such as rds:multi-az. Needs --instance; --storage is that of EC2 and RDS.",
         ),
     ] = None
-    region: RegionOption = "us-east-1"
+    region: Region = "us-east-1"
     readers: Annotated[int, option("N", "With --on: readers of an Aurora cluster, its writer not counted.")] = 1
     busy_percent: Annotated[
         float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")

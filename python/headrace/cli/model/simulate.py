@@ -6,22 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from headrace.base.options import AsOf, Growth, InstanceType, Seed, StartBalance, StorageText
 from headrace.cli.inputs import read_demand
-from headrace.cli.options import (
-    AsOfOption,
-    DemandArgument,
-    GrowthOption,
-    InstanceOption,
-    Output,
-    OutputOption,
-    PageOrChartOption,
-    SeedOption,
-    StartBalanceOption,
-    StorageOption,
-    choice,
-    flag,
-    option,
-)
+from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, choice, flag, option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
@@ -115,16 +102,16 @@ class DemandOptions:
 
 def simulate(
     workload: DemandArgument,
-    storage: StorageOption,
+    storage: StorageText,
     of_demand: DemandOptions,
-    instance: InstanceOption = None,
-    as_of: AsOfOption = None,
+    instance: InstanceType = None,
+    as_of: AsOf = None,
     seconds: Annotated[
         float | None, option("S", "Length of a closed load (default 60), or where to cut a demand over time.")
     ] = None,
-    seed: SeedOption = 1,
-    start_balance: StartBalanceOption = None,
-    growth: GrowthOption = 1.0,
+    seed: Seed = 1,
+    start_balance: StartBalance = None,
+    growth: Growth = 1.0,
     form: Annotated[
         Literal["auto", "events", "interval"], choice("Simulate every request (events), or whole intervals.")
     ] = "auto",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options import AsOfOption, InstanceOption, LabPlace, PasswordOptions, option, storage_option
+from headrace.base.options import AsOf, InstanceType
+from headrace.cli.options import LabPlace, PasswordOptions, option, storage_option
 
 if TYPE_CHECKING:
     from headrace.operate.evidence import SourceOptions
@@ -36,8 +37,8 @@ class TodayOptions:
     """Today's storage, where the target does not say."""
 
     storage: Annotated[str | None, storage_option("Storage of the volumes, where the target does not say.")] = None
-    instance: InstanceOption = None
-    as_of: AsOfOption = None
+    instance: InstanceType = None
+    as_of: AsOf = None
     device: Annotated[
         list[str] | None,
         option("DEVICE", "Block device of the server, such as nvme1n1. Repeatable. Default: its data's."),

@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.options import AsOf, InstanceType, Region
 from headrace.cli.inputs import RecordingOptions
 from headrace.cli.operate.common import told_storage
-from headrace.cli.options import (
-    AsOfOption,
-    InstanceOption,
-    LabPlace,
-    PasswordOptions,
-    RegionOption,
-    ReportOption,
-    choice,
-    option,
-    storage_option,
-)
+from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option, storage_option
 from headrace.cli.output import progress, say, show, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
@@ -60,7 +51,7 @@ def doctor(
     storage: Annotated[
         str | None, storage_option("Today's storage, where the target does not say.", "--storage")
     ] = None,
-    instance: InstanceOption = None,
+    instance: InstanceType = None,
     device: Annotated[
         list[str] | None,
         option("NAME", "Block device of this machine, several times for several; or the device of a recording."),
@@ -87,8 +78,8 @@ def doctor(
             "--trusted-advisor", help="Say what AWS Trusted Advisor's checks say; without TARGET, their rules."
         ),
     ] = False,
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
+    region: Region = "us-east-1",
+    as_of: AsOf = None,
 ) -> None:
     """Say what binds a server now, whether it is felt, and what to do about it."""
     from headrace.catalog.facts import check_region

@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.options import AsOf, Region, Seed
 from headrace.cli.inputs import RecordingOptions
 from headrace.cli.operate.fleet_report import FleetPriceOptions, fleet_prices, report
-from headrace.cli.options import (
-    AsOfOption,
-    CommandGroup,
-    ForceOption,
-    Output,
-    RegionOption,
-    SeedOption,
-    choice,
-    option,
-)
+from headrace.cli.options import CommandGroup, ForceOption, Output, choice, option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.cli.writing import WRITES_FILE
 
@@ -122,9 +114,9 @@ def plan(
     least_days: Annotated[float, option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
     exclude: Annotated[list[str] | None, option("LIST", "Volume types not to advise: st1,sc1.")] = None,
     fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
-    seed: SeedOption = 1,
+    region: Region = "us-east-1",
+    as_of: AsOf = None,
+    seed: Seed = 1,
     ray: Annotated[
         str | None,
         option("CLUSTER", "Answer on this Ray cluster: auto, HOST:6379 or ray://HOST:10001 (headrace[ray])."),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import AsOfOption, ForceOption, OutputOption, PageOrChartOption, flag, option
+from headrace.base.options import AsOf
+from headrace.cli.options import ForceOption, OutputOption, PageOrChartOption, flag, option
 from headrace.cli.output import print_csv, print_json, say, show
 from headrace.errors import InputError
 
@@ -66,7 +67,7 @@ def report(
         list[Path] | None,
         option("FILE", "The inventory that the plan was made with; --cost and --patch need it. Repeatable."),
     ] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOf = None,
     page: PageOrChartOption = None,
     output: OutputOption = "table",
     force: ForceOption = False,

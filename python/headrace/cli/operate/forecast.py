@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.options import AsOf, InstanceType, Seed
 from headrace.cli.inputs import RecordingOptions
-from headrace.cli.options import (
-    AsOfOption,
-    InstanceOption,
-    PageOrChartOption,
-    SeedOption,
-    TableOrJsonOption,
-    flag,
-    option,
-    storage_option,
-)
+from headrace.cli.options import PageOrChartOption, TableOrJsonOption, flag, option, storage_option
 from headrace.cli.output import print_json, progress, say, show, table
 from headrace.errors import InputError
 from headrace.report.output import check_chart_path
@@ -57,8 +49,8 @@ def forecast(
     storage: Annotated[
         str | None, storage_option("Such as gp2:500 or 2xgp3:500:6000:250. Default: as the target says.")
     ] = None,
-    instance: InstanceOption = None,
-    as_of: AsOfOption = None,
+    instance: InstanceType = None,
+    as_of: AsOf = None,
     hours: Annotated[int, option("HOURS", "Hours to follow the credits, 1 to 336.")] = 72,
     balance: Annotated[
         float | None, option("PERCENT", "Credits now. Default: as recorded, else simulated over the recording.")
@@ -76,7 +68,7 @@ def forecast(
     device: Annotated[str | None, option("NAME", "Device of the recording. Default: the one that does most.")] = None,
     score: Annotated[bool, flag("--score", "Hold the forecasts that were kept against this recording.")] = False,
     keep: Annotated[bool, flag("--keep/--no-keep", "Keep this forecast, to score it later.")] = True,
-    seed: SeedOption = 1,
+    seed: Seed = 1,
     output: TableOrJsonOption = "table",
     report: PageOrChartOption = None,
 ) -> None:

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.options import (
-    AsOfOption,
-    Engine,
-    PasswordOptions,
-    choice,
-    flag,
-    instance_option,
-    option,
-    storage_option,
-)
+from headrace.base.options import AsOf
+from headrace.cli.options import Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, note, print_frame, print_json, say, show, table
 from headrace.errors import InputError
 
@@ -76,7 +68,7 @@ def advise(
         Literal["full", "relaxed"], choice("relaxed: commits may be lost with the machine; the answer says how many.")
     ] = "full",
     replica: Annotated[bool, flag("--replica", "The server applies another's binlog.")] = False,
-    as_of: AsOfOption = None,
+    as_of: AsOf = None,
     check: Annotated[
         bool,
         flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."),

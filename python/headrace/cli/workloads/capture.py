@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.options import AsOf
 from headrace.base.processes import ends_as_interrupts
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
-    AsOfOption,
     Engine,
     ForceOption,
     NameOption,
@@ -54,7 +54,7 @@ def capture(
     device: Annotated[list[str] | None, option("D", DEVICE)] = None,
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOf = None,
     workload: Annotated[
         Path | None, option("FILE", "Calibrate at once, and write the workload here."), WRITES_FILE
     ] = None,

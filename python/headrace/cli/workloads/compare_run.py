@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.base.options import Seed
 from headrace.cli.inputs import read_database
-from headrace.cli.options import OutputOption, PageOrChartOption, SeedOption
+from headrace.cli.options import OutputOption, PageOrChartOption
 from headrace.cli.output import data, print_json, say, show
 from headrace.report.output import as_csv, check_chart_path
 
@@ -21,7 +22,7 @@ Examples:
 def compare_run(
     run: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Description of a measured run.")],
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD.toml", help="File of `headrace calibrate`.")],
-    seed: SeedOption = 1,
+    seed: Seed = 1,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:

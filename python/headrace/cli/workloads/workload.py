@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.base.options import Growth
 from headrace.cli.inputs import RecordingOptions, read_workload
 from headrace.cli.options import (
     CommandGroup,
     ForceOption,
-    GrowthOption,
     NameOption,
     Output,
     OutputOption,
@@ -226,7 +226,7 @@ def keep(demand: Workload, to: Path | None, force: bool, output: Output) -> None
 @app.command("show")
 def show_workload(
     workload: WorkloadArgument,
-    growth: GrowthOption = 1.0,
+    growth: Growth = 1.0,
     report: PageOrChartOption = None,
     output: OutputOption = "table",
 ) -> None:

@@ -33,10 +33,11 @@ from typing import (
     overload,
 )
 
-from headrace.base.checks import check_choice, check_number, check_whole, shown
+from headrace.base.checks import check_number, check_whole, did_you_mean, shown
 from headrace.base.units import Day
 from headrace.errors import InputError
 
+SOURCE = "docs/reference/cli.md"
 Kind = Literal["switch", "choice", "whole", "number", "file", "text"]
 Completed = Literal["", "instance", "region", "storage", "type", "volume"]
 # The default of a field whose option names the value that holds where none is given (`otherwise`):
@@ -75,7 +76,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Setting:
+class OptionField:
     """An option with what its field says of it. `many`: its value is a list. `empty`: it may be
     None, and is by default."""
 
@@ -134,10 +135,11 @@ class Setting:
         low, high = self.option.least, self.option.most
         if self.many or (value is None and self.empty):
             return value
-        if self.kind == "choice":
-            return check_choice(self.name, value, self.choices)
+        if self.kind == "choice" and value not in self.choices:
+            rule = f"must be {' or '.join(self.choices)}"
+            raise InputError(f"{self.name} = {shown(value)}", rule, SOURCE, did_you_mean(value, self.choices))
         if self.kind == "switch" and not isinstance(value, bool):
-            raise InputError(f"{self.name} = {shown(value)}", "must be True or False", "docs/reference/python.md")
+            raise InputError(f"{self.name} = {shown(value)}", "must be True or False", SOURCE)
         if low is None or high is None:
             return value
         if self.kind == "whole":
@@ -161,7 +163,7 @@ def option_in(annotation: Any) -> Option | None:
     return next((mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Option)), None)
 
 
-def setting_of(name: str, annotation: Any, default: Any) -> Setting:
+def setting_of(name: str, annotation: Any, default: Any) -> OptionField:
     """Returns what a field with an option says. `annotation`: resolved, with its option."""
     bare = annotation.__origin__
     kinds = list(get_args(bare)) if get_origin(bare) not in (None, Literal, list, tuple, Sequence) else [bare]
@@ -178,7 +180,7 @@ def setting_of(name: str, annotation: Any, default: Any) -> Setting:
     )  # fmt: skip
     option = option_in(annotation)
     assert option is not None
-    return Setting(name, option, kind, many, default is None, choices, default)
+    return OptionField(name, option, kind, many, default is None, choices, default)
 
 
 class _Names(dict[str, Any]):
@@ -195,7 +197,7 @@ def hints_of(of: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def settings_in(group: type) -> tuple[Setting, ...]:
+def settings_in(group: type) -> tuple[OptionField, ...]:
     """Returns the settings of a dataclass in their order; a field without an option is none."""
     hints = hints_of(group)
     return tuple(
@@ -224,7 +226,7 @@ def complete(settings: S) -> S:
     return replace(cast(Any, settings), **values)
 
 
-def given_of(settings: Any, scope: str = "") -> Iterator[Setting]:
+def given_of(settings: Any, scope: str = "") -> Iterator[OptionField]:
     """Yields the settings that differ from their default; with `scope`, of these alone."""
     for setting in settings_in(type(settings)):
         if (not scope or setting.option.scope == scope) and getattr(settings, setting.name) != setting.default:

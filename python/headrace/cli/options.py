@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.options import Setting, hints_of, option_in, setting_of
+from headrace.base.options import OptionField, hints_of, option_in, setting_of
 from headrace.cli.writing import WRITES_PAGE, guarded
 from headrace.errors import HeadraceError
 
@@ -69,7 +69,7 @@ def with_groups(function: Callable) -> Callable:
     """Returns the function as typer takes it: with the fields of its option groups as parameters of
     their own, behind the others, and with a check of its output files (`headrace.cli.writing`)."""
     spread: list[inspect.Parameter] = []
-    groups: dict[str, tuple[Any, dict[str, Setting | None]]] = {}
+    groups: dict[str, tuple[Any, dict[str, OptionField | None]]] = {}
     hints = hints_of(function)
     for name, parameter in inspect.signature(function).parameters.items():
         if not is_dataclass(hints[name]):
@@ -99,7 +99,7 @@ def with_groups(function: Callable) -> Callable:
     return guarded(command, {parameter.name: parameter for parameter in spread})
 
 
-def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Parameter, Setting | None]:
+def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Parameter, OptionField | None]:
     """Returns a parameter whose annotation has an `Option` as typer takes it, with its setting; any
     other as it is."""
     option = option_in(annotation)
@@ -127,7 +127,7 @@ def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Par
     return parameter.replace(annotation=Annotated[kind, mark], default=default), setting
 
 
-def given_to(settings: dict[str, Setting | None], values: dict[str, Any]) -> dict[str, Any]:
+def given_to(settings: dict[str, OptionField | None], values: dict[str, Any]) -> dict[str, Any]:
     """Returns values of the command line as the group takes them: lists of what was given with
     commas or several times, and nothing of a list that was not given."""
     fitting = {}

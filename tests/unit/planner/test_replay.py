@@ -10,11 +10,11 @@ import os
 import random
 
 import pytest
-from headrace.planner.engine import PlanEngine
 from planner_cases import NO_ARRAYS, recorded, steady
 
 import headrace
 from headrace.planner import plan
+from headrace.planner.engine import PlanEngine
 from headrace.planner.question import PlanSettings, make_question
 from headrace.planner.result import Replayed
 

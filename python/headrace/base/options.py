@@ -1,8 +1,8 @@
-"""Settings that describe themselves: an `Option` stands beside the field that it sets, once.
+"""Settings that describe themselves: an `Option` stands in the annotation of its field.
 
     @dataclass(frozen=True, kw_only=True)
     class Settings:
-        free_percent: Annotated[float, Option("Share of the volumes that stays free.", unit="percent", most=90)] = 25.0
+        free_percent: Annotated[float, Option("Share that stays free.", unit="percent")] = 25.0
 
 The command line, the check of ranges, the docstring of the function that takes the settings and
 docs/reference/cli.md read it. The field gives name, type, choices (a Literal) and default.
@@ -170,14 +170,15 @@ def setting_of(name: str, annotation: Any, default: Any) -> OptionField:
     kinds = [kind for kind in kinds if not isinstance(kind, str)]
     choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     many = any(get_origin(kind) in (list, tuple, Sequence) for kind in kinds)
-    kind: Kind = (
-        "choice" if choices else
-        "switch" if bool in kinds else
-        "file" if Path in kinds else
-        "number" if float in kinds else
-        "whole" if int in kinds else
-        "text"
-    )  # fmt: skip
+    types: dict[Kind, bool] = {
+        "choice": bool(choices),
+        "switch": bool in kinds,
+        "file": Path in kinds,
+        "number": float in kinds,
+        "whole": int in kinds,
+        "text": True,
+    }
+    kind = next(name for name, fits in types.items() if fits)
     option = option_in(annotation)
     assert option is not None
     return OptionField(name, option, kind, many, default is None, choices, default)
@@ -233,7 +234,7 @@ def given_of(settings: Any, scope: str = "") -> Iterator[OptionField]:
             yield setting
 
 
-class takes(Generic[P, S]):  # noqa: N801: a decorator
+class takes(Generic[P, S]):
     """Makes a function of workloads and a settings value one of workloads and keyword arguments:
     those that the dataclass `settings` has. Its docstring gets a line for each."""
 

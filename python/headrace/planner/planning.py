@@ -40,7 +40,8 @@ def plan(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings) -
 
 @takes(PlanSettings, "a plan")
 def plan_against(workload: TransactionWorkload, other: TransactionWorkload, settings: PlanSettings) -> EngineComparison:
-    """Plans the same goals for two databases, InnoDB against MyRocks as a rule. Raises InputError."""
+    """Plans the same goals for two databases, InnoDB against MyRocks as a rule. Raises
+    InputError."""
     if settings.size_gib is not None:
         rule, hint = "one size cannot hold for two databases", "Write it into both workload files."
         raise InputError(f"size_gib = {settings.size_gib}", rule, "headrace plan --against", hint)

@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 from headrace.base.options import AsOf, Region
+from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, flag, option
 from headrace.cli.output import print_frame, show, table
+
+with lazily():
+    from headrace.catalog import facts
+    from headrace.report import words
 
 EPILOG = """\b
 Examples:
@@ -45,9 +50,8 @@ def volumes(
     output: OutputOption = "table",
 ) -> None:
     """Show limits of the volume types: size, IOPS, MiB/s, credits, durability."""
-    from headrace.catalog import facts as catalog
 
-    frame = catalog.volumes(as_of, type, all_eras)
+    frame = facts.volumes(as_of, type, all_eras)
     if output != "table":
         return print_frame(frame, output)
     rows: list[dict[str, object]] = [
@@ -107,18 +111,16 @@ def instances(
     output: OutputOption = "table",
 ) -> None:
     """Show instance types: EBS baseline and burst, memory, vCPUs, USD an hour."""
-    from headrace.catalog import facts as catalog
 
-    frame = catalog.instances(as_of, region, family)
+    frame = facts.instances(as_of, region, family)
     if output != "table":
         return print_frame(frame, output)
-    from headrace.report.words import number
 
     rows: list[dict[str, object]] = [
         {
             "instance": row["instance_type"],
             "vCPUs": row["vcpus"],
-            "GiB": number(row["memory_gib"]),
+            "GiB": words.number(row["memory_gib"]),
             "EBS IOPS": _from_to(row["baseline_iops"], row["max_iops"]),
             "EBS MiB/s": _from_to(row["baseline_mib_s"], row["max_mib_s"]),
             "burst": f"{row['burst_min']:g} min" if row["burst_min"] else "-",
@@ -153,11 +155,10 @@ def last_seen(days: Iterable[str]) -> str:
 
 
 def _from_to(low: float | None, high: float | None) -> str:
-    from headrace.report.words import number
 
     if high is None:
         return "not known"
-    return number(high, 4) if low == high else f"{number(low, 4)} > {number(high, 4)}"
+    return words.number(high, 4) if low == high else f"{words.number(low, 4)} > {words.number(high, 4)}"
 
 
 @app.command()
@@ -168,9 +169,8 @@ def prices(
     output: OutputOption = "table",
 ) -> None:
     """Show EBS prices of a region, by item."""
-    from headrace.catalog import facts as catalog
 
-    frame = catalog.prices(region, as_of)
+    frame = facts.prices(region, as_of)
     if output != "table":
         return print_frame(frame, output)
     rows: list[dict[str, object]] = [
@@ -195,9 +195,8 @@ def prices(
 @app.command("sources")
 def list_sources(output: OutputOption = "table") -> None:
     """Show where all figures come from, with date and confidence."""
-    from headrace.catalog import facts as catalog
 
-    frame = catalog.sources()
+    frame = facts.sources()
     if output != "table":
         return print_frame(frame, output)
 

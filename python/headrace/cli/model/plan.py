@@ -10,6 +10,7 @@ import typer
 
 from headrace.base.options import given_of
 from headrace.cli.inputs import read_database, read_workload
+from headrace.cli.lazy import lazily
 from headrace.cli.model.replica import ReplicaGoal, plan_for_replica
 from headrace.cli.options import (
     Output,
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from headrace.planner import Plan
     from headrace.planner.result import EngineComparison
     from headrace.workload import TransactionWorkload
+
+with lazily():
+    import polars as pl
+
+    from headrace import planner
+    from headrace import workload as workloads
+    from headrace.report import plan as plan_report
+    from headrace.workload import server_settings
 
 EPILOG = """\b
 Examples:
@@ -115,59 +124,50 @@ def refuse_set(server: list[str] | None) -> None:
 
 def on_server(load: Any, server: list[str] | None) -> Any:
     """The database on a server with these settings. Raises InputError for a demand in I/Os."""
-    from headrace.workload import TransactionWorkload
-    from headrace.workload.server_settings import with_settings
 
     if not server or load is None:
         return load
-    if not isinstance(load, TransactionWorkload):
+    if not isinstance(load, workloads.TransactionWorkload):
         hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
         rule = "is for databases; this workload is a demand in I/Os"
         raise InputError(f"--set {server[0]}", rule, "headrace plan --help", hint)
-    return with_settings(load, server)
+    return server_settings.with_settings(load, server)
 
 
 def make_plan(load: Any, other: TransactionWorkload | None, settings: PlanSettings) -> Plan | EngineComparison:
     """Returns the plan, or the comparison of two databases; shows a progress bar."""
-    from headrace import planner
 
     with progress("planning") as tick:
         given = vars(settings) | {"progress": tick}
         return planner.plan(load, **given) if other is None else planner.plan_against(load, other, **given)
 
 
-def plans_of(made: Plan | EngineComparison) -> tuple[Plan, ...]:
+def plans_of(made: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...]:
     """The one plan, or the two of a comparison."""
-    from headrace.planner import Plan
 
-    return (made,) if isinstance(made, Plan) else made.plans
+    return (made,) if isinstance(made, planner.Plan) else made.plans
 
 
 def write_report(path: Path, made: Plan | EngineComparison, load: Any, start_balance: float | None = None) -> None:
     """Writes the page, with the balances of the choices worth drawing where they are simulated."""
-    from headrace.planner import simulations_of
-    from headrace.report.plan import write_plans
 
     plans = plans_of(made)
     if plans[0].subject == "database":
-        write_plans(path, plans, getattr(made, "words", None))
+        plan_report.write_plans(path, plans, getattr(made, "words", None))
     else:
         demand = load.uncensored().scaled(plans[0].demand_growth)
-        write_plans(path, plans, None, demand, simulations_of(plans[0], demand, start_balance))
+        plan_report.write_plans(path, plans, None, demand, planner.simulations_of(plans[0], demand, start_balance))
     say(f"report written to {path}")
 
 
 def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = False, families: bool = False) -> None:
     """Prints a plan, or two, in the form asked for."""
-    from headrace.report.plan import frame_of, text_parts
 
     if output == "json":
         return print_json(made.to_dict())
     plans, words = plans_of(made), getattr(made, "words", None)
     if output == "csv":
-        import polars as pl
-
-        frames = [frame_of(plan) for plan in plans]
+        frames = [plan_report.frame_of(plan) for plan in plans]
         if words is not None:
             frames = [
                 frame.select(pl.lit(plan.engine).alias("engine"), pl.all())
@@ -177,5 +177,5 @@ def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = 
 
     parts: list[object] = [words, ""] if words else []
     for plan in plans:
-        parts += [*text_parts(plan, explain=explain, families=families), ""]
+        parts += [*plan_report.text_parts(plan, explain=explain, families=families), ""]
     show(*parts[:-1])

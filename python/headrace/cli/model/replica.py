@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.base.options import given_of
+from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
@@ -14,8 +15,13 @@ from headrace.planner.settings import PlanSettings
 from headrace.report.output import as_csv
 
 if TYPE_CHECKING:
-    from headrace.simulation.replica import Replica, SemiSyncOptions
     from headrace.workload import TransactionWorkload
+
+with lazily():
+    from headrace.base import storage as base_storage
+    from headrace.planner import replicas
+    from headrace.report.replication import planned, predicted
+    from headrace.simulation import replica as simulation_replica
 
 HELP = "headrace predict --help"
 Mode = Literal["single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive"]
@@ -87,15 +93,13 @@ class ReplicaOptions:
                 flag = f"--{name.replace('_', '-')}"
                 raise InputError(flag, "needs --semi-sync", HELP, "For example --semi-sync 0.5,1.2.")
 
-    def to_replica(self) -> Replica:
+    def to_replica(self) -> simulation_replica.Replica:
         """The replica asked for. Raises InputError."""
-        from headrace.base.storage import Storage
-        from headrace.simulation.replica import Replica
 
         def spec(text: str | None) -> str | None:
-            return None if text is None else Storage.parse(text).text
+            return None if text is None else base_storage.Storage.parse(text).text
 
-        return Replica(
+        return simulation_replica.Replica(
             storage=spec(self.replica) or "",
             log_storage=spec(self.replica_log_storage),
             relay_storage=spec(self.relay_storage),
@@ -113,15 +117,14 @@ class ReplicaOptions:
             reads_per_tx=0.0 if self.replica_reads is None else self.replica_reads,
         )
 
-    def to_semi_sync(self) -> SemiSyncOptions | None:
+    def to_semi_sync(self) -> simulation_replica.SemiSyncOptions | None:
         """Semi-sync as asked for. Raises InputError."""
-        from headrace.simulation.replica import SemiSyncOptions
 
         if self.semi_sync is None:
             return None
         trips = tuple(number_of(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
         count = 1 if self.acknowledgements is None else self.acknowledgements
-        return SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
+        return simulation_replica.SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
 
     def to_large(self) -> list[tuple[float, float, float]]:
         """Large transactions. Raises InputError."""
@@ -196,14 +199,12 @@ def plan_for_replica(
     report: Path | None,
 ) -> bool:
     """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
-    from headrace.planner.replicas import plan_replica
-    from headrace.report.replication import planned, predicted
 
     _refuse_unheard(settings)
     values = vars(settings)
     given = {PLANNED[setting.name]: values[setting.name] for setting in given_of(settings) if setting.name in PLANNED}
     with progress("planning") as tick:
-        made = plan_replica(
+        made = replicas.plan_replica(
             workload,
             lag_s=goal.replica_lag_s or 0.0,
             version=goal.replica_version,
@@ -254,13 +255,11 @@ def print_replica(
     report: Path | None,
 ) -> None:
     """Predicts a replica and prints. `run`: the settings of the source's run."""
-    from headrace.report.replication import predicted
-    from headrace.simulation.replica import predict_replica
 
     if run.pop("form", "interval") == "events":
         raise InputError("--form events", "is of a source alone", HELP, "Leave it out: a replica is run by seconds.")
     given: dict[str, Any] = run if options.drain is None else {**run, "drain_s": options.drain}
-    found = predict_replica(
+    found = simulation_replica.predict_replica(
         workload,
         storage,
         options.to_replica(),

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.base.options import Region
+from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, option
 from headrace.cli.output import print_csv, print_json, say, show
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
+
+with lazily():
+    from headrace.report.services import page, words
+    from headrace.simulation import services as simulation_services
 
 HELP = "headrace predict --help"
 
@@ -55,8 +60,6 @@ def print_services(
     report: Path | None,
 ) -> None:
     """Compares and prints. `settings`: the `RunSettings` of `predict`."""
-    from headrace.report.services import words
-    from headrace.simulation.services import SECONDS, compare
 
     if settings.instance is None:
         raise InputError(
@@ -74,10 +77,10 @@ def print_services(
         name: getattr(settings, name)
         for name in ("instance", "as_of", "cache_gib", "threads", "arrivals_tps", "seed", "growth")
     }
-    seconds = SECONDS if settings.seconds is None else settings.seconds
+    seconds = simulation_services.SECONDS if settings.seconds is None else settings.seconds
     if float(seconds).is_integer():
         seconds = int(seconds)
-    found = compare(
+    found = simulation_services.compare(
         workload,
         storage,
         on=[name for name in (services.on or "").split(",") if name.strip()],
@@ -90,9 +93,7 @@ def print_services(
     )
     possible = any(one.refusal is None for one in found.outcomes)
     if report is not None and possible:
-        from headrace.report.services.page import write_comparison
-
-        write_comparison(report, found)
+        page.write_comparison(report, found)
         say(f"chart written to {report}")
     if output == "json":
         print_json(words.document(found))

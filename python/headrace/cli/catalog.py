@@ -34,7 +34,6 @@ SourcesOption = Annotated[bool, flag("--sources", "Show the sources in the table
 def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
     """Prints a table with the keys of its rows as columns; those of `optional` only where they say
     anything."""
-
     empty = {name for name in optional if not any(row[name] for row in rows)}
     columns = [name for name in rows[0] if name not in empty] if rows else []
     keep = [name for name in columns if name not in layout["prose"]]
@@ -50,7 +49,6 @@ def volumes(
     output: OutputOption = "table",
 ) -> None:
     """Show limits of the volume types: size, IOPS, MiB/s, credits, durability."""
-
     frame = facts.volumes(as_of, type, all_eras)
     if output != "table":
         return print_frame(frame, output)
@@ -111,7 +109,6 @@ def instances(
     output: OutputOption = "table",
 ) -> None:
     """Show instance types: EBS baseline and burst, memory, vCPUs, USD an hour."""
-
     frame = facts.instances(as_of, region, family)
     if output != "table":
         return print_frame(frame, output)
@@ -169,7 +166,6 @@ def prices(
     output: OutputOption = "table",
 ) -> None:
     """Show EBS prices of a region, by item."""
-
     frame = facts.prices(region, as_of)
     if output != "table":
         return print_frame(frame, output)
@@ -195,7 +191,6 @@ def prices(
 @app.command("sources")
 def list_sources(output: OutputOption = "table") -> None:
     """Show where all figures come from, with date and confidence."""
-
     frame = facts.sources()
     if output != "table":
         return print_frame(frame, output)

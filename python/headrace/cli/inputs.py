@@ -48,12 +48,10 @@ class RecordingOptions:
     def span(self) -> TimeSpan | None:
         """Returns the time that a service is asked for; None where no time was given. Raises
         InputError."""
-
         return None if self.last is None and self.until is None else remote_span.parse_span(self.last, self.until)
 
     def check(self, recording: str) -> None:
         """Refuses options that are not for this kind of recording. Raises InputError."""
-
         evidence.check_times(recording, self.apply_to(evidence.SourceOptions()))
 
     def check_any(self, recordings: list[str]) -> None:
@@ -74,7 +72,6 @@ class RecordingOptions:
 
 def read_workload(text: str) -> Workload | TransactionWorkload:
     """Returns the workload that a user names. Raises InputError or CouldNotRun."""
-
     if text.startswith("fio:"):
         return notation.closed_load(text)
     if text.startswith(("sysbench-tpcc:", "sysbench:", "hammerdb-tprocc:")):
@@ -96,7 +93,6 @@ def read_workload(text: str) -> Workload | TransactionWorkload:
 
 def read_demand(text: str) -> Workload:
     """Returns demand in I/Os. Raises InputError for a database, and as `read_workload`."""
-
     workload = read_workload(text)
     if isinstance(workload, workloads.TransactionWorkload):
         raise InputError(
@@ -110,7 +106,6 @@ def read_demand(text: str) -> Workload:
 
 def read_database(text: str) -> workloads.TransactionWorkload:
     """Returns a database in transactions. Raises InputError for demand, and as `read_workload`."""
-
     workload = read_workload(text)
     if not isinstance(workload, workloads.TransactionWorkload):
         hint = "Give a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."

@@ -66,7 +66,6 @@ def list_all(
     output: OutputOption = "table",
 ) -> None:
     """List the runs, the newest last."""
-
     run_store = bench.Store(store)
     records = run_store.runs()
     for name in sorted(set(run_store.ids()) - {record.id for record in records}):
@@ -112,7 +111,6 @@ def show(
     output: OutputOption = "table",
 ) -> None:
     """Show a run: what was measured, on what; csv is its time line."""
-
     check_chart_path(report)
     record = bench.Store(store).open(run)
     if output == "csv":
@@ -140,7 +138,6 @@ def compare(
     output: OutputOption = "table",
 ) -> None:
     """Compare two runs, or two groups of repetitions, with 95 % intervals."""
-
     check_chart_path(report, (".html",))
     run_store = bench.Store(store)
     sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
@@ -195,7 +192,6 @@ def export(
     output: OutputOption = "table",
 ) -> None:
     """Export the measurements, or query them in SQL."""
-
     run_store = bench.Store(store)
     chosen = None if not runs else [run_store.open(name) for name in runs]
     if sql is not None and what != "runs":
@@ -220,7 +216,6 @@ def remove(
     store: StoreOption = None,
 ) -> None:
     """Remove runs from the store."""
-
     run_store = bench.Store(store)
     # A run that is named twice is one.
     names = list(dict.fromkeys(run_store.resolve(text) for text in run))
@@ -237,7 +232,6 @@ def remove(
 def tools(output: OutputOption = "table") -> None:
     """Show which programs are installed, and how to get the others; exit code 1 when one is
     missing."""
-
     rows = [asdict(tool) for tool in machine.tools()]
     columns = tuple(rows[0])
     print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))

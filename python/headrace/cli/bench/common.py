@@ -24,7 +24,6 @@ with lazily():
 def complete_run(context: typer.Context, incomplete: str) -> list[str]:
     """Returns ids of runs for the shell, the newest first: the names of their folders, because the
     store itself takes half a second to import."""
-
     try:
         ids = sorted(os.listdir(context.params.get("store") or settings.folder("HEADRACE_RUNS")), reverse=True)
     except (OSError, ValueError):  # ValueError: a NUL in the name
@@ -42,7 +41,6 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autoco
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
     """Prints a run, and writes its page where a file is named."""
-
     if report is not None:
         benchmarks.write_run(report, record)
         say(f"report written to {report}")

@@ -142,7 +142,6 @@ class RunOptions:
 def too_short_to_calibrate(benchmark: Benchmark, all_s: float) -> str | None:
     """Returns the warning for a run that is too short to be calibrated; None where it is long
     enough, or where nothing is calibrated from this benchmark."""
-
     if all_s >= model.LEAST_SECONDS or benchmark.described() is None:
         return None
     return f"{all_s:,.0f} s are too short for headrace calibrate, which takes {model.LEAST_SECONDS:.0f} s or more (--seconds)"
@@ -160,7 +159,6 @@ class FileRun(LabPlace, RunOptions, MeasuredOptions):
 
     def run(self, benchmark: Benchmark, folder: Path) -> None:
         """Raises InputError, and as `carry_out`."""
-
         lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
         more = {
             "storage": self.storage,
@@ -294,7 +292,6 @@ def sysbench_oltp(
     ] = None,
 ) -> None:
     """Run sysbench's OLTP scripts on a server."""
-
     on.run(bench.SysbenchOltp(script, tables, rows, distribution, _parse_numbers(parameter), _parse_typed(option_)))
 
 
@@ -307,7 +304,6 @@ def tpcc(
 ) -> None:
     """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked
     afterwards. No keying and think times."""
-
     on.run(bench.Tpcc(warehouses, items, customers))
 
 
@@ -318,7 +314,6 @@ def mysqlslap(
     rows: Annotated[int, option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
 ) -> None:
     """Run mysqlslap on a server: many clients with the same statements. It tells no latencies."""
-
     on.run(bench.Mysqlslap(load, rows))
 
 
@@ -336,7 +331,6 @@ def sysbench_fileio(
     fsync_all: Annotated[bool, flag("--fsync-all", "fsync after each write.")] = False,
 ) -> None:
     """Run sysbench's reads and writes of files in a folder."""
-
     chosen = () if flags in ("", "none") else tuple(flag.strip() for flag in flags.split(","))
     on.run(bench.SysbenchFileio(mode, size_gib, files, block_kib, io_mode, chosen, fsync_every, fsync_all), folder)
 
@@ -356,5 +350,4 @@ def fio(
     overwrite: Annotated[bool, flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
 ) -> None:
     """Run fio on a file in a folder, or on a block device."""
-
     on.run(bench.FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite), folder)

@@ -48,7 +48,6 @@ class Ec2Options:
     @contextmanager
     def open(self, place: LabPlace, zone: str | None = None) -> Iterator[VolumeService]:
         """Opens the service. Raises NoLab, CouldNotRun, InputError."""
-
         if self.on == "ec2":
             yield snapshots_ec2.Ec2Service(self.profile, self.region, zone)
             return
@@ -83,7 +82,6 @@ def take(
 ) -> None:
     """Take a snapshot of all volumes of a running server, with its commits held back and its
     filesystems frozen for a moment."""
-
     options = {
         "tags": tags(tag),
         "description": description,
@@ -120,7 +118,6 @@ def _request(
 ) -> Iterator[SnapshotRequest]:
     """Opens the request of a snapshot: for a server of the lab by its name, for others by
     address."""
-
     if "://" in server or ec2.on == "ec2":
         address = password.read_address(server)
         with replace(ec2, on="ec2").open(place) as service:
@@ -151,7 +148,6 @@ LOOK_EVERY_S = 1.0
 
 def stored_set(service: VolumeService, name: str, tick: Callable[[float], None]) -> None:
     """Waits until all snapshots of a set are stored. Raises CouldNotRun."""
-
     while True:
         snapshot_set = next(
             (snapshot_set for snapshot_set in snapshots_sets.sets_of(service.stored()) if snapshot_set.id == name), None
@@ -182,7 +178,6 @@ def sets(
     output: OutputOption = "table",
 ) -> None:
     """List the snapshot sets, and what is wrong with those that are not whole."""
-
     with ec2.open(place) as service:
         snapshot_sets = [
             snapshot_set
@@ -232,7 +227,6 @@ def restore(
     output: OutputOption = "table",
 ) -> None:
     """Make a new server, or volumes, from a snapshot set."""
-
     with ec2.open(place, zone) as service:
         snapshot_set = snapshots_sets.chosen(snapshots_sets.sets_of(service.stored()), chosen)
         prefix = name or f"{snapshot_set.server[:20]}-restored"
@@ -289,7 +283,6 @@ def prune(
     output: OutputOption = "table",
 ) -> None:
     """Delete old snapshot sets, never the last whole one of a server."""
-
     with ec2.open(place) as service:
         snapshot_sets = [
             snapshot_set
@@ -346,7 +339,6 @@ def every(
     force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Print or write a systemd service and timer that take snapshot sets on a schedule."""
-
     server_name, take_words = server, ["snapshot", "take", server]
     where = place_words(place)
     if "://" in server or ec2.on == "ec2":

@@ -62,7 +62,6 @@ def nvme_statistics(
     output: OutputOption = "table",
 ) -> None:
     """Print the NVMe statistics page of an attached volume: counters, and latencies in bins."""
-
     if binary and sys.stdout.isatty():
         hint = "Write `> page.bin` behind it, or a pipe."
         raise InputError("--binary", "does not write to a terminal", "headrace volume nvme-statistics --help", hint)

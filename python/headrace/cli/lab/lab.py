@@ -69,7 +69,6 @@ def events(
     as_json: Annotated[bool, flag("--json", "Events as EventBridge writes them, one a line.")] = False,
 ) -> None:
     """Print changes of state, oldest first; the cursor for the next time goes to stderr."""
-
     print_events(place, follow, cursor, as_json)
 
 
@@ -106,7 +105,6 @@ def up(
 
     Where the lab is up and its AWS endpoint has ended, the endpoint is started again.
     """
-
     settings = lab_client.Settings(instance, as_of, time_scale, metrics_port, group, api_port, snapshot_store)
     if foreground:
         return lab_client.foreground(place.data_dir, place.socket, settings)
@@ -125,7 +123,6 @@ def up(
 def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
     """Starts an endpoint that had ended in a lab that is up, at its former port; True when it
     did."""
-
     with place.open() as running:
         endpoint = startup.find(Path(running.status()["data_dir"]))
         if endpoint is None or endpoint.answers or not api_port:
@@ -142,7 +139,6 @@ def down(
     force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False,
 ) -> None:
     """Detach everything and end the lab; its volumes stay."""
-
     with place.open() as client:
         pid = lab_client.down(client, force)
     say(f"lab down: process {pid} has ended")
@@ -151,7 +147,6 @@ def down(
 @app.command()
 def status(place: LabPlace, output: OutputOption = "table") -> None:
     """Show the lab and its volumes; csv has a row a volume."""
-
     with place.open() as lab:
         answer = lab.status()
         volumes = lab.volumes()
@@ -173,7 +168,6 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
 
 def _settings(answer: Any) -> list[tuple[str, object]]:
     """Returns the facts of the lab that a person asks for first."""
-
     balance, recording = answer.get("instance_balance") or {}, answer.get("recording") or {}
     broken = recording.get("broken")
     balances = [
@@ -198,7 +192,6 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
 @app.command()
 def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     """Look at what this machine lacks for a lab; exit code 1 when something needed is missing."""
-
     checks = lab_doctor.examine(place.data_dir, place.socket)
     rows = [(check.state, check.what, check.finding, check.do) for check in checks]
     documents = [{"what": check.what, "state": check.state, "found": check.finding, "do": check.do} for check in checks]
@@ -221,7 +214,6 @@ def verify(
 ) -> None:
     """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1
     when one does not."""
-
     check_chart_path(report, (".html",))
     with place.open() as lab, progress("measuring") as tick:
         findings = conformance.verify(lab, quick, tick)
@@ -257,7 +249,6 @@ def init(
 
     The key pair is made once; what else stands in ~/.aws stays as it is.
     """
-
     folder = _folder(place)
     pair, is_new = keys.root_pair(folder)
     startup.wait_for_keys(folder)
@@ -285,7 +276,6 @@ def user_add(
     place: LabPlace,
 ) -> None:
     """Make a user with a key pair, and print the lines of a profile for it."""
-
     folder = _folder(place)
     pair = keys.add_user(folder, name, policy)
     startup.wait_for_keys(folder)
@@ -299,7 +289,6 @@ def user_add(
 @users.command("list")
 def user_list(place: LabPlace, output: OutputOption = "table") -> None:
     """Show the users, their keys and how many policies they have; no secrets."""
-
     columns = ("user", "access_key_id", "policies")
     rows = [
         {
@@ -320,7 +309,6 @@ def user_remove(
     yes: YesOption = False,
 ) -> None:
     """Remove a user; its key is refused from then on. Asks first: a key is never made again."""
-
     folder = _folder(place)
     access_key = keys.key_of_user(folder, name)
     if not yes and not sys.stdin.isatty():

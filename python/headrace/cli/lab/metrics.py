@@ -39,7 +39,6 @@ def balance(
     output: OutputOption = "table",
 ) -> None:
     """Show, set, save or bring back credit balances."""
-
     target_percent = percent(set_to, "--set")
     if sum(given is not None for given in (set_to, save, load)) > 1:
         raise InputError(
@@ -97,7 +96,6 @@ def metrics(
     output: OutputOption = "table",
 ) -> None:
     """Print what a volume did: csv and json have every column, the table what a person reads."""
-
     unit, rows = lab_metrics.stretch(seconds, minutes, resolution)
     with place.open() as lab:
         answer = lab.metrics(volume, unit, last=rows, member=member)
@@ -139,7 +137,6 @@ def watch(
 ) -> None:
     """Watch a volume, a row a second: IOPS, MiB/s, queue, latency, balance, time to empty. Ctrl-C
     ends it."""
-
     with place.open() as lab:
         details = lab.describe(volume)
         if not details["attachment"]:
@@ -170,7 +167,6 @@ COURSE = 120  # seconds in the course of IOPS and balance: it fits 130 columns
 
 def cells(reading: Reading) -> list[str]:
     """Returns the cells of COLUMNS; the time is local."""
-
     rate = reading.rates
     at = datetime.fromtimestamp(rate.t_s).strftime("%H:%M:%S")
     counts = [f"{value:,.0f}" for value in (rate.iops, rate.read_iops, rate.write_iops)]

@@ -197,7 +197,6 @@ def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> N
 
 def _refuse_servers_volume(lab: Lab, volume: Mapping[str, Any]) -> None:
     """Refuses the volume of a database server that there is, running or not. Raises InputError."""
-
     server = (volume.get("tags") or {}).get(servers_volumes.TAG)
     if server is not None and server in record.names(record.data_dir_of(lab)):
         hint = f"Remove the server with its data: headrace mysql destroy {server}."
@@ -223,7 +222,6 @@ def modify(
     output: OutputOption = "table",
 ) -> None:
     """Change size, type, IOPS or MiB/s of a volume in use: modifying, optimizing, completed."""
-
     with place.open() as lab:
         modified = lab.modify(volume, size_gib, type, iops, mib_s)
         if wait or until == "completed":
@@ -282,7 +280,6 @@ def initialize(
     threads: Annotated[int, option("N", "Blocks that are read at once.", min=1, max=256)] = 16,
 ) -> None:
     """Read every block of an attached volume that is not loaded from its snapshot yet."""
-
     with place.open() as lab, progress(f"initializing {volume}") as tick:
         try:
             done = initializing.initialize(lab, volume, threads, tick)
@@ -315,7 +312,6 @@ def _print(volume: Mapping[str, Any], output: Output) -> None:
 
 def _parts(volume: Mapping[str, Any]) -> list[object]:
     """Returns a volume as a person reads it."""
-
     parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment") or {}))]
     if volume.get("modification"):
         parts += ["", _modifications([{"volume": volume.get("name") or volume["id"]} | volume["modification"]])]

@@ -52,7 +52,6 @@ def demo(
     force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Plan storage for an example database, write the page, and prove the plan on a real server."""
-
     check_chart_path(report, (".html",))
     if stage in ("all", "proof"):
         check_output("the page of the proof,", PROOF, force=force or WRITES_PAGE.allows(PROOF))
@@ -73,7 +72,6 @@ def demo(
 
 def _make_plan(database: TransactionWorkload, region: str) -> Plan:
     """Plan the example's storage: single volumes, with the database server as it is today."""
-
     settings = {"goals": list(GOALS), "region": region, "compare": CURRENT, "instances": "none", "max_volumes": 1}
     return plans_of(make_plan(database, None, settings))[0]
 
@@ -89,7 +87,6 @@ def _show_plan(plan: Plan, database: TransactionWorkload, report: Path) -> None:
 def _prove(plan: Plan, database: TransactionWorkload) -> None:
     """Run the plan's recommendation, its runner-up and today's volume on the lab; say what the
     machine lacks where it cannot."""
-
     show("", "4. The proof of this plan: predicted, then measured on a real server", "")
     lacks = experiment.missing()
     if lacks:

@@ -88,7 +88,6 @@ def plan(
 ) -> None:
     """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and
     what to do next."""
-
     check_chart_path(report, (".html",))
     on_ec2 = [name.strip().lower() for name in settings.on] == ["ec2"]
     if on_ec2 and (setting := next(given_of(settings, WITH_SERVICES), None)) is not None:
@@ -124,7 +123,6 @@ def refuse_set(server: list[str] | None) -> None:
 
 def on_server(load: Any, server: list[str] | None) -> Any:
     """The database on a server with these settings. Raises InputError for a demand in I/Os."""
-
     if not server or load is None:
         return load
     if not isinstance(load, workloads.TransactionWorkload):
@@ -136,36 +134,34 @@ def on_server(load: Any, server: list[str] | None) -> Any:
 
 def make_plan(load: Any, other: TransactionWorkload | None, settings: PlanSettings) -> Plan | EngineComparison:
     """Returns the plan, or the comparison of two databases; shows a progress bar."""
-
     with progress("planning") as tick:
         given = vars(settings) | {"progress": tick}
         return planner.plan(load, **given) if other is None else planner.plan_against(load, other, **given)
 
 
-def plans_of(made: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...]:
+def plans_of(answer: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...]:
     """The one plan, or the two of a comparison."""
+    return (answer,) if isinstance(answer, planner.Plan) else answer.plans
 
-    return (made,) if isinstance(made, planner.Plan) else made.plans
 
-
-def write_report(path: Path, made: Plan | EngineComparison, load: Any, start_balance: float | None = None) -> None:
+def write_report(path: Path, answer: Plan | EngineComparison, load: Any, start_balance: float | None = None) -> None:
     """Writes the page, with the balances of the choices worth drawing where they are simulated."""
-
-    plans = plans_of(made)
+    plans = plans_of(answer)
     if plans[0].subject == "database":
-        plan_report.write_plans(path, plans, getattr(made, "words", None))
+        plan_report.write_plans(path, plans, getattr(answer, "words", None))
     else:
         demand = load.uncensored().scaled(plans[0].demand_growth)
         plan_report.write_plans(path, plans, None, demand, planner.simulations_of(plans[0], demand, start_balance))
     say(f"report written to {path}")
 
 
-def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = False, families: bool = False) -> None:
+def show_plan(
+    answer: Plan | EngineComparison, output: Output, *, explain: bool = False, families: bool = False
+) -> None:
     """Prints a plan, or two, in the form asked for."""
-
     if output == "json":
-        return print_json(made.to_dict())
-    plans, words = plans_of(made), getattr(made, "words", None)
+        return print_json(answer.to_dict())
+    plans, words = plans_of(answer), getattr(answer, "words", None)
     if output == "csv":
         frames = [plan_report.frame_of(plan) for plan in plans]
         if words is not None:

@@ -93,7 +93,6 @@ def predict(
 ) -> None:
     """Run a database (from `headrace calibrate`, or a standard benchmark) on a storage:
     transactions a second."""
-
     check_chart_path(report)
     load = server_settings.with_settings(read_database(workload), server or [])
     if settings.arrivals_tps is not None and settings.threads is not None:
@@ -136,7 +135,6 @@ def print_prediction(
     workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None
 ) -> None:
     """Predicts and prints."""
-
     seconds = whole_seconds(settings.seconds, EVENTS_SECONDS if settings.form == "events" else DATABASE_SECONDS)
     given: dict[str, Any] = vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}
     with progress("simulating") as tick:
@@ -157,7 +155,6 @@ def print_prediction(
 
 def whole_seconds(seconds: float | None, otherwise: int) -> int:
     """Length of a prediction: a row a second. Raises InputError."""
-
     if seconds is None:
         return otherwise
     if not 1 <= seconds <= database.MAX_SECONDS or seconds != int(seconds):

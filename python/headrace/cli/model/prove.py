@@ -69,7 +69,6 @@ def prove(
 ) -> None:
     """Run a plan's winner and runner-up on the lab, and compare what is measured with what was
     predicted."""
-
     check_chart_path(report, (".html",))
     if (show is None) == (source is None):
         hint = "headrace plan WORKLOAD --output json makes a plan."
@@ -82,42 +81,40 @@ def prove(
         "folder": store,
     }
     if source is None:
-        made = experiment.read(Path(str(show)))
+        proof = experiment.read(Path(str(show)))
     else:
         request = requested(source, storage or [], compare, workload)
-        made = carry_out(request, report, settings)
-    present(made, output, report)
-    if made.holds is False:
+        proof = carry_out(request, report, settings)
+    present(proof, output, report)
+    if proof.holds is False:
         raise typer.Exit(1)
 
 
 def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
     """What is to be proved. Raises InputError, CouldNotRun."""
-
     plan = experiment.read_plan(source)
     if plan is None:
         if workload is not None:
             raise InputError("--workload", f"belongs to a plan, and {source} is none", SOURCE)
-        made = experiment.from_workload(read_database(source), storages, source)
+        request = experiment.from_workload(read_database(source), storages, source)
     else:
         if storages:
             raise InputError(
                 "--storage", "belongs to a workload: a plan names its own", SOURCE, "Give the workload in its place."
             )
-        made = experiment.from_plan(plan, source, None if workload is None else read_database(workload))
-    return made if current is None else made.with_current(current)
+        request = experiment.from_plan(plan, source, None if workload is None else read_database(workload))
+    return request if current is None else request.with_current(current)
 
 
 def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -> Proof:
     """The proof with a progress bar; one that is cut short is shown before it ends the command."""
-
-    told = {"what": ""}
+    last = {"what": ""}
     with progress("proving") as tick:
 
         def follow(share: float, what: str) -> None:
-            if what != told["what"] and not tick.on_terminal:
+            if what != last["what"] and not tick.on_terminal:
                 say(what)
-            told["what"] = what
+            last["what"] = what
             tick(share)
 
         try:
@@ -126,15 +123,12 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
             tick.stop()
             say(f"What was measured is kept: headrace prove --show {stopped.proof.folder}")
             if report is not None:
-                from headrace.report.proof import write_proof
-
-                write_proof(report, stopped.proof)
+                proof_report.write_proof(report, stopped.proof)
             raise
 
 
 def present(proof: Proof, output: Output, report: Path | None) -> None:
     """Prints a proof in the form asked for, and writes its page."""
-
     if report is not None:
         proof_report.write_proof(report, proof)
         say(f"report written to {report}")
@@ -143,13 +137,13 @@ def present(proof: Proof, output: Output, report: Path | None) -> None:
     if output == "csv":
         return data(as_csv(proof_report.frame_of(proof)))
 
-    made = table(
+    rows = table(
         proof_report.COLUMNS, proof_report.rows(proof), title=proof_report.title(proof), right=proof_report.RIGHT
     )
     show(
         proof.verdict,
         "",
-        made,
+        rows,
         "",
         *proof_report.setup_lines(proof),
         *(f"note: {note}" for note in proof_report.notes(proof)),

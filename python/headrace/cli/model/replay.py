@@ -29,12 +29,11 @@ def replay(
 ) -> None:
     """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of
     the model."""
-
     with progress("replaying") as tick:
-        found = simulation_replay.replay(record, progress=tick)
+        comparison = simulation_replay.replay(record, progress=tick)
     if output == "json":
-        print_json(found.to_document())
+        print_json(comparison.to_document())
     else:
-        show(*simulation.replay_in_words(found.to_document()))
-    if not found.agrees:
+        show(*simulation.replay_in_words(comparison.to_document()))
+    if not comparison.agrees:
         raise typer.Exit(1)

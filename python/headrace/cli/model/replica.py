@@ -119,7 +119,6 @@ class ReplicaOptions:
 
     def to_semi_sync(self) -> simulation_replica.SemiSyncOptions | None:
         """Semi-sync as asked for. Raises InputError."""
-
         if self.semi_sync is None:
             return None
         trips = tuple(number_of(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
@@ -128,15 +127,15 @@ class ReplicaOptions:
 
     def to_large(self) -> list[tuple[float, float, float]]:
         """Large transactions. Raises InputError."""
-        made = []
+        transactions = []
         for text in self.large or []:
             parts = [number_of(part, f"--large {text}") for part in text.split(":")]
             if len(parts) != 3:
                 raise InputError(
                     f"--large {text}", "is written START:SOURCE_S:REPLICA_S", HELP, "For example 60:30:30."
                 )
-            made.append((parts[0], parts[1], parts[2]))
-        return made
+            transactions.append((parts[0], parts[1], parts[2]))
+        return transactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,12 +198,11 @@ def plan_for_replica(
     report: Path | None,
 ) -> bool:
     """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
-
     _refuse_unheard(settings)
     values = vars(settings)
     given = {PLANNED[setting.name]: values[setting.name] for setting in given_of(settings) if setting.name in PLANNED}
     with progress("planning") as tick:
-        made = replicas.plan_replica(
+        answer = replicas.plan_replica(
             workload,
             lag_s=goal.replica_lag_s or 0.0,
             version=goal.replica_version,
@@ -215,16 +213,16 @@ def plan_for_replica(
             progress=tick,
             **given,
         )
-    if report is not None and made.prediction is not None:
-        predicted.write_page(report, made.prediction)
+    if report is not None and answer.prediction is not None:
+        predicted.write_page(report, answer.prediction)
         say(f"report written to {report}")
     if output == "json":
-        print_json(made.to_dict())
+        print_json(answer.to_dict())
     elif output == "csv":
-        data(as_csv(planned.frame_of(made)))
+        data(as_csv(planned.frame_of(answer)))
     else:
-        show(*planned.in_words(made), "", planned.table_of(made))
-    return made.chosen is not None
+        show(*planned.in_words(answer), "", planned.table_of(answer))
+    return answer.chosen is not None
 
 
 def _refuse_unheard(settings: PlanSettings) -> None:
@@ -255,11 +253,10 @@ def print_replica(
     report: Path | None,
 ) -> None:
     """Predicts a replica and prints. `run`: the settings of the source's run."""
-
     if run.pop("form", "interval") == "events":
         raise InputError("--form events", "is of a source alone", HELP, "Leave it out: a replica is run by seconds.")
     given: dict[str, Any] = run if options.drain is None else {**run, "drain_s": options.drain}
-    found = simulation_replica.predict_replica(
+    prediction = simulation_replica.predict_replica(
         workload,
         storage,
         options.to_replica(),
@@ -268,13 +265,13 @@ def print_replica(
         **given,
     )
     if report is not None:
-        predicted.write_page(report, found)
+        predicted.write_page(report, prediction)
         say(f"chart written to {report}")
     if output == "json":
-        print_json(predicted.document(found))
+        print_json(predicted.document(prediction))
     elif output == "csv":
-        for text in found.warnings:
+        for text in prediction.warnings:
             say(f"warning: {text}")
-        data(as_csv(found.rows))
+        data(as_csv(prediction.rows))
     else:
-        show(*predicted.in_words(found), "", predicted.table_of(found))
+        show(*predicted.in_words(prediction), "", predicted.table_of(prediction))

@@ -60,7 +60,6 @@ def print_services(
     report: Path | None,
 ) -> None:
     """Compares and prints. `settings`: the `RunSettings` of `predict`."""
-
     if settings.instance is None:
         raise InputError(
             "--on", "needs --instance: a class is an instance type", HELP, "For example --instance r6g.2xlarge."
@@ -80,7 +79,7 @@ def print_services(
     seconds = simulation_services.SECONDS if settings.seconds is None else settings.seconds
     if float(seconds).is_integer():
         seconds = int(seconds)
-    found = simulation_services.compare(
+    comparison = simulation_services.compare(
         workload,
         storage,
         on=[name for name in (services.on or "").split(",") if name.strip()],
@@ -91,18 +90,18 @@ def print_services(
         start=settings.start or "warm",
         **given,
     )
-    possible = any(one.refusal is None for one in found.outcomes)
+    possible = any(outcome.refusal is None for outcome in comparison.outcomes)
     if report is not None and possible:
-        page.write_comparison(report, found)
+        page.write_comparison(report, comparison)
         say(f"chart written to {report}")
     if output == "json":
-        print_json(words.document(found))
+        print_json(words.document(comparison))
     elif output == "csv":
-        print_csv(words.csv_rows(found), words.CSV)
+        print_csv(words.csv_rows(comparison), words.CSV)
     else:
-        show(*words.shown(found))
+        show(*words.shown(comparison))
     if not possible:
-        asked = ", ".join(one.deployment for one in found.outcomes)
+        asked = ", ".join(outcome.deployment for outcome in comparison.outcomes)
         say(f"none of {asked} is possible with {settings.instance} and {storage}: nothing was predicted")
         if report is not None:
             say(f"{report} was not written: there is nothing to show")

@@ -125,7 +125,6 @@ def simulate(
     report: PageOrChartOption = None,
 ) -> None:
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
-
     check_chart_path(report)
     load, storage = read_demand(workload), base_storage.Storage.parse(storage).text
     common: dict[str, Any] = {"instance": instance, "as_of": as_of, "seconds": seconds, "seed": seed, "growth": growth}
@@ -143,7 +142,6 @@ def simulate(
 
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:
     """Prints a run in the form asked for and writes its page or chart."""
-
     notes = (
         facts.caveats(run.storage, run.instance, run.as_of)
         + facts.latency_caveats(run.storage, run.as_of)

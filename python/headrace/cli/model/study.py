@@ -34,7 +34,6 @@ app = CommandGroup("Run published experiments again: their figures, ours, and th
 
 def complete_study(incomplete: str) -> list[str]:
     """Names of studies for the shell."""
-
     return [study.name for study in published_studies.every_study() if study.name.startswith(incomplete)]
 
 
@@ -46,7 +45,6 @@ StudyArgument = Annotated[
 @app.command("list")
 def list_studies(output: TableOrJsonOption = "table") -> None:
     """List the studies."""
-
     studies = published_studies.every_study()
     if output == "json":
         return print_json(studies)
@@ -60,7 +58,6 @@ def list_studies(output: TableOrJsonOption = "table") -> None:
 @app.command("show")
 def show_study(name: StudyArgument, output: TableOrJsonOption = "table") -> None:
     """Say which question a study answers and where its figures were published."""
-
     study = published_studies.get(name)
     if output == "json":
         return print_json(study)
@@ -115,7 +112,6 @@ def run(
 ) -> None:
     """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not
     hold."""
-
     check_chart_path(report, (".html",))
     given: dict[str, Any] = {
         name: value for name, value in vars(on_lab).items() if value is not None and value is not False

@@ -27,7 +27,6 @@ TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=
 def told_storage(text: str | None, instance: str | None) -> evidence.SourceOptions:
     """`--storage [INSTANCE/]DATA[,log=LOG]` and `--instance`, and no other option. Raises
     InputError."""
-
     if text is None:
         return evidence.SourceOptions(instance=instance)
     named = base_storage.parse_placement(text)

@@ -97,7 +97,6 @@ def doctor(
     as_of: AsOf = None,
 ) -> None:
     """Say what binds a server now, whether it is felt, and what to do about it."""
-
     if target is None:
         if not trusted_advisor:
             raise InputError(
@@ -151,7 +150,6 @@ def doctor(
 def _try_write(path: Path, write: Callable[[], None]) -> bool:
     """Writes a file, and returns whether it was written; a failure is printed, and the command goes
     on."""
-
     try:
         write()
     except CouldNotRun as error:
@@ -162,7 +160,6 @@ def _try_write(path: Path, write: Callable[[], None]) -> bool:
 
 def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int:
     """Prints the diagnosis, and returns the exit code."""
-
     if output == "nagios":
         print(plain(doctor_output.nagios_line(diagnosis)))
         return doctor_output.nagios_code(diagnosis)
@@ -175,7 +172,6 @@ def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int
 
 def _advisor_rules(output: str) -> int:
     """Prints the checks as they are published."""
-
     rows = [
         (
             advisor_rule.check_id,
@@ -196,7 +192,6 @@ def _advisor_rules(output: str) -> int:
 
 def _print_advisor_results(evidence: Evidence, output: str) -> int:
     """Prints the checks' results for the volumes of the evidence, and returns the exit code."""
-
     results = [
         result
         for volume in evidence.volumes

@@ -48,7 +48,6 @@ def prometheus(
     listen: Annotated[str, option("ADDRESS", "127.0.0.1:PORT, port 0 for a free one.")] = "127.0.0.1:9481",
 ) -> None:
     """Serve the metrics of targets for Prometheus on this machine, until Ctrl-C."""
-
     light.import_late()
 
     listener = serving.listener(listen)
@@ -69,7 +68,6 @@ def otlp(
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
 ) -> None:
     """Send the metrics of targets to a collector of OpenTelemetry. Needs the extra `otlp`."""
-
     light.import_late()
 
     collector = exports_otlp.OtlpCollector(endpoint)
@@ -90,14 +88,12 @@ def otlp(
 @app.command()
 def grafana(to: ToOption = None) -> None:
     """Write the Grafana dashboard, as JSON to import."""
-
     _write(json.dumps(exports_grafana.dashboard(), indent=2) + "\n", to)
 
 
 @app.command()
 def alerts(to: ToOption = None) -> None:
     """Write alert rules for Prometheus: on after a minute, off after three."""
-
     _write(exports_alerts.rules_file(), to)
 
 

@@ -89,7 +89,6 @@ def import_metrics(
     force: ForceOption = False,
 ) -> None:
     """Put the points of many volumes into one Parquet file."""
-
     if period is not None:
         check_number("--period", period, 60, DAY_S, "s")
     check_output("--to", to, [Path(file) for file in files], endings=ENDINGS, force=force)
@@ -137,7 +136,6 @@ def plan(
 ) -> None:
     """Answer each volume: unused, change, grow, keep, or no advice, with savings and risk.
     Continues a run that was stopped."""
-
     check_output("--to", to, (points, *inventory, *prices.files), endings=ENDINGS, force=force)
     settings = answer.FleetSettings(
         p99_ms=p99_ms,
@@ -194,7 +192,6 @@ def _set_prices(
 
 def _tell_how_to_go_on(to: Path) -> None:
     """Says which batches an interrupted run has answered, and how to continue."""
-
     if batch_count := planning.kept_batches(to):
         batches = "1 batch of volumes is" if batch_count == 1 else f"{batch_count:,} batches of volumes are"
         say(f"{batches} answered and kept in {to}.parts: the same command goes on from there.")
@@ -204,7 +201,6 @@ def _tell_how_to_go_on(to: Path) -> None:
 
 def _show(answers: list, to: Path, output: Output, prices: str) -> None:
     """Prints all answers as JSON or CSV, or the sums and the outstanding ones as tables."""
-
     best = answer.ranked(answers)
     if output == "json":
         return print_json(answer.answers_frame(best).to_dicts())

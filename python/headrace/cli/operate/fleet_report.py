@@ -86,7 +86,6 @@ def report(
 ) -> None:
     """Show the answers for a fleet, and write a page or the changes: an AWS CLI script with its
     rollback, a diff of Terraform files. Changes nothing itself."""
-
     check_chart_path(page)
     as_of = facts.check_day(as_of)
     state = [patching.terraform_state] if patching.terraform_state else []
@@ -128,7 +127,6 @@ def fleet_prices(
 ) -> tuple[fleet_cost.FleetPrices, list[str]]:
     """Returns the prices that the options name, and remarks about them. `region`: of volumes that
     do not say their own."""
-
     if not prices.cost:
         return fleet_cost.FleetPrices(as_of, prices.discount_percent, prices.price_file), []
     if inventory is None:
@@ -156,7 +154,6 @@ def _write_changes(
     inputs: Sequence[Path],
 ) -> None:
     """Writes scripts and diff, and names the changes that are not in them."""
-
     advised = fleet_advised.advised_changes(
         answers,
         inventory,

@@ -86,7 +86,6 @@ def forecast(
 ) -> None:
     """Forecast when credits run out, the volume is full, or growth meets a limit, each with its
     interval."""
-
     check_chart_path(report)
     with progress("reading") as tick:
         load, own_storage, own_instance, own_space = read_recording(recording, device, recorded, tick)
@@ -139,7 +138,6 @@ def read_recording(
     """Returns the demand of a workload file, demo:day, a recording as a tool wrote it, or another
     target; with storage, instance and used space where the target has them. Raises InputError or
     CouldNotRun."""
-
     path = Path(text)
     own = text.startswith(("demo:", "fio:"))
     if not own and path.is_file() and path.suffix not in (".jsonl", ".gz"):
@@ -160,7 +158,6 @@ def read_recording(
 
 def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], output: str) -> None:
     """Compares the kept forecasts with this recording, and prints the scores."""
-
     path = ledger.default_ledger()
     history = forecast_history.history_of(load)
     try:

@@ -71,7 +71,6 @@ class AlarmOptions:
 
     def actions(self) -> list[Action]:
         """Returns the actions of an alarm. Raises InputError, CouldNotRun."""
-
         if (self.command or self.webhook) and not self.alarm:
             given = "--command" if self.command else "--webhook"
             raise InputError(given, "belongs to --alarm", "headrace watch --help", "Add --alarm.")
@@ -99,7 +98,6 @@ def watch(
     ] = "table",
 ) -> None:
     """Watch a server and its volumes: limits, credits with time to empty, latency, waits."""
-
     # Before anything that imports them.
     light.import_late()
 

@@ -95,7 +95,6 @@ def advise(
 ) -> None:
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
     expects of them. With --host: the kernel's settings below it."""
-
     if host:
         foreign = {"ADDRESS": address, "--config": config, "--memory-gib": memory_gib, "--workload": workload}
         _refuse_with_host(foreign, output)
@@ -156,7 +155,6 @@ def advise_on_host(
     root: Path | None, datadir: str | None, storage: str | None, as_of: str | None, check: bool, output: Form
 ) -> None:
     """Checks the host, and prints the advice."""
-
     advice = advice_host.advise_host(root, datadir=datadir, storage=storage, as_of=as_of)
     for text in advice.notes if output != "json" else ():
         note(f"note: {text}")

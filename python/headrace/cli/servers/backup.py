@@ -76,7 +76,6 @@ SourceArgument = Annotated[
 
 def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSource:
     """Returns the server that is named, by its name in the lab or an address."""
-
     if "://" in text:
         address = password.read_address(text)
         return backup_source.source_of(address, address.host or "local")
@@ -91,7 +90,6 @@ def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSour
 def _target_in(text: str) -> Any:
     """Returns a target that is read. Raises InputError for a folder that is not there: it was
     mistyped, or its volume is not mounted."""
-
     target = opening.open_target(text)
     if isinstance(target, folder.FolderTarget) and not target.folder.exists():
         raise InputError(target.label, "there is no such folder", "", "Is its name right, and its volume mounted?")
@@ -111,7 +109,6 @@ def _explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
 def _list_whole(target: Any) -> set[str]:
     """Returns ids of whole backups, without a look into them; none where the target does not
     answer."""
-
     with contextlib.suppress(HeadraceError, OSError):
         return {
             entry.name.split("/")[1]
@@ -161,13 +158,11 @@ class PaceOptions:
 
     def limits(self) -> Any:
         """Returns the limits in the library's form. Raises InputError."""
-
         return pacing.PaceLimits(self.share, self.mib_s, self.credit_floor, self.lag_s, self.latency_ratio)
 
 
 def _pacer(server: BackupSource, target: Any, pace: PaceOptions, method: str) -> Any:
     """Returns the pacer of the copy: on the lab it watches credits, elsewhere only MiB/s."""
-
     limits = pace.limits()
     if method == "snapshot":
         return contextlib.nullcontext()
@@ -191,7 +186,6 @@ def _say_forecast(
     output: Any,
 ) -> None:
     """Forecasts the time of the copy: as an answer with `output`, else a line on stderr."""
-
     if method == "physical" and server.server is not None:
         size = backup_source.physical_bytes(server.server)
     else:
@@ -246,7 +240,6 @@ def run(
     output: OutputOption = "table",
 ) -> None:
     """Take a backup of a server; print its id and position."""
-
     target, key = opening.open_target(to), _key(key_file)
     server = _source(place, password, source)
     if method != "snapshot":
@@ -289,7 +282,6 @@ def run(
 def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
     """Show backups, their age, and which were never restored; exit code 1 when one is damaged, or
     its last restore failed."""
-
     entries, problems = backup_manifest.backups(_target_in(to), _key(key_file))
     _print_backups(entries, output)
     problems += [
@@ -403,7 +395,6 @@ class RestoreOptions:
 
     def goal(self, flavor: str) -> moments.RestoreGoal | None:
         """Returns the point to restore to; None: the backup as it is."""
-
         named = [
             name for name, on in (("--to-time", self.moment), ("--to-gtid", self.gtid), ("--latest", self.latest)) if on
         ]
@@ -419,7 +410,6 @@ class RestoreOptions:
 def _resolve_id(target: Any, text: str, key: bytes | None) -> str:
     """Returns the id that is meant; `latest` is a part of a server only where there is nothing
     else."""
-
     if text != "latest":
         return text
     candidates, _ = backup_manifest.backups(target, key)
@@ -441,7 +431,6 @@ def restore(
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
-
     target, key = _target_in(to), _key(key_file)
     with place.open() as lab, progress("restoring") as tick:
         request = _request(lab, target, backup, name, options, key)
@@ -519,7 +508,6 @@ def verify(
     output: OutputOption = "table",
 ) -> None:
     """Read every byte in the target against its checksum; exit code 1 when one is wrong."""
-
     target, key = _target_in(to), _key(key_file)
     problems: list[str] = []
     if backup is None:
@@ -567,7 +555,6 @@ def stream(
     output: OutputOption = "table",
 ) -> None:
     """Copy a server's binary log as it is written, and test that nothing is missing."""
-
     server = _source(place, password, source)
     streaming = history_stream.Stream(
         server, opening.open_target(to), _key(key_file), every_s, note=lambda text: say(f"note: {text}")
@@ -606,7 +593,6 @@ def stream(
 @app.command()
 def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
     """Show the binary logs in a target by timeline, from where to where; exit code 1 for a gap."""
-
     names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
     rows: list[dict[str, object]] = []
     for timeline in archive.timelines(_target_in(to), _key(key_file)):
@@ -645,7 +631,6 @@ def prove(
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a volume of the lab, replay, compare, and remove it again."""
-
     target, key = _target_in(to), _key(key_file)
     source = None if against is None else _source(place, password, against)
     with place.open() as lab, progress("restoring") as tick:
@@ -680,7 +665,6 @@ def prune(
     output: OutputOption = "table",
 ) -> None:
     """Delete old backups and the binary logs before them; never the last provable chain."""
-
     target, key = _target_in(to), _key(key_file)
     entries, problems = backup_manifest.backups(target, key)
     for problem in problems:

@@ -146,7 +146,6 @@ def status(
     output: OutputOption = "table",
 ) -> None:
     """Show who follows whom, which guarantee holds now, and what is wrong; exit code 1 then."""
-
     with (
         _open_cluster(place, cluster, servers) as failover_cluster,
         contextlib.closing(failover_cluster.observer()) as observer,
@@ -223,7 +222,6 @@ def watch(
     failovers: Annotated[int, option("N", "Stop after N failovers; 0: only watch and report problems.", min=0)] = 1,
 ) -> None:
     """Watch the source twice a second, name traps, and fail over once when it is dead."""
-
     _check_clients(clients)
     with _open_cluster(place, cluster, servers) as failover_cluster, _end_on_signals():
         executor = failover_cluster.executor(clients, _say_with_time, choices.drain_s)
@@ -263,7 +261,6 @@ def acknowledge(
 ) -> None:
     """Say that you have looked at the last failover: `watch` may fail over again at once, and not
     only an hour after it."""
-
     with (
         _open_cluster(place, cluster, servers) as failover_cluster,
         contextlib.closing(failover_cluster.journal()) as journal,
@@ -292,7 +289,6 @@ def rejoin(
     output: OutputOption = "table",
 ) -> None:
     """Bring the old source back as a replica. What only it has is written to a file first."""
-
     with _open_cluster(place, cluster, None) as failover_cluster, _end_on_signals():
         above, steps, end = failover_rejoin.rejoin_plan(failover_cluster, name, source, diverged)
         if dry_run:
@@ -331,7 +327,6 @@ def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] |
 
 def _check_clients(path: Path | None) -> None:
     """Refuses a file that could not be written once the new source is open. Raises InputError."""
-
     if path is None:
         return
     folder = path.parent
@@ -350,7 +345,6 @@ def _check_clients(path: Path | None) -> None:
 def _is_address_file(path: Path) -> bool:
     """Returns whether a file is empty, or is one that applications read the source's address
     from."""
-
     content = read_bytes(path, 64 * 1024)  # an address is some 100 bytes
     try:
         return not content.strip() or {"host", "port"} <= set(json.loads(content)) <= {"host", "port", "name"}

@@ -60,7 +60,6 @@ Flavor = Literal["mariadb", "mysql"]
 
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
     """Returns names of servers for the shell; nothing where this user may not look."""
-
     try:
         with lab_of(context) as lab:
             return [name for name in record.names(record.data_dir_of(lab)) if name.startswith(incomplete)]
@@ -122,7 +121,6 @@ def up(
     output: OutputOption = "table",
 ) -> None:
     """Make a server and start it; start one that exists again, with its data."""
-
     settings: Any = servers.settings_of(setting)
     if group is not None:
         return _group_up(place, new, name, group, settings, output)
@@ -158,7 +156,6 @@ def group(
     output: OutputOption = "table",
 ) -> None:
     """Show a group's members, as each sees itself; exit code 1 when one is not online."""
-
     with place.open() as lab:
         members = topology_group.group_status(topology_group.members_of(lab, name))
     rows = [vars(member) for member in members]
@@ -179,7 +176,6 @@ def down(
 ) -> None:
     """Shut a server down; its volumes and data stay. Asks first where replicas follow it, or where
     a source waits for it."""
-
     with place.open() as lab:
         server = servers.find(lab, name)
         confirm_end(yes, name, "Shut down", topology_ending.consequences(lab, server))
@@ -195,7 +191,6 @@ def down(
 def mount(place: LabPlace, name: ServerArgument = "db", output: OutputOption = "table") -> None:
     """Mount the volumes of a server that is down, to delete files where one is full. `headrace
     mysql down` unmounts them, and so does the next start."""
-
     with place.open() as lab:
         server = servers.find(lab, name)
         mounts = servers.mount(server)
@@ -225,7 +220,6 @@ def status(
     output: OutputOption = "table",
 ) -> None:
     """Show servers and what is wrong with them; exit code 1 when something is."""
-
     with place.open() as lab:
         listed = [servers.with_room(server) for server in ([servers.find(lab, name)] if name else servers.servers(lab))]
     if name:
@@ -249,7 +243,6 @@ def status(
 def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") -> None:
     """Become the server's client, logged in. What follows NAME is passed to the client: -e 'SHOW
     STATUS'."""
-
     with place.open() as lab:
         words = servers.client_command(servers.find(lab, name), tuple(context.args))
     sys.stdout.flush()
@@ -259,7 +252,6 @@ def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") ->
 @app.command()
 def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False) -> None:
     """Shut a server down and delete its volumes, with all data."""
-
     with place.open() as lab:
         server = servers.find(lab, name)
         for reason in topology_ending.consequences(lab, server):
@@ -276,7 +268,6 @@ def save(
     name: ServerArgument = "db",
 ) -> None:
     """Copy the data of a server that is down, for `up --from FOLDER`."""
-
     with place.open() as lab:
         saved_folder = servers.save_data(servers.find(lab, name), folder)
     say(f"{name}: saved in {saved_folder}")
@@ -289,7 +280,6 @@ def install(
 ) -> None:
     """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite,
     unpacked next to the system."""
-
     with progress("installing") as tick:
         program = servers_install.install(flavor, tick, upgrade)
     say(f"{program.label} ({', '.join(program.engines)}): {program.path}")
@@ -305,7 +295,6 @@ def log(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
 ) -> None:
     """Print a server's error log."""
-
     with place.open() as lab:
         for line in servers.log_lines(servers.find(lab, name), lines, follow):
             print(line)

@@ -104,7 +104,6 @@ class FollowOptions:
 
     def following(self) -> topology.Following:
         """Returns the options in the library's form. Raises InputError."""
-
         match = FILE_POSITION.fullmatch(self.position)
         if self.position not in ("gtid", "file") and match is None:
             raise InputError(
@@ -160,7 +159,6 @@ def up(
     output: OutputOption = "table",
 ) -> None:
     """Make a replica; start one that exists; let it follow one source more (--channel)."""
-
     settings: Any = servers.settings_of(setting)
     following = follow.following()
     with place.open() as lab, progress("seeding") as tick:
@@ -202,7 +200,6 @@ def down(
 ) -> None:
     """Shut a replica down; it follows on at its next start. A server that others follow is refused:
     headrace mysql down is for that."""
-
     with place.open() as lab:
         server = servers.find(lab, name)
         if channel is not None:
@@ -237,7 +234,6 @@ def status(
     output: OutputOption = "table",
 ) -> None:
     """Show who follows whom, and what is wrong; exit code 1 when something is."""
-
     with place.open() as lab:
         members = topology.status(lab, name)
     if explain:
@@ -286,7 +282,6 @@ def lag(
     output: OutputOption = "table",
 ) -> None:
     """Show how far replicas are behind, by four clocks; exit code 1 when one is broken."""
-
     if report is not None:
         check_chart_path(report, (".html",))
     listener = None if prometheus is None else metrics.listen(prometheus)

@@ -68,7 +68,6 @@ def calibrate(
 ) -> None:
     """Identify a database from measured runs: what its transactions demand of any storage, and how
     surely."""
-
     if from_one and not check:
         raise InputError("--from-one", "belongs to --check", SOURCE, "Add --check.")
     if check and (to is not None or name is not None):
@@ -114,7 +113,6 @@ def fit_replica(
     force: bool,
 ) -> None:
     """Prints the database with its replica's applier, and writes it where a file is named."""
-
     measured, sample = runs_replica.load_replica_runs(replicas, binary_log)
     if of is not None:
         workload = runs_replica.load_database(of)
@@ -136,7 +134,6 @@ def fit_replica(
 
 def print_scores(runs: list, from_one: bool, output: str) -> None:
     """Prints how well runs predict the others."""
-
     with progress("scoring") as tick:
         rows = score.leave_out(runs, from_one=from_one, progress=tick)
     if output == "json":
@@ -148,7 +145,6 @@ def print_scores(runs: list, from_one: bool, output: str) -> None:
 def keep(workload: TransactionWorkload, to: Path | None, force: bool) -> None:
     """Writes a calibrated workload, where a file is named; one that misses its own runs only with
     --force."""
-
     if to is not None and (force or not workload.missed):
         workloads.save(workload, to)
 
@@ -165,7 +161,6 @@ def end_where_missed(workload: TransactionWorkload, force: bool) -> None:
 
 def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str, force: bool) -> None:
     """Prints the database behind the runs, and writes it where a file is named."""
-
     with progress("calibrating") as tick:
         workload = from_runs.calibrate(runs, name=name, progress=tick)
     keep(workload, to, force)

@@ -75,7 +75,6 @@ def capture(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
-
     storage = check_storage_given(storage, device)
     of_server: dict[str, Any] = {
         "log_storage": log_storage,
@@ -103,7 +102,6 @@ def capture(
 def report(captured: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False) -> None:
     """Reads the capture back as `calibrate` will, prints its content, and calibrates where that was
     asked (`force`: keeps a workload that misses the run)."""
-
     try:
         run = runs.load_run(captured.description)
     except HeadraceError as error:
@@ -130,7 +128,6 @@ def report(captured: Any, output: TableOrJson, workload: Path | None, name: str 
 def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
     """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises
     InputError."""
-
     if storage is not None:
         return storage
     volumes = [volume for volume in map(host.volume_id, host.device_names(devices or ())) if volume]
@@ -141,7 +138,6 @@ def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
 
 def check_workload(workload: Path | None, seconds: float) -> None:
     """Refuses at once what calibration would refuse after the capture. Raises InputError."""
-
     if workload is None:
         return
     if seconds < calibration_calibrate.LEAST_SECONDS:
@@ -154,7 +150,6 @@ def check_workload(workload: Path | None, seconds: float) -> None:
 
 def read_day(text: str | None) -> date | None:
     """Returns a day of --as-of, None where it was not given. Raises InputError."""
-
     try:
         return None if text is None else date.fromisoformat(text)
     except ValueError:

@@ -34,7 +34,6 @@ def compare_run(
     report: PageOrChartOption = None,
 ) -> None:
     """Score a prediction against a run: means, quarters, one-second scatter, stalls."""
-
     check_chart_path(report)
     database = read_database(workload)
     comparison = score.compare_run(runs.load_run(run), database, seed=seed)

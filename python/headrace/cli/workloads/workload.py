@@ -108,7 +108,6 @@ def new(
 ) -> None:
     """Make a workload from what you know of the busy hour; asks for what is missing on a
     terminal."""
-
     asking = sys.stdin.isatty() and sys.stderr.isatty() and (day.reads_per_s is None or day.writes_per_s is None)
     answers = _answers(workloads.questions(), vars(day), asking, constant is not None)
     answers["sequential_read_share"], answers["sequential_write_share"] = sequential_read_share, sequential_write_share
@@ -197,7 +196,6 @@ def import_recording(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Import what iostat, vmstat, sar, CloudWatch or Prometheus recorded."""
-
     of_service = formats.is_service(recording)
     recorded.check(recording)
     with progress("reading") as tick:
@@ -223,7 +221,6 @@ def import_recording(
 def keep(demand: Workload, to: Path | None, force: bool, output: Output) -> None:
     """Writes a workload file, whole or not at all and never over another unasked, and describes
     it."""
-
     path = to or Path(re.sub(r"[^\w.-]+", "-", demand.name).strip("-.")[:80] or "workload").with_suffix(".toml")
     check_output("--to", path, force=force)
     workloads.save(demand, path)
@@ -239,7 +236,6 @@ def show_workload(
     output: OutputOption = "table",
 ) -> None:
     """Describe in words and a chart what a workload demands; csv prints its points."""
-
     check_chart_path(report)
     load = read_workload(workload)
     if isinstance(load, workloads.TransactionWorkload):
@@ -253,7 +249,6 @@ def show_workload(
 
 def _show_database(load: TransactionWorkload, growth: float, report: Path | None, output: Output) -> None:
     """Prints a database in transactions: the source of its figures, and its parameters."""
-
     if report is not None:
         rule, hint = (
             "a database in transactions has no demand over time to draw",
@@ -295,7 +290,6 @@ def demo(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Give the recorded example: an InnoDB server under TPC-C, as an hour or laid into a day."""
-
     demand = workloads.recorded_hour() if hour else workloads.demo_day()
     if to is not None:
         return keep(demand, to, force, output)

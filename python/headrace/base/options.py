@@ -43,7 +43,10 @@ Completed = Literal["", "instance", "region", "storage", "type", "volume"]
 # The default of a field whose option names the value that holds where none is given (`otherwise`):
 # None at run time, so that what was given can be told from what was not.
 UNSET: Any = None
-A, B, R, S = TypeVar("A"), TypeVar("B"), TypeVar("R"), TypeVar("S")
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+S = TypeVar("S")
 P = ParamSpec("P")
 
 
@@ -178,7 +181,7 @@ def setting_of(name: str, annotation: Any, default: Any) -> OptionField:
         "whole": int in kinds,
         "text": True,
     }
-    kind = next(name for name, fits in types.items() if fits)
+    kind: Kind = next(name for name, fits in types.items() if fits)
     option = option_in(annotation)
     assert option is not None
     return OptionField(name, option, kind, many, default is None, choices, default)
@@ -280,7 +283,9 @@ class takes(Generic[P, S]):
 
 
 # Settings that several functions and commands have, declared nowhere else.
-AsOf = Annotated[Day, Option("Day whose limits and prices hold.", value="YYYY-MM-DD", usual="the newest known")]
+AS_OF = Option("Day whose limits and prices hold.", value="YYYY-MM-DD", usual="the newest known")
+AsOf = Annotated[Day, AS_OF]
+AsOfText = Annotated[str | None, AS_OF]
 Region = Annotated[str, Option("AWS region whose prices hold.", value="REGION", completed="region")]
 Growth = Annotated[
     float,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
-from headrace.base.options import AsOf, Region
+from headrace.base.options import AsOfText, Region
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, flag, option
 from headrace.cli.output import print_frame, show, table
@@ -43,7 +43,7 @@ def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *note
 @app.command()
 def volumes(
     type: Annotated[str | None, option("TYPE", "Only this volume type.", autocompletion=complete_type)] = None,
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     all_eras: Annotated[bool, flag("--all-eras", "Every era there ever was, not only that of the day.")] = False,
     sources: SourcesOption = False,
     output: OutputOption = "table",
@@ -104,7 +104,7 @@ def instances(
         option("FAMILY", "Only m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance),
     ] = None,
     region: Region = "us-east-1",
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:
@@ -161,7 +161,7 @@ def _from_to(low: float | None, high: float | None) -> str:
 @app.command()
 def prices(
     region: Region = "us-east-1",
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:

@@ -112,7 +112,7 @@ def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Par
     names = [setting.flag]
     if setting.kind == "switch" and setting.default is not False:
         names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
-    limits = {"min": option.least, "max": option.most} if setting.is_number else {}
+    limits: dict[str, Any] = {"min": option.least, "max": option.most} if setting.is_number else {}
     if setting.kind == "whole":
         limits = {name: None if limit is None else int(limit) for name, limit in limits.items()}
     mark = typer.Option(

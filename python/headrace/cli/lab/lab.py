@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.base.options import AsOf
+from headrace.base.options import AsOfText
 from headrace.cli.lab import keys as key_commands
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
 from headrace.cli.lab.events import print_events
@@ -81,7 +81,7 @@ INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alo
 def up(
     place: LabPlace,
     instance: Annotated[str | None, instance_option(INSTANCE)] = None,
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     time_scale: Annotated[
         int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)
     ] = None,

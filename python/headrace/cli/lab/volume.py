@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from headrace.base.options import AsOf
+from headrace.base.options import AsOfText
 from headrace.cli import INTERRUPTED
 from headrace.cli.lab import events, faults, metrics
 from headrace.cli.lab.common import (
@@ -69,7 +69,7 @@ def create(
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     start_balance: Annotated[
         str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
     ] = None,

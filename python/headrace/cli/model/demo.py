@@ -15,6 +15,7 @@ from headrace.cli.model.prove import carry_out, present
 from headrace.cli.options import choice, flag, option
 from headrace.cli.output import say, show
 from headrace.cli.writing import FORCE_HELP, WRITES_PAGE
+from headrace.planner.settings import PlanSettings
 from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
@@ -72,12 +73,11 @@ def demo(
 
 def _make_plan(database: TransactionWorkload, region: str) -> Plan:
     """Plan the example's storage: single volumes, with the database server as it is today."""
-    settings = {"goals": list(GOALS), "region": region, "compare": CURRENT, "instances": "none", "max_volumes": 1}
+    settings = PlanSettings(goals=GOALS, region=region, compare=CURRENT, instances="none", max_volumes=1)
     return plans_of(make_plan(database, None, settings))[0]
 
 
 def _show_plan(plan: Plan, database: TransactionWorkload, report: Path) -> None:
-
     show("2. Which volume meets the goal, and at what cost", "")
     show_plan(plan, "table")
     write_report(report, plan, database)

@@ -135,7 +135,7 @@ def on_server(load: Any, server: list[str] | None) -> Any:
 def make_plan(load: Any, other: TransactionWorkload | None, settings: PlanSettings) -> Plan | EngineComparison:
     """Returns the plan, or the comparison of two databases; shows a progress bar."""
     with progress("planning") as tick:
-        given = vars(settings) | {"progress": tick}
+        given: dict[str, Any] = vars(settings) | {"progress": tick}
         return planner.plan(load, **given) if other is None else planner.plan_against(load, other, **given)
 
 

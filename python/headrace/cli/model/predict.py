@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from headrace.base.options import AsOf, Growth, InstanceType, Seed, StartBalance, StorageText
+from headrace.base.options import AsOfText, Growth, InstanceType, Seed, StartBalance, StorageText
 from headrace.cli.inputs import read_database
 from headrace.cli.lazy import lazily
 from headrace.cli.model.replica import REPLICA_SECONDS, ReplicaOptions, print_replica
@@ -62,7 +62,7 @@ class RunSettings:
         int | None,
         option("N", "Virtual CPUs the server may use. Default: the instance's; without one, those of the runs."),
     ] = None
-    as_of: AsOf = None
+    as_of: AsOfText = None
     cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
     threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None
     arrivals_tps: Annotated[

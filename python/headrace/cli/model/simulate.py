@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.base.checks import check_number
-from headrace.base.options import AsOf, Growth, InstanceType, Seed, StartBalance, StorageText
+from headrace.base.options import AsOfText, Growth, InstanceType, Seed, StartBalance, StorageText
 from headrace.base.units import GIB, MIB
 from headrace.cli.inputs import read_demand
 from headrace.cli.lazy import lazily
@@ -111,7 +111,7 @@ def simulate(
     storage: StorageText,
     of_demand: DemandOptions,
     instance: InstanceType = None,
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     seconds: Annotated[
         float | None, option("S", "Length of a closed load (default 60), or where to cut a demand over time.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.base.options import AsOf, InstanceType
+from headrace.base.options import AsOfText, InstanceType
 from headrace.cli.lazy import lazily
 from headrace.cli.options import LabPlace, PasswordOptions, option, storage_option
 
@@ -40,7 +40,7 @@ class TodayOptions:
 
     storage: Annotated[str | None, storage_option("Storage of the volumes, where the target does not say.")] = None
     instance: InstanceType = None
-    as_of: AsOf = None
+    as_of: AsOfText = None
     device: Annotated[
         list[str] | None,
         option("DEVICE", "Block device of the server, such as nvme1n1. Repeatable. Default: its data's."),

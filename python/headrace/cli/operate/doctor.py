@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.options import AsOf, InstanceType, Region
+from headrace.base.options import AsOfText, InstanceType, Region
 from headrace.cli.app import show_error
 from headrace.cli.inputs import RecordingOptions, read_database
 from headrace.cli.lazy import lazily
@@ -94,7 +94,7 @@ def doctor(
         ),
     ] = False,
     region: Region = "us-east-1",
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
 ) -> None:
     """Say what binds a server now, whether it is felt, and what to do about it."""
     if target is None:

@@ -10,7 +10,7 @@ import typer
 
 from headrace.base.checks import check_number
 from headrace.base.files import check_output
-from headrace.base.options import AsOf, Region, Seed
+from headrace.base.options import AsOfText, Region, Seed
 from headrace.base.units import DAY_S
 from headrace.cli.inputs import RecordingOptions
 from headrace.cli.lazy import lazily
@@ -123,7 +123,7 @@ def plan(
     exclude: Annotated[list[str] | None, option("LIST", "Volume types not to advise: st1,sc1.")] = None,
     fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,
     region: Region = "us-east-1",
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     seed: Seed = 1,
     ray: Annotated[
         str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.base.files import check_output
-from headrace.base.options import AsOf
+from headrace.base.options import AsOfText
 from headrace.cli.lazy import lazily
 from headrace.cli.options import ForceOption, OutputOption, PageOrChartOption, flag, option
 from headrace.cli.output import print_csv, print_json, say, show
@@ -79,7 +79,7 @@ def report(
         list[Path] | None,
         option("FILE", "The inventory that the plan was made with; --cost and --patch need it. Repeatable."),
     ] = None,
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     page: PageOrChartOption = None,
     output: OutputOption = "table",
     force: ForceOption = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.base.files import OWN_FILE, detect
-from headrace.base.options import AsOf, InstanceType, Seed
+from headrace.base.options import AsOfText, InstanceType, Seed
 from headrace.cli.inputs import RecordingOptions, read_demand
 from headrace.cli.lazy import lazily
 from headrace.cli.options import PageOrChartOption, TableOrJsonOption, flag, option, storage_option
@@ -62,7 +62,7 @@ def forecast(
         str | None, storage_option("Such as gp2:500 or 2xgp3:500:6000:250. Default: as the target says.")
     ] = None,
     instance: InstanceType = None,
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     hours: Annotated[int, option("HOURS", "Hours to follow the credits, 1 to 336.")] = 72,
     balance: Annotated[
         float | None, option("PERCENT", "Credits now. Default: as recorded, else simulated over the recording.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.options import AsOf
+from headrace.base.options import AsOfText
 from headrace.cli.inputs import read_database
 from headrace.cli.lazy import lazily
 from headrace.cli.options import Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
@@ -77,7 +77,7 @@ def advise(
         Literal["full", "relaxed"], choice("relaxed: commits may be lost with the machine; the answer says how many.")
     ] = "full",
     replica: Annotated[bool, flag("--replica", "The server applies another's binlog.")] = False,
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     check: Annotated[
         bool,
         flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."),

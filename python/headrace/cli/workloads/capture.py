@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.base.options import AsOf
+from headrace.base.options import AsOfText
 from headrace.base.processes import ends_as_interrupts
 from headrace.cli import INTERRUPTED
 from headrace.cli.lazy import lazily
@@ -62,7 +62,7 @@ def capture(
     device: Annotated[list[str] | None, option("D", DEVICE)] = None,
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
-    as_of: AsOf = None,
+    as_of: AsOfText = None,
     workload: Annotated[
         Path | None, option("FILE", "Calibrate at once, and write the workload here."), WRITES_FILE
     ] = None,

@@ -103,14 +103,17 @@ $(VENV)/promtool.ok: $(VENV)/machine.ok
 	  || echo "note: there is no promtool and Prometheus here: their tests are skipped" >&2
 	@rm -rf $(VENV)/promtool && touch $@
 
-# Independent clients of the AWS endpoint: Go's SDK from Debian, JavaScript's from npm (package-lock.json), and s3rver, an
-# S3-compatible server. What cannot be had here is said, and its tests are skipped by name.
+# Independent clients of the AWS endpoint: Go's SDK from Debian, JavaScript's from npm (package-lock.json), s3rver, an
+# S3-compatible server, and Cloud Custodian from PyPI, in an environment of its own. What cannot be had here is said, and its
+# tests are skipped by name.
 CLIENTS := $(VENV)/clients
 $(VENV)/clients.ok: $(VENV)/machine.ok $(wildcard tests/api/clients/*)
 	@packaging/system_packages.sh "as clients of the lab" golang-github-aws-aws-sdk-go-v2-dev $$(command -v go >/dev/null || echo golang-go) || true
 	@mkdir -p $(CLIENTS) && cp tests/api/clients/* $(CLIENTS)
 	@echo "Building the test's Go program (a minute the first time) and fetching the JavaScript SDK ..."
 	@cd $(CLIENTS) && GO111MODULE=off GOPATH=/usr/share/gocode go build -gcflags='all=-N -l' -o recipe-go recipe.go || echo "note: there is no Go client here: its test is skipped" >&2
+	@$(PYTHON) -m venv $(CLIENTS)/custodian && $(CLIENTS)/custodian/bin/pip install --quiet --disable-pip-version-check "c7n>=0.9.50,<0.10" \
+	  || { rm -rf $(CLIENTS)/custodian; echo "note: Cloud Custodian cannot be installed here: its tests are skipped" >&2; }
 	@cd $(CLIENTS) && npm ci --silent --no-audit --no-fund || echo "note: there is no JavaScript client here: its test is skipped" >&2
 	@touch $@
 

@@ -250,7 +250,8 @@ pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
 /// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or
 /// "first". The figures are those of that cycle; `settled` says whether there is one (None: not
 /// looked at), `loses_percent_per_cycle` what the worst balance loses each time, `dry_after_s` when
-/// credits were first gone, and `first_throttled_s`, `first_worst_p99_ms`,
+/// credits were first gone, `judged_p99_ms` is the p99 of the worst five minutes in the unluckiest
+/// run near a cap (`worst_p99_ms` elsewhere), and `first_throttled_s`, `first_worst_p99_ms`,
 /// `first_lowest_balance_percent` tell of the first cycle.
 #[pyfunction]
 #[pyo3(signature = (load, storages, instance_index, instances, *, as_of=None, start_balance_percent=None, prune_above=1.0, progress=None, cycle="first"))]
@@ -309,6 +310,7 @@ pub(crate) fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome
     optional!(p50_ms, p95_ms, p99_ms, p999_ms);
     optional!(recovered_at_s, lowest_balance_percent, lowest_balance_at_s, credits_empty_at_s, lowest_instance_balance_percent, instance_empty_at_s);
     optional!(worst_mean_ms, worst_p50_ms, worst_p95_ms, worst_p99_ms, worst_p999_ms, worst_at_s);
+    columns.set_item("judged_p99_ms", number(&Summary::judged_p99_ms))?;
     columns.set_item("loses_percent_per_cycle", of_cycles(&|repeated| repeated.loses_percent_per_cycle))?;
     columns.set_item("dry_after_s", of_cycles(&|repeated| repeated.dry_after_s))?;
     columns.set_item("first_throttled_s", of_cycles(&|repeated| Some(repeated.first().throttled_s)))?;

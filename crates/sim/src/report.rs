@@ -153,6 +153,12 @@ pub struct Run {
 }
 
 impl Summary {
+    /// The 99th percentile of the worst five minutes that a recommendation is judged by, ms: that
+    /// of the unluckiest run near a cap, the shown one elsewhere.
+    pub fn judged_p99_ms(&self) -> Option<f64> {
+        self.unlucky.map_or(self.worst_p99_ms, |unlucky| Some(unlucky.worst_p99_ms))
+    }
+
     /// Notes a balance.
     pub(crate) fn see_balance(&mut self, at_s: f64, percent: Option<f64>) {
         if let Some(percent) = percent {

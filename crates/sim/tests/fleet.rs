@@ -4,7 +4,7 @@ use headrace_catalog::NaiveDate;
 use headrace_sim::cycle::Cycle;
 use headrace_sim::demand::search::fleet::{DayDraws, Fleet, FleetGoal, FleetQuestion, FleetTerms};
 use headrace_sim::demand::search::{DemandCandidate, DemandOutcome};
-use headrace_sim::{OpenLoad, Point};
+use headrace_sim::{OpenLoad, Point, Summary};
 use proptest::prelude::*;
 
 /// Points of a day in the recordings of this test.
@@ -26,11 +26,11 @@ fn question(storage: &str, on_instance: bool, factor: f64) -> FleetQuestion {
     FleetQuestion { volume: 0, candidate: DemandCandidate { storage: storage.parse().unwrap(), instance: on_instance.then_some(0) }, factor }
 }
 
-/// What the full simulation says.
-fn naive(fleet: &Fleet, terms: &FleetTerms<'_>, question: &FleetQuestion, goal: FleetGoal) -> bool {
+/// What the full simulation says; `p99_ms` is the figure that the goal is held against.
+fn naive(fleet: &Fleet, terms: &FleetTerms<'_>, question: &FleetQuestion, goal: FleetGoal, p99_ms: fn(&Summary) -> Option<f64>) -> bool {
     match &fleet.evaluate(terms, std::slice::from_ref(question))[0] {
         DemandOutcome::Simulated(repeated) => {
-            repeated.summary.throttled_s <= goal.throttled_s && repeated.summary.worst_p99_ms.is_none_or(|p99| p99 <= goal.p99_ms)
+            repeated.summary.throttled_s <= goal.throttled_s && p99_ms(&repeated.summary).is_none_or(|p99| p99 <= goal.p99_ms)
         }
         DemandOutcome::Bounded(_) | DemandOutcome::Invalid(_) => false,
     }
@@ -68,10 +68,10 @@ proptest! {
         let fleet = Fleet::new(vec![recorded(&rates, kib, seconds)]).unwrap();
         let (terms, question) = (terms(&instances), question(STORAGES[storage], on_instance, factor));
         let goal = FleetGoal { throttled_s: THROTTLED_S, p99_ms };
-        prop_assert_eq!(fleet.meets(&terms, &[(question.clone(), goal)]), [naive(&fleet, &terms, &question, goal)]);
+        prop_assert_eq!(fleet.meets(&terms, &[(question.clone(), goal)]), [naive(&fleet, &terms, &question, goal, Summary::judged_p99_ms)]);
         // Only so much is asked that it can be sustained: the bound is the search's own.
         let pruned = FleetTerms { prune_above: 1.0, ..terms };
-        prop_assert_eq!(fleet.meets(&pruned, &[(question.clone(), goal)]), [naive(&fleet, &pruned, &question, goal)]);
+        prop_assert_eq!(fleet.meets(&pruned, &[(question.clone(), goal)]), [naive(&fleet, &pruned, &question, goal, Summary::judged_p99_ms)]);
     }
 
     #[test]
@@ -88,7 +88,7 @@ proptest! {
                 points.into_iter().map(move |point| Point { reads_per_s: point.reads_per_s * level, writes_per_s: point.writes_per_s * level, ..point })
             };
             let written = OpenLoad { points: days.iter().flat_map(of_day).collect(), ..load.clone() };
-            !naive(&Fleet::new(vec![written]).unwrap(), &terms, &question, goal)
+            !naive(&Fleet::new(vec![written]).unwrap(), &terms, &question, goal, |summary| summary.worst_p99_ms)
         });
         let missing = missing.count();
         let draws = DayDraws { per_day: PER_DAY, days_each: 4, days: days.clone() };

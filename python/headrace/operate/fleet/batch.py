@@ -210,12 +210,12 @@ class _Batch:
             case = self.devices[index]
             case.figures["today_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             case.figures["today_p99_ms"] = columns["worst_p99_ms"][place]
-            case.bound_ms = max(self.settings.p99_ms, columns["worst_p99_ms"][place] or 0.0)
+            case.bound_ms = max(self.settings.p99_ms, columns["judged_p99_ms"][place] or 0.0)
         # A p99 of waiting for limits is nothing to hold another storage to: without it, then.
         waiting = [index for index in trusted if self.devices[index].figures["today_throttled_min"] > 0]
         calm = self._evaluate(waiting, [self.devices[index].today.text for index in waiting], CALM)
         for place, index in enumerate(waiting):
-            self.devices[index].bound_ms = max(self.settings.p99_ms, calm["worst_p99_ms"][place] or 0.0)
+            self.devices[index].bound_ms = max(self.settings.p99_ms, calm["judged_p99_ms"][place] or 0.0)
             if (clients := self.devices[index].clients) is not None:
                 self.devices[index].figures["today_p99_ms"] = clients.today_ms
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from headrace.base.files import write_whole
 from headrace.base.processes import Process
@@ -102,12 +103,12 @@ KEYS = {"created": "made", "should_run": "wanted"}
 class Record:
     """The lasting record of a server.
 
-    `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last end was a shutdown.
-    `unpaced`: its volumes have no limits. `encrypted`: they are encrypted. `options`: its [mysqld],
-    without those that Headrace sets. `settings`: options that were asked for one by one.
-    `log_begun`: byte of its error log at which its present run begins. `host`: the address it
-    listens at, if it has a port; other than 127.0.0.1 it is in a network namespace of its own
-    (topology/network/links).
+    `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last
+    end was a shutdown. `unpaced`: its volumes have no limits. `encrypted`: they are encrypted.
+    `options`: its [mysqld], without those that Headrace sets. `settings`: options that were asked
+    for one by one. `log_begun`: byte of its error log at which its present run begins. `host`: the
+    address it listens at, if it has a port; other than 127.0.0.1 it is in a network namespace of
+    its own (topology/network/links).
     """
 
     name: str
@@ -134,7 +135,7 @@ class Record:
     host: str = "127.0.0.1"
     notes: list[str] = field(default_factory=list)
 
-    def with_(self, **changes) -> Record:
+    def with_(self, **changes: Any) -> Record:
         """Returns a copy of the record with other values."""
         return replace(self, **changes)
 

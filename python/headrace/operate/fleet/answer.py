@@ -57,7 +57,7 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     "change" saves money, "grow" costs more because today's storage fails the goal, "keep" is right
     as it is, "withheld" gives no advice; `why` says it in words. `today`, `proposed`: storage
     notation ("" where none is advised). `durability`: "99.999 % -> 99.8 to 99.9 %" a year where the
-    data are less sure on `proposed`, else "". `bound_by`: the instance whose limit it is that binds,
+    data are less sure on `proposed`, else "". `bound_by`: the instance whose limit binds,
     "i-0123456789abcdef0 (m5.large)", else "". `usd_today`, `usd_proposed`: a month at `prices`.
     `grain_s`, `days`: of the points. `censored_share`: of those at a limit of the volume, where
     more was asked than was given.

@@ -111,9 +111,7 @@ class Objective:
         for observation, columns, seen, spreads, pages in zip(
             self.observations, modelled, self.seen, self.bin_spreads, self.counted, strict=True
         ):
-            half = slice(len(observation.tps) // 2, None)
-            ratio = np.mean(np.array(columns["tps"])[half]) / max(np.mean(observation.tps[half]), 1e-9)
-            parts.append(np.array([np.log(np.clip(ratio, STANDSTILL_SHARE, 1.0 / STANDSTILL_SHARE)) / HALF_SPREAD]))
+            parts.append(_compare_half(observation, np.array(columns["tps"])))
             if self.lenient:
                 held = observation.binned(held_by_clients(columns).astype(float))
                 spreads = np.maximum(spreads, BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * np.nan_to_num(held))
@@ -138,6 +136,17 @@ def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -
     covariance = np.linalg.pinv(jacobian.T @ jacobian)
     covariance += np.diag((LEAST_NARROWED * objective.spreads) ** 2)
     return Fit(objective.names, end.deltas, covariance, objective.at(end.deltas), end.cost)
+
+
+def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:
+    """Mean of the second half, in standard deviations; the fewer of its windows were undisturbed,
+    the less they tell."""
+    half = observation.judged_half
+    if not half.any():
+        return np.zeros(0)
+    ratio = np.mean(tps[half]) / max(float(np.mean(observation.tps[half])), 1e-9)
+    spread = HALF_SPREAD * np.sqrt(len(half) / (2.0 * half.sum()))
+    return np.array([np.log(np.clip(ratio, STANDSTILL_SHARE, 1.0 / STANDSTILL_SHARE)) / spread])
 
 
 def _steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.base import core
+from headrace.base.units import in_percent
 from headrace.calibration.observations import Observation, core_run
-from headrace.calibration.runs import Run
 from headrace.workload.misfit import Misfit
 
 # Parts of a second half whose scatter tells how far its mean is off: each of some minutes, as long
@@ -38,7 +38,7 @@ def _misfit(observation: Observation, columns: core.DatabaseRows, runs: int) -> 
     misfit = Misfit(measured, predicted, _noise(observation.tps[half]), limit)
     if not misfit.misses:
         return misfit
-    return Misfit(measured, predicted, misfit.noise, limit, _cause(observation.run, misfit, runs))
+    return Misfit(measured, predicted, misfit.noise, limit, _cause(observation, misfit, runs))
 
 
 def _noise(tps: np.ndarray) -> float:
@@ -47,8 +47,14 @@ def _noise(tps: np.ndarray) -> float:
     return float(np.std(parts, ddof=1) / np.sqrt(len(parts)) / np.mean(tps)) if len(parts) > 1 else 0.0
 
 
-def _cause(run: Run, misfit: Misfit, runs: int) -> str:
+def _cause(observation: Observation, misfit: Misfit, runs: int) -> str:
     """What is most likely behind a misfit, and what to do about it."""
+    run = observation.run
+    disturbed = float(np.mean(observation.disturbed[len(observation.tps) // 2 :]))
+    if misfit.off > 0 and disturbed > misfit.bar:
+        slow = f"in {in_percent(disturbed)} of that time it did less than before with as many I/Os a transaction"
+        hint = "Measure again with the machine to itself."
+        return f"Likely cause: {slow}, so something other than the database took its time. {hint}"
     held_by = NOT_STORAGE.get(misfit.limit, f"the storage ({misfit.limit})")
     if misfit.off < 0 and misfit.limit not in NOT_STORAGE:
         hint = "Check storage, instance, cache and as_of of its description."

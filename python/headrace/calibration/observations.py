@@ -5,6 +5,7 @@ the core would simulate it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +24,10 @@ STALL_SHARE = 0.1
 # not tell the I/Os per transaction, their count does. Over TOGETHER windows: one alone scatters by
 # some 3 % of itself.
 USED_WHOLE, TOGETHER = 0.95, 9
+# Windows in which the same clients did less than this of what they did elsewhere at no fewer I/Os a
+# transaction were disturbed: twice what a bin is off for reasons outside the model, since the best
+# of many windows is also the luckiest.
+UNDISTURBED = 0.9
 # Below this share of the median a window stood still: however long that took, it is not a
 # throughput to fit.
 STANDSTILL_SHARE = 0.02
@@ -51,12 +56,41 @@ class Observation:
 
     @property
     def moving_tps(self) -> np.ndarray:
-        """tps, nan in windows that stood still: a cold cache is some tenfold slower than a full
-        one, not fiftyfold."""
+        """tps, nan in windows that stood still (a cold cache is some tenfold slower than a full
+        one, not fiftyfold) or were disturbed."""
         moving = self.tps[self.tps > 0]
-        return np.where(self.tps > STANDSTILL_SHARE * np.median(moving), self.tps, np.nan) if len(moving) else self.tps
+        if not len(moving):
+            return self.tps
+        return np.where((self.tps > STANDSTILL_SHARE * np.median(moving)) & ~self.disturbed, self.tps, np.nan)
 
-    @property
+    @cached_property
+    def disturbed(self) -> np.ndarray:
+        """Windows in which something other than the database took its time: the volumes had room,
+        and the same clients did more elsewhere in the run with no fewer I/Os a transaction.
+
+        Clients, processors and contention hold a run by the same law throughout: the rate falls
+        only where a transaction waits for more I/Os. Reads, where they were counted apart, are what
+        it waits for.
+        """
+        underused = self.underused
+        if not underused.any():
+            return underused
+        ios = self.reads_per_s if np.isfinite(self.reads_per_s).all() else self.iops
+        seen = (self.iops > 0) & (self.tps > 0)
+        tps = _around(self.tps, seen)
+        ios_per_tx = _around(ios, seen) / np.maximum(tps, 1e-9)
+        by_ios = np.argsort(-ios_per_tx, kind="stable")
+        by_ios = by_ios[seen[by_ios]]
+        best = np.zeros(len(tps))
+        best[by_ios] = np.maximum.accumulate(tps[by_ios])
+        return underused & seen & (tps < UNDISTURBED * best)
+
+    @cached_property
+    def judged_half(self) -> np.ndarray:
+        """Windows of the second half that were not disturbed."""
+        return (np.arange(len(self.tps)) >= len(self.tps) // 2) & ~self.disturbed
+
+    @cached_property
     def underused(self) -> np.ndarray:
         """Windows in which I/Os were counted and the volumes did less than they can, in I/Os and in
         bytes: something else held the run."""

@@ -57,7 +57,7 @@ class Chooser(ABC, Generic[Judge]):
         self.choices: dict[Candidate, Choice] = {}
 
     def choose(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret] | None = None) -> list[Choice]:
-        """A choice of each candidate; the same one when it is wanted again."""
+        """Returns a choice of each candidate; the same object when it is asked for again."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.choices]
         if new:
             self.choices.update(zip(new, self._make(new, regrets or {}), strict=True))
@@ -69,10 +69,10 @@ class Chooser(ABC, Generic[Judge]):
 
     @abstractmethod
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
-        """A choice of each candidate; `regrets` of those that have one."""
+        """Makes a choice of each candidate; `regrets` of those that have one."""
 
     def _common(self, candidate: Candidate) -> dict:
-        """What a choice has whatever is planned for."""
+        """Returns the attributes that a choice has in plans for demand and for databases alike."""
         data, log, place = candidate
         host = self.judge.hosts[place]
         about, limits = self.directory.about(data, host.service), self.limits(candidate)
@@ -109,10 +109,10 @@ class Chooser(ABC, Generic[Judge]):
 
     @abstractmethod
     def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
-        """What each candidate delivers, for charts; None where that is not known."""
+        """Says what each candidate delivers, for charts; None where that is not known."""
 
     def saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
-        """What a choice saves against today's, as planned and at equal usable space."""
+        """Says what a choice saves against today's, as planned and at equal usable space."""
         if compared is None or chosen is None:
             return None
         gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
@@ -121,8 +121,8 @@ class Chooser(ABC, Generic[Judge]):
         return Saving(compared.cost_usd_month - chosen.cost_usd_month, equal, gib)
 
     def _enlarged_usd(self, choice: Choice, gib: float) -> float | None:
-        """A choice's bill with its data volumes enlarged until all of it holds `gib`; None where
-        they cannot be."""
+        """Returns a choice's bill, USD a month, with its data volumes enlarged until all of it
+        holds `gib`; None where they cannot be."""
         if choice.usable_gib + choice.log_gib >= gib:
             return choice.cost_usd_month
         about = self.directory.about(choice.storage)
@@ -137,8 +137,8 @@ class Chooser(ABC, Generic[Judge]):
         return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.nodes
 
     def limits(self, candidate: Candidate) -> list[core.VolumeLimits]:
-        """The limits of each data volume; none of Aurora's storage. Raises InputError for a storage
-        that cannot be on that day or instance."""
+        """Returns the limits of each data volume; none of Aurora's storage. Raises InputError for a
+        storage that cannot be on that day or instance."""
         behind = self.judge.behind(candidate)
         if behind is None:
             return []
@@ -228,8 +228,8 @@ class DemandChooser(Chooser[DemandJudge]):
         )
 
     def _shown(self, name: str, value: float | None) -> float | None:
-        """A metric as it is shown: nothing waited longer than the recording lasts. (A backlog that
-        is carried from one repetition to the next would.)"""
+        """Limits a metric to what is shown: nothing waited longer than the recording lasts. (A
+        backlog that is carried from one repetition to the next would.)"""
         seconds_in = {"ms": 1e-3, "s": 1.0}.get(DEMAND[name].unit)
         if value is None or seconds_in is None:
             return value
@@ -251,8 +251,8 @@ class DemandChooser(Chooser[DemandJudge]):
         return [asks["words"], *(miss_in_words(goal, metrics[goal.metric]) for goal in others)]
 
     def _asks(self, candidate: Candidate, limits: core.VolumeLimits, row: dict) -> dict | None:
-        """How many times what it can a storage is asked for, where the queue that comes of it is
-        none that clients could make; see `Choice.asks`."""
+        """Says how many times what it can a storage is asked for, where the queue that comes of it
+        is none that clients could make; see `Choice.asks`."""
         [overload] = self.judge.overloads([candidate])
         never = overload is not None and overload > 1
         if not never and (row["peak_queue"] or 0.0) <= MOST_CLIENTS:
@@ -271,9 +271,9 @@ class DemandChooser(Chooser[DemandJudge]):
         return {"ratio": entry["utilisation"], "never": never, "words": words} | {name: entry[name] for name in names}
 
     def utilisations(self, candidate: Candidate, limits: core.VolumeLimits, sustained: bool = False) -> list[dict]:
-        """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all
-        on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their burst;
-        `sustained`: at their baseline, against the mean demand."""
+        """Lists each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or
+        all on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their
+        burst; `sustained`: at their baseline, against the mean demand."""
         host, behind = self.judge.hosts[candidate[2]], self.judge.behind(candidate)
         about, instance = self.directory.about(candidate[0], host.service), host.instance
         together = self.judge.demand.on_volumes(behind)
@@ -341,7 +341,7 @@ class DemandChooser(Chooser[DemandJudge]):
         return {**entry, "throttled_s": seconds, "words": words, "short": short}
 
     def simulated(self, candidate: Candidate) -> core.Summary:
-        """The summary of one run of the planned demand on a candidate."""
+        """Simulates the planned demand on a candidate and returns the summary of the run."""
         judge = self.judge
         with core_errors():
             return core.simulate(
@@ -356,13 +356,14 @@ class DemandChooser(Chooser[DemandJudge]):
             )["summary"]
 
     def moment(self, t_s: float) -> str:
-        """`at 09:42`, or `3 h 5 min after the start` where the workload has no clock."""
+        """Writes a time in words: `at 09:42`, or `3 h 5 min after the start` where the workload has
+        no clock."""
         clock = clock_text(self.judge.demand.workload.source.get("clock_start"), t_s)
         return f"at {clock}" if clock else f"{span_in_words(round(t_s))} after the start"
 
     def _runs_dry(self, candidate: Candidate, row: dict) -> dict | None:
-        """When credits end: for good, where each repetition of the recording loses some; else the
-        times of the settled day."""
+        """Says when credits end: for good, where each repetition of the recording loses some; else
+        the times of the settled day."""
         span_s = self.judge.demand.totals["seconds"]
         lost, after_s = row.get("loses_percent_per_cycle") or 0.0, row.get("dry_after_s")
         if lost > 0 or (row.get("settled") == 0 and self._has_credits(candidate)):
@@ -415,8 +416,8 @@ class DemandChooser(Chooser[DemandJudge]):
         return figures_of_each
 
     def _headrooms(self, candidates: Sequence[Candidate], rows: Sequence[dict]) -> list[float | None]:
-        """Highest growth of demand, percent up to 400, at which the goals on performance hold and
-        nothing is throttled; None where they fail now, 0 while something is throttled."""
+        """Finds the highest growth of demand, percent up to 400, at which the goals on performance
+        hold and nothing is throttled; None where they fail now, 0 while something is throttled."""
 
         def holds_at(some: list[int], factor: float) -> list[bool]:
             free = [factor == 1.0 or not rows[i]["throttled_s"] for i in some]
@@ -440,7 +441,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
     def _with_rooms(
         self, candidates: Sequence[Candidate], rooms: Sequence[float | None], regrets: dict[Candidate, Regret]
     ) -> list[Choice]:
-        """Choices whose head-room is known."""
+        """Makes choices whose head-room is known."""
         columns, doubts = self.judge.run_today(candidates), self.judge.scenarios.of(candidates)
         [first] = self.judge.run_in([self.judge.core], [1.0], candidates, names=("tps_mean", "dry_at_s"), first=True)
         columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}
@@ -528,14 +529,14 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
 
 
 def _value(value: object) -> object:
-    """A cell of a column: NaN becomes None, numpy's numbers plain ones."""
+    """Converts a cell of a column: NaN becomes None, numpy's numbers plain ones."""
     if isinstance(value, (float, np.floating)):
         return None if math.isnan(value) else float(value)
     return value
 
 
 def _first_day(row: dict, metrics: dict) -> dict | None:
-    """The first day with full credits, where it is better than the settled one."""
+    """Returns the first day with full credits, where it is better than the settled one."""
     first = {
         "p99_ms": row.get("first_worst_p99_ms"),
         "lowest_balance_percent": row.get("first_lowest_balance_percent"),
@@ -553,7 +554,8 @@ def _doubtful(item: dict) -> bool:
 
 
 def latency_doubts(volume_type: str, as_of: str) -> list[str]:
-    """What to know of the latency figures of a type where they are guessed or of low confidence."""
+    """Says what to know of the latency figures of a type where they are guessed or of low
+    confidence."""
     in_force: dict[str, core.LatencyProfile] = {}
     for profile in core.latency_profiles():
         if profile["volume_type"] == volume_type and profile["from"] <= as_of:
@@ -568,7 +570,7 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
 
 
 def durability_in_words(family: Family, members: int, afr_percent: float | None) -> str:
-    """What the data can expect of the storage in a year."""
+    """Says what the data can expect of the storage in a year."""
     copies = copies_of(family.service)
     if copies is not None and afr_percent is not None:
         return f"annual chance of losing the data {small_percent(afr_percent)}: {copies.words}"
@@ -586,7 +588,7 @@ def durability_in_words(family: Family, members: int, afr_percent: float | None)
 
 
 def consistency_in_words(consistency: core.Consistency | None) -> str:
-    """What the type promises of its performance."""
+    """Says what the type promises of its performance."""
     if not consistency:
         return "none promised"
     return f"at least {consistency['at_least_percent']:g} % of its performance {consistency['of_time_percent']:g} % of the time"

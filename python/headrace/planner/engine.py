@@ -72,7 +72,7 @@ class Selection:
     undecided: float | None
 
     def shown(self) -> list[Choice]:
-        """The choices that are explained."""
+        """Lists the choices that are explained."""
         return [
             choice
             for choice in (self.recommended, *self.winners[:1], *self.closest[:1], self.compared)
@@ -129,7 +129,7 @@ class PlanEngine:
         return DemandChooser(judge, self.directory, asked.need, asked.extra_items, asked.settings.nodes)
 
     def answer(self) -> Plan:
-        """The plan."""
+        """Searches, chooses, replays the choice, and returns the plan."""
         searched = self.search.run(self.families, self.progress)
         today = self._today_candidate(searched)
         regret, undecided = self._regrets(searched)
@@ -155,7 +155,7 @@ class PlanEngine:
         regret: dict[Candidate, Regret],
         undecided: float | None,
     ) -> Selection:
-        """What is chosen of what was found."""
+        """Chooses from the results of a search."""
         passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         winners = self._rows(passing, regret)
         pool = self._pool(passing, regret)
@@ -168,8 +168,8 @@ class PlanEngine:
         return Selection(searched, winners, closest, recommended, why, compared, in_place, least, undecided)
 
     def _refuted(self, selected: Selection) -> dict[Candidate, Replayed]:
-        """Of the recommendation and the cheapest, those that miss a goal on latency where every
-        request is simulated; the judge is told."""
+        """Replays the recommendation and the cheapest winner, and returns those that miss a goal on
+        latency there; the judge is informed."""
         if self.replay is None or not isinstance(self.judge, DemandJudge):
             return {}
         choices = [choice for choice in (selected.recommended, *selected.winners[:1]) if choice is not None]
@@ -202,7 +202,7 @@ class PlanEngine:
                 result.fails = above is None or again.fails
 
     def _start(self, space: Space) -> SpaceResult:
-        """A space from its low corner on, or from where a replay raised that to."""
+        """Returns a space from its low corner on, or from where a replay raised that to."""
         (x, x_high), (y, y_high) = space.shape.x, space.shape.y
         low = self.raised.get(_space_key(space), (x, y)) or (x_high, y_high)
         return SpaceResult(space, low, (x_high, y_high))
@@ -210,7 +210,7 @@ class PlanEngine:
     # --- choosing ---------------------------------------------------------------------------------
 
     def _rows(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
-        """The cheapest of each family and instance, in order, at most `top`."""
+        """Returns the cheapest of each family and instance, in order, at most `top`."""
         firsts: dict[tuple[str, int], SpaceResult] = {}
         for result in passing:
             firsts.setdefault((result.space.family.name, result.space.host), result)
@@ -219,9 +219,9 @@ class PlanEngine:
         )
 
     def _least_host(self) -> tuple[float, int] | None:
-        """Memory (GiB) and virtual CPUs a recommendation keeps: those of today's instance, in a
-        plan for demand. With less of either the server would ask for something else. A database's
-        judge knows what less of them does."""
+        """Returns the memory (GiB) and virtual CPUs a recommendation keeps: those of today's
+        instance, in a plan for demand. With less of either the server would ask for something else.
+        A database's judge knows what less of them does."""
         today = self.asked.today
         if today is None or today.instance is None or isinstance(self.judge, DatabaseJudge):
             return None
@@ -230,12 +230,12 @@ class PlanEngine:
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
     def _random_percent(self) -> float:
-        """Share of the requests that are random: all of a database's page reads."""
+        """Returns the share of the requests that are random: all of a database's page reads."""
         return self.judge.demand.random_percent if isinstance(self.judge, DemandJudge) else 100.0
 
     def _pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
-        """What a recommendation may be: the cheapest by number of volumes, durability and whether
-        the instance is of today's family."""
+        """Says what a recommendation may be: the cheapest by number of volumes, durability and
+        whether the instance is of today's family."""
         firsts: dict[tuple, SpaceResult] = {}
         least = self._least_host()
         for result in passing:
@@ -257,7 +257,7 @@ class PlanEngine:
         return self.chooser.choose([result.candidate for result in firsts.values()], regret)
 
     def _closest(self, searched: Sequence[FamilyResult]) -> tuple[list[Choice], dict[str, Choice]]:
-        """Where nothing meets the goals: what comes nearest, one of each family."""
+        """Returns what comes nearest where nothing meets the goals, one choice of each family."""
         nearest = {result.family.name: choice for result in searched if (choice := self.nearest(result)) is not None}
         order = sorted(
             nearest.values(),
@@ -280,7 +280,8 @@ class PlanEngine:
         )
 
     def nearest(self, result: FamilyResult) -> Choice | None:
-        """The candidate of a family that misses the goals by least, of some along its axes."""
+        """Finds the candidate of a family that misses the goals by least, of some along its
+        axes."""
         candidates = self._samples(result)
         if not candidates:
             return None
@@ -345,8 +346,8 @@ class PlanEngine:
         return verdict(best, result.family, cheapest, overload, result.dear, self.asked.need.data_gib)
 
     def candidate_of(self, choice: Choice) -> Candidate:
-        """The candidate a choice was made of. Two hosts may be of one instance type: today's has
-        the cache of its run."""
+        """Returns the candidate a choice was made of. Two hosts may be of one instance type:
+        today's has the cache of its run."""
         places = [
             i for i, host in enumerate(self.hosts) if (host.service, host.label) == (choice.service, choice.instance)
         ]
@@ -354,14 +355,14 @@ class PlanEngine:
         return (choice.storage, choice.log_storage, (same or places)[0])
 
     def host_of(self, choice: Choice) -> Host:
-        """The host a choice stands on."""
+        """Returns the host a choice stands on."""
         return self.hosts[self.candidate_of(choice)[2]]
 
     # --- today ------------------------------------------------------------------------------------
 
     def _today_candidate(self, searched: Sequence[FamilyResult]) -> Candidate | None:
-        """Today's storage as a candidate: on its own instance where one is named, else on the
-        cheapest winner's, else on the first."""
+        """Returns today's storage as a candidate: on its own instance where one is named, else on
+        the cheapest winner's, else on the first."""
         today = self.asked.today
         if today is None:
             return None
@@ -399,8 +400,8 @@ class PlanEngine:
         return (str(today.data), None if today.log is None else str(today.log), place)
 
     def _today_host(self, instance: str) -> int:
-        """Where today's instance stands among the hosts: with the run's own cache, where it is the
-        instance of the run."""
+        """Finds where today's instance stands among the hosts: with the run's own cache, where it
+        is the instance of the run."""
         workload = self.asked.workload
         share = None
         if isinstance(workload, TransactionWorkload):
@@ -415,7 +416,7 @@ class PlanEngine:
         return len(self.hosts) - 1
 
     def _in_place(self, today: Candidate | None, compared: Choice | None) -> Choice | None:
-        """The cheapest that today's volumes can be modified into: the same layout and number,
+        """Finds the cheapest that today's volumes can be modified into: the same layout and number,
         nothing smaller, on today's instance with the cache a plan gives it. A log volume that is
         too small is enlarged."""
         if today is None or compared is None or compared.volume_type in (LOCAL, "standard"):
@@ -461,9 +462,9 @@ class PlanEngine:
     # --- doubt ------------------------------------------------------------------------------------
 
     def _regrets(self, searched: Sequence[FamilyResult]) -> tuple[dict[Candidate, Regret], float | None]:
-        """Regret, in all scenarios, of what meets the goals with the confidence required
-        and of the cheapest of those made surer: what was only looked at on the way (the most a
-        type sells) is bought by nobody."""
+        """Computes the regret, in all scenarios, of what meets the goals with the confidence
+        required and of the cheapest of those made surer: what was only looked at on the way (the
+        most a type sells) is bought by nobody."""
         judge = self.judge
         passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         if not isinstance(judge, DatabaseJudge) or not passing:
@@ -563,22 +564,22 @@ class PlanEngine:
         )
 
     def _replayed(self, choice: Choice) -> Replayed | None:
-        """What the replay said of a choice, where it was replayed."""
+        """Returns the replay of a choice, where it was replayed."""
         return None if self.replay is None else self.replay.replays.get(self.candidate_of(choice))
 
     def _stepped_up(self) -> list[str]:
-        """The storages that the replay refuted, in their order."""
+        """Returns the storages that the replay refuted, in their order."""
         return [data for data, *_ in self.judge.refuted] if isinstance(self.judge, DemandJudge) else []
 
     def _in_place_actions(
         self, recommended: Choice | None, in_place: Choice | None, compared: Choice | None
     ) -> list[dict]:
-        """What to do for the alternative in place, where it is not the recommendation."""
+        """Says what to do for the alternative in place, where it is not the recommendation."""
         same = recommended is not None and in_place is not None and recommended.key == in_place.key
         return [] if same or in_place is None else doing.actions(in_place, compared, self.asked.prices.as_of)
 
     def _of_database(self, out: Selection, moved: Callable[[Choice], Choice]) -> dict:
-        """What only a plan for a database has."""
+        """Returns the parts of a plan that only a database has."""
         asked, judge, about = self.asked, self.judge, self.asked.conditions
         if not isinstance(judge, DatabaseJudge) or about is None:
             return {}
@@ -608,7 +609,7 @@ class PlanEngine:
         }
 
     def _checks(self, compared: Choice | None) -> list[dict]:
-        """Recorded latency and the model's, on today's storage."""
+        """Compares recorded latency and the model's, on today's storage."""
         workload = self.asked.recorded
         recorded = None if workload is None or compared is None else workload.recorded_latency()
         if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):
@@ -647,8 +648,8 @@ class PlanEngine:
         return [note for note in dict.fromkeys(caveats) if note not in self.asked.warnings]
 
     def _frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
-        """Cost against performance along the best space of the cheapest families, each service's
-        among them."""
+        """Returns cost against performance along the best space of the cheapest families, each
+        service's among them."""
         cheapest = sorted(
             ((family.passing or [*family.guessed])[0] for family in searched if family.guessed),
             key=lambda result: (result.best is None, rank(result)),
@@ -693,13 +694,13 @@ class PlanEngine:
 
 
 def _space_key(space: Space) -> tuple:
-    """What makes two spaces the same one."""
+    """Returns a key by which two spaces are the same."""
     return (space.family.name, space.shape.members, space.shape.member_gib, space.shape.y, space.log, space.host)
 
 
 def _above(result: SpaceResult, cap: str | None) -> tuple[int, int] | None:
-    """The low corner above what was found, on the axis of a limit; None where no point of the space
-    lies there, or requests waited for no limit."""
+    """Returns the low corner above a result, on the axis of a limit; None where no point of the
+    space lies there, or requests waited for no limit."""
     shape, low = result.space.shape, result.best or result.low
     axis = 1 if cap == "volume-throughput" and shape.y[1] > shape.y[0] else 0
     above = shape.alike(axis, low[axis])[1] + 1

@@ -61,7 +61,8 @@ DRAWN = 3
 def simulations_of(
     answer: Plan, demand: OpenWorkload, start_balance: float | None = None
 ) -> list[tuple[str, Simulation]]:
-    """Names and simulations of the choices to draw: the best, one with credits, and today's."""
+    """Simulates the choices to draw and returns their names with the runs: the best, one with
+    credits, and today's."""
     from headrace.simulation.demand import simulate
 
     choices = [choice for choice in (answer.recommended, *answer.winners, *answer.closest) if choice is not None]

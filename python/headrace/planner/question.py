@@ -114,7 +114,7 @@ def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[
 
 
 def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
-    """GiB of data. A size that is given is taken as it is: it does not grow. Raises
+    """Returns the GiB of data. A size that is given is taken as it is: it does not grow. Raises
     InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
     size_gib = given if given is not None else workload.size_gib and workload.size_gib * growth
@@ -130,7 +130,7 @@ def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, 
 
 
 def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
-    """GiB with free space: so much of the volume stays free."""
+    """Returns the GiB to hold, free space included."""
     share = 1.0 - free_percent / 100.0
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
 
@@ -169,7 +169,7 @@ def _excluded(settings: PlanSettings) -> dict[str, str]:
 
 
 def _on(settings: PlanSettings) -> tuple[str, ...]:
-    """The deployments; refuses what has no meaning at a service."""
+    """Returns the deployments; refuses what has no meaning at a service."""
     on = deployments_of(settings.on)
     if on == ("ec2",):
         return on
@@ -187,7 +187,7 @@ def _on(settings: PlanSettings) -> tuple[str, ...]:
 
 
 def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tuple[dict, ...]:
-    """The bill of daily snapshots of the data; those of one node suffice."""
+    """Returns the bill of daily snapshots of the data; those of one node suffice."""
     days, change_gib = settings.snapshot_days, size_gib * settings.daily_change_percent / 100.0
     if days == 0:
         return ()
@@ -270,7 +270,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
 def _demand_hosts(
     settings: PlanSettings, prices: PriceList, today: Placement | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """The instances that were named, else today's, else none: volumes alone."""
+    """Returns the instances that were named, else today's, else none: volumes alone."""
     if not _means_none(settings.instances) and settings.instances is not None:
         return hosts_named(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:
@@ -285,7 +285,8 @@ DEMAND_SERVICE = "rds:single-az"
 def _demand_services(
     on: tuple[str, ...], hosts: list[Host], skipped: list[tuple[str, str]], prices: PriceList
 ) -> tuple[tuple[str, ...], list[Host], list[tuple[str, str]], list[str]]:
-    """Deployments that a demand in I/Os can be planned on, with their hosts; refuses the rest."""
+    """Lists the deployments that a demand in I/Os can be planned on, with their hosts; refuses the
+    rest."""
     if any(service.startswith("aurora") for service in on):
         hint = "Calibrate the database (headrace calibrate) and plan that; or leave Aurora out: --on ec2,rds."
         rule = "cannot be planned for a demand in I/Os: its storage takes log records, not pages"
@@ -313,7 +314,7 @@ def _demand_services(
 
 
 def _named(instances: object) -> list:
-    """What was named, as a list. Raises InputError for what is neither text nor a list."""
+    """Returns what was named, as a list. Raises InputError for what is neither text nor a list."""
     if isinstance(instances, str):
         return [instances]
     if instances is not None and not isinstance(instances, Sequence):
@@ -327,8 +328,8 @@ def _means_none(instances: object) -> bool:
 
 
 def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
-    """What must be known before the answer: limits the recording met and what was made of them, and
-    a recording of less than a day."""
+    """Lists what must be known before the answer: limits the recording met and what was made of
+    them, and a recording of less than a day."""
     raised = [note for note in planned.notes() if note not in workload.notes()]
     short = [
         note
@@ -389,8 +390,9 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
 
 
 def _logged(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], about: Conditions) -> LogRoom:
-    """Room for redo and binary logs, at the transactions that are asked for: those that arrive or
-    that goals name, head-room included; where neither says, those that meet the response time."""
+    """Returns the room for redo and binary logs, at the transactions that are asked for: those that
+    arrive or that goals name, head-room included; where neither says, those that meet the response
+    time."""
     ratio = workload.database["clients"]["p95_over_mean"]
     arriving = about.arrivals_tps and about.arrivals_tps * (1.0 + headroom_of(goals) / 100.0)
     tps = arriving or asked_tps(goals) or needed_tps(goals, about.threads, ratio)
@@ -422,7 +424,7 @@ def _with_services(
     hosts: list[Host],
     skipped: list[tuple[str, str]],
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """The hosts of all deployments."""
+    """Returns the hosts of all deployments."""
     managed = [service for service in on if service != "ec2"]
     if not managed:
         return hosts, skipped
@@ -442,8 +444,8 @@ def _with_services(
 
 
 def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:
-    """The instance family a recommendation keeps to where it can: today's, else that of the runs,
-    unless instances were named."""
+    """Returns the instance family a recommendation keeps to where it can: today's, else that of the
+    runs, unless instances were named."""
     if settings.instances is not None and (today is None or today.instance is None):
         return None
     name = today.instance if today is not None and today.instance else workload.instance
@@ -467,7 +469,7 @@ def _hosts(
 
 
 def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: float | None, as_of: str) -> list[str]:
-    """What today's cache was taken to be, where no run says."""
+    """Says what today's cache was taken to be, where no run says."""
     if workload.instance == instance:
         return []
     with core_errors():

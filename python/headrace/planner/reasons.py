@@ -42,8 +42,9 @@ def verdict(
     dear: float | None,
     needed_gib: int,
 ) -> FamilyVerdict:
-    """The verdict on a family whose cheapest choice that meets the goals, or nearest, is `best`;
-    `dear`: what its cheapest costs at the least, where it was not looked at because of that."""
+    """Gives the verdict on a family whose cheapest choice that meets the goals, or nearest, is
+    `best`; `dear`: what its cheapest costs at the least, where it was not looked at because of
+    that."""
     name = family.name
     if best is None:
         if dear is not None:
@@ -132,7 +133,7 @@ def recommend(
     least_host: tuple[float, int] | None = None,
     random_percent: float = 100.0,
 ) -> tuple[Choice | None, str]:
-    """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of
+    """Recommends one of the choices that meet the goals, and says why it is not the cheapest of
     them ("" where it is).
 
     In this order: durable volumes; of a demand, no less memory and processors than today
@@ -163,7 +164,7 @@ def recommend(
 
 
 def _rules(today_family: str | None, least_host: tuple[float, int] | None, random_percent: float) -> list[Rule]:
-    """The rules of a recommendation before the number of volumes, in their order."""
+    """Returns the rules of a recommendation before the number of volumes, in their order."""
     rules = [Rule(lambda choice: choice.persistent, "its data is gone when the instance stops")]
     if least_host is not None:
         memory, vcpus = least_host
@@ -190,7 +191,7 @@ def _family_of(choice: Choice) -> str:
 
 
 def _pays(dear: Choice, cheap: Choice) -> bool:
-    """Whether the cheaper of two saves at least 20 % and 20 USD a month."""
+    """Says whether the cheaper of two saves at least 20 % and 20 USD a month."""
     saved = dear.cost_usd_month - cheap.cost_usd_month
     return saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * dear.cost_usd_month
 
@@ -198,8 +199,8 @@ def _pays(dear: Choice, cheap: Choice) -> bool:
 def stay(
     recommended: Choice | None, why: str, today: Choice | None, in_place: Choice | None
 ) -> tuple[Choice | None, str]:
-    """The recommendation, or what needs no migration where a migration does not pay: it must save
-    at least 20 % and 20 USD a month."""
+    """Returns the recommendation, or what needs no migration where a migration does not pay: it
+    must save at least 20 % and 20 USD a month."""
     if recommended is None or today is None or not (migration(today, recommended) or "").startswith("needs"):
         return recommended, why
     staying = [choice for choice in (today, in_place) if choice is not None and choice.meets_goals]
@@ -226,7 +227,8 @@ def _order(choice: Choice) -> tuple:
 
 
 def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
-    """From the fewest volumes on: more of them only where they save enough."""
+    """Returns the cheapest choice with the fewest volumes; one with more volumes only where it
+    saves enough."""
     best: Choice | None = None
     for volumes in sorted({choice.volumes for choice in pool}):
         cheapest = min((choice for choice in pool if choice.volumes == volumes), key=_order)
@@ -249,7 +251,7 @@ def _array_words(best: Choice, cheapest: Choice) -> str:
 
 
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
-    """Which of two databases meets the goals for less."""
+    """Says which of two databases meets the goals for less."""
     costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
     sentences = [_engine_in_words(plan) for plan in plans]
     names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]
@@ -282,7 +284,7 @@ def _engine_in_words(plan: Plan) -> str:
 
 
 def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Candidate, Choice]]) -> list[str]:
-    """The arithmetic of some choices, line by line: capacity, demand against limits, bill,
+    """Explains the arithmetic of some choices, line by line: capacity, demand against limits, bill,
     head-room."""
     lines: list[str] = []
     for place, (candidate, choice) in enumerate(
@@ -340,7 +342,7 @@ def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) 
 
 
 def _replay_lines(choice: Choice) -> list[str]:
-    """What came of the replay request by request."""
+    """Explains the replay request by request, in lines."""
     if choice.replayed is None:
         return []
     replayed = choice.replayed
@@ -424,7 +426,7 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
 
 
 def _log_line(about: Conditions, need: Need) -> str:
-    """What the room for the log is made of."""
+    """Explains the room for the log in a line."""
     log = about.logged
     asked = "that arrive" if about.arrivals_tps else "that the goals ask for"
     days = "a day" if log.days == 1 else f"{log.days:g} days"
@@ -440,8 +442,8 @@ FASTER = 1.1
 
 
 def binlog_note(about: Conditions, choice: Choice | None) -> str | None:
-    """What becomes of the binary logs where clients do more transactions than the goals ask for, in
-    words; None where they do not, or where it makes no difference."""
+    """Says what becomes of the binary logs where clients do more transactions than the goals ask
+    for, in words; None where they do not, or where it makes no difference."""
     log, tps = about.logged, 0.0 if choice is None else choice.metrics["tps"] or 0.0
     if choice is None or not log.bytes_per_tx or not log.days or tps < FASTER * log.tps:
         return None
@@ -457,8 +459,8 @@ def binlog_note(about: Conditions, choice: Choice | None) -> str | None:
 def latency_checks(
     workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]
 ) -> list[dict]:
-    """Recorded latency and the model's on today's storage: over the whole recording and in the
-    hour whose recorded latency was highest.
+    """Compares recorded latency with the model's on today's storage: over the whole recording and
+    in the hour whose recorded latency was highest.
 
     Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. Points at a
     limit are left out: what was recorded there is less than what was asked, so the model is given

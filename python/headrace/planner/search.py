@@ -85,8 +85,8 @@ class Search:
     known_usd: dict[tuple[int, Point], float] = field(default_factory=dict)
 
     def run(self, spaces: Iterable[Space | SpaceResult]) -> list[SpaceResult]:
-        """The answer for each space. The result of an earlier search (of a judge that requires
-        less) starts where that one ended."""
+        """Searches each space. The result of an earlier search (of a judge that requires less)
+        starts where that one ended."""
         answers = [
             entry if isinstance(entry, SpaceResult) else SpaceResult(entry, *_corners(entry)) for entry in spaces
         ]
@@ -120,7 +120,7 @@ class Search:
             self.note(answer)
 
     def _is_dear(self, answer: SpaceResult, point: Point) -> bool:
-        """Whether nothing from `point` on is worth looking at."""
+        """Says whether nothing from `point` on is worth looking at."""
         usd = self._usd(answer, point)
         # A space without a price cannot be ranked.
         if math.isnan(usd) or usd > self.limit_usd(answer.space):
@@ -152,7 +152,8 @@ class Search:
         yield from self._stairs(answer, corner, high)
 
     def _corner(self, answer: SpaceResult, low: Point, high: Point) -> Generator[list[Point], list[bool], Point | None]:
-        """Least x with y free and least y with x free; None where that already costs too much."""
+        """Finds the least x with y free and least y with x free; None where that already costs too
+        much."""
         # Below `x` and `y` nothing meets the goals; at (right, high y) and (high x, top) it does.
         (x, y), (right, top) = low, high
         while x < right or y < top:
@@ -174,7 +175,7 @@ class Search:
         return (x, y)
 
     def _stairs(self, answer: SpaceResult, corner: Point, high: Point) -> Questions:
-        """The cheapest of the boundary between two limits that trade for each other."""
+        """Finds the cheapest of the boundary between two limits that trade for each other."""
         top_y = yield from self._least(answer, 1, corner[0], corner[1], high[1])
         right_x = yield from self._least(answer, 0, corner[1], corner[0], high[0])
         self._keep(answer, (corner[0], top_y))
@@ -198,8 +199,8 @@ class Search:
     def _least(
         self, answer: SpaceResult, axis: int, other: int, low: int, high: int
     ) -> Generator[list[Point], list[bool], int]:
-        """The least value on an axis, from `low` to `high`, that meets the goals with `other` on
-        the other axis; `high` is known to."""
+        """Finds the least value on an axis, from `low` to `high`, that meets the goals with `other`
+        on the other axis; `high` is known to."""
         while low < high:
             first, last = _middle(answer, axis, low, high)
             if last == high:
@@ -211,8 +212,8 @@ class Search:
 
 
 def _middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, int]:
-    """The figures around the middle of `low` and `high` at which the same is ordered: one question
-    for all of them."""
+    """Returns the figures around the middle of `low` and `high` at which the same is ordered: one
+    question for all of them."""
     first, last = answer.space.shape.alike(axis, (low + high) // 2)
     return max(first, low), min(last, high)
 
@@ -263,13 +264,13 @@ class FamilyResult:
 
 
 def worth_looking_at(best_usd: float) -> float:
-    """What is dearer than the cheapest of its family by more cannot be recommended instead of it:
+    """Returns the most, USD a month, that is worth looking at next to the cheapest of a family:
     fewer volumes may cost a fifth or 20 USD more (reasons.recommend)."""
     return max(best_usd / (1 - SAVES_PERCENT / 100), best_usd + SAVES_USD)
 
 
 def rank(result: SpaceResult) -> tuple:
-    """Cheapest first; ties: fewer volumes, then by name."""
+    """Orders results, cheapest first; ties: fewer volumes, then by name."""
     data, log, host = result.candidate
     return (round(result.usd, 6), result.space.volumes, data, log or "", host)
 
@@ -291,7 +292,7 @@ class FamilySearch:
         self.as_of = judge.prices.as_of
 
     def run(self, families: Sequence[Family], progress: Callable[[float], None]) -> list[FamilyResult]:
-        """What came of each family, single volumes first: what they cost bounds the rest."""
+        """Searches each family, single volumes first: what they cost bounds the rest."""
         logs: list[str | None] = [None]
         if isinstance(self.judge, DatabaseJudge):
             logs += log_volumes([family for family in families if family.service == "ec2"], self.need.log_gib)
@@ -369,13 +370,14 @@ class FamilySearch:
             }
 
     def keeps(self, host: int) -> bool:
-        """Whether a host is of today's instance family: the recommendation looks among those
+        """Says whether a host is of today's instance family: the recommendation looks among those
         first."""
         return self.today_family is not None and family_of(self.hosts[host].name or "") == self.today_family
 
     def _alone(self, family: Family) -> dict[Shape, SpaceResult] | None:
-        """Of a demand on instances: each shape without one. An instance only adds limits, so what
-        fails alone fails on all of them, and what is needed alone is needed on each."""
+        """Searches each shape without an instance, in a plan for demand on instances; None
+        elsewhere. An instance only adds limits, so what fails alone fails on all of them, and what
+        is needed alone is needed on each."""
         if (
             isinstance(self.judge, DatabaseJudge)
             or all(host.instance is None for host in self.hosts)

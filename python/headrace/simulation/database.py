@@ -84,13 +84,13 @@ class Prediction(Shown):
     distances: Distances = field(default_factory=Distances)
 
     def in_short(self) -> str:
-        """Storage, length and tps of the second half; see `Shown`."""
+        """Returns the storage, length and tps of the second half; see `Shown`."""
         name = "" if self.workload is None else f"{self.workload.name} on "
         where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
         return f"{name}{where}, {span_in_words(self.rows.height)}: {self.summary['tps']:,.4g} tps"
 
     def with_warnings(self, more: Iterable[str]) -> Prediction:
-        """The same with these warnings too."""
+        """Returns the same with these warnings too."""
         return replace(self, warnings=(*self.warnings, *more))
 
 
@@ -190,7 +190,7 @@ LEAST_FALL_PERCENT = 1.0
 
 
 def _bursts_left(rows: pl.DataFrame) -> list[str]:
-    """What is told where a run ends before a bucket that it empties does."""
+    """Warns where a run ends before a bucket that it empties does."""
     warnings = []
     half = rows.height // 2
     kinds = (
@@ -213,8 +213,8 @@ def _bursts_left(rows: pl.DataFrame) -> list[str]:
 
 
 def processors_of(workload: TransactionWorkload, instance: str | None, vcpus: int | None) -> int | None:
-    """Virtual CPUs of a run where they are not the instance's: those asked for, or of the machine
-    that the runs were on."""
+    """Returns the virtual CPUs of a run where they are not the instance's: those asked for, or of
+    the machine that the runs were on."""
     if vcpus is not None or instance is not None or workload.instance is not None:
         return vcpus
     return workload.server.vcpus
@@ -237,8 +237,8 @@ def run_settings(
     growth: float,
     draws: int,
 ) -> tuple[dict[str, Any], core.Instance | None]:
-    """One run as the core takes it, and the facts of its instance. Raises InputError for what no
-    run can be, a cache beyond the memory of the instance included."""
+    """Returns a run as the core takes it, and the facts of its instance. Raises InputError for what
+    no run can be, a cache beyond the memory of the instance included."""
     _check(seconds, cache_gib, clients, growth, start_balance_percent, seed, draws)
     if vcpus is not None:
         check_whole("vcpus", vcpus, 1, MOST_VCPUS)
@@ -267,7 +267,8 @@ def run_settings(
 def _run(
     workload: TransactionWorkload, run: dict[str, Any], form: str, progress: Callable[[float], None] | None
 ) -> tuple[pl.DataFrame, dict[str, float] | None]:
-    """The rows, and where every I/O is simulated the response times of the run."""
+    """Runs the database and returns the rows, and where every I/O is simulated the response times
+    of the run."""
     response_ms = None
     with core_errors():
         if form == "events":
@@ -281,7 +282,7 @@ def _run(
 
 
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:
-    """The figures of a series with `tps` and, where present, `p95_ms`, `iops`, `mib_s`,
+    """Summarises a series with `tps` and, where present, `p95_ms`, `iops`, `mib_s`,
     `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
     half = rows[rows.height // 2 :]
     quarter = max(1, rows.height // 4)
@@ -311,7 +312,7 @@ def _mean(rows: pl.DataFrame) -> float:
 
 
 def host_of(instance: str | None, as_of: str | None) -> core.Instance | None:
-    """The catalog's facts of an instance. Raises InputError."""
+    """Returns the catalog's facts of an instance. Raises InputError."""
     if instance is None:
         return None
     with core_errors():
@@ -319,8 +320,8 @@ def host_of(instance: str | None, as_of: str | None) -> core.Instance | None:
 
 
 def cache_fits(cache_gib: float, host: core.Instance | None, option: str = "cache-gib") -> list[str]:
-    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left.
-    Raises InputError, naming `option`, where it does not."""
+    """Checks that a cache fits the memory of the instance: returns nothing, or a sentence where
+    little is left. Raises InputError, naming `option`, where it does not."""
     if host is None or not host["memory_mib"]:
         return []
     memory, name = host["memory_mib"] / 1024, host["instance_type"]
@@ -338,7 +339,7 @@ def cache_fits(cache_gib: float, host: core.Instance | None, option: str = "cach
 
 
 def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
-    """Whether the data fit the storage, in a sentence where they do not."""
+    """Warns in a sentence where the data do not fit the storage."""
     usable = core.parse_storage(storage)["usable_gib"]
     if workload.size_gib is None or workload.size_gib <= usable:
         return []
@@ -348,8 +349,8 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
 
 
 def coarse_run(run: dict[str, Any], series: bool = False) -> dict[str, Any]:
-    """The run without scatter, in as few steps as an interval needs. Arrivals that change every
-    second, or another `series`, need every second."""
+    """Returns the run without scatter, in as few steps as an interval needs. Arrivals that change
+    every second, or another `series`, need every second."""
     changing = series or (run["arrivals"] is not None and len(run["arrivals"]) > 1)
     return run | {"seed": None} | ({} if changing else {"step_s": max(1.0, run["seconds"] / COARSE_ROWS)})
 
@@ -361,8 +362,8 @@ def _interval(
     tps: float,
     draws: int,
 ) -> dict[str, float | None]:
-    """The 80 % interval of the mean of the second half: databases as probable as the calibration
-    says, and what no parameter covers."""
+    """Returns the 80 % interval of the mean of the second half: databases as probable as the
+    calibration says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}
@@ -386,7 +387,7 @@ def _interval(
 
 
 def _usual_cap(rows: pl.DataFrame) -> str:
-    """What binds most of the second half; of equals the first by name."""
+    """Returns what binds most of the second half; of equals the first by name."""
     counts = rows[rows.height // 2 :]["cap"].value_counts().sort("count", "cap", descending=[True, False])
     return counts["cap"][0]
 
@@ -401,7 +402,7 @@ def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | Non
 
 
 def _start(start: str | float) -> str | float:
-    """cold, warm, or transactions since a cold start."""
+    """Reads the start: cold, warm, or transactions since a cold start."""
     if isinstance(start, str):
         if start in ("cold", "warm"):
             return start

@@ -117,7 +117,7 @@ class Replica:
         return "-".join(self._flavor_and_number())
 
     def _flavor_and_number(self) -> tuple[str, str]:
-        """Of `version`, with or without a flavor in front; Percona Server is MySQL here."""
+        """Splits `version`, with or without a flavor in front; Percona Server is MySQL here."""
         flavor, number = split_release(DEFAULT_VERSION if self.version is None else self.version)
         if flavor is None and not number.strip()[:1].isdigit():
             # Of no server that is known: `settings` refuses it by its name.
@@ -126,8 +126,8 @@ class Replica:
         return "mysql" if flavor == "percona" else flavor, number_in(number)
 
     def as_behind(self, workload: TransactionWorkload) -> Replica:
-        """The replica with what it takes from its source: the source's version where none is
-        named; and with a source of the same flavor that is known, a binary log of its own, as
+        """Returns the replica with what it takes from its source: the source's version where none
+        is named; and with a source of the same flavor that is known, a binary log of its own, as
         `headrace replica up` makes it (log_bin, log_slave_updates), so that it can take over."""
         source_release = workload.server.release
         replica = self if self.version is not None or source_release is None else replace(self, version=source_release)
@@ -135,7 +135,7 @@ class Replica:
         return replace(replica, log_bin=True) if same and replica.log_bin is None else replica
 
     def settings(self) -> dict[str, Any]:
-        """The core's settings. Raises InputError."""
+        """Returns the core's settings. Raises InputError."""
         flavor, number = self._flavor_and_number()
         check_choice("flavor", flavor, tuple(MODES_OF))
         with core_errors():
@@ -176,7 +176,7 @@ class ReplicaPrediction(Shown):
     workload: TransactionWorkload
 
     def in_short(self) -> str:
-        """Storage, rate and lag; see `Shown`."""
+        """Returns the storage, rate and lag; see `Shown`."""
         summary = self.summary
         rate = f"applies {summary['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}"
         length = self.rows["t_s"][-1] + (self.rows["t_s"][1] - self.rows["t_s"][0] if self.rows.height > 1 else 1.0)
@@ -281,8 +281,8 @@ def predict_replica(
 def _own_cache(
     replica: Replica, cache_gib: float, instance: str | None, as_of: str | None, engine: str
 ) -> tuple[float, list[str]]:
-    """The replica's cache, GiB, as its server makes it of what is set, and what to know of it on
-    its instance. Raises InputError where its instance has no room for it."""
+    """Returns the replica's cache, GiB, as its server makes it of what is set, and what to know of
+    it on its instance. Raises InputError where its instance has no room for it."""
     given = cache_gib if replica.cache_gib is None else replica.cache_gib
     own = check_number("replica-cache-gib", given, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
     if replica.instance is None and replica.cache_gib is None:
@@ -302,7 +302,7 @@ def _own_cache(
 
 
 def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: str | None) -> dict[str, Any]:
-    """The replica as the core takes it; `own`: its cache, GiB."""
+    """Returns the replica as the core takes it; `own`: its cache, GiB."""
     check_choice("replica start", replica.start, ("cold", "warm"))
     if replica.start_balance_percent is not None:
         check_number("replica start-balance", replica.start_balance_percent, 0.0, 100.0)
@@ -326,8 +326,8 @@ STEPS_WITHOUT_BURSTS = 360
 def _without_bursts(
     workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], tps: Sequence[float], load_s: int
 ) -> dict[str, Any] | None:
-    """Rate and onset of the same replica when the credits of its volumes and the EBS burst of its
-    instance are spent; None where the run began so or with a balance of its own."""
+    """Returns rate and onset of the same replica when the credits of its volumes and the EBS burst
+    of its instance are spent; None where the run began so or with a balance of its own."""
     if asked["start_balance_percent"] is not None:
         return None
     load = list(tps)[: max(1, round(load_s / source["step_s"]))]
@@ -357,8 +357,8 @@ def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] 
 
 
 def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], draws: int) -> dict[str, Any]:
-    """The 80 % interval of what is asked for: databases and appliers as probable as what is known
-    says, and what no parameter covers."""
+    """Returns the 80 % interval of what is asked for: databases and appliers as probable as what is
+    known says, and what no parameter covers."""
     nothing: dict[str, Any] = {"low": None, "high": None, "keeps_up": None, "drawn": None}
     if draws == 0:
         return nothing
@@ -392,7 +392,7 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
 
 
 def _quantile(values: list[float], share: float) -> float | None:
-    """None where it is beyond the run."""
+    """Returns a quantile of values; None where it is beyond the run."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
@@ -403,7 +403,7 @@ def _quantile(values: list[float], share: float) -> float | None:
 def _warnings(
     workload: TransactionWorkload, replica: Replica, settings: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[str]:
-    """What the reader must know."""
+    """Lists what the reader must know."""
     warnings = []
     if workload.replica is None or not workload.replica.values:
         warnings.append(

@@ -125,7 +125,7 @@ class ServiceComparison(Shown):
     notes: tuple[str, ...] = field(default=())
 
     def in_short(self) -> str:
-        """tps and bill of each; see `Shown`."""
+        """Returns tps and bill of each; see `Shown`."""
         rates = [
             f"{outcome.deployment} {outcome.tps:,.4g} tps"
             if outcome.tps is not None
@@ -154,7 +154,8 @@ def compare(
     seed: int | None = 1,
     draws: int = DRAWS,
 ) -> ServiceComparison:
-    """The database on each service: `on` names services (`rds`) or deployments (`rds:multi-az`).
+    """Predicts the database on each service: `on` names services (`rds`) or deployments
+    (`rds:multi-az`).
 
     `storage`: that of EC2; RDS gets one volume of the same type, size and rates by its own rules,
     Aurora has none to choose. `instance`: an EC2 type; the services' class is `db.` and its name.
@@ -241,7 +242,7 @@ class _Asked:
     draws: int
 
     def outcome(self, deployment: str) -> ServiceOutcome:
-        """What the deployment gives, or why it cannot be."""
+        """Says what the deployment gives, or why it cannot be."""
         aurora = deployment.startswith("aurora")
         name = self.instance if deployment == "ec2" else f"db.{self.instance.removeprefix('db.')}"
         try:
@@ -296,7 +297,8 @@ class _Asked:
         )
 
     def data_gib(self) -> float:
-        """GiB of data: what Aurora bills, as far as the workload says; else its pages."""
+        """Returns the GiB of data: what Aurora bills, as far as the workload says; else its
+        pages."""
         if self.workload.size_gib is not None:
             return self.workload.size_gib
         database = self.workload.database
@@ -304,14 +306,14 @@ class _Asked:
         return pages * database["cached_bytes"] / GIB
 
     def break_even(self, outcomes: Sequence[ServiceOutcome]) -> BreakEven | None:
-        """Where both configurations of Aurora cost the same. None where one has no price."""
+        """Finds where both configurations of Aurora cost the same. None where one has no price."""
         by_deployment = {outcome.deployment: outcome for outcome in outcomes}
         bills = [by_deployment.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
         items = [outcome.items for outcome in bills if outcome is not None and outcome.usd_month is not None]
         return break_even_of(*items) if len(items) == 2 else None
 
     def notes(self) -> list[str]:
-        """What holds for all of them."""
+        """Lists what holds for all of them."""
         lines = [
             "A bill counts the server, its storage and its I/O; backups, snapshots, traffic and support are left out.",
             "ec2 and rds:single-az are one server without a replica; Aurora has the readers of --readers. The lag that "
@@ -347,8 +349,8 @@ class _Asked:
         return pl.DataFrame(core.service_runs(database, [run])[0])
 
     def _interval(self, deployment: str, volumes: str | None, tps: float, near: int) -> tuple[float, float]:
-        """The 80 % interval: databases as probable as the calibration says, and what is not seen of
-        the service."""
+        """Returns the 80 % interval: databases as probable as the calibration says, and what is not
+        seen of the service."""
         logs = []
         with core_errors():
             for database in self.workload.draws(self.draws, 1):
@@ -368,7 +370,7 @@ class _Asked:
     def _ios(
         self, deployment: str, half: pl.DataFrame, reads: float, tps: float
     ) -> tuple[float, tuple[float, float] | None]:
-        """Millions of I/Os of a month, and for Aurora those billed of a transaction."""
+        """Returns the millions of I/Os of a month, and for Aurora those billed of a transaction."""
         used = self.busy_percent / 100.0 * SECONDS_A_MONTH / MILLION
         if not deployment.startswith("aurora"):
             return float(half["iops"].mean() or 0.0) * used, None  # pyright: ignore[reportArgumentType]
@@ -395,7 +397,8 @@ class _Asked:
         return self._applier_lag(volumes or self.storage, rows, words)
 
     def _applier_lag(self, volumes: str, rows: pl.DataFrame, words: str) -> _ReaderLag:
-        """Of a replica of the same class and volumes, with the defaults of its version."""
+        """Predicts the lag of a replica of the same class and volumes, with the defaults of its
+        version."""
         # A row may stand for several seconds; a replica follows them one by one.
         tps = [float(rows["tps"][second * rows.height // self.seconds]) for second in range(self.seconds)]
         host = self.instance.removeprefix("db.")
@@ -435,15 +438,16 @@ class _Asked:
 
 
 def unseen(deployment: str, near: int) -> float:
-    """What no calibration covers of a deployment: relative standard deviation of its tps. `near`:
-    published runs near the question (`near_published`)."""
+    """Says what no calibration covers of a deployment: relative standard deviation of its tps.
+    `near`: published runs near the question (`near_published`)."""
     if deployment.startswith("aurora"):
         return UNSEEN_AURORA if near else UNSEEN_AURORA_FAR
     return UNSEEN.get(deployment, 0.0)
 
 
 def near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: float) -> int:
-    """Published runs of Aurora that lie near a question: processors, clients, data over cache."""
+    """Counts the published runs of Aurora that lie near a question: processors, clients, data over
+    cache."""
 
     def close(figure: float, other: float) -> bool:
         return 1 / NEAR <= figure / other <= NEAR
@@ -462,7 +466,7 @@ def near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: 
 
 
 def confidence(deployment: str, near: int) -> str:
-    """What stands behind an answer, in words."""
+    """Says what stands behind an answer, in words."""
     if deployment.startswith("aurora"):
         rows = [row for row in core.published_services() if row["service"] == "aurora" and row["metric"] in RATES]
         within = f"{near} of {len(rows)} published Aurora figures lie near this question"
@@ -473,8 +477,8 @@ def confidence(deployment: str, near: int) -> str:
 
 
 def break_even_of(standard: Sequence[core.CostItem], optimized: Sequence[core.CostItem]) -> BreakEven | None:
-    """Where two bills of Aurora that differ in who pays for I/O are equal. None without a price of
-    I/O."""
+    """Finds where two bills of Aurora that differ in who pays for I/O are equal. None without a
+    price of I/O."""
     price = next((item["unit_price_usd"] for item in standard if "I/O" in item["item"]), None)
     if not price:
         return None

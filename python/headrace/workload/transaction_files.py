@@ -116,7 +116,7 @@ class _DatabaseFile(DocumentTable, kw_only=True):
 
 
 def to_toml(workload: TransactionWorkload, head: dict) -> str:
-    """The file's text; `head` holds format, version and model."""
+    """Returns the file's text; `head` holds format, version and model."""
     covered = workload.covered
     document: dict[str, Any] = head | {
         "name": workload.name,
@@ -149,7 +149,7 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
 
 
 def from_document(document: dict) -> TransactionWorkload:
-    """The workload in a parsed file. Raises InputError."""
+    """Reads the workload in a parsed file. Raises InputError."""
     read = convert(document, _DatabaseFile, source=DOC, where="a mysql workload")
     for index, run in enumerate(read.runs):
         convert(run, _Run, source=DOC, at=f"runs[{index}]")
@@ -179,8 +179,8 @@ def from_document(document: dict) -> TransactionWorkload:
 
 
 def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None:
-    """Virtual CPUs of a file from before they were kept: its instance's, None where the catalog
-    does not know it."""
+    """Returns the virtual CPUs of a file from before they were kept: its instance's, None where the
+    catalog does not know it."""
     if instance is None:
         return None
     try:
@@ -191,7 +191,7 @@ def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None
 
 
 def _database(table: dict, engine: str) -> dict:
-    """The core's table.
+    """Returns the core's table.
 
     Its ranges are the core's to check; here only that everything is there and of its type.
     """
@@ -207,7 +207,8 @@ def _database(table: dict, engine: str) -> dict:
 
 
 def _type_like(value: Any, name: str) -> Any:
-    """The type of a value of the core: tables with the same keys, numbers as finite floats."""
+    """Returns the type of a value of the core: tables with the same keys, numbers as finite
+    floats."""
     if isinstance(value, dict):
         fields = [
             (key, _type_like(item, key) | None, MAY_LACK[key]) if key in MAY_LACK else (key, _type_like(item, key))
@@ -220,7 +221,7 @@ def _type_like(value: Any, name: str) -> Any:
 
 
 def _check_parameters(read: _DatabaseFile) -> None:
-    """Each parameter of the engine at most once."""
+    """Checks that each parameter is one of the engine's and stands there at most once."""
     allowed = tuple(parameter.name for parameter in of_engine(read.engine, read.database))
     names = [parameter.name for parameter in read.parameters]
     for index, name in enumerate(names):

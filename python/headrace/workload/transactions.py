@@ -78,7 +78,7 @@ class TransactionWorkload(Shown):
     server: SourceServer = field(default_factory=SourceServer)
 
     def in_short(self) -> str:
-        """Name, engine, cache and clients; see `Shown`."""
+        """Returns the name, engine, cache and clients; see `Shown`."""
         size = "" if self.size_gib is None else f"{self.size_gib:,.4g} GiB of data, "
         return f"{self.name}: {self.engine}, {size}cache {self.cache_gib:,.3g} GiB, {self.threads:,} clients"
 
@@ -107,7 +107,7 @@ class TransactionWorkload(Shown):
         return max((misfit.beyond_noise for run in self.runs if (misfit := misfit_of(run)) is not None), default=0.0)
 
     def to_document(self) -> dict:
-        """What `headrace calibrate --output json` prints."""
+        """Returns what `headrace calibrate --output json` prints."""
         return {
             "schema": "headrace-calibration/1",
             "name": self.name,
@@ -119,7 +119,7 @@ class TransactionWorkload(Shown):
         }
 
     def grown(self, factor: float) -> TransactionWorkload:
-        """The same over `factor` times the data.
+        """Returns the same over `factor` times the data.
 
         What the runs cover grows with it: a cache of twice the size over twice the data does the
         same.
@@ -143,9 +143,9 @@ class TransactionWorkload(Shown):
         limit: str | None = None,
         release: str | None = None,
     ) -> Distances:
-        """How far a prediction lies from the runs. `limit`: the cap that binds most of the time.
-        `release`: flavor and release of its server, such as mysql-8.4. What is None counts as that
-        of the runs."""
+        """Says how far a prediction lies from the runs. `limit`: the cap that binds most of the
+        time. `release`: flavor and release of its server, such as mysql-8.4. What is None counts as
+        that of the runs."""
         covered, here = self.covered, self.server.release
         if covered.cache_gib is None:
             return Distances()
@@ -162,13 +162,14 @@ class TransactionWorkload(Shown):
         )
 
     def unexplained(self, distances: Distances) -> float:
-        """Relative standard deviation of a mean that no parameter covers, so far from the runs: as
-        wide as these are missed themselves, and wide where the processors were full."""
+        """Returns the relative standard deviation of a mean that no parameter covers, so far from
+        the runs: as wide as these are missed themselves, and wide where the processors were
+        full."""
         full = UNEXPLAINED_WHERE_FULL if self.server.is_full else 0.0
         return math.hypot(distances.spread, full, self.misfit)
 
     def draws(self, count: int, seed: int) -> list[dict]:
-        """`count` databases as probable as the calibration says: parameters drawn from their
+        """Draws `count` databases as probable as the calibration says: parameters drawn from their
         covariance. The same for the same seed."""
         if not self.parameters or count == 0:
             return []
@@ -187,7 +188,7 @@ class TransactionWorkload(Shown):
     def outside(
         self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None
     ) -> list[str]:
-        """What a prediction asks beyond the runs, in sentences; empty inside their range.
+        """Says what a prediction asks beyond the runs, in sentences; empty inside their range.
 
         `vcpus`: None where no processor binds.
         """

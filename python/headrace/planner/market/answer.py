@@ -25,8 +25,8 @@ Planning = Any
 def services_part(
     engine: Planning, searched: Sequence[FamilyResult], recommended: Choice | None = None
 ) -> ServicesPart:
-    """What each deployment that was asked about comes to: the `recommended` choice on its own, the
-    cheapest on the others."""
+    """Says what each deployment that was asked about comes to: the `recommended` choice on its own,
+    the cheapest on the others."""
     answers = tuple(_answer(engine, service, searched, recommended) for service in engine.asked.settings.on)
     even, million, tps = _io_optimized(engine, answers)
     return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
@@ -98,8 +98,8 @@ def _fact(rule: core.ManagedRule | None) -> dict | None:
 def _io_optimized(
     engine: Planning, answers: Sequence[ServiceAnswer]
 ) -> tuple[BreakEven | None, float | None, float | None]:
-    """Where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a month,
-    millions, and at what rate."""
+    """Finds where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a
+    month, millions, and at what rate."""
     standard = next((answer.best for answer in answers if answer.deployment == "aurora:standard" and answer.best), None)
     judge = engine.judge
     if standard is None or not isinstance(judge, DatabaseJudge):

@@ -22,7 +22,7 @@ NO_AUTOSCALING = "rds:multi-az-cluster"
 
 
 def storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
-    """What the storage of a deployment lives by, in words with sources."""
+    """Says what the storage of a deployment lives by, in words with sources."""
     sentences = []
     for key, words in STORAGE_RULES.items():
         if deployment == NO_AUTOSCALING and key.startswith("autoscaling"):
@@ -39,7 +39,7 @@ def storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
 
 
 def managed_caveats(deployment: str) -> list[str]:
-    """What to know of a choice at a service."""
+    """Says what to know of a choice at a service."""
     caveats = [f"{deployment} cannot {limit['what']}: {limit['detail']}." for limit in core.service_limits(deployment)]
     if deployment.startswith("aurora"):
         caveats.insert(

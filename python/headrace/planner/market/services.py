@@ -50,7 +50,7 @@ STRIPE = 4
 
 
 def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
-    """The deployments that are meant: `rds` stands for all of RDS. Raises InputError."""
+    """Returns the deployments that are meant: `rds` stands for all of RDS. Raises InputError."""
     names = on.split(",") if isinstance(on, str) else list(on) if isinstance(on, Sequence) else [on]
     if not all(isinstance(name, str) for name in names):
         raise InputError(f"on = {on!r}", "must name services", HELP, "For example --on ec2,rds,aurora.")
@@ -67,8 +67,8 @@ def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
 def managed_families(
     deployments: Sequence[str], directory: Directory, excluded: dict[str, str], hosts: Sequence[Host], engine: str = ""
 ) -> tuple[list[Family], list[FamilyVerdict]]:
-    """The families of the services, and verdicts on those that are out before any search. `engine`:
-    of a database."""
+    """Returns the families of the services, and verdicts on those that are out before any search.
+    `engine`: of a database."""
     families, verdicts = [], []
     for service in deployments:
         if engine == "myrocks":
@@ -120,7 +120,7 @@ class ManagedShape(Shape):
 
 
 def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
-    """The shapes of a service's family that hold `size_gib`, smallest sizes first."""
+    """Returns the shapes of a service's family that hold `size_gib`, smallest sizes first."""
     if family.volume_type == AURORA:
         return [Shape(family, 1, size_gib, local=AURORA)]
     shapes: list[Shape] = []
@@ -155,8 +155,8 @@ def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
 
 
 def spaces_on(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], need: Need, as_of: str) -> list[Space]:
-    """All spaces of a family on the hosts of its service, given by their place in `hosts`. Services
-    keep the log with the data."""
+    """Lists all spaces of a family on the hosts of its service, given by their place in `hosts`.
+    Services keep the log with the data."""
     places = [place for place, host in enumerate(hosts) if host.service == family.service]
     if family.service == "ec2":
         own = spaces_of(family, [hosts[place] for place in places], logs, need.data_gib, need.log_gib)
@@ -175,8 +175,8 @@ def managed_hosts(
     cache_share: float | None,
     readers: int,
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """The classes of each deployment, cheapest first, and those left out with the reason. `named`:
-    types or patterns of EC2; None: all of the families m, r, c and i that have a price."""
+    """Returns the classes of each deployment, cheapest first, and those left out with the reason.
+    `named`: types or patterns of EC2; None: all of the families m, r, c and i that have a price."""
     with core_errors():
         instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     if named is None:
@@ -210,7 +210,7 @@ def managed_hosts(
 
 
 def _not_yet(service: str, as_of: str) -> str | None:
-    """Why a deployment cannot be had on a day before it was there."""
+    """Says why a deployment cannot be had on a day before it was there."""
     rule = core.managed_rule(service, "launched_on")
     if rule is None or rule["value"] <= as_of:
         return None
@@ -220,7 +220,7 @@ def _not_yet(service: str, as_of: str) -> str | None:
 def _managed_host(
     service: str, entry: core.Instance, prices: PriceList, cache_share: float | None, readers: int
 ) -> Host | str:
-    """The host of a class, or why it cannot be one."""
+    """Returns the host of a class, or why it cannot be one."""
     name = entry["instance_type"]
     try:
         with core_errors():
@@ -243,7 +243,7 @@ ANY_STORAGE, ANY_CLASS = "gp3:20", "r6g.large"
 
 
 def class_usd(service: str, instance: str, prices: PriceList, readers: int) -> float | None:
-    """What the class costs a month, readers of Aurora included; None: no price."""
+    """Says what the class costs a month, readers of Aurora included; None: no price."""
     with core_errors():
         bill = core.service_bill(
             service, instance, ANY_STORAGE, prices.region, prices.as_of, _readers(service, readers)
@@ -255,7 +255,7 @@ def class_usd(service: str, instance: str, prices: PriceList, readers: int) -> f
 def managed_items(
     host: Host, storage: str, prices: PriceList, *, readers: int = 0, data_gib: float = 0.0, million_ios: float = 0.0
 ) -> list[dict] | None:
-    """The bill of a month, item by item, with `part`; None where a price is missing. A host
+    """Returns the bill of a month, item by item, with `part`; None where a price is missing. A host
     without an instance: its storage alone."""
     with core_errors():
         bill = core.service_bill(
@@ -286,5 +286,5 @@ def _readers(service: str, readers: int) -> int:
 
 
 def _share(prices: PriceList) -> float:
-    """What is paid of a list price: a discount on instances is one on classes."""
+    """Says what is paid of a list price: a discount on instances is one on classes."""
     return 1.0 - prices.instance_discount_percent / 100.0

@@ -74,7 +74,7 @@ class ReplicaChoice:
     binding: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON and tables."""
+        """Returns the values for JSON and tables."""
         return dict(vars(self))
 
 
@@ -105,14 +105,14 @@ class ReplicaPlan(Shown):
     free_percent: float = FREE_PERCENT
 
     def in_short(self) -> str:
-        """The choice and its price; see `Shown`."""
+        """Returns the choice and its price; see `Shown`."""
         if self.chosen is None:
             return f"no replica of {len(self.looked_at)} keeps its lag below {self.lag_s:g} s"
         choice = self.chosen
         return f"{choice.instance}/{choice.storage}, {choice.workers} workers: {choice.usd_month:,.0f} USD a month"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Returns everything, for JSON."""
         return {
             "schema": "headrace-replica-plan/1",
             "goal": {"replica_lag_s": self.lag_s, "probability": self.probability},
@@ -235,7 +235,8 @@ def _search(
     draws: int,
     progress: Callable[[float], None] | None,
 ) -> tuple[list[ReplicaChoice], ReplicaChoice | None, ReplicaPrediction | None]:
-    """What was looked at in the order of its price, the one that holds, and its run."""
+    """Looks at candidates in the order of their price; returns them, the choice that holds, and its
+    run."""
     looked: list[ReplicaChoice] = []
     failed, doubted = _Failed(as_of), 0
     for index, candidate in enumerate(candidates):
@@ -275,12 +276,12 @@ class _Failed:
         self._limits: dict[str, tuple[float, float]] = {}
 
     def cover(self, candidate: _Candidate) -> bool:
-        """Whether it need not be looked at."""
+        """Says whether a candidate need not be looked at."""
         iops, bytes_s = self._sustained(candidate)
         return any(iops <= most and bytes_s <= more for most, more in self._by_kind.get(self._kind(candidate), ()))
 
     def note(self, candidate: _Candidate) -> None:
-        """Remembers one that does not hold."""
+        """Remembers a candidate that does not hold."""
         self._by_kind.setdefault(self._kind(candidate), []).append(self._sustained(candidate))
 
     @staticmethod
@@ -289,7 +290,7 @@ class _Failed:
         return host.name, host.cache_gib, storage.partition(":")[0], relay
 
     def _sustained(self, candidate: _Candidate) -> tuple[float, float]:
-        """I/Os and bytes a second without any burst."""
+        """Returns the I/Os and bytes a second without any burst."""
         host, storage, relay, _ = candidate
         if storage not in self._limits:
             with core_errors():
@@ -317,7 +318,7 @@ class _Judge:
     mode: str
 
     def mean(self, candidate: _Candidate) -> ReplicaChoice:
-        """The candidate with the workers that apply fastest, by means over steps."""
+        """Runs the candidate with the workers that apply fastest, by means over steps."""
         host, storage, relay, usd = candidate
         place = replace(
             self.base, storage=storage, relay_storage=relay, instance=host.name or "", cache_gib=host.cache_gib
@@ -342,12 +343,12 @@ class _Judge:
         )
 
     def doubt(self, choice: ReplicaChoice, draws: int) -> float:
-        """The share of the databases and appliers drawn with which it holds."""
+        """Returns the share of the databases and appliers drawn with which it holds."""
         lags = self._by_steps(self._replica(choice), draws).summary["drawn"]["peak_lag_s"]
         return sum(lag <= self.lag_s for lag in lags) / len(lags)
 
     def seconds(self, choice: ReplicaChoice, draws: int) -> ReplicaPrediction:
-        """Its run second by second; the doubt is that of means over steps."""
+        """Runs a choice second by second; the doubt is that of means over steps."""
         prediction = self._predict(self._replica(choice), 0, source_tps=self.tps)
         doubt = self._by_steps(self._replica(choice), draws).summary
         drawn = {name: doubt[name] for name in ("low", "high", "keeps_up", "drawn")}
@@ -390,7 +391,7 @@ def _source_of(workload: TransactionWorkload, source: str | None) -> str:
 
 
 def _data_gib(workload: TransactionWorkload, size_gib: float | None) -> float:
-    """GiB of data that the replica holds. Raises InputError where nobody says."""
+    """Returns the GiB of data that the replica holds. Raises InputError where nobody says."""
     size = workload.size_gib if size_gib is None else check_number("size_gib", size_gib, 0.001, 1e6, "GiB")
     if size is None:
         rule = "does not say how many GiB of data there are, so no volume can be sized"
@@ -405,7 +406,8 @@ def _hosts(
     prices: PriceList,
     cache_share: float,
 ) -> list[Host]:
-    """Instances looked at: as named, or of the source's family, or of the families of today."""
+    """Lists the instances to look at: as named, or of the source's family, or of the families of
+    today."""
     patterns = list(instances or [])
     if not patterns:
         name = own or workload.instance
@@ -419,8 +421,8 @@ def _hosts(
 def _candidates(
     gib: int, hosts: Sequence[Host], prices: PriceList, own_relay: bool, excluded: frozenset[str]
 ) -> list[_Candidate]:
-    """Every candidate with at least `gib`, the cheapest first. A relay log's own volume is looked
-    at where each event is flushed; otherwise it takes bytes alone off the data."""
+    """Lists every candidate with at least `gib`, the cheapest first. A relay log's own volume is
+    looked at where each event is flushed; otherwise it takes bytes alone off the data."""
     data = [f"gp2:{gib * times}" for times in (1, 2, 4)]
     for iops in IOPS:
         # A gp3 has at most 500 IOPS for each GiB, and a MiB/s for each 4 IOPS; an io2 1,000 IOPS.

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """The core's table of an applier: what was identified, and defaults of the source for the rest.
+    """Returns the core's table of an applier: what was identified, and defaults of the source for
+    the rest.
 
     `deltas` multiply parameters by exp(delta), within what the core takes. Raises InputError.
     """
@@ -33,7 +34,7 @@ def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None
 
 
 def replica_spread(workload: TransactionWorkload) -> dict[str, float]:
-    """How far each parameter may be off, relative standard deviation: as identified, else the
+    """Says how far each parameter may be off, relative standard deviation: as identified, else the
     core's."""
     given = workload.replica or ReplicaParameters()
     unknown = {name: float(row["relative_sd"]) for name, row in parameter_spreads().items()}
@@ -48,7 +49,7 @@ def measured_replica(
     origin: str = "a replica's run",
     written: tuple[float, ...] | None = None,
 ) -> TransactionWorkload:
-    """The workload with what a replica's run identified, added to what was known. Raises
+    """Returns the workload with what a replica's run identified, added to what was known. Raises
     InputError."""
     before = workload.replica or ReplicaParameters()
     replica = ReplicaParameters(

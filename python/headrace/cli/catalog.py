@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
-from headrace.cli.options import (
-    AsOfOption,
-    CommandGroup,
-    OutputOption,
-    RegionOption,
-    complete_instance,
-    complete_type,
-    flag,
-    option,
-)
+from headrace.base.options import AsOfText, Region
+from headrace.cli.lazy import lazily
+from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, flag, option
 from headrace.cli.output import print_frame, show, table
+
+with lazily():
+    from headrace.catalog import facts
+    from headrace.report import words
 
 EPILOG = """\b
 Examples:
@@ -37,7 +34,6 @@ SourcesOption = Annotated[bool, flag("--sources", "Show the sources in the table
 def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
     """Prints a table with the keys of its rows as columns; those of `optional` only where they say
     anything."""
-
     empty = {name for name in optional if not any(row[name] for row in rows)}
     columns = [name for name in rows[0] if name not in empty] if rows else []
     keep = [name for name in columns if name not in layout["prose"]]
@@ -47,15 +43,13 @@ def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *note
 @app.command()
 def volumes(
     type: Annotated[str | None, option("TYPE", "Only this volume type.", autocompletion=complete_type)] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOfText = None,
     all_eras: Annotated[bool, flag("--all-eras", "Every era there ever was, not only that of the day.")] = False,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Show limits of the volume types: size, IOPS, MiB/s, credits, durability."""
-    from headrace.catalog import facts as catalog
-
-    frame = catalog.volumes(as_of, type, all_eras)
+    frame = facts.volumes(as_of, type, all_eras)
     if output != "table":
         return print_frame(frame, output)
     rows: list[dict[str, object]] = [
@@ -109,24 +103,21 @@ def instances(
         str | None,
         option("FAMILY", "Only m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance),
     ] = None,
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
+    region: Region = "us-east-1",
+    as_of: AsOfText = None,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Show instance types: EBS baseline and burst, memory, vCPUs, USD an hour."""
-    from headrace.catalog import facts as catalog
-
-    frame = catalog.instances(as_of, region, family)
+    frame = facts.instances(as_of, region, family)
     if output != "table":
         return print_frame(frame, output)
-    from headrace.report.words import number
 
     rows: list[dict[str, object]] = [
         {
             "instance": row["instance_type"],
             "vCPUs": row["vcpus"],
-            "GiB": number(row["memory_gib"]),
+            "GiB": words.number(row["memory_gib"]),
             "EBS IOPS": _from_to(row["baseline_iops"], row["max_iops"]),
             "EBS MiB/s": _from_to(row["baseline_mib_s"], row["max_mib_s"]),
             "burst": f"{row['burst_min']:g} min" if row["burst_min"] else "-",
@@ -161,24 +152,21 @@ def last_seen(days: Iterable[str]) -> str:
 
 
 def _from_to(low: float | None, high: float | None) -> str:
-    from headrace.report.words import number
 
     if high is None:
         return "not known"
-    return number(high, 4) if low == high else f"{number(low, 4)} > {number(high, 4)}"
+    return words.number(high, 4) if low == high else f"{words.number(low, 4)} > {words.number(high, 4)}"
 
 
 @app.command()
 def prices(
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
+    region: Region = "us-east-1",
+    as_of: AsOfText = None,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Show EBS prices of a region, by item."""
-    from headrace.catalog import facts as catalog
-
-    frame = catalog.prices(region, as_of)
+    frame = facts.prices(region, as_of)
     if output != "table":
         return print_frame(frame, output)
     rows: list[dict[str, object]] = [
@@ -203,9 +191,7 @@ def prices(
 @app.command("sources")
 def list_sources(output: OutputOption = "table") -> None:
     """Show where all figures come from, with date and confidence."""
-    from headrace.catalog import facts as catalog
-
-    frame = catalog.sources()
+    frame = facts.sources()
     if output != "table":
         return print_frame(frame, output)
 

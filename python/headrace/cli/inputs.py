@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from headrace.cli.lazy import lazily
 from headrace.cli.options import option
 from headrace.errors import InputError
 
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
     from headrace.observe.remote.span import TimeSpan
     from headrace.operate.evidence import SourceOptions
     from headrace.workload import TransactionWorkload, Workload
+
+with lazily():
+    from headrace import workload as workloads
+    from headrace.calibration import from_runs
+    from headrace.observe.remote import span as remote_span
+    from headrace.operate import evidence
+    from headrace.simulation import notation
 
 SOURCE = "docs/reference/workload-file.md"
 
@@ -40,15 +48,11 @@ class RecordingOptions:
     def span(self) -> TimeSpan | None:
         """Returns the time that a service is asked for; None where no time was given. Raises
         InputError."""
-        from headrace.observe.remote.span import parse_span
-
-        return None if self.last is None and self.until is None else parse_span(self.last, self.until)
+        return None if self.last is None and self.until is None else remote_span.parse_span(self.last, self.until)
 
     def check(self, recording: str) -> None:
         """Refuses options that are not for this kind of recording. Raises InputError."""
-        from headrace.operate.evidence import SourceOptions, check_times
-
-        check_times(recording, self.apply_to(SourceOptions()))
+        evidence.check_times(recording, self.apply_to(evidence.SourceOptions()))
 
     def check_any(self, recordings: list[str]) -> None:
         """Refuses options that fit none of these recordings. Raises InputError."""
@@ -68,34 +72,29 @@ class RecordingOptions:
 
 def read_workload(text: str) -> Workload | TransactionWorkload:
     """Returns the workload that a user names. Raises InputError or CouldNotRun."""
-    from headrace import workload
-
     if text.startswith("fio:"):
-        from headrace.simulation.notation import closed_load
-
-        return closed_load(text)
+        return notation.closed_load(text)
     if text.startswith(("sysbench-tpcc:", "sysbench:", "hammerdb-tprocc:")):
-        from headrace.calibration.from_runs import hammerdb_tprocc, sysbench_oltp, sysbench_tpcc
-        from headrace.simulation.notation import standard_settings
-
-        makers = {"sysbench-tpcc": sysbench_tpcc, "sysbench": sysbench_oltp, "hammerdb-tprocc": hammerdb_tprocc}
-        return makers[text.partition(":")[0]](**standard_settings(text))
+        makers = {
+            "sysbench-tpcc": from_runs.sysbench_tpcc,
+            "sysbench": from_runs.sysbench_oltp,
+            "hammerdb-tprocc": from_runs.hammerdb_tprocc,
+        }
+        return makers[text.partition(":")[0]](**notation.standard_settings(text))
     if text.startswith("demo:") and not Path(text).exists():
-        make_demo = {"demo:day": workload.demo_day, "demo:hour": workload.recorded_hour}.get(text)
+        make_demo = {"demo:day": workloads.demo_day, "demo:hour": workloads.recorded_hour}.get(text)
         if make_demo is None:
             raise InputError(
                 text, "is neither demo:day nor demo:hour", "headrace workload demo --help", "Use demo:day."
             )
         return make_demo()
-    return workload.load(text)
+    return workloads.load(text)
 
 
 def read_demand(text: str) -> Workload:
     """Returns demand in I/Os. Raises InputError for a database, and as `read_workload`."""
-    from headrace.workload import TransactionWorkload
-
     workload = read_workload(text)
-    if isinstance(workload, TransactionWorkload):
+    if isinstance(workload, workloads.TransactionWorkload):
         raise InputError(
             text,
             "is a database in transactions, not demand in I/Os",
@@ -105,12 +104,10 @@ def read_demand(text: str) -> Workload:
     return workload
 
 
-def read_database(text: str) -> TransactionWorkload:
+def read_database(text: str) -> workloads.TransactionWorkload:
     """Returns a database in transactions. Raises InputError for demand, and as `read_workload`."""
-    from headrace.workload import TransactionWorkload
-
     workload = read_workload(text)
-    if not isinstance(workload, TransactionWorkload):
+    if not isinstance(workload, workloads.TransactionWorkload):
         hint = "Give a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
         raise InputError(text, "is demand in I/Os, not a database in transactions", SOURCE, hint)
     return workload

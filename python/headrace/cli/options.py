@@ -10,10 +10,11 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.base.options import OptionField, hints_of, option_in, setting_of
 from headrace.cli.writing import WRITES_PAGE, guarded
 from headrace.errors import HeadraceError
 
@@ -65,35 +66,84 @@ class CommandGroup(typer.Typer):
 
 
 def with_groups(function: Callable) -> Callable:
-    """Returns the function with the fields of its option groups as parameters of their own, behind
-    the others, and with a check of its output files (`headrace.cli.writing`)."""
-    hints = get_type_hints(function, include_extras=True)
-    own = {
-        name: parameter.replace(annotation=hints[name])
-        for name, parameter in inspect.signature(function).parameters.items()
-    }
-    groups: dict[str, Any] = {name: hints[name] for name in own if is_dataclass(hints[name])}
-    if not groups:
-        return guarded(function, own)
-    fields = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
-    spread = [parameter for name, parameter in own.items() if name not in groups]
-    for name, group in groups.items():
-        spread += [
-            parameter.replace(annotation=fields[name][parameter.name])
-            for parameter in inspect.signature(group).parameters.values()
-        ]
+    """Returns the function as typer takes it: with the fields of its option groups as parameters of
+    their own, behind the others, and with a check of its output files (`headrace.cli.writing`)."""
+    spread: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, dict[str, OptionField | None]]] = {}
+    hints = hints_of(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        if not is_dataclass(hints[name]):
+            spread.append(as_typer(parameter, hints[name])[0])
+            continue
+        groups[name] = hints[name], {}
+    for group, settings in groups.values():
+        of_group = hints_of(group)
+        for field in inspect.signature(group).parameters.values():
+            if hasattr(of_group[field.name], "__metadata__"):
+                parameter, settings[field.name] = as_typer(field, of_group[field.name])
+                spread.append(parameter)
+    if not groups and all(option_in(hint) is None for hint in hints.values()):
+        return guarded(function, {parameter.name: parameter for parameter in spread})
 
     @functools.wraps(function)
     def command(**given: Any) -> object:
-        filled_groups = {
-            name: group(**{field: given.pop(field) for field in fields[name]}) for name, group in groups.items()
+        filled = {
+            name: group(**given_to(settings, {field: given.pop(field) for field in settings}))
+            for name, (group, settings) in groups.items()
         }
-        return function(**given, **filled_groups)
+        return function(**given, **filled)
 
     spread = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in spread]
     command.__signature__ = inspect.Signature(spread)  # pyright: ignore[reportAttributeAccessIssue]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
     return guarded(command, {parameter.name: parameter for parameter in spread})
+
+
+def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Parameter, OptionField | None]:
+    """Returns a parameter whose annotation has an `Option` as typer takes it, with its setting; any
+    other as it is."""
+    option = option_in(annotation)
+    if option is None:
+        return parameter.replace(annotation=annotation), None
+    required = parameter.default is inspect.Parameter.empty
+    setting = setting_of(parameter.name, annotation, None if required else parameter.default)
+    kind: Any = Literal[setting.choices] if setting.choices else TYPES[setting.kind]
+    kind = list[str] if setting.many else kind
+    names = [setting.flag]
+    if setting.kind == "switch" and setting.default is not False:
+        names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
+    limits: dict[str, Any] = {"min": option.least, "max": option.most} if setting.is_number else {}
+    if setting.kind == "whole":
+        limits = {name: None if limit is None else int(limit) for name, limit in limits.items()}
+    mark = typer.Option(
+        *names,
+        help=setting.help + (" Repeatable." if setting.many and not option.commas else ""),
+        metavar=None if setting.kind in ("switch", "choice") else option.metavar,
+        autocompletion=COMPLETIONS.get(option.completed),
+        **limits,
+    )
+    default = parameter.default if required or not setting.many else None
+    kind = kind if required or default is not None else kind | None
+    return parameter.replace(annotation=Annotated[kind, mark], default=default), setting
+
+
+def given_to(settings: dict[str, OptionField | None], values: dict[str, Any]) -> dict[str, Any]:
+    """Returns values of the command line as the group takes them: lists of what was given with
+    commas or several times, and nothing of a list that was not given."""
+    fitting = {}
+    for name, value in values.items():
+        setting = settings[name]
+        if setting is not None and setting.many:
+            value = listed(value) if setting.option.commas else value
+            if not value:
+                continue
+        fitting[name] = value
+    return fitting
+
+
+def listed(values: list[str] | None) -> list[str]:
+    """Returns `a,b` and repeated options as a list."""
+    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
 
 
 def complete_type(incomplete: str) -> list[str]:
@@ -142,6 +192,15 @@ def lab_of(context: typer.Context) -> Lab:
     return Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S)
 
 
+# What the shell completes a value with, by the name that its option gives.
+COMPLETIONS: dict[str, Completion] = {
+    "instance": complete_instance,
+    "region": complete_region,
+    "storage": complete_storage,
+    "type": complete_type,
+    "volume": complete_volume,
+}
+TYPES: dict[str, type] = {"switch": bool, "whole": int, "number": float, "file": Path, "text": str}
 # What `--storage` and all other options with a storage take.
 SPEC = {"metavar": "SPEC", "autocompletion": complete_storage}
 
@@ -158,16 +217,6 @@ def instance_option(help: str, *names: str, **more: Any) -> Any:
 
 OutputOption = Annotated[Output, choice("Form of the answer on stdout.")]
 TableOrJsonOption = Annotated[TableOrJson, choice("Form of the answer on stdout.", "--output")]
-AsOfOption = Annotated[str | None, option("YYYY-MM-DD", "Limits and prices of this day. Default: the newest known.")]
-RegionOption = Annotated[str, option("REGION", "Use the prices of this AWS region.", autocompletion=complete_region)]
-GrowthOption = Annotated[float, option("FACTOR", "Multiply the demand and the data: 1.5 is half as much again.")]
-SeedOption = Annotated[int, option("N", "Seed for all random draws: same seed, same answer.", min=0, max=2**63 - 1)]
-StartBalanceOption = Annotated[
-    float | None,
-    option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance"),
-]
-StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
-InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html)."), WRITES_PAGE]
 PageOrChartOption = Annotated[
     Path | None,

@@ -142,7 +142,7 @@ def _entry(name: str, command) -> str:
         (_spelled(param), param) for param in options
     ]
     if rows:
-        lines += ["| | | default |", "|---|---|---|"]
+        lines += ["| | | default; range |", "|---|---|---|"]
         lines += [
             f"| `{_cell(label)}` | {_cell(param.help or '')} | {_cell(_default(param))} |" for label, param in rows
         ]
@@ -163,8 +163,10 @@ def _spelled(param) -> str:
 def _default(param) -> str:
     if param.required:
         return "required"
-    value = param.default
-    return "" if value is None or value is False or callable(value) or value == () else str(value)
+    value, low, high = param.default, getattr(param, "min", None), getattr(param, "max", None)
+    usual = "" if value is None or value is False or callable(value) or value == () else str(value)
+    limits = f"{low:,.10g} to {high:,.10g}" if low is not None and high is not None and high < 2**63 - 1 else ""
+    return "; ".join(part for part in (usual, limits) if part)
 
 
 def _cell(text: str) -> str:

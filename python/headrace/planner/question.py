@@ -6,13 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole
 from headrace.base.core import core_errors
+from headrace.base.options import complete, given_of
 from headrace.base.storage import Placement, parse_placement
-from headrace.base.units import DAY_S, Day
+from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner.candidates import (
@@ -32,104 +31,35 @@ from headrace.planner.choice import Need
 from headrace.planner.database import Conditions, LogRoom, log_room
 from headrace.planner.goals import Goal, asked_tps, headroom_of, needed_tps, parse_goals
 from headrace.planner.market.services import deployments_of, managed_hosts
-from headrace.simulation.services import MOST_READERS
+from headrace.planner.settings import FOR_DATABASES, PlanSettings
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.observed import short_note
 from headrace.workload.points import check_size
 
 SOURCE = "headrace plan --help"
-MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
-# A file system, binlogs, temporary tables and an ALTER that copies a table need room next to the
-# data.
-FREE_PERCENT = 25.0
-DRAWS = 32  # databases drawn from the calibration
-# Binary logs that are kept on the server: a day, so that a replica that was away or a restore of
-# last night's backup finds them (a judgement; MySQL's own default of 30 days fills most volumes).
-BINLOG_DAYS = 1.0
-
-
-@dataclass(frozen=True)
-class PlanSettings:
-    """The settings of a plan as `headrace.plan` documents them, before they are checked."""
-
-    goals: Sequence[str | Goal] | str = ()
-    default_goals: bool = True
-    size_gib: float | None = None
-    free_percent: float = FREE_PERCENT
-    region: str = "us-east-1"
-    as_of: Day = None
-    growth: float = 1.0
-    demand_growth: float | None = None
-    data_growth: float | None = None
-    months: float = 0.0
-    on: Sequence[str] | str = ("ec2",)
-    readers: int = 1
-    busy_percent: float = 100.0
-    gib_per_day: float = 0.0
-    instances: Sequence[str] | str | None = None
-    max_volumes: int = 8
-    allow_instance_store: bool = False
-    exclude: Sequence[str] | str = ()
-    compare: str | None = None
-    start_balance: float | None = None
-    cycle: str | None = None
-    discount_percent: float = 0.0
-    price_file: str | Path | None = None
-    commitment: str = "on-demand"
-    nodes: int = 1
-    snapshot_days: int = 0
-    daily_change_percent: float = 5.0
-    top: int = 10
-    threads: int | None = None
-    arrivals_tps: float | None = None
-    start: str | None = None
-    hours: float | None = None
-    binlog_days: float | None = None
-    cache_share: float | None = None
-    confidence: float | None = None
-    draws: int | None = None
-    seed: int | None = None
-
-
-# Settings that only a plan for a database has.
-OF_DATABASES = (
-    "threads", "arrivals_tps", "start", "hours", "binlog_days", "cache_share", "confidence", "draws", "seed",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """What is planned for, checked. `workload`: grown and, where the recording was cut off by a
-    limit, raised to what is known to have been asked. `size_gib`: data, grown; `need`: GiB the
-    volumes must hold, free space included."""
+    """What is planned for, checked. `settings`: complete, with `on` as deployments. `workload`:
+    grown and, where the recording was cut off by a limit, raised to what is known to have been
+    asked. `size_gib`: data, grown; `need`: GiB the volumes must hold, free space included."""
 
+    settings: PlanSettings
     workload: OpenWorkload | TransactionWorkload
     goals: tuple[Goal, ...]
     prices: PriceList
     size_gib: float
     need: Need
-    free_percent: float
     demand_growth: float
     data_growth: float
-    months: float
-    max_volumes: int
     excluded: dict[str, str]
     hosts: list[Host]
     skipped: list[tuple[str, str]]
     today: Placement | None
-    cycle: str
-    start_balance: float | None
-    on: tuple[str, ...]
-    gib_per_day: float
-    nodes: int
     extra_items: tuple[dict, ...]
-    top: int
     notes: tuple[str, ...] = ()
-    cache_share: float | None = None
     conditions: Conditions | None = None
-    confidence: float = 0.8
-    draws: int = 0
-    seed: int = 1
     # Hosts the user did not choose: cheaper ones of other families are shown, but the
     # recommendation keeps to today's family.
     today_family: str | None = None
@@ -141,15 +71,10 @@ def make_question(workload: object, settings: PlanSettings) -> PlanQuestion:
     """Checks everything that can be checked before anything is searched. Raises InputError."""
     if isinstance(workload, TransactionWorkload):
         return _of_database(workload, settings)
-    for name in OF_DATABASES:
-        if getattr(settings, name) is not None:
-            hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
-            raise InputError(
-                f"--{name.replace('_', '-')}",
-                "belongs to plans for databases; this workload is a demand in I/Os",
-                SOURCE,
-                hint,
-            )
+    for setting in given_of(settings, FOR_DATABASES):
+        hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
+        rule = "belongs to plans for databases; this workload is a demand in I/Os"
+        raise InputError(setting.flag, rule, SOURCE, hint)
     return _of_demand(workload, settings)
 
 
@@ -165,19 +90,12 @@ class Growth:
 
 
 def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
-    check_number("growth", settings.growth, 0.001, 1_000.0)
     by_months = 1.0 if workload is None else workload.growth_over(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
-        if given is not None:
-            check_number(name, given, 0.001, 1_000.0)
-            if settings.growth != 1.0:
-                raise InputError(
-                    f"growth = {settings.growth:g}",
-                    f"is given together with {name}",
-                    SOURCE,
-                    "Give growth for both, or one for each.",
-                )
+        if given is not None and settings.growth != 1.0:
+            rule, hint = f"is given together with {name}", "Give growth for both, or one for each."
+            raise InputError(f"growth = {settings.growth:g}", rule, SOURCE, hint)
         factors.append((settings.growth if given is None else given) * by_months)
     return Growth(*factors)
 
@@ -222,23 +140,16 @@ def _prices(settings: PlanSettings) -> PriceList:
     return PriceList(settings.region, settings.as_of, **{name: getattr(settings, name) for name in names})
 
 
-def _checked(settings: PlanSettings) -> dict:
-    """Settings that both kinds of plan have, checked."""
-    excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
-    if not settings.allow_instance_store:
-        excluded.setdefault(LOCAL, NOT_ASKED_FOR)
-    check_number("free_percent", settings.free_percent, 0.0, 90.0, "percent")
-    check_number("months", settings.months, 0.0, 120.0)
-    if settings.start_balance is not None:
-        check_number("start_balance", settings.start_balance, 0.0, 100.0, "percent")
-    cycle = settings.cycle or ("settled" if settings.start_balance is None else "first")
-    if cycle not in ("settled", "first"):
-        raise InputError(
-            f"cycle = {cycle!r}",
-            "must be settled or first",
-            SOURCE,
-            "settled repeats the recording until credits come back.",
+def _checked(settings: PlanSettings) -> PlanSettings:
+    """The settings complete, and checked as far as it needs no workload. Raises InputError."""
+    if settings.draws == 0 and not isinstance(settings.draws, bool):
+        rule = "a plan weighs probabilities, and without draws there is none"
+        hint = (
+            "Leave --draws out, or ask for 1 or more; for one run of the best estimate use headrace predict --draws 0."
         )
+        raise InputError("draws = 0", rule, SOURCE, hint)
+    settings = complete(settings)
+    cycle = settings.cycle or ("settled" if settings.start_balance is None else "first")
     if cycle == "settled" and settings.start_balance is not None:
         raise InputError(
             f"start_balance = {settings.start_balance:g}",
@@ -246,18 +157,15 @@ def _checked(settings: PlanSettings) -> dict:
             SOURCE,
             "Give --cycle first.",
         )
-    return {
-        "free_percent": float(settings.free_percent),
-        "months": float(settings.months),
-        "excluded": excluded,
-        "cycle": cycle,
-        "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES),
-        "start_balance": settings.start_balance,
-        "on": _on(settings),
-        "gib_per_day": check_number("gib_per_day", settings.gib_per_day, 0.0, 1e6, "GiB a day"),
-        "nodes": check_whole("nodes", settings.nodes, 1, 100),
-        "top": check_whole("top", settings.top, 1, 1_000),
-    }
+    return replace(settings, cycle=cycle, on=_on(settings))
+
+
+def _excluded(settings: PlanSettings) -> dict[str, str]:
+    """Names of volume types and layouts that are not used, each with the reason."""
+    excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
+    if not settings.allow_instance_store:
+        excluded.setdefault(LOCAL, NOT_ASKED_FOR)
+    return excluded
 
 
 def _on(settings: PlanSettings) -> tuple[str, ...]:
@@ -278,15 +186,12 @@ def _on(settings: PlanSettings) -> tuple[str, ...]:
     return on
 
 
-def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
+def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tuple[dict, ...]:
     """Returns the bill of daily snapshots of the data; those of one node suffice."""
-    days = check_whole("snapshot_days", settings.snapshot_days, 0, 3_650)
-    change = check_number("daily_change_percent", settings.daily_change_percent, 0.0, 100.0, "percent of the data")
+    days, change_gib = settings.snapshot_days, size_gib * settings.daily_change_percent / 100.0
     if days == 0:
         return ()
-    return tuple(
-        {"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, size_gib * change / 100.0, days)
-    )
+    return tuple({"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, change_gib, days))
 
 
 def _today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
@@ -312,7 +217,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         raise InputError(
             type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load."
         )
-    common = _checked(settings)
+    settings = _checked(settings)
     goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
     growth = _growth(settings, workload)
     size = _size(workload, settings, growth.data)
@@ -338,15 +243,16 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         )
     prices = _prices(settings)
     hosts, skipped = _demand_hosts(settings, prices, today)
-    common["on"], hosts, skipped, more = _demand_services(common["on"], hosts, skipped, prices)
+    on, hosts, skipped, more = _demand_services(tuple(settings.on), hosts, skipped, prices)
     notes += more
     notes += _months_note(settings, workload)
     return PlanQuestion(
+        settings=replace(settings, on=on),
         workload=grown,
         goals=goals,
         prices=prices,
         size_gib=size,
-        need=_need(size, common["free_percent"]),
+        need=_need(size, settings.free_percent),
         demand_growth=growth.demand,
         data_growth=growth.data,
         hosts=hosts,
@@ -355,9 +261,9 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         notes=(*notes, *planned.notes()),
         today_family=family_of(today.instance) if today is not None and today.instance else None,
         warnings=_warnings(workload, planned),
-        extra_items=_snapshots(settings, prices, size, common["nodes"]),
+        extra_items=_snapshots(settings, prices, size),
         recorded=workload,
-        **common,
+        excluded=_excluded(settings),
     )
 
 
@@ -437,10 +343,10 @@ def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
 
 
 def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQuestion:
-    common = _checked(settings)
+    settings = _checked(settings)
     arrivals = settings.arrivals_tps
     goals = parse_goals(settings.goals, "database", defaults=settings.default_goals, arrivals=arrivals is not None)
-    conditions = _conditions(workload, settings, goals, common["cycle"])
+    conditions = _conditions(workload, settings, goals)
     growth = _growth(settings, None)
     if settings.demand_growth is not None:
         hint = "Ask for more tps, more --threads or more --arrivals-tps."
@@ -451,23 +357,25 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     today, notes = _today(settings)
     today_family = _todays_family(workload, today, settings)
     hosts, skipped = _hosts(workload, settings, prices, today_family)
-    hosts, skipped = _with_services(common["on"], settings, prices, hosts, skipped)
+    hosts, skipped = _with_services(tuple(settings.on), settings, prices, hosts, skipped)
     logged = _logged(grown, settings, goals, conditions)
     conditions = replace(conditions, data_gib=size, logged=logged)
-    confidence = 0.8 if settings.confidence is None else check_number("confidence", settings.confidence, 0.5, 0.99)
     if today is not None and today.instance is not None:
         notes += _assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
     if settings.growth != 1.0:
         notes.append(
             "Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals."
         )
-    common["excluded"] |= {"standard": "billed by the request and without a promise of IOPS: not planned for databases"}
+    excluded = _excluded(settings) | {
+        "standard": "billed by the request and without a promise of IOPS: not planned for databases"
+    }
     return PlanQuestion(
+        settings=settings,
         workload=grown,
         goals=goals,
         prices=prices,
         size_gib=size,
-        need=_need(size, common["free_percent"], logged.gib),
+        need=_need(size, settings.free_percent, logged.gib),
         demand_growth=1.0,
         data_growth=growth.data,
         hosts=hosts,
@@ -475,13 +383,9 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
         today=today,
         notes=(*notes, *_months_note(settings, None)),
         conditions=conditions,
-        extra_items=_snapshots(settings, prices, size, common["nodes"]),
-        cache_share=settings.cache_share,
-        confidence=confidence,
-        draws=_draws(settings.draws),
-        seed=check_whole("seed", 1 if settings.seed is None else settings.seed, 0, 2**63 - 1),
+        extra_items=_snapshots(settings, prices, size),
         today_family=today_family,
-        **common,
+        excluded=excluded,
     )
 
 
@@ -489,47 +393,27 @@ def _logged(workload: TransactionWorkload, settings: PlanSettings, goals: Sequen
     """Returns the room for redo and binary logs, at the transactions that are asked for: those that
     arrive or that goals name, head-room included; where neither says, those that meet the response
     time."""
-    given = BINLOG_DAYS if settings.binlog_days is None else settings.binlog_days
-    days = check_number("binlog_days", given, 0.0, 3_650.0, "days")
     arriving = about.arrivals_tps and about.arrivals_tps * (1.0 + headroom_of(goals) / 100.0)
     tps = arriving or asked_tps(goals) or needed_tps(goals, about.threads, workload.least_responses())
-    return log_room(workload.database, tps, days)
+    return log_room(workload.database, tps, settings.binlog_days)
 
 
-def _draws(asked: int | None) -> int:
-    if asked == 0 and not isinstance(asked, bool):
-        hint = (
-            "Leave --draws out, or ask for 1 or more; for one run of the best estimate use headrace predict --draws 0."
-        )
-        raise InputError("draws = 0", "a plan weighs probabilities, and without draws there is none", SOURCE, hint)
-    return check_whole("draws", DRAWS if asked is None else asked, 1, 1_000)
-
-
-def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], cycle: str) -> Conditions:
+def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal]) -> Conditions:
     arrivals = settings.arrivals_tps
-    if arrivals is not None:
-        check_number("arrivals_tps", arrivals, 0.01, 1e6, "tps")
-        for goal in goals:
-            if goal.about.unit == "tps" and goal.limit > arrivals:
-                raise InputError(
-                    str(goal),
-                    f"only {arrivals:g} transactions a second arrive",
-                    "headrace plan --arrivals-tps",
-                    "Ask for less, or let more arrive.",
-                )
-    clients = (
-        None
-        if arrivals is not None
-        else check_whole("threads", workload.threads if settings.threads is None else settings.threads, 1, 65_536)
+    for goal in goals:
+        if arrivals is not None and goal.about.unit == "tps" and goal.limit > arrivals:
+            rule, hint = f"only {arrivals:g} transactions a second arrive", "Ask for less, or let more arrive."
+            raise InputError(str(goal), rule, "headrace plan --arrivals-tps", hint)
+    return Conditions(
+        threads=None if arrivals is not None else settings.threads or workload.threads,
+        arrivals_tps=arrivals,
+        start=settings.start,
+        hours=settings.hours,
+        start_balance=settings.start_balance,
+        settled=settings.cycle == "settled",
+        readers=settings.readers,
+        busy_percent=settings.busy_percent,
     )
-    start = settings.start or "warm"
-    if start not in ("cold", "warm"):
-        raise InputError(f"start = {start!r}", "must be cold or warm", SOURCE)
-    hours = 24.0 if settings.hours is None else check_number("hours", settings.hours, 0.1, 24.0 * 31, "h")
-    readers = check_whole("readers", settings.readers, 0, MOST_READERS)
-    busy = check_number("busy_percent", settings.busy_percent, 0.0, 100.0, "%")
-    own = (settings.start_balance, cycle == "settled", readers, busy)
-    return Conditions(clients, arrivals, start, float(hours), *own)
 
 
 def _with_services(

@@ -6,17 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 from places import ROOT
 
 import headrace
-from headrace.planner.arguments import PlanAgainstArguments, PlanArguments
 from headrace.planner.candidates import check_exclude
-from headrace.planner.question import PlanSettings
 
 CHECKER = shutil.which("basedpyright", path=str(Path(sys.executable).parent))
 # Line by line; "#!" marks those that must be refused.
@@ -33,12 +29,6 @@ headrace.plan(day, gols=["p99_ms<=20"])  #!
 headrace.plan(day, max_volumes="8")  #!
 headrace.plan_against(shop, shop, goals="tps>=300", hour=2.0)  #!
 """
-
-
-def test_the_arguments_are_the_settings():
-    ours, settings = get_type_hints(PlanArguments), get_type_hints(PlanSettings)
-    assert ours == {field.name: settings[field.name] for field in fields(PlanSettings) if field.name != "goals"}
-    assert set(get_type_hints(PlanAgainstArguments)) == {*ours, "goals", "progress"}
 
 
 @pytest.mark.skipif(CHECKER is None, reason="no basedpyright in this environment")

@@ -14,7 +14,7 @@ from planner_cases import NO_ARRAYS, recorded, steady
 
 import headrace
 from headrace.planner import plan
-from headrace.planner.plan import PlanEngine
+from headrace.planner.engine import PlanEngine
 from headrace.planner.question import PlanSettings, make_question
 from headrace.planner.result import Replayed
 

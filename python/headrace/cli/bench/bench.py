@@ -11,6 +11,7 @@ import typer
 
 from headrace.cli.bench import run as bench_run
 from headrace.cli.bench.common import RunArgument, StoreOption, complete_run, show_run
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     OutputOption,
@@ -29,6 +30,12 @@ from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.bench import RunRecord
+
+with lazily():
+    from headrace import bench
+    from headrace.base import machine
+    from headrace.bench.store import query
+    from headrace.report import benchmarks
 
 EPILOG = """\b
 Examples:
@@ -59,10 +66,7 @@ def list_all(
     output: OutputOption = "table",
 ) -> None:
     """List the runs, the newest last."""
-    from headrace.bench import Store
-    from headrace.report.benchmarks import LIST_COLUMNS, LIST_RIGHT, list_row
-
-    run_store = Store(store)
+    run_store = bench.Store(store)
     records = run_store.runs()
     for name in sorted(set(run_store.ids()) - {record.id for record in records}):
         say(f"note: {name} is damaged and left out: see {run_store.folder / name}")
@@ -81,7 +85,13 @@ def list_all(
         output,
         rows,
         LIST_CSV,
-        lambda: (table(LIST_COLUMNS, [list_row(record) for record in records], right=LIST_RIGHT),),
+        lambda: (
+            table(
+                benchmarks.LIST_COLUMNS,
+                [benchmarks.list_row(record) for record in records],
+                right=benchmarks.LIST_RIGHT,
+            ),
+        ),
     )
 
 
@@ -101,10 +111,8 @@ def show(
     output: OutputOption = "table",
 ) -> None:
     """Show a run: what was measured, on what; csv is its time line."""
-    from headrace.bench import Store
-
     check_chart_path(report)
-    record = Store(store).open(run)
+    record = bench.Store(store).open(run)
     if output == "csv":
         return print_frame(record.series(), output)
     show_run(record, output, report)
@@ -130,10 +138,6 @@ def compare(
     output: OutputOption = "table",
 ) -> None:
     """Compare two runs, or two groups of repetitions, with 95 % intervals."""
-
-    from headrace import bench
-    from headrace.report import benchmarks
-
     check_chart_path(report, (".html",))
     run_store = bench.Store(store)
     sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
@@ -188,10 +192,7 @@ def export(
     output: OutputOption = "table",
 ) -> None:
     """Export the measurements, or query them in SQL."""
-    from headrace.bench import Store
-    from headrace.bench.store import query
-
-    run_store = Store(store)
+    run_store = bench.Store(store)
     chosen = None if not runs else [run_store.open(name) for name in runs]
     if sql is not None and what != "runs":
         raise InputError(
@@ -215,9 +216,7 @@ def remove(
     store: StoreOption = None,
 ) -> None:
     """Remove runs from the store."""
-    from headrace.bench import Store
-
-    run_store = Store(store)
+    run_store = bench.Store(store)
     # A run that is named twice is one.
     names = list(dict.fromkeys(run_store.resolve(text) for text in run))
     if not yes:
@@ -233,8 +232,6 @@ def remove(
 def tools(output: OutputOption = "table") -> None:
     """Show which programs are installed, and how to get the others; exit code 1 when one is
     missing."""
-    from headrace.base import machine
-
     rows = [asdict(tool) for tool in machine.tools()]
     columns = tuple(rows[0])
     print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))

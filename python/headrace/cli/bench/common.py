@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, option
 from headrace.cli.output import pairs, print_csv, print_json, say, show
 
 if TYPE_CHECKING:
     from headrace.bench import RunRecord
 
+with lazily():
+    from headrace.base import settings
+    from headrace.calibration.runs import model
+    from headrace.report import benchmarks
+
 
 def complete_run(context: typer.Context, incomplete: str) -> list[str]:
     """Returns ids of runs for the shell, the newest first: the names of their folders, because the
     store itself takes half a second to import."""
-    from headrace.base import settings
-
     try:
         ids = sorted(os.listdir(context.params.get("store") or settings.folder("HEADRACE_RUNS")), reverse=True)
     except (OSError, ValueError):  # ValueError: a NUL in the name
@@ -37,9 +41,6 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autoco
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
     """Prints a run, and writes its page where a file is named."""
-    from headrace.calibration.runs.model import LEAST_SECONDS
-    from headrace.report import benchmarks
-
     if report is not None:
         benchmarks.write_run(report, record)
         say(f"report written to {report}")
@@ -51,7 +52,7 @@ def show_run(record: RunRecord, output: Output, report: Path | None = None) -> N
     show(pairs(benchmarks.setup_rows(record)), "", pairs(benchmarks.figure_rows(record)), "")
     for text in record.findings:
         say(f"note: {text}")
-    long_enough = record.document["load"]["warmup_s"] + record.document["load"]["seconds"] >= LEAST_SECONDS
+    long_enough = record.document["load"]["warmup_s"] + record.document["load"]["seconds"] >= model.LEAST_SECONDS
     usable = record.run_toml is not None and long_enough and record.document["state"] == "complete"
     more = f"; calibrate from it: headrace calibrate {record.run_toml}" if usable else ""
     say(f"kept as {record.id} in {record.folder.parent}{more}")

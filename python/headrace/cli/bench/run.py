@@ -11,6 +11,7 @@ import typer
 from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
 from headrace.cli.bench.common import StoreOption, show_run
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     Engine,
@@ -31,6 +32,11 @@ from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.bench import Benchmark, Second, Target
+
+with lazily():
+    from headrace import bench, servers
+    from headrace import lab as lab_client
+    from headrace.calibration.runs import model
 
 EPILOG = """\b
 Examples:
@@ -106,7 +112,6 @@ class RunOptions:
             self._carry_out(benchmark, target)
 
     def _carry_out(self, benchmark: Benchmark, target: Target) -> None:
-        from headrace import bench
 
         is_new = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
         if self.prepare_only:
@@ -137,11 +142,9 @@ class RunOptions:
 def too_short_to_calibrate(benchmark: Benchmark, all_s: float) -> str | None:
     """Returns the warning for a run that is too short to be calibrated; None where it is long
     enough, or where nothing is calibrated from this benchmark."""
-    from headrace.calibration.runs.model import LEAST_SECONDS
-
-    if all_s >= LEAST_SECONDS or benchmark.described() is None:
+    if all_s >= model.LEAST_SECONDS or benchmark.described() is None:
         return None
-    return f"{all_s:,.0f} s are too short for headrace calibrate, which takes {LEAST_SECONDS:.0f} s or more (--seconds)"
+    return f"{all_s:,.0f} s are too short for headrace calibrate, which takes {model.LEAST_SECONDS:.0f} s or more (--seconds)"
 
 
 FolderOption = Annotated[
@@ -156,10 +159,7 @@ class FileRun(LabPlace, RunOptions, MeasuredOptions):
 
     def run(self, benchmark: Benchmark, folder: Path) -> None:
         """Raises InputError, and as `carry_out`."""
-        from headrace import bench
-        from headrace.lab import Lab
-
-        lab = Lab(self.data_dir, self.socket).place if self.volume else None
+        lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
         more = {
             "storage": self.storage,
             "devices": self.device or (),
@@ -191,10 +191,8 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         self.carry_out(benchmark, self._at_address() if self.address else self._in_lab())
 
     def _at_address(self) -> Target:
-        from headrace import bench
-        from headrace.lab import Lab
 
-        lab = Lab(self.data_dir, self.socket).place if self.volume else None
+        lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
         address = self.read_address(str(self.address))
         on = {
             "storage": self.storage,
@@ -206,7 +204,6 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         return bench.server_target(address, lab=lab, instance=self.instance, engine=self.engine, **on)
 
     def _in_lab(self) -> Target:
-        from headrace import bench, servers
 
         with self.open() as lab:
             server = servers.find(lab, str(self.server))
@@ -295,9 +292,7 @@ def sysbench_oltp(
     ] = None,
 ) -> None:
     """Run sysbench's OLTP scripts on a server."""
-    from headrace.bench import SysbenchOltp
-
-    on.run(SysbenchOltp(script, tables, rows, distribution, _parse_numbers(parameter), _parse_typed(option_)))
+    on.run(bench.SysbenchOltp(script, tables, rows, distribution, _parse_numbers(parameter), _parse_typed(option_)))
 
 
 @app.command()
@@ -309,9 +304,7 @@ def tpcc(
 ) -> None:
     """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked
     afterwards. No keying and think times."""
-    from headrace.bench import Tpcc
-
-    on.run(Tpcc(warehouses, items, customers))
+    on.run(bench.Tpcc(warehouses, items, customers))
 
 
 @app.command()
@@ -321,9 +314,7 @@ def mysqlslap(
     rows: Annotated[int, option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
 ) -> None:
     """Run mysqlslap on a server: many clients with the same statements. It tells no latencies."""
-    from headrace.bench import Mysqlslap
-
-    on.run(Mysqlslap(load, rows))
+    on.run(bench.Mysqlslap(load, rows))
 
 
 @app.command("sysbench-fileio")
@@ -341,10 +332,8 @@ def sysbench_fileio(
     fsync_all: Annotated[bool, flag("--fsync-all", "fsync after each write.")] = False,
 ) -> None:
     """Run sysbench's reads and writes of files in a folder."""
-    from headrace.bench import SysbenchFileio
-
     chosen = () if flags in ("", "none") else tuple(flag.strip() for flag in flags.split(","))
-    on.run(SysbenchFileio(mode, size_gib, files, block_kib, io_mode, chosen, fsync_every, fsync_all), folder)
+    on.run(bench.SysbenchFileio(mode, size_gib, files, block_kib, io_mode, chosen, fsync_every, fsync_all), folder)
 
 
 @app.command()
@@ -363,6 +352,4 @@ def fio(
     overwrite: Annotated[bool, flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
 ) -> None:
     """Run fio on a file in a folder, or on a block device."""
-    from headrace.bench import FioJob
-
-    on.run(FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite), folder)
+    on.run(bench.FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite), folder)

@@ -66,7 +66,6 @@ VOLUME_COLUMNS = ("id", "name", "storage", "state", "device", "used GiB", "balan
 
 def volumes_table(volumes: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     """Returns a table of volumes, a row each."""
-
     rows = []
     for volume in volumes:
         device, used = (volume.get("attachment") or {}).get("device") or "-", number(volume.get("used_gib"), 2)

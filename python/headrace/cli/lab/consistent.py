@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.base.files import check_output, write_whole
 from headrace.cli.lab.common import tags
+from headrace.cli.lazy import lazily
 from headrace.cli.options import LabPlace, OutputOption, PasswordOptions, YesOption, choice, flag, option
 from headrace.cli.output import data, pairs, print_answer, progress, say, table
 from headrace.cli.writing import FORCE_HELP
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
     from headrace.operate.snapshots.restore import RestoredVolume
     from headrace.operate.snapshots.services import VolumeService
     from headrace.operate.snapshots.take import SnapshotRequest
+
+with lazily():
+    from headrace.operate.snapshots import ec2 as snapshots_ec2
+    from headrace.operate.snapshots import restore as snapshots_restore
+    from headrace.operate.snapshots import retention, services, targets, warming
+    from headrace.operate.snapshots import sets as snapshots_sets
+    from headrace.operate.snapshots import take as snapshots_take
 
 COLUMNS = ("id", "server", "flavor", "version", "taken_at", "gtid", "position", "frozen_ms", "whole")
 On = Literal["lab", "ec2"]
@@ -39,17 +48,13 @@ class Ec2Options:
     @contextmanager
     def open(self, place: LabPlace, zone: str | None = None) -> Iterator[VolumeService]:
         """Opens the service. Raises NoLab, CouldNotRun, InputError."""
-        from headrace.operate.snapshots.services import LabService
-
         if self.on == "ec2":
-            from headrace.operate.snapshots.ec2 import Ec2Service
-
-            yield Ec2Service(self.profile, self.region, zone)
+            yield snapshots_ec2.Ec2Service(self.profile, self.region, zone)
             return
         if self.profile is not None or self.region is not None:
             raise InputError("--profile, --region", "need --on ec2", "", "Add --on ec2.")
         with place.open() as lab:
-            yield LabService(lab)
+            yield services.LabService(lab)
 
 
 SERVER = "A server of the lab; or mysql://USER@... of one on this EC2 instance. Default: db."
@@ -78,8 +83,6 @@ def take(
 ) -> None:
     """Take a snapshot of all volumes of a running server, with its commits held back and its
     filesystems frozen for a moment."""
-    from headrace.operate.snapshots import take as taking
-
     options = {
         "tags": tags(tag),
         "description": description,
@@ -90,9 +93,9 @@ def take(
     }
     with _request(place, ec2, password, server, name, options) as request:
         if dry_run:
-            _print_plan(taking.plan(request), output)
+            _print_plan(snapshots_take.plan(request), output)
             return
-        taken = taking.take(request)
+        taken = snapshots_take.take(request)
         if wait:
             with progress(f"storing {taken.snapshot_set.id}") as tick:
                 stored_set(request.service, taken.snapshot_set.id, tick)
@@ -116,17 +119,15 @@ def _request(
 ) -> Iterator[SnapshotRequest]:
     """Opens the request of a snapshot: for a server of the lab by its name, for others by
     address."""
-    from headrace.operate.snapshots.targets import ec2_request, lab_request
-
     if "://" in server or ec2.on == "ec2":
         address = password.read_address(server)
         with replace(ec2, on="ec2").open(place) as service:
-            yield ec2_request(address, service, name, **options)
+            yield targets.ec2_request(address, service, name, **options)
         return
     if name is not None:
         raise InputError(f"--name {name[:60]}", "is for a server at an address", "", "A server of the lab has its own.")
     with place.open() as lab:
-        yield lab_request(lab, server, **options)
+        yield targets.lab_request(lab, server, **options)
 
 
 def _facts(row: dict[str, Any]) -> list[tuple[str, object]]:
@@ -148,11 +149,9 @@ LOOK_EVERY_S = 1.0
 
 def stored_set(service: VolumeService, name: str, tick: Callable[[float], None]) -> None:
     """Waits until all snapshots of a set are stored. Raises CouldNotRun."""
-    from headrace.operate.snapshots.sets import sets_of
-
     while True:
         snapshot_set = next(
-            (snapshot_set for snapshot_set in sets_of(service.stored()) if snapshot_set.id == name), None
+            (snapshot_set for snapshot_set in snapshots_sets.sets_of(service.stored()) if snapshot_set.id == name), None
         )
         if snapshot_set is None or any(snapshot.state == "error" for snapshot in snapshot_set.snapshots):
             raise CouldNotRun(name, "could not be stored", "", "See headrace snapshot sets.")
@@ -180,12 +179,10 @@ def sets(
     output: OutputOption = "table",
 ) -> None:
     """List the snapshot sets, and what is wrong with those that are not whole."""
-    from headrace.operate.snapshots.sets import sets_of
-
     with ec2.open(place) as service:
         snapshot_sets = [
             snapshot_set
-            for snapshot_set in sets_of(service.stored())
+            for snapshot_set in snapshots_sets.sets_of(service.stored())
             if server is None or snapshot_set.server == server
         ]
     rows = [snapshot_set.as_dict() for snapshot_set in snapshot_sets]
@@ -232,18 +229,15 @@ def restore(
     output: OutputOption = "table",
 ) -> None:
     """Make a new server, or volumes, from a snapshot set."""
-    from headrace.operate.snapshots import restore as restoring
-    from headrace.operate.snapshots import sets as snapshot_sets
-
     with ec2.open(place, zone) as service:
-        snapshot_set = snapshot_sets.chosen(snapshot_sets.sets_of(service.stored()), chosen)
+        snapshot_set = snapshots_sets.chosen(snapshots_sets.sets_of(service.stored()), chosen)
         prefix = name or f"{snapshot_set.server[:20]}-restored"
         if volumes or ec2.on == "ec2":
-            restored = restoring.to_volumes(service, snapshot_set, prefix, storage)
+            restored = snapshots_restore.to_volumes(service, snapshot_set, prefix, storage)
             _print_volumes(restored, output)
             return
     with place.open() as lab, progress(f"restoring {snapshot_set.id}") as tick:
-        server = restoring.to_server(
+        server = snapshots_restore.to_server(
             lab,
             snapshot_set,
             prefix,
@@ -254,9 +248,7 @@ def restore(
             progress=lambda share, what: tick(share),
         )
         if warm:
-            from headrace.operate.snapshots.warming import warm_server
-
-            loaded = warm_server(server, lambda share, what: tick(share))
+            loaded = warming.warm_server(server, lambda share, what: tick(share))
             say(f"loaded {loaded / 2**20:,.0f} MiB in order of need")
     rows = server.as_dict() | {"set": snapshot_set.id, "gtid": snapshot_set.gtid}
     facts = [
@@ -269,7 +261,6 @@ def restore(
 
 
 def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
-    from headrace.operate.snapshots.restore import next_steps
 
     rows = [
         {"volume": volume.volume, "snapshot": volume.snapshot, "place": volume.place, "spec": volume.spec}
@@ -279,7 +270,7 @@ def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
     cells = [[row[name] for name in columns] for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
     say("Attach them, then:")
-    for line in next_steps(restored):
+    for line in snapshots_restore.next_steps(restored):
         say(f"  {line}")
 
 
@@ -295,13 +286,10 @@ def prune(
     output: OutputOption = "table",
 ) -> None:
     """Delete old snapshot sets, never the last whole one of a server."""
-    from headrace.operate.snapshots import retention
-    from headrace.operate.snapshots.sets import sets_of
-
     with ec2.open(place) as service:
         snapshot_sets = [
             snapshot_set
-            for snapshot_set in sets_of(service.stored())
+            for snapshot_set in snapshots_sets.sets_of(service.stored())
             if server is None or snapshot_set.server == server
         ]
         if server is not None and not snapshot_sets:
@@ -355,9 +343,6 @@ def every(
     force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Print or write a systemd service and timer that take snapshot sets on a schedule."""
-    from headrace.base.files import check_output, write_whole
-    from headrace.operate.snapshots import retention
-
     server_name, take_words = server, ["snapshot", "take", server]
     where = place_words(place)
     if "://" in server or ec2.on == "ec2":

@@ -11,10 +11,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from headrace.cli.lab.common import number
+from headrace.cli.lazy import lazily
 from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, flag
 from headrace.cli.output import print_answer, say, table
 from headrace.errors import InputError
 from headrace.report.output import plain
+
+with lazily():
+    from headrace.observe.live import nvme
 
 # How often it is asked for new events, s.
 LOOK_EVERY_S = 0.5
@@ -58,8 +62,6 @@ def nvme_statistics(
     output: OutputOption = "table",
 ) -> None:
     """Print the NVMe statistics page of an attached volume: counters, and latencies in bins."""
-    from headrace.observe.live.nvme import read_page
-
     if binary and sys.stdout.isatty():
         hint = "Write `> page.bin` behind it, or a pipe."
         raise InputError("--binary", "does not write to a terminal", "headrace volume nvme-statistics --help", hint)
@@ -68,7 +70,7 @@ def nvme_statistics(
     if binary:
         sys.stdout.buffer.write(page)
         return
-    statistics = read_page(page)
+    statistics = nvme.read_page(page)
     columns = ("field", "from_us", "until_us", "value")
     listed = statistics.rows()
     cells = [

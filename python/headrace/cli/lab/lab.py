@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from headrace.base.options import AsOfText
 from headrace.cli.lab import keys as key_commands
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
+from headrace.cli.lab.events import print_events
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
-    AsOfOption,
     CommandGroup,
     LabPlace,
     OutputOption,
@@ -25,6 +28,16 @@ from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import InputError
 from headrace.lab.place import API_PORT, METRICS_PORT
 from headrace.report.output import check_chart_path
+
+with lazily():
+    from headrace import lab as lab_client
+    from headrace.api.access import keys, profile
+    from headrace.api.server import startup
+    from headrace.bench.comparison import conformance
+    from headrace.lab import doctor as lab_doctor
+    from headrace.lab import launch, metrics
+    from headrace.lab import place as lab_place
+    from headrace.report import benchmarks
 
 EPILOG = """\b
 Examples:
@@ -56,8 +69,6 @@ def events(
     as_json: Annotated[bool, flag("--json", "Events as EventBridge writes them, one a line.")] = False,
 ) -> None:
     """Print changes of state, oldest first; the cursor for the next time goes to stderr."""
-    from headrace.cli.lab.events import print_events
-
     print_events(place, follow, cursor, as_json)
 
 
@@ -71,7 +82,7 @@ def up(
     *,
     place: LabPlace,
     instance: Annotated[str | None, instance_option(INSTANCE)] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOfText = None,
     time_scale: Annotated[
         int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)
     ] = None,
@@ -95,35 +106,30 @@ def up(
 
     Where the lab is up and its AWS endpoint has ended, the endpoint is started again.
     """
-    from headrace import lab
-
-    settings = lab.Settings(instance, as_of, time_scale, metrics_port, group, api_port, snapshot_store)
+    settings = lab_client.Settings(instance, as_of, time_scale, metrics_port, group, api_port, snapshot_store)
     if foreground:
-        return lab.foreground(place.data_dir, place.socket, settings)
+        return lab_client.foreground(place.data_dir, place.socket, settings)
     try:
-        begun = lab.up(place.data_dir, place.socket, settings)
-    except lab.LabRefused as refused:
+        begun = lab_client.up(place.data_dir, place.socket, settings)
+    except lab_client.LabRefused as refused:
         if refused.kind != "in-use" or not _restart_endpoint(place, api_port):
             raise
         return None
     with begun as started:
         say(f"lab up: process {started.pid()}, {started.place.socket}")
-        for note in lab.notes(started.status()):
+        for note in lab_client.notes(started.status()):
             say(f"note: {note}")
 
 
 def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
     """Starts an endpoint that had ended in a lab that is up, at its former port; True when it
     did."""
-    from headrace import lab
-    from headrace.api.server.startup import find
-
     with place.open() as running:
-        endpoint = find(Path(running.status()["data_dir"]))
+        endpoint = startup.find(Path(running.status()["data_dir"]))
         if endpoint is None or endpoint.answers or not api_port:
             return False
         former = int(endpoint.url.rpartition(":")[2])
-        lab.serve_again(running, former if api_port == API_PORT else api_port)
+        lab_client.serve_again(running, former if api_port == API_PORT else api_port)
     say("the lab is up already; its AWS endpoint had ended, and is started again")
     return True
 
@@ -134,26 +140,21 @@ def down(
     force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False,
 ) -> None:
     """Detach everything and end the lab; its volumes stay."""
-    from headrace import lab
-
     with place.open() as client:
-        pid = lab.down(client, force)
+        pid = lab_client.down(client, force)
     say(f"lab down: process {pid} has ended")
 
 
 @app.command()
 def status(place: LabPlace, output: OutputOption = "table") -> None:
     """Show the lab and its volumes; csv has a row a volume."""
-    from headrace.api.server.startup import find
-    from headrace.lab import notes
-
     with place.open() as lab:
         answer = lab.status()
         volumes = lab.volumes()
-    endpoint = find(Path(answer["data_dir"]))
+    endpoint = startup.find(Path(answer["data_dir"]))
     if endpoint is not None and not endpoint.answers:
         say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab up starts it again")
-    for note in notes(answer):
+    for note in lab_client.notes(answer):
         say(f"note: {note}")
     answer = {**answer, "api_url": endpoint.url if endpoint is not None and endpoint.answers else None}
     rows = [volume_csv(volume) for volume in volumes]
@@ -168,8 +169,6 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
 
 def _settings(answer: Any) -> list[tuple[str, object]]:
     """Returns the facts of the lab that a person asks for first."""
-    from headrace.lab.metrics import time_text
-
     balance, recording = answer.get("instance_balance") or {}, answer.get("recording") or {}
     broken = recording.get("broken")
     balances = [
@@ -183,7 +182,7 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
         ("instance", answer.get("instance_type") or "none: the volumes alone"),
         ("its balance", ", ".join(balances)),
         ("limits as of", answer["as_of"]),
-        ("lab time", f"{answer['lab_time']}, {scale}; up {time_text(answer['uptime_s'])}"),
+        ("lab time", f"{answer['lab_time']}, {scale}; up {metrics.time_text(answer['uptime_s'])}"),
         ("volumes", f"{answer['volumes']}, {answer['attached']} attached"),
         ("metrics", answer.get("metrics_url")),
         ("AWS endpoint", answer.get("api_url")),
@@ -194,16 +193,14 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
 @app.command()
 def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     """Look at what this machine lacks for a lab; exit code 1 when something needed is missing."""
-    from headrace.lab.doctor import examine, lacks
-
-    checks = examine(place.data_dir, place.socket)
+    checks = lab_doctor.examine(place.data_dir, place.socket)
     rows = [(check.state, check.what, check.finding, check.do) for check in checks]
     documents = [{"what": check.what, "state": check.state, "found": check.finding, "do": check.do} for check in checks]
     missing = [check.what for check in checks if check.state == "missing"]
     verdict = f"A lab cannot run here yet: {', '.join(missing)}." if missing else "A lab can run here."
     parts = (table(("", "what", "found", "do"), rows), "", verdict)
     print_answer(documents, output, documents, ("what", "state", "found", "do"), lambda: parts)
-    if lacks(checks):
+    if lab_doctor.lacks(checks):
         raise typer.Exit(1)
 
 
@@ -218,31 +215,28 @@ def verify(
 ) -> None:
     """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1
     when one does not."""
-    from dataclasses import asdict, fields
-
-    from headrace.bench.comparison import conformance
-    from headrace.report.benchmarks import conformance_in_words, conformance_table, write_conformance
-
     check_chart_path(report, (".html",))
     with place.open() as lab, progress("measuring") as tick:
         findings = conformance.verify(lab, quick, tick)
     if report is not None:
-        write_conformance(report, findings)
+        benchmarks.write_conformance(report, findings)
         say(f"report written to {report}")
     rows = [asdict(finding) for finding in findings]
     columns = tuple(field.name for field in fields(conformance.ConformanceFinding))
     print_answer(
-        rows, output, rows, columns, lambda: (conformance_table(findings), "", *conformance_in_words(findings))
+        rows,
+        output,
+        rows,
+        columns,
+        lambda: (benchmarks.conformance_table(findings), "", *benchmarks.conformance_in_words(findings)),
     )
     if any(finding.within is False for finding in findings):
         raise typer.Exit(1)
 
 
 def _folder(place: LabPlace) -> Path:
-    from headrace.lab.launch import folder_of
-    from headrace.lab.place import place as place_of
 
-    return folder_of(place_of(place.data_dir, place.socket))
+    return launch.folder_of(lab_place.place(place.data_dir, place.socket))
 
 
 @app.command()
@@ -256,14 +250,11 @@ def init(
 
     The key pair is made once; what else stands in ~/.aws stays as it is.
     """
-    from headrace.api.access import keys, profile
-    from headrace.api.server.startup import find, wait_for_keys
-
     folder = _folder(place)
     pair, is_new = keys.root_pair(folder)
-    wait_for_keys(folder)
+    startup.wait_for_keys(folder)
     say(f"{'made' if is_new else 'kept'} the key pair {pair.access_key} in {keys.folder_of(folder)}")
-    endpoint = find(folder)
+    endpoint = startup.find(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{api_port}", REGION)
     parts = profile.sections(pair.access_key, pair.secret, region, url)
     if no_profile:
@@ -286,13 +277,10 @@ def user_add(
     place: LabPlace,
 ) -> None:
     """Make a user with a key pair, and print the lines of a profile for it."""
-    from headrace.api.access import keys
-    from headrace.api.server.startup import find, wait_for_keys
-
     folder = _folder(place)
     pair = keys.add_user(folder, name, policy)
-    wait_for_keys(folder)
-    endpoint = find(folder)
+    startup.wait_for_keys(folder)
+    endpoint = startup.find(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{API_PORT}", REGION)
     say(f"made user {name}; the secret is shown once, and lies in {keys.folder_of(folder)}")
     print(f"[headrace-{name}]\naws_access_key_id = {pair.access_key}\naws_secret_access_key = {pair.secret}")
@@ -302,8 +290,6 @@ def user_add(
 @users.command("list")
 def user_list(place: LabPlace, output: OutputOption = "table") -> None:
     """Show the users, their keys and how many policies they have; no secrets."""
-    from headrace.api.access import keys
-
     columns = ("user", "access_key_id", "policies")
     rows = [
         {
@@ -324,9 +310,6 @@ def user_remove(
     yes: YesOption = False,
 ) -> None:
     """Remove a user; its key is refused from then on. Asks first: a key is never made again."""
-    from headrace.api.access import keys
-    from headrace.api.server.startup import wait_for_keys
-
     folder = _folder(place)
     access_key = keys.key_of_user(folder, name)
     if not yes and not sys.stdin.isatty():
@@ -336,5 +319,5 @@ def user_remove(
         say("nothing was removed")
         raise typer.Exit(1)
     keys.remove_user(folder, name)
-    wait_for_keys(folder)
+    startup.wait_for_keys(folder)
     say(f"removed user {name}")

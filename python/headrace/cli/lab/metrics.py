@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headrace.cli.lab.common import number, percent, percent_cell
+from headrace.cli.lazy import lazily
 from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
 from headrace.cli.output import print_answer, print_frame, say, show, table
 from headrace.cli.writing import WRITES_FILE
@@ -21,6 +22,11 @@ from headrace.report.output import plain
 if TYPE_CHECKING:
     from headrace.lab.metrics import Rates
     from headrace.lab.watching import Reading
+
+with lazily():
+    from headrace.lab import balances, watching
+    from headrace.lab import metrics as lab_metrics
+    from headrace.report import tables
 
 
 def balance(
@@ -33,8 +39,6 @@ def balance(
     output: OutputOption = "table",
 ) -> None:
     """Show, set, save or bring back credit balances."""
-    from headrace.lab import balances
-
     target_percent = percent(set_to, "--set")
     if sum(given is not None for given in (set_to, save, load)) > 1:
         raise InputError(
@@ -92,16 +96,17 @@ def metrics(
     output: OutputOption = "table",
 ) -> None:
     """Print what a volume did: csv and json have every column, the table what a person reads."""
-    from headrace.lab.metrics import SECONDS_OF, frame, rates, stretch
-
-    unit, rows = stretch(seconds, minutes, resolution)
+    unit, rows = lab_metrics.stretch(seconds, minutes, resolution)
     with place.open() as lab:
         answer = lab.metrics(volume, unit, last=rows, member=member)
     if output == "table":
-        cells = [rate_cells(rates(answer["columns"], row, SECONDS_OF[unit])) for row in answer["rows"]]
+        cells = [
+            rate_cells(lab_metrics.rates(answer["columns"], row, lab_metrics.SECONDS_OF[unit]))
+            for row in answer["rows"]
+        ]
         show(table(RATE_COLUMNS, cells, right=RATE_COLUMNS[1:]))
     else:
-        print_frame(frame(answer), output)
+        print_frame(lab_metrics.frame(answer), output)
 
 
 RATE_COLUMNS = (
@@ -132,15 +137,13 @@ def watch(
 ) -> None:
     """Watch a volume, a row a second: IOPS, MiB/s, queue, latency, balance, time to empty. Ctrl-C
     ends it."""
-    from headrace.lab.watching import readings
-
     with place.open() as lab:
         details = lab.describe(volume)
         if not details["attachment"]:
             raise InputError(
                 volume, "is not attached, so nothing happens on it", "", f"Attach it: headrace volume attach {volume}"
             )
-        (live if sys.stdout.isatty() else plain_lines)(details, readings(lab, volume, seconds))
+        (live if sys.stdout.isatty() else plain_lines)(details, watching.readings(lab, volume, seconds))
 
 
 COLUMNS = (
@@ -164,13 +167,18 @@ COURSE = 120  # seconds in the course of IOPS and balance: it fits 130 columns
 
 def cells(reading: Reading) -> list[str]:
     """Returns the cells of COLUMNS; the time is local."""
-    from headrace.lab.metrics import time_text
-
     rate = reading.rates
     at = datetime.fromtimestamp(rate.t_s).strftime("%H:%M:%S")
     counts = [f"{value:,.0f}" for value in (rate.iops, rate.read_iops, rate.write_iops)]
     sizes = [f"{value:,.1f}" for value in (rate.mib_s, rate.queue)]
-    return [at, *counts, *sizes, *latency_cells(rate), percent_cell(reading.percent), time_text(reading.empty_in_s)]
+    return [
+        at,
+        *counts,
+        *sizes,
+        *latency_cells(rate),
+        percent_cell(reading.percent),
+        lab_metrics.time_text(reading.empty_in_s),
+    ]
 
 
 def title(volume: Mapping[str, Any]) -> str:
@@ -199,20 +207,18 @@ def live(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from headrace.report.tables import console, sparkline
-
     recent: deque[Reading] = deque(maxlen=COURSE)
-    with Live(Text(plain(title(volume))), console=console(), auto_refresh=False) as screen:
+    with Live(Text(plain(title(volume))), console=tables.console(), auto_refresh=False) as screen:
         for reading in readings:
             recent.append(reading)
             rows = [cells(past) for past in list(recent)[-ROWS:]]
             parts: list[Any] = [
                 table(COLUMNS, rows, title=title(volume), right=COLUMNS[1:]),
                 Text(""),
-                Text(f"IOPS    {sparkline([past.rates.iops for past in recent])}"),
+                Text(f"IOPS    {tables.sparkline([past.rates.iops for past in recent])}"),
             ]
             if reading.percent is not None:
-                parts.append(Text(f"balance {sparkline([past.percent or 0.0 for past in recent])}"))
+                parts.append(Text(f"balance {tables.sparkline([past.percent or 0.0 for past in recent])}"))
             screen.update(Group(*parts), refresh=True)
 
 

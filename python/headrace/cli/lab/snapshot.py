@@ -12,9 +12,14 @@ import typer
 
 from headrace.cli.lab import consistent
 from headrace.cli.lab.common import number, tags
+from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, complete_volume, flag, option
 from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import InputError
+
+with lazily():
+    from headrace.lab import watching
+    from headrace.operate.snapshots import sets
 
 EPILOG = """\b
 Examples:
@@ -103,10 +108,9 @@ def create(
 
 
 def _wait_completed(lab: Any, snapshot: str) -> Any:
-    from headrace.lab.watching import stored
 
     with progress(f"storing {snapshot}") as tick:
-        return stored(lab, snapshot, tick)
+        return watching.stored(lab, snapshot, tick)
 
 
 @app.command("list")
@@ -168,9 +172,8 @@ def delete(snapshot: Snapshot, place: LabPlace, yes: YesOption = False) -> None:
         details = lab.describe_snapshot(snapshot)
         if not yes and not sys.stdin.isatty():
             raise InputError(snapshot, "is deleted, and nobody can be asked here", "", "Say --yes.")
-        from headrace.operate.snapshots.sets import SET
 
-        chosen = (details["tags"] or {}).get(SET)
+        chosen = (details["tags"] or {}).get(sets.SET)
         also = "" if chosen is None else f" The snapshot set {chosen} is not whole without it."
         if not yes and not typer.confirm(f"Delete {snapshot} of {details['started_at']}?{also}", err=True):
             say("nothing was deleted")

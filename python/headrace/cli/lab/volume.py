@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from headrace.base.options import AsOfText
 from headrace.cli import INTERRUPTED
 from headrace.cli.lab import events, faults, metrics
 from headrace.cli.lab.common import (
@@ -20,8 +21,8 @@ from headrace.cli.lab.common import (
     volume_csv,
     volumes_table,
 )
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
-    AsOfOption,
     CommandGroup,
     LabPlace,
     Output,
@@ -38,6 +39,12 @@ from headrace.cli.options import (
 from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
+
+with lazily():
+    from headrace.lab import watching
+    from headrace.lab.devices import initializing
+    from headrace.servers import record
+    from headrace.servers import volumes as servers_volumes
 
 EPILOG = """\b
 Examples:
@@ -63,7 +70,7 @@ def create(
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOfText = None,
     start_balance: Annotated[
         str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
     ] = None,
@@ -192,11 +199,8 @@ def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> N
 
 def _refuse_servers_volume(lab: Lab, volume: Mapping[str, Any]) -> None:
     """Refuses the volume of a database server that there is, running or not. Raises InputError."""
-    from headrace.servers.record import data_dir_of, names
-    from headrace.servers.volumes import TAG
-
-    server = (volume.get("tags") or {}).get(TAG)
-    if server is not None and server in names(data_dir_of(lab)):
+    server = (volume.get("tags") or {}).get(servers_volumes.TAG)
+    if server is not None and server in record.names(record.data_dir_of(lab)):
         hint = f"Remove the server with its data: headrace mysql destroy {server}."
         raise InputError(volume["id"], f"is a volume of the server {server}, which would lose its data", "", hint)
 
@@ -221,8 +225,6 @@ def modify(
     output: OutputOption = "table",
 ) -> None:
     """Change size, type, IOPS or MiB/s of a volume in use: modifying, optimizing, completed."""
-    from headrace.lab import watching
-
     with place.open() as lab:
         modified = lab.modify(volume, size_gib, type, iops, mib_s)
         if wait or until == "completed":
@@ -281,11 +283,9 @@ def initialize(
     threads: Annotated[int, option("N", "Blocks that are read at once.", min=1, max=256)] = 16,
 ) -> None:
     """Read every block of an attached volume that is not loaded from its snapshot yet."""
-    from headrace.lab.devices.initializing import initialize as read_cold
-
     with place.open() as lab, progress(f"initializing {volume}") as tick:
         try:
-            done = read_cold(lab, volume, threads, tick)
+            done = initializing.initialize(lab, volume, threads, tick)
         except KeyboardInterrupt:
             remaining = number(lab.cold_blocks(volume, limit=1)["left"])
             words = f"Interrupted. {remaining} blocks of {volume} are left; headrace volume initialize {volume} goes on there."
@@ -315,7 +315,6 @@ def _print(volume: Mapping[str, Any], output: Output) -> None:
 
 def _parts(volume: Mapping[str, Any]) -> list[object]:
     """Returns a volume as a person reads it."""
-
     parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment") or {}))]
     if volume.get("modification"):
         parts += ["", _modifications([{"volume": volume.get("name") or volume["id"]} | volume["modification"]])]

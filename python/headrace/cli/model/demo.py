@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.cli.options import RegionOption, choice, flag, option
+from headrace.base.files import check_output
+from headrace.base.options import Region
+from headrace.cli.lazy import lazily
+from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_report
+from headrace.cli.model.prove import carry_out, present
+from headrace.cli.options import choice, flag, option
 from headrace.cli.output import say, show
 from headrace.cli.writing import FORCE_HELP, WRITES_PAGE
+from headrace.planner.settings import PlanSettings
 from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.planner import Plan
     from headrace.workload import TransactionWorkload
+
+with lazily():
+    from headrace import experiment
+    from headrace.calibration import from_runs
+    from headrace.report import databases
 
 EPILOG = """\b
 The example is sysbench's read-write benchmark on InnoDB: 72 GiB of data with 16 clients, a buffer pool of 18 GiB and,
@@ -35,24 +46,20 @@ Stage = Literal["all", "plan", "proof"]
 
 def demo(
     report: Annotated[Path, option("FILE", "Where to write the page (.html)."), WRITES_PAGE] = REPORT,
-    region: RegionOption = "us-east-1",
+    region: Region = "us-east-1",
     stage: Annotated[
         Stage, choice("Which part to run: the plan with its page, the proof of that plan, or both.")
     ] = "all",
     force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Plan storage for an example database, write the page, and prove the plan on a real server."""
-    from headrace.base.files import check_output
-    from headrace.calibration.from_runs import demo_database
-    from headrace.report.databases import workload_in_words
-
     check_chart_path(report, (".html",))
     if stage in ("all", "proof"):
         check_output("the page of the proof,", PROOF, force=force or WRITES_PAGE.allows(PROOF))
-    database = demo_database()
+    database = from_runs.demo_database()
     recommended = True
     if stage in ("all", "plan"):
-        show("1. The database", "", *workload_in_words(database), "")
+        show("1. The database", "", *databases.workload_in_words(database), "")
     plan = _make_plan(database, region)
     if stage in ("all", "plan"):
         _show_plan(plan, database, report)
@@ -66,15 +73,11 @@ def demo(
 
 def _make_plan(database: TransactionWorkload, region: str) -> Plan:
     """Plan the example's storage: single volumes, with the database server as it is today."""
-    from headrace.cli.model.plan import make_plan, plans_of
-
-    settings = {"goals": list(GOALS), "region": region, "compare": CURRENT, "instances": "none", "max_volumes": 1}
+    settings = PlanSettings(goals=GOALS, region=region, compare=CURRENT, instances="none", max_volumes=1)
     return plans_of(make_plan(database, None, settings))[0]
 
 
 def _show_plan(plan: Plan, database: TransactionWorkload, report: Path) -> None:
-    from headrace.cli.model.plan import show_plan, write_report
-
     show("2. Which volume meets the goal, and at what cost", "")
     show_plan(plan, "table")
     write_report(report, plan, database)
@@ -84,14 +87,11 @@ def _show_plan(plan: Plan, database: TransactionWorkload, report: Path) -> None:
 def _prove(plan: Plan, database: TransactionWorkload) -> None:
     """Run the plan's recommendation, its runner-up and today's volume on the lab; say what the
     machine lacks where it cannot."""
-    from headrace.experiment import from_plan, missing
-
     show("", "4. The proof of this plan: predicted, then measured on a real server", "")
-    lacks = missing()
+    lacks = experiment.missing()
     if lacks:
         return show("Not on this machine, which lacks:", *(f"  {lack}" for lack in lacks))
-    from headrace.cli.model.prove import carry_out, present
 
-    request = from_plan(plan.to_dict(), "of this demo", database)
+    request = experiment.from_plan(plan.to_dict(), "of this demo", database)
     settings = {"minutes": PROOF_MINUTES, "scale": None, "flavor": "mariadb", "seed": 1, "folder": None}
     present(carry_out(request, PROOF, settings), "table", PROOF)

@@ -3,37 +3,41 @@ transactions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.options import given_of
 from headrace.cli.inputs import read_database, read_workload
+from headrace.cli.lazy import lazily
 from headrace.cli.model.replica import ReplicaGoal, plan_for_replica
 from headrace.cli.options import (
-    AsOfOption,
     Output,
     OutputOption,
-    RegionOption,
     ReportOption,
     SetOption,
-    StartBalanceOption,
     WorkloadArgument,
-    complete_instance,
-    complete_type,
     flag,
     option,
-    storage_option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
+from headrace.planner.settings import WITH_SERVICES, PlanSettings
 from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.planner import Plan
     from headrace.planner.result import EngineComparison
     from headrace.workload import TransactionWorkload
+
+with lazily():
+    import polars as pl
+
+    from headrace import planner
+    from headrace import workload as workloads
+    from headrace.report import plan as plan_report
+    from headrace.workload import server_settings
 
 EPILOG = """\b
 Examples:
@@ -68,102 +72,11 @@ STORAGE,log=STORAGE; + joins unlike members of one array.
 
 Exit code 1 when nothing meets the goals: then the closest are shown, with what they miss."""
 
-INSTANCES = (
-    "Combine with these, by name or pattern: 'm6i.*,r6i.xlarge'. Default: volumes alone; for a database "
-    "current families m, r, c, i and today's ('none': volumes alone)."
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """The settings of `headrace.plan`."""
-
-    goals: Annotated[
-        list[str] | None, option("GOAL", "A goal. Repeatable. A database needs at least one on performance.", "--goal")
-    ] = None
-    default_goals: Annotated[
-        bool, flag("--default-goals/--no-default-goals", "Keep the default goals whose metric is not given.")
-    ] = True
-    size_gib: Annotated[float | None, option("GIB", "Data to hold. Default: the workload's, times the growth.")] = None
-    free_percent: Annotated[
-        float, option("PERCENT", "Share of the volumes that stays free: binlogs, temporary tables, ALTER.")
-    ] = 25.0
-    on: Annotated[
-        str,
-        option("SERVICES", "Plan on services: ec2, rds, aurora, or one deployment such as rds:multi-az."),
-    ] = "ec2"
-    readers: Annotated[int, option("N", "With --on: readers of an Aurora cluster, its writer not counted.")] = 1
-    busy_percent: Annotated[
-        float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")
-    ] = 100.0
-    gib_per_day: Annotated[
-        float, option("GIB_PER_DAY", "With --on: data that come in a day; says what RDS's autoscaling makes of it.")
-    ] = 0.0
-    region: RegionOption = "us-east-1"
-    as_of: AsOfOption = None
-    growth: Annotated[float, option("FACTOR", "Multiply demand and data: 1.5 is half as much again.")] = 1.0
-    demand_growth: Annotated[float | None, option("FACTOR", "Multiply the demand alone.")] = None
-    data_growth: Annotated[float | None, option("FACTOR", "Multiply the data alone.")] = None
-    months: Annotated[float, option("N", "Plan for N months of the workload's growth a year.")] = 0.0
-    instances: Annotated[list[str] | None, option("LIST", INSTANCES, autocompletion=complete_instance)] = None
-    max_volumes: Annotated[int, option("N", "Most volumes of an array; 1: no arrays.")] = 8
-    allow_instance_store: Annotated[
-        bool, flag("--allow-instance-store", "Consider local disks too: all data are gone when the instance stops.")
-    ] = False
-    exclude: Annotated[
-        list[str] | None,
-        option("LIST", "Volume types or layouts not to use: st1,sc1,raid10.", autocompletion=complete_type),
-    ] = None
-    compare: Annotated[
-        str | None,
-        storage_option("Today's storage, compared with the answer.", metavar="[INSTANCE/]STORAGE[,log=STORAGE]"),
-    ] = None
-    cycle: Annotated[
-        str | None, option("settled|first", "Credits of the repeated recording, or of its first day. Default: settled.")
-    ] = None
-    start_balance: StartBalanceOption = None
-    discount_percent: Annotated[float, option("PERCENT", "Discount on all list prices.")] = 0.0
-    price_file: Annotated[Path | None, option("FILE", "Prices of your own: docs/reference/prices.md.")] = None
-    commitment: Annotated[
-        str, option("KIND", "Instances: on-demand, reserved-1y, reserved-3y, savings-1y or savings-3y.")
-    ] = "on-demand"
-    nodes: Annotated[int, option("N", "Servers that are paid for: 2 for a pair.")] = 1
-    snapshot_days: Annotated[int, option("N", "Daily snapshots kept, on the bill.")] = 0
-    daily_change_percent: Annotated[float, option("PERCENT", "Share of the data that changes a day (snapshots).")] = 5.0
-    threads: Annotated[int | None, option("N", "Database: clients. Default: the workload's.")] = None
-    arrivals_tps: Annotated[
-        float | None, option("TPS", "Database: this many transactions arrive a second, instead of clients that wait.")
-    ] = None
-    start: Annotated[str | None, option("cold|warm", "Database: the cache at the start. Default: warm.")] = None
-    hours: Annotated[float | None, option("H", "Database: length looked at; its worst hour counts. Default: 24.")] = (
-        None
-    )
-    binlog_days: Annotated[
-        float | None, option("DAYS", "Database: how long binary logs are kept on the server. Default: 1.")
-    ] = None
-    cache_share: Annotated[
-        float | None,
-        option("SHARE", "Database: share of an instance's memory for the cache. Default: what `headrace advise` sets."),
-    ] = None
-    confidence: Annotated[
-        float | None, option("SHARE", "Database: probability from which a goal counts as met. Default: 0.8.")
-    ] = None
-    draws: Annotated[
-        int | None, option("N", "Database: random draws from the calibration, at least 1. Default: 32.")
-    ] = None
-    seed: Annotated[int | None, option("N", "Database: seed for the random draws. Default: 1.")] = None
-    top: Annotated[int, option("N", "How many choices to show.", min=1, max=100)] = 10
-
-    def settings(self) -> dict[str, Any]:
-        """As `headrace.plan` takes them: lists of what was given with commas or several times."""
-        lists = {"goals": self.goals or [], "instances": listed(self.instances), "exclude": listed(self.exclude) or ()}
-        return vars(self) | lists
-
 
 def plan(
     *,
     workload: WorkloadArgument,
-    options: PlanOptions,
+    settings: PlanSettings,
     replica: ReplicaGoal,
     against: Annotated[
         str | None, option("WORKLOAD", "Database: another database under the same goals: InnoDB against MyRocks.")
@@ -176,29 +89,29 @@ def plan(
 ) -> None:
     """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and
     what to do next."""
-
     check_chart_path(report, (".html",))
-    refuse_readers_alone(options)
+    on_ec2 = [name.strip().lower() for name in settings.on] == ["ec2"]
+    if on_ec2 and (setting := next(given_of(settings, WITH_SERVICES), None)) is not None:
+        hint = "Add --on ec2,rds,aurora, or leave it out."
+        raise InputError(setting.flag, "is an option of --on", "headrace plan --help", hint)
     if replica.replica_lag_s is not None:
         refuse_set(server)
-        if options.on.strip().lower() != "ec2":
+        if not on_ec2:
             rule = "is not planned together with --replica-lag-s: replicas are planned on EC2"
             hint = "RDS replicas apply the binary log as those on EC2 do: leave --on out, and take the same class and storage."
-            raise InputError(f"--on {options.on}", rule, "headrace plan --help", hint)
-        usual = PlanOptions().settings()
-        if not plan_for_replica(read_database(workload), replica, options.settings(), usual, output, report):
+            raise InputError(f"--on {','.join(settings.on)}", rule, "headrace plan --help", hint)
+        if not plan_for_replica(read_database(workload), replica, settings, output, report):
             raise typer.Exit(1)
         return
     replica.check()
-    load, other = (
-        (read_workload(workload), None) if against is None else (read_database(workload), read_database(against))
-    )
-    load, other = (on_server(each, server) for each in (load, other))
-    made = make_plan(load, other, options.settings())
+    read = read_workload if against is None else read_database
+    load = on_server(read(workload), server)
+    other = None if against is None else on_server(read_database(against), server)
+    answer = make_plan(load, other, settings)
     if report is not None:
-        write_report(report, made, load, options.start_balance)
-    show_plan(made, output, explain=explain, families=families)
-    if not any(each.recommended for each in plans_of(made)):
+        write_report(report, answer, load, settings.start_balance)
+    show_plan(answer, output, explain=explain, families=families)
+    if not any(each.recommended for each in plans_of(answer)):
         raise typer.Exit(1)
 
 
@@ -211,78 +124,47 @@ def refuse_set(server: list[str] | None) -> None:
 
 def on_server(load: Any, server: list[str] | None) -> Any:
     """The database on a server with these settings. Raises InputError for a demand in I/Os."""
-    from headrace.workload import TransactionWorkload
-    from headrace.workload.server_settings import with_settings
-
     if not server or load is None:
         return load
-    if not isinstance(load, TransactionWorkload):
+    if not isinstance(load, workloads.TransactionWorkload):
         hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
         rule = "is for databases; this workload is a demand in I/Os"
         raise InputError(f"--set {server[0]}", rule, "headrace plan --help", hint)
-    return with_settings(load, server)
+    return server_settings.with_settings(load, server)
 
 
-def refuse_readers_alone(options: PlanOptions) -> None:
-    """Raises InputError: options that mean something on services alone."""
-    plain = PlanOptions()
-    for name in ("readers", "busy_percent", "gib_per_day"):
-        if options.on.strip().lower() == "ec2" and getattr(options, name) != getattr(plain, name):
-            hint = "Add --on ec2,rds,aurora, or leave it out."
-            raise InputError(f"--{name.replace('_', '-')}", "is an option of --on", "headrace plan --help", hint)
-
-
-def listed(values: list[str] | None) -> list[str] | None:
-    """`a,b` and repeated options as one list; None when nothing was given."""
-    parts = [part.strip() for value in values or () for part in value.split(",") if part.strip()]
-    return parts or None
-
-
-def make_plan(load: Any, other: TransactionWorkload | None, settings: dict[str, Any]) -> Plan | EngineComparison:
-    """`headrace.plan`, or a comparison of two databases, with a progress bar."""
-    from headrace.planner import plan as make
-    from headrace.planner import plan_against
-
+def make_plan(load: Any, other: TransactionWorkload | None, settings: PlanSettings) -> Plan | EngineComparison:
+    """Returns the plan, or the comparison of two databases; shows a progress bar."""
     with progress("planning") as tick:
-        return (
-            make(load, **settings, progress=tick)
-            if other is None
-            else plan_against(load, other, **settings, progress=tick)
-        )
+        given: dict[str, Any] = vars(settings) | {"progress": tick}
+        return planner.plan(load, **given) if other is None else planner.plan_against(load, other, **given)
 
 
-def plans_of(made: Plan | EngineComparison) -> tuple[Plan, ...]:
+def plans_of(answer: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...]:
     """The one plan, or the two of a comparison."""
-    from headrace.planner import Plan
-
-    return (made,) if isinstance(made, Plan) else made.plans
+    return (answer,) if isinstance(answer, planner.Plan) else answer.plans
 
 
-def write_report(path: Path, made: Plan | EngineComparison, load: Any, start_balance: float | None = None) -> None:
+def write_report(path: Path, answer: Plan | EngineComparison, load: Any, start_balance: float | None = None) -> None:
     """Writes the page, with the balances of the choices worth drawing where they are simulated."""
-    from headrace.planner import simulations_of
-    from headrace.report.plan import write_plans
-
-    plans = plans_of(made)
+    plans = plans_of(answer)
     if plans[0].subject == "database":
-        write_plans(path, plans, getattr(made, "words", None))
+        plan_report.write_plans(path, plans, getattr(answer, "words", None))
     else:
         demand = load.uncensored().scaled(plans[0].demand_growth)
-        write_plans(path, plans, None, demand, simulations_of(plans[0], demand, start_balance))
+        plan_report.write_plans(path, plans, None, demand, planner.simulations_of(plans[0], demand, start_balance))
     say(f"report written to {path}")
 
 
-def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = False, families: bool = False) -> None:
+def show_plan(
+    answer: Plan | EngineComparison, output: Output, *, explain: bool = False, families: bool = False
+) -> None:
     """Prints a plan, or two, in the form asked for."""
-    from headrace.report.plan import frame_of, text_parts
-
     if output == "json":
-        return print_json(made.to_dict())
-    plans, words = plans_of(made), getattr(made, "words", None)
+        return print_json(answer.to_dict())
+    plans, words = plans_of(answer), getattr(answer, "words", None)
     if output == "csv":
-        import polars as pl
-
-        frames = [frame_of(plan) for plan in plans]
+        frames = [plan_report.frame_of(plan) for plan in plans]
         if words is not None:
             frames = [
                 frame.select(pl.lit(plan.engine).alias("engine"), pl.all())
@@ -292,5 +174,5 @@ def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = 
 
     parts: list[object] = [words, ""] if words else []
     for plan in plans:
-        parts += [*text_parts(plan, explain=explain, families=families), ""]
+        parts += [*plan_report.text_parts(plan, explain=explain, families=families), ""]
     show(*parts[:-1])

@@ -6,21 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from headrace.base.options import AsOfText, Growth, InstanceType, Seed, StartBalance, StorageText
 from headrace.cli.inputs import read_database
+from headrace.cli.lazy import lazily
 from headrace.cli.model.replica import REPLICA_SECONDS, ReplicaOptions, print_replica
 from headrace.cli.model.services import ServiceSettings, print_services, refuse_alone
 from headrace.cli.options import (
-    AsOfOption,
     DatabaseArgument,
-    GrowthOption,
-    InstanceOption,
     Output,
     OutputOption,
     PageOrChartOption,
-    SeedOption,
     SetOption,
-    StartBalanceOption,
-    StorageOption,
     choice,
     option,
     storage_option,
@@ -31,6 +27,12 @@ from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
+
+with lazily():
+    from headrace.base import storage as base_storage
+    from headrace.report import databases
+    from headrace.simulation import database
+    from headrace.workload import server_settings
 
 EPILOG = """\b
 Examples:
@@ -55,12 +57,12 @@ class RunSettings:
     """The settings of `headrace.predict`; a length of None is the usual one."""
 
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None
-    instance: InstanceOption = None
+    instance: InstanceType = None
     vcpus: Annotated[
         int | None,
         option("N", "Virtual CPUs the server may use. Default: the instance's; without one, those of the runs."),
     ] = None
-    as_of: AsOfOption = None
+    as_of: AsOfText = None
     cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
     threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None
     arrivals_tps: Annotated[
@@ -71,9 +73,9 @@ class RunSettings:
         choice("The cache at the start: empty, or as full as it gets. Default: cold; warm with --on."),
     ] = None
     seconds: Annotated[float | None, option("S", "Length of the run. Default: 3,600; 60 with --form events.")] = None
-    seed: SeedOption = 1
-    start_balance_percent: StartBalanceOption = None
-    growth: GrowthOption = 1.0
+    seed: Seed = 1
+    start_balance_percent: StartBalance = None
+    growth: Growth = 1.0
     form: Annotated[
         Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")
     ] = "interval"
@@ -82,7 +84,7 @@ class RunSettings:
 def predict(
     *,
     workload: DatabaseArgument,
-    storage: StorageOption,
+    storage: StorageText,
     settings: RunSettings,
     services: ServiceSettings,
     replica: ReplicaOptions,
@@ -92,15 +94,12 @@ def predict(
 ) -> None:
     """Run a database (from `headrace calibrate`, or a standard benchmark) on a storage:
     transactions a second."""
-    from headrace.base.storage import Storage
-    from headrace.workload.server_settings import with_settings
-
     check_chart_path(report)
-    load = with_settings(read_database(workload), server or [])
+    load = server_settings.with_settings(read_database(workload), server or [])
     if settings.arrivals_tps is not None and settings.threads is not None:
         rule = "is for clients that wait; with --arrivals-tps none does"
         raise InputError("--threads", rule, "headrace predict --help", "Leave it out.")
-    where = Storage.parse(storage).text
+    where = base_storage.Storage.parse(storage).text
     if services.on is not None:
         if replica.replica is not None:
             rule = "is not there with --on: a service has readers of its own"
@@ -137,9 +136,6 @@ def print_prediction(
     workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None
 ) -> None:
     """Predicts and prints."""
-    from headrace.report import databases
-    from headrace.simulation import database
-
     seconds = whole_seconds(settings.seconds, EVENTS_SECONDS if settings.form == "events" else DATABASE_SECONDS)
     given: dict[str, Any] = vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}
     with progress("simulating") as tick:
@@ -160,11 +156,9 @@ def print_prediction(
 
 def whole_seconds(seconds: float | None, otherwise: int) -> int:
     """Length of a prediction: a row a second. Raises InputError."""
-    from headrace.simulation.database import MAX_SECONDS
-
     if seconds is None:
         return otherwise
-    if not 1 <= seconds <= MAX_SECONDS or seconds != int(seconds):
-        rule = f"must be a whole number from 1 to {MAX_SECONDS:,}: a row is a second"
+    if not 1 <= seconds <= database.MAX_SECONDS or seconds != int(seconds):
+        rule = f"must be a whole number from 1 to {database.MAX_SECONDS:,}: a row is a second"
         raise InputError(f"seconds = {seconds:,.10g}", rule, "headrace predict --help", "For example 3600.")
     return int(seconds)

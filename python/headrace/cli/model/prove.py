@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headrace.cli.inputs import read_database
+from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show, table
 from headrace.errors import InputError
@@ -15,6 +16,10 @@ from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.experiment import Proof, Request
+
+with lazily():
+    from headrace import experiment
+    from headrace.report import proof as proof_report
 
 EPILOG = """\b
 Examples:
@@ -65,77 +70,82 @@ def prove(
 ) -> None:
     """Run a plan's winner and runner-up on the lab, and compare what is measured with what was
     predicted."""
-    from headrace.experiment import read, read_scale
-
     check_chart_path(report, (".html",))
     if (show is None) == (source is None):
         hint = "headrace plan WORKLOAD --output json makes a plan."
         raise InputError("PLAN or WORKLOAD", "one of them is needed, or --show with a proof", SOURCE, hint)
-    settings = {"minutes": minutes, "scale": read_scale(scale), "flavor": flavor, "seed": seed, "folder": store}
+    settings = {
+        "minutes": minutes,
+        "scale": experiment.read_scale(scale),
+        "flavor": flavor,
+        "seed": seed,
+        "folder": store,
+    }
     if source is None:
-        made = read(Path(str(show)))
+        proof = experiment.read(Path(str(show)))
     else:
         request = requested(source, storage or [], compare, workload)
-        made = carry_out(request, report, settings)
-    present(made, output, report)
-    if made.holds is False:
+        proof = carry_out(request, report, settings)
+    present(proof, output, report)
+    if proof.holds is False:
         raise typer.Exit(1)
 
 
 def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
     """What is to be proved. Raises InputError, CouldNotRun."""
-    from headrace.experiment import from_plan, from_workload, read_plan
-
-    plan = read_plan(source)
+    plan = experiment.read_plan(source)
     if plan is None:
         if workload is not None:
             raise InputError("--workload", f"belongs to a plan, and {source} is none", SOURCE)
-        made = from_workload(read_database(source), storages, source)
+        request = experiment.from_workload(read_database(source), storages, source)
     else:
         if storages:
             raise InputError(
                 "--storage", "belongs to a workload: a plan names its own", SOURCE, "Give the workload in its place."
             )
-        made = from_plan(plan, source, None if workload is None else read_database(workload))
-    return made if current is None else made.with_current(current)
+        request = experiment.from_plan(plan, source, None if workload is None else read_database(workload))
+    return request if current is None else request.with_current(current)
 
 
 def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -> Proof:
     """The proof with a progress bar; one that is cut short is shown before it ends the command."""
-    from headrace.experiment import BrokenProof, InterruptedProof, prove
-
-    told = {"what": ""}
+    last = {"what": ""}
     with progress("proving") as tick:
 
         def follow(share: float, what: str) -> None:
-            if what != told["what"] and not tick.on_terminal:
+            if what != last["what"] and not tick.on_terminal:
                 say(what)
-            told["what"] = what
+            last["what"] = what
             tick(share)
 
         try:
-            return prove(request, progress=follow, **settings)
-        except (InterruptedProof, BrokenProof) as stopped:
+            return experiment.prove(request, progress=follow, **settings)
+        except (experiment.InterruptedProof, experiment.BrokenProof) as stopped:
             tick.stop()
             say(f"What was measured is kept: headrace prove --show {stopped.proof.folder}")
             if report is not None:
-                from headrace.report.proof import write_proof
-
-                write_proof(report, stopped.proof)
+                proof_report.write_proof(report, stopped.proof)
             raise
 
 
 def present(proof: Proof, output: Output, report: Path | None) -> None:
     """Prints a proof in the form asked for, and writes its page."""
-    from headrace.report import proof as words
-
     if report is not None:
-        words.write_proof(report, proof)
+        proof_report.write_proof(report, proof)
         say(f"report written to {report}")
     if output == "json":
         return print_json(proof.to_dict())
     if output == "csv":
-        return data(as_csv(words.frame_of(proof)))
+        return data(as_csv(proof_report.frame_of(proof)))
 
-    made = table(words.COLUMNS, words.rows(proof), title=words.title(proof), right=words.RIGHT)
-    show(proof.verdict, "", made, "", *words.setup_lines(proof), *(f"note: {note}" for note in words.notes(proof)))
+    rows = table(
+        proof_report.COLUMNS, proof_report.rows(proof), title=proof_report.title(proof), right=proof_report.RIGHT
+    )
+    show(
+        proof.verdict,
+        "",
+        rows,
+        "",
+        *proof_report.setup_lines(proof),
+        *(f"note: {note}" for note in proof_report.notes(proof)),
+    )

@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.lazy import lazily
 from headrace.cli.options import TableOrJsonOption
 from headrace.cli.output import print_json, progress, show
+
+with lazily():
+    from headrace.report import simulation
+    from headrace.simulation import replay as simulation_replay
 
 EPILOG = """\b
 Examples:
@@ -24,14 +29,11 @@ def replay(
 ) -> None:
     """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of
     the model."""
-    from headrace.report.simulation import replay_in_words
-    from headrace.simulation import replay as replaying
-
     with progress("replaying") as tick:
-        found = replaying.replay(record, progress=tick)
+        comparison = simulation_replay.replay(record, progress=tick)
     if output == "json":
-        print_json(found.to_document())
+        print_json(comparison.to_document())
     else:
-        show(*replay_in_words(found.to_document()))
-    if not found.agrees:
+        show(*simulation.replay_in_words(comparison.to_document()))
+    if not comparison.agrees:
         raise typer.Exit(1)

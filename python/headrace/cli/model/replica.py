@@ -6,14 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from headrace.base.options import given_of
+from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
+from headrace.planner.settings import PlanSettings
 from headrace.report.output import as_csv
 
 if TYPE_CHECKING:
-    from headrace.simulation.replica import Replica, SemiSyncOptions
     from headrace.workload import TransactionWorkload
+
+with lazily():
+    from headrace.base import storage as base_storage
+    from headrace.planner import replicas
+    from headrace.report.replication import planned, predicted
+    from headrace.simulation import replica as simulation_replica
 
 HELP = "headrace predict --help"
 Mode = Literal["single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive"]
@@ -85,15 +93,13 @@ class ReplicaOptions:
                 flag = f"--{name.replace('_', '-')}"
                 raise InputError(flag, "needs --semi-sync", HELP, "For example --semi-sync 0.5,1.2.")
 
-    def to_replica(self) -> Replica:
+    def to_replica(self) -> simulation_replica.Replica:
         """The replica asked for. Raises InputError."""
-        from headrace.base.storage import Storage
-        from headrace.simulation.replica import Replica
 
         def spec(text: str | None) -> str | None:
-            return None if text is None else Storage.parse(text).text
+            return None if text is None else base_storage.Storage.parse(text).text
 
-        return Replica(
+        return simulation_replica.Replica(
             storage=spec(self.replica) or "",
             log_storage=spec(self.replica_log_storage),
             relay_storage=spec(self.relay_storage),
@@ -111,27 +117,25 @@ class ReplicaOptions:
             reads_per_tx=0.0 if self.replica_reads is None else self.replica_reads,
         )
 
-    def to_semi_sync(self) -> SemiSyncOptions | None:
+    def to_semi_sync(self) -> simulation_replica.SemiSyncOptions | None:
         """Semi-sync as asked for. Raises InputError."""
-        from headrace.simulation.replica import SemiSyncOptions
-
         if self.semi_sync is None:
             return None
         trips = tuple(number_of(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
         count = 1 if self.acknowledgements is None else self.acknowledgements
-        return SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
+        return simulation_replica.SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
 
     def to_large(self) -> list[tuple[float, float, float]]:
         """Large transactions. Raises InputError."""
-        made = []
+        transactions = []
         for text in self.large or []:
             parts = [number_of(part, f"--large {text}") for part in text.split(":")]
             if len(parts) != 3:
                 raise InputError(
                     f"--large {text}", "is written START:SOURCE_S:REPLICA_S", HELP, "For example 60:30:30."
                 )
-            made.append((parts[0], parts[1], parts[2]))
-        return made
+            transactions.append((parts[0], parts[1], parts[2]))
+        return transactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,51 +193,47 @@ UNHEARD = ("goals", "on", "top", "default_goals", "max_volumes")
 def plan_for_replica(
     workload: TransactionWorkload,
     goal: ReplicaGoal,
-    settings: dict[str, Any],
-    usual: dict[str, Any],
+    settings: PlanSettings,
     output: Output,
     report: Path | None,
 ) -> bool:
-    """Plans a replica and prints; whether one holds. `usual`: the settings where nothing is given.
-    Raises InputError."""
-    from headrace.planner.replicas import plan_replica
-    from headrace.report.replication import planned, predicted
-
-    _refuse_unheard(settings, usual)
-    taken = {ours: settings[name] for name, ours in PLANNED.items() if settings[name] is not None}
+    """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
+    _refuse_unheard(settings)
+    values = vars(settings)
+    given = {PLANNED[setting.name]: values[setting.name] for setting in given_of(settings) if setting.name in PLANNED}
     with progress("planning") as tick:
-        made = plan_replica(
+        answer = replicas.plan_replica(
             workload,
             lag_s=goal.replica_lag_s or 0.0,
             version=goal.replica_version,
             mode=goal.replica_mode,
             sync_relay_log=goal.sync_relay_log,
             log_bin=goal.replica_binlog,
-            pricing={name: settings[name] for name in PRICED},
+            pricing={name: values[name] for name in PRICED},
             progress=tick,
-            **taken,
+            **given,
         )
-    if report is not None and made.prediction is not None:
-        predicted.write_page(report, made.prediction)
+    if report is not None and answer.prediction is not None:
+        predicted.write_page(report, answer.prediction)
         say(f"report written to {report}")
     if output == "json":
-        print_json(made.to_dict())
+        print_json(answer.to_dict())
     elif output == "csv":
-        data(as_csv(planned.frame_of(made)))
+        data(as_csv(planned.frame_of(answer)))
     else:
-        show(*planned.in_words(made), "", planned.table_of(made))
-    return made.chosen is not None
+        show(*planned.in_words(answer), "", planned.table_of(answer))
+    return answer.chosen is not None
 
 
-def _refuse_unheard(settings: dict[str, Any], usual: dict[str, Any]) -> None:
+def _refuse_unheard(settings: PlanSettings) -> None:
     """Raises InputError for settings of a plan that a replica's plan would ignore."""
-    if settings["goals"]:
+    for goal in settings.goals:
         rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
-        raise InputError(f"--goal {settings['goals'][0]}", rule, "headrace plan --help", "Leave it out.")
-    for name, value in settings.items():
-        if name not in (*PLANNED, *PRICED, *UNHEARD) and value != usual[name]:
+        raise InputError(f"--goal {goal}", rule, "headrace plan --help", "Leave it out.")
+    for setting in given_of(settings):
+        if setting.name not in (*PLANNED, *PRICED, *UNHEARD):
             rule = "is not looked at where a replica is planned (--replica-lag-s)"
-            raise InputError(f"--{name.replace('_', '-')}", rule, "headrace plan --help", "Leave it out.")
+            raise InputError(setting.flag, rule, "headrace plan --help", "Leave it out.")
 
 
 def number_of(text: str, where: str) -> float:
@@ -253,13 +253,10 @@ def print_replica(
     report: Path | None,
 ) -> None:
     """Predicts a replica and prints. `run`: the settings of the source's run."""
-    from headrace.report.replication import predicted
-    from headrace.simulation.replica import predict_replica
-
     if run.pop("form", "interval") == "events":
         raise InputError("--form events", "is of a source alone", HELP, "Leave it out: a replica is run by seconds.")
     given: dict[str, Any] = run if options.drain is None else {**run, "drain_s": options.drain}
-    found = predict_replica(
+    prediction = simulation_replica.predict_replica(
         workload,
         storage,
         options.to_replica(),
@@ -268,13 +265,13 @@ def print_replica(
         **given,
     )
     if report is not None:
-        predicted.write_page(report, found)
+        predicted.write_page(report, prediction)
         say(f"chart written to {report}")
     if output == "json":
-        print_json(predicted.document(found))
+        print_json(predicted.document(prediction))
     elif output == "csv":
-        for text in found.warnings:
+        for text in prediction.warnings:
             say(f"warning: {text}")
-        data(as_csv(found.rows))
+        data(as_csv(prediction.rows))
     else:
-        show(*predicted.in_words(found), "", predicted.table_of(found))
+        show(*predicted.in_words(prediction), "", predicted.table_of(prediction))

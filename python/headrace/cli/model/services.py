@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import Output, RegionOption, option
+from headrace.base.options import Region
+from headrace.cli.lazy import lazily
+from headrace.cli.options import Output, option
 from headrace.cli.output import print_csv, print_json, say, show
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
+
+with lazily():
+    from headrace.report.services import page, words
+    from headrace.simulation import services as simulation_services
 
 HELP = "headrace predict --help"
 
@@ -29,7 +35,7 @@ class ServiceSettings:
             "Compare services: ec2, rds, aurora, or one deployment such as rds:multi-az. Needs --instance; --storage is that of EC2 and RDS.",
         ),
     ] = None
-    region: RegionOption = "us-east-1"
+    region: Region = "us-east-1"
     readers: Annotated[int, option("N", "With --on: readers of an Aurora cluster, its writer not counted.")] = 1
     busy_percent: Annotated[
         float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")
@@ -54,9 +60,6 @@ def print_services(
     report: Path | None,
 ) -> None:
     """Compares and prints. `settings`: the `RunSettings` of `predict`."""
-    from headrace.report.services import words
-    from headrace.simulation.services import SECONDS, compare
-
     if settings.instance is None:
         raise InputError(
             "--on", "needs --instance: a class is an instance type", HELP, "For example --instance r6g.2xlarge."
@@ -73,10 +76,10 @@ def print_services(
         name: getattr(settings, name)
         for name in ("instance", "as_of", "cache_gib", "threads", "arrivals_tps", "seed", "growth")
     }
-    seconds = SECONDS if settings.seconds is None else settings.seconds
+    seconds = simulation_services.SECONDS if settings.seconds is None else settings.seconds
     if float(seconds).is_integer():
         seconds = int(seconds)
-    found = compare(
+    comparison = simulation_services.compare(
         workload,
         storage,
         on=[name for name in (services.on or "").split(",") if name.strip()],
@@ -87,20 +90,18 @@ def print_services(
         start=settings.start or "warm",
         **given,
     )
-    possible = any(one.refusal is None for one in found.outcomes)
+    possible = any(outcome.refusal is None for outcome in comparison.outcomes)
     if report is not None and possible:
-        from headrace.report.services.page import write_comparison
-
-        write_comparison(report, found)
+        page.write_comparison(report, comparison)
         say(f"chart written to {report}")
     if output == "json":
-        print_json(words.document(found))
+        print_json(words.document(comparison))
     elif output == "csv":
-        print_csv(words.csv_rows(found), words.CSV)
+        print_csv(words.csv_rows(comparison), words.CSV)
     else:
-        show(*words.shown(found))
+        show(*words.shown(comparison))
     if not possible:
-        asked = ", ".join(one.deployment for one in found.outcomes)
+        asked = ", ".join(outcome.deployment for outcome in comparison.outcomes)
         say(f"none of {asked} is possible with {settings.instance} and {storage}: nothing was predicted")
         if report is not None:
             say(f"{report} was not written: there is nothing to show")

@@ -6,22 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from headrace.base.checks import check_number
+from headrace.base.options import AsOfText, Growth, InstanceType, Seed, StartBalance, StorageText
+from headrace.base.units import GIB, MIB
 from headrace.cli.inputs import read_demand
-from headrace.cli.options import (
-    AsOfOption,
-    DemandArgument,
-    GrowthOption,
-    InstanceOption,
-    Output,
-    OutputOption,
-    PageOrChartOption,
-    SeedOption,
-    StartBalanceOption,
-    StorageOption,
-    choice,
-    flag,
-    option,
-)
+from headrace.cli.lazy import lazily
+from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, choice, flag, option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
@@ -29,6 +19,13 @@ from headrace.report.output import as_csv, check_chart_path
 if TYPE_CHECKING:
     from headrace.simulation.demand import Simulation
     from headrace.workload import Workload
+
+with lazily():
+    from headrace.base import storage as base_storage
+    from headrace.catalog import facts
+    from headrace.report import simulation
+    from headrace.simulation import demand, notation
+    from headrace.workload import points
 
 EPILOG = """\b
 Examples:
@@ -88,10 +85,6 @@ class DemandOptions:
         return options | self._events()
 
     def _events(self) -> dict[str, Any]:
-        from headrace.base.checks import check_number
-        from headrace.base.units import GIB, MIB
-        from headrace.simulation import notation
-        from headrace.workload.points import MAX_SIZE_GIB
 
         options: dict[str, Any] = {}
         if self.modify is not None:
@@ -104,7 +97,7 @@ class DemandOptions:
             rate = (
                 None if self.init_rate is None else check_number("--init-rate", self.init_rate, 0.001, 100_000, "MiB/s")
             )
-            written = int(check_number("--snapshot-gib", self.snapshot_gib, 0.0, MAX_SIZE_GIB, "GiB") * GIB)
+            written = int(check_number("--snapshot-gib", self.snapshot_gib, 0.0, points.MAX_SIZE_GIB, "GiB") * GIB)
             options["snapshot"] = {"written_bytes": written, "initialization_bytes_s": rate and int(rate * MIB)}
         if self.degrade:
             options["degradations"] = [notation.degradation(text) for text in self.degrade]
@@ -116,16 +109,16 @@ class DemandOptions:
 def simulate(
     *,
     workload: DemandArgument,
-    storage: StorageOption,
+    storage: StorageText,
     of_demand: DemandOptions,
-    instance: InstanceOption = None,
-    as_of: AsOfOption = None,
+    instance: InstanceType = None,
+    as_of: AsOfText = None,
     seconds: Annotated[
         float | None, option("S", "Length of a closed load (default 60), or where to cut a demand over time.")
     ] = None,
-    seed: SeedOption = 1,
-    start_balance: StartBalanceOption = None,
-    growth: GrowthOption = 1.0,
+    seed: Seed = 1,
+    start_balance: StartBalance = None,
+    growth: Growth = 1.0,
     form: Annotated[
         Literal["auto", "events", "interval"], choice("Simulate every request (events), or whole intervals.")
     ] = "auto",
@@ -133,11 +126,8 @@ def simulate(
     report: PageOrChartOption = None,
 ) -> None:
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
-    from headrace.base.storage import Storage
-    from headrace.simulation import demand
-
     check_chart_path(report)
-    load, storage = read_demand(workload), Storage.parse(storage).text
+    load, storage = read_demand(workload), base_storage.Storage.parse(storage).text
     common: dict[str, Any] = {"instance": instance, "as_of": as_of, "seconds": seconds, "seed": seed, "growth": growth}
     common |= {
         "start_balance": start_balance,
@@ -153,12 +143,9 @@ def simulate(
 
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:
     """Prints a run in the form asked for and writes its page or chart."""
-    from headrace.catalog import facts as catalog
-    from headrace.report import simulation
-
     notes = (
-        catalog.caveats(run.storage, run.instance, run.as_of)
-        + catalog.latency_caveats(run.storage, run.as_of)
+        facts.caveats(run.storage, run.instance, run.as_of)
+        + facts.latency_caveats(run.storage, run.as_of)
         + list(load.notes())
     )
     if report is not None:

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, ReportOption, TableOrJsonOption, choice, flag, option
 from headrace.cli.output import Ticker, print_json, progress, say, show, table
 from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.studies import StudyResult
+
+with lazily():
+    from headrace import studies as published_studies
+    from headrace.report import study as study_report
+    from headrace.report import words
 
 EPILOG = """\b
 Examples:
@@ -28,9 +34,7 @@ app = CommandGroup("Run published experiments again: their figures, ours, and th
 
 def complete_study(incomplete: str) -> list[str]:
     """Names of studies for the shell."""
-    from headrace.studies import every_study
-
-    return [study.name for study in every_study() if study.name.startswith(incomplete)]
+    return [study.name for study in published_studies.every_study() if study.name.startswith(incomplete)]
 
 
 StudyArgument = Annotated[
@@ -41,13 +45,11 @@ StudyArgument = Annotated[
 @app.command("list")
 def list_studies(output: TableOrJsonOption = "table") -> None:
     """List the studies."""
-    from headrace.studies import every_study, runs_on
-
-    studies = every_study()
+    studies = published_studies.every_study()
     if output == "json":
         return print_json(studies)
     rows = [
-        (study.name, ", ".join(runs_on(study.name)), study.title, "; ".join(map(str, study.sources)))
+        (study.name, ", ".join(published_studies.runs_on(study.name)), study.title, "; ".join(map(str, study.sources)))
         for study in studies
     ]
     show(table(("name", "runs on", "title", "sources"), rows))
@@ -56,12 +58,10 @@ def list_studies(output: TableOrJsonOption = "table") -> None:
 @app.command("show")
 def show_study(name: StudyArgument, output: TableOrJsonOption = "table") -> None:
     """Say which question a study answers and where its figures were published."""
-    from headrace.studies import get, runs_on
-
-    study = get(name)
+    study = published_studies.get(name)
     if output == "json":
         return print_json(study)
-    runs = f"Runs on: {', '.join(runs_on(name))}"
+    runs = f"Runs on: {', '.join(published_studies.runs_on(name))}"
     show(
         f"{study.name}: {study.title}",
         study.question,
@@ -112,27 +112,24 @@ def run(
 ) -> None:
     """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not
     hold."""
-    from headrace import studies
-    from headrace.report.study import misses, write_study
-
     check_chart_path(report, (".html",))
     given: dict[str, Any] = {
         name: value for name, value in vars(on_lab).items() if value is not None and value is not False
     }
     with progress(f"running {name}") as tick:
         if on == "lab":
-            result = studies.run_on_lab(name, progress=_telling(tick), say=tick.say, **given)
+            result = published_studies.run_on_lab(name, progress=_telling(tick), say=tick.say, **given)
         else:
-            studies.refuse_lab_options(given)
-            result = studies.run_study(name, progress=tick)
+            published_studies.refuse_lab_options(given)
+            result = published_studies.run_study(name, progress=tick)
     if report is not None:
-        write_study(report, result)
+        study_report.write_study(report, result)
         say(f"report written to {report}")
     if output == "json":
         print_json(result)
     else:
         _print(result)
-    if misses(result):
+    if study_report.misses(result):
         raise typer.Exit(1)
 
 
@@ -147,16 +144,14 @@ def _telling(tick: Ticker):
 
 
 def _print(result: StudyResult) -> None:
-    from headrace.report.study import misses, verdict_table
-    from headrace.report.words import number
 
     def cell(value: object) -> object:
-        return number(value, 4) if isinstance(value, float) else value
+        return words.number(value, 4) if isinstance(value, float) else value
 
-    columns, rows, right = verdict_table(result)
+    columns, rows, right = study_report.verdict_table(result)
     parts: list[object] = [table(columns, rows, title=f"{result.study.name}: {result.study.title}", right=right), ""]
     for item in result.tables:
         parts += [table(item.columns, [[cell(value) for value in row] for row in item.rows], title=item.title), ""]
-    off, promised = misses(result), sum(verdict.within is not None for verdict in result.verdicts)
+    off, promised = study_report.misses(result), sum(verdict.within is not None for verdict in result.verdicts)
     what = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
     show(*parts, f"{promised - off} of {promised} {what}.", *(f"note: {note}" for note in result.notes))

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options import AsOfOption, InstanceOption, LabPlace, PasswordOptions, option, storage_option
+from headrace.base.options import AsOfText, InstanceType
+from headrace.cli.lazy import lazily
+from headrace.cli.options import LabPlace, PasswordOptions, option, storage_option
 
 if TYPE_CHECKING:
     from headrace.operate.evidence import SourceOptions
+
+with lazily():
+    from headrace.base import storage as base_storage
+    from headrace.operate import evidence
 
 TARGET = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT], aws:vol-..., a captured folder or a file of one"
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=f"{TARGET}.")]
@@ -18,17 +24,14 @@ LIVE = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT] or aws:vol-..., several
 TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=f"{LIVE}.")]
 
 
-def told_storage(text: str | None, instance: str | None) -> SourceOptions:
+def told_storage(text: str | None, instance: str | None) -> evidence.SourceOptions:
     """`--storage [INSTANCE/]DATA[,log=LOG]` and `--instance`, and no other option. Raises
     InputError."""
-    from headrace.base.storage import parse_placement
-    from headrace.operate.evidence import SourceOptions
-
     if text is None:
-        return SourceOptions(instance=instance)
-    named = parse_placement(text)
+        return evidence.SourceOptions(instance=instance)
+    named = base_storage.parse_placement(text)
     log = None if named.log is None else str(named.log)
-    return SourceOptions(str(named.data), named.instance or instance, log_storage=log)
+    return evidence.SourceOptions(str(named.data), named.instance or instance, log_storage=log)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +39,8 @@ class TodayOptions:
     """Today's storage, where the target does not say."""
 
     storage: Annotated[str | None, storage_option("Storage of the volumes, where the target does not say.")] = None
-    instance: InstanceOption = None
-    as_of: AsOfOption = None
+    instance: InstanceType = None
+    as_of: AsOfText = None
     device: Annotated[
         list[str] | None,
         option("DEVICE", "Block device of the server, such as nvme1n1. Repeatable. Default: its data's."),

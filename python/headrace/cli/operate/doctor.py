@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.cli.inputs import RecordingOptions
+from headrace.base.options import AsOfText, InstanceType, Region
+from headrace.cli.app import show_error
+from headrace.cli.inputs import RecordingOptions, read_database
+from headrace.cli.lazy import lazily
 from headrace.cli.operate.common import told_storage
-from headrace.cli.options import (
-    AsOfOption,
-    InstanceOption,
-    LabPlace,
-    PasswordOptions,
-    RegionOption,
-    ReportOption,
-    choice,
-    option,
-    storage_option,
-)
+from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option, storage_option
 from headrace.cli.output import progress, say, show, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
+from headrace.report.output import as_json, check_chart_path, plain
 
 if TYPE_CHECKING:
     from headrace.operate.doctor.model import Diagnosis
     from headrace.operate.evidence import Evidence
+
+with lazily():
+    from headrace.catalog import facts
+    from headrace.operate import evidence as operate_evidence
+    from headrace.operate.doctor import diagnosis as doctor_diagnosis
+    from headrace.operate.doctor import output as doctor_output
+    from headrace.operate.doctor import recorded as doctor_recorded
+    from headrace.operate.doctor import trusted_advisor as doctor_trusted_advisor
+    from headrace.operate.doctor.advising import gains
+    from headrace.operate.evidence import evidence_file
+    from headrace.report import html, tables
+    from headrace.report.operate import doctor as operate_doctor
 
 EPILOG = """\b
 Examples:
@@ -61,7 +67,7 @@ def doctor(
     storage: Annotated[
         str | None, storage_option("Today's storage, where the target does not say.", "--storage")
     ] = None,
-    instance: InstanceOption = None,
+    instance: InstanceType = None,
     device: Annotated[
         list[str] | None,
         option("NAME", "Block device of this machine, several times for several; or the device of a recording."),
@@ -88,18 +94,10 @@ def doctor(
             "--trusted-advisor", help="Say what AWS Trusted Advisor's checks say; without TARGET, their rules."
         ),
     ] = False,
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
+    region: Region = "us-east-1",
+    as_of: AsOfText = None,
 ) -> None:
     """Say what binds a server now, whether it is felt, and what to do about it."""
-    from headrace.catalog.facts import check_region
-    from headrace.cli.inputs import read_database
-    from headrace.operate.doctor.advising.gains import Counsel
-    from headrace.operate.doctor.diagnosis import diagnose
-    from headrace.operate.doctor.recorded import diagnose_recording
-    from headrace.operate.evidence import evidence_file, evidence_of
-    from headrace.report.output import check_chart_path
-
     if target is None:
         if not trusted_advisor:
             raise InputError(
@@ -113,7 +111,7 @@ def doctor(
             "--trusted-advisor and --report", "the checks are printed only", "headrace doctor --help", hint
         )
     evidence_file.check_name(record)
-    check_region(region)
+    facts.check_region(region)
     options = replace(
         recorded.apply_to(told_storage(storage, instance)),
         as_of=as_of,
@@ -124,23 +122,26 @@ def doctor(
     )
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
-        evidence, demand = evidence_of(target, replace(options, progress=tick), seconds, tick)
+        evidence, demand = operate_evidence.evidence_of(target, replace(options, progress=tick), seconds, tick)
     is_written = record is None or _try_write(record, lambda: evidence_file.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:
         code = _print_advisor_results(evidence, output)
         raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
-    counsel = Counsel(database, region, as_of)
-    diagnosis = diagnose(evidence, counsel) if demand is None else diagnose_recording(evidence, demand, counsel)
+    counsel = gains.Counsel(database, region, as_of)
+    diagnosis = (
+        doctor_diagnosis.diagnose(evidence, counsel)
+        if demand is None
+        else doctor_recorded.diagnose_recording(evidence, demand, counsel)
+    )
     # The verdict first: a disk that is full must not cost it.
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
-        from headrace.report.html import write_page
-        from headrace.report.operate.doctor import doctor_page
-
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _try_write(report, lambda: write_page(report, doctor_page(diagnosis.to_document(), ticks))):
+        if _try_write(
+            report, lambda: html.write_page(report, operate_doctor.doctor_page(diagnosis.to_document(), ticks))
+        ):
             say(f"report: {report}")
         else:
             is_written = False
@@ -150,8 +151,6 @@ def doctor(
 def _try_write(path: Path, write: Callable[[], None]) -> bool:
     """Writes a file, and returns whether it was written; a failure is printed, and the command goes
     on."""
-    from headrace.cli.app import show_error
-
     try:
         write()
     except CouldNotRun as error:
@@ -162,26 +161,18 @@ def _try_write(path: Path, write: Callable[[], None]) -> bool:
 
 def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int:
     """Prints the diagnosis, and returns the exit code."""
-    from headrace.operate.doctor.output import lines, nagios_code, nagios_line
-    from headrace.report.output import as_json, plain
-    from headrace.report.tables import folded
-
     if output == "nagios":
-        print(plain(nagios_line(diagnosis)))
-        return nagios_code(diagnosis)
+        print(plain(doctor_output.nagios_line(diagnosis)))
+        return doctor_output.nagios_code(diagnosis)
     if output == "json":
         print(as_json(diagnosis.to_document()))
     else:
-        print(plain("\n".join(lines(diagnosis, everything, folded))))
+        print(plain("\n".join(doctor_output.lines(diagnosis, everything, tables.folded))))
     return diagnosis.exit_code
 
 
 def _advisor_rules(output: str) -> int:
     """Prints the checks as they are published."""
-    from dataclasses import asdict
-
-    from headrace.operate.doctor.trusted_advisor import rules
-
     rows = [
         (
             advisor_rule.check_id,
@@ -190,10 +181,10 @@ def _advisor_rules(output: str) -> int:
             advisor_rule.rule.replace("`threshold`", f"{advisor_rule.threshold} {advisor_rule.unit}"),
             advisor_rule.as_of,
         )
-        for advisor_rule in rules().values()
+        for advisor_rule in doctor_trusted_advisor.rules().values()
     ]
     return _table(
-        [asdict(advisor_rule) for advisor_rule in rules().values()],
+        [asdict(advisor_rule) for advisor_rule in doctor_trusted_advisor.rules().values()],
         ("check", "name", "status", "rule", "as of"),
         rows,
         output,
@@ -202,10 +193,11 @@ def _advisor_rules(output: str) -> int:
 
 def _print_advisor_results(evidence: Evidence, output: str) -> int:
     """Prints the checks' results for the volumes of the evidence, and returns the exit code."""
-    from headrace.operate.doctor.trusted_advisor import advised, of_evidence
-
     results = [
-        result for volume in evidence.volumes if volume.rows.height for result in advised(of_evidence(volume, evidence))
+        result
+        for volume in evidence.volumes
+        if volume.rows.height
+        for result in doctor_trusted_advisor.advised(doctor_trusted_advisor.of_evidence(volume, evidence))
     ]
     rows = [(result.volume, result.rule.name, result.rule.status, result.result, result.why) for result in results]
     documents = [
@@ -217,7 +209,6 @@ def _print_advisor_results(evidence: Evidence, output: str) -> int:
 
 
 def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:
-    from headrace.report.output import as_json
 
     if output == "json":
         print(as_json(documents))

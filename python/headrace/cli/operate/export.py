@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headrace.base.files import write_whole
+from headrace.cli.lazy import lazily
 from headrace.cli.operate.common import TargetsArgument, TodayOptions
 from headrace.cli.options import CommandGroup, LabPlace, PasswordOptions, option
 from headrace.cli.output import data, say
 from headrace.cli.writing import WRITES_FILE
+
+with lazily():
+    from headrace.operate.exports import alerts as exports_alerts
+    from headrace.operate.exports import grafana as exports_grafana
+    from headrace.operate.exports import otlp as exports_otlp
+    from headrace.operate.exports import prometheus as exports_prometheus
+    from headrace.operate.exports import serving
+    from headrace.operate.watching import light
 
 EPILOG = """\b
 Examples:
@@ -36,16 +48,12 @@ def prometheus(
     listen: Annotated[str, option("ADDRESS", "127.0.0.1:PORT, port 0 for a free one.")] = "127.0.0.1:9481",
 ) -> None:
     """Serve the metrics of targets for Prometheus on this machine, until Ctrl-C."""
-    from headrace.operate.watching.light import import_late
-
-    import_late()
-    from headrace.operate.exports import serving
-    from headrace.operate.exports.prometheus import exposition
+    light.import_late()
 
     listener = serving.listener(listen)
     followed = serving.Targets(targets, today.source(place, password))
     followed.start()
-    written = serving.Written(lambda: exposition(followed.moments()))
+    written = serving.Written(lambda: exports_prometheus.exposition(followed.moments()))
     serving.serve(listener, written.text, lambda url: say(f"metrics: {url}"))
 
 
@@ -60,15 +68,9 @@ def otlp(
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
 ) -> None:
     """Send the metrics of targets to a collector of OpenTelemetry. Needs the extra `otlp`."""
-    import time
+    light.import_late()
 
-    from headrace.operate.watching.light import import_late
-
-    import_late()
-    from headrace.operate.exports import serving
-    from headrace.operate.exports.otlp import OtlpCollector
-
-    collector = OtlpCollector(endpoint)
+    collector = exports_otlp.OtlpCollector(endpoint)
     followed = serving.Targets(targets, today.source(place, password))
     followed.start()
     began, was = time.monotonic(), True
@@ -86,23 +88,16 @@ def otlp(
 @app.command()
 def grafana(to: ToOption = None) -> None:
     """Write the Grafana dashboard, as JSON to import."""
-    import json
-
-    from headrace.operate.exports.grafana import dashboard
-
-    _write(json.dumps(dashboard(), indent=2) + "\n", to)
+    _write(json.dumps(exports_grafana.dashboard(), indent=2) + "\n", to)
 
 
 @app.command()
 def alerts(to: ToOption = None) -> None:
     """Write alert rules for Prometheus: on after a minute, off after three."""
-    from headrace.operate.exports.alerts import rules_file
-
-    _write(rules_file(), to)
+    _write(exports_alerts.rules_file(), to)
 
 
 def _write(text: str, to: Path | None) -> None:
-    from headrace.base.files import write_whole
 
     if to is None:
         data(text)

@@ -8,26 +8,32 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.checks import check_number
+from headrace.base.files import check_output
+from headrace.base.options import AsOfText, Region, Seed
+from headrace.base.units import DAY_S
 from headrace.cli.inputs import RecordingOptions
+from headrace.cli.lazy import lazily
 from headrace.cli.operate.fleet_report import FleetPriceOptions, fleet_prices, report
-from headrace.cli.options import (
-    AsOfOption,
-    CommandGroup,
-    ForceOption,
-    Output,
-    RegionOption,
-    SeedOption,
-    choice,
-    option,
-)
+from headrace.cli.options import CommandGroup, ForceOption, Output, choice, listed, option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.cli.writing import WRITES_FILE
+from headrace.report.output import as_csv
 
 if TYPE_CHECKING:
     import polars as pl
 
     from headrace.operate.fleet.answer import FleetSettings
     from headrace.operate.fleet.inventory import FleetInventory
+
+with lazily():
+    import polars as pl
+
+    from headrace.operate.fleet import answer, importing, on_ray, planning
+    from headrace.operate.fleet import inventory as inventory_module
+    from headrace.operate.fleet import recordings as fleet_recordings
+    from headrace.planner import candidates
+    from headrace.report.fleet import words
 
 PlanOutput = Literal[Output, "jsonl"]
 
@@ -83,20 +89,14 @@ def import_metrics(
     force: ForceOption = False,
 ) -> None:
     """Put the points of many volumes into one Parquet file."""
-    from headrace.base.checks import check_number
-    from headrace.base.files import check_output
-    from headrace.base.units import DAY_S
-    from headrace.operate.fleet.importing import import_points
-    from headrace.operate.fleet.recordings import RecordingHints, parse_devices
-
     if period is not None:
         check_number("--period", period, 60, DAY_S, "s")
     check_output("--to", to, [Path(file) for file in files], endings=ENDINGS, force=force)
     recorded.check_any(files)
-    span, volumes_of = recorded.span(), parse_devices(device or [])
-    recordings = RecordingHints(recorded.interval, recorded.clock_start, span, volumes_of)
+    span, volumes_of = recorded.span(), fleet_recordings.parse_devices(device or [])
+    recordings = fleet_recordings.RecordingHints(recorded.interval, recorded.clock_start, span, volumes_of)
     with progress("importing") as tick:
-        volumes, rows, notes = import_points(files, to, period_s=period, hints=recordings, progress=tick)
+        volumes, rows, notes = importing.import_points(files, to, period_s=period, hints=recordings, progress=tick)
     say(f"{rows:,} points of {volumes:,} volumes written to {to}")
     for note in notes:
         say(f"note: {note}")
@@ -123,9 +123,9 @@ def plan(
     least_days: Annotated[float, option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
     exclude: Annotated[list[str] | None, option("LIST", "Volume types not to advise: st1,sc1.")] = None,
     fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
-    seed: SeedOption = 1,
+    region: Region = "us-east-1",
+    as_of: AsOfText = None,
+    seed: Seed = 1,
     ray: Annotated[
         str | None,
         option("CLUSTER", "Answer on this Ray cluster: auto, HOST:6379 or ray://HOST:10001 (headrace[ray])."),
@@ -137,36 +137,27 @@ def plan(
 ) -> None:
     """Answer each volume: unused, change, grow, keep, or no advice, with savings and risk.
     Continues a run that was stopped."""
-    from headrace.base.files import check_output
-    from headrace.cli.model.plan import listed
-    from headrace.operate.fleet.answer import FleetSettings
-    from headrace.operate.fleet.inventory import read_inventory
-    from headrace.operate.fleet.planning import plan_fleet
-    from headrace.planner.candidates import check_exclude
-
     check_output("--to", to, (points, *inventory, *prices.files), endings=ENDINGS, force=force)
-    settings = FleetSettings(
+    settings = answer.FleetSettings(
         p99_ms=p99_ms,
         headroom_percent=headroom,
         region=region,
         as_of=as_of,
-        exclude=("standard", *sorted(check_exclude(listed(exclude) or []) - {"standard"})),
+        exclude=("standard", *sorted(candidates.check_exclude(listed(exclude) or []) - {"standard"})),
         least_days=least_days,
         fortnights=fortnights,
         seed=seed,
     ).checked()
-    fleet_inventory = read_inventory([str(file) for file in inventory])
+    fleet_inventory = inventory_module.read_inventory([str(file) for file in inventory])
     notes = list(fleet_inventory.notes)
     settings = _set_prices(settings, fleet_inventory, prices, notes)
     runner = None
     if ray is not None:
-        from headrace.operate.fleet.on_ray import ray_runner
-
-        runner = ray_runner(ray)
+        runner = on_ray.ray_runner(ray)
     at_once = _print_lines if output == "jsonl" else None
     try:
         with progress("planning") as tick:
-            answers = plan_fleet(
+            answers = planning.plan_fleet(
                 fleet_inventory, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
             )
     except KeyboardInterrupt:
@@ -202,9 +193,7 @@ def _set_prices(
 
 def _tell_how_to_go_on(to: Path) -> None:
     """Says which batches an interrupted run has answered, and how to continue."""
-    from headrace.operate.fleet.planning import kept_batches
-
-    if batch_count := kept_batches(to):
+    if batch_count := planning.kept_batches(to):
         batches = "1 batch of volumes is" if batch_count == 1 else f"{batch_count:,} batches of volumes are"
         say(f"{batches} answered and kept in {to}.parts: the same command goes on from there.")
     else:
@@ -213,20 +202,14 @@ def _tell_how_to_go_on(to: Path) -> None:
 
 def _show(answers: list, to: Path, output: Output, prices: str) -> None:
     """Prints all answers as JSON or CSV, or the sums and the outstanding ones as tables."""
-    from headrace.operate.fleet.answer import answers_frame, ranked
-    from headrace.report.fleet.words import summary, tables
-    from headrace.report.output import as_csv
-
-    best = ranked(answers)
+    best = answer.ranked(answers)
     if output == "json":
-        return print_json(answers_frame(best).to_dicts())
+        return print_json(answer.answers_frame(best).to_dicts())
     if output == "csv":
-        import polars as pl
-
-        return data(as_csv(answers_frame(best).with_columns(pl.col("volumes").list.join(" "))))
+        return data(as_csv(answer.answers_frame(best).with_columns(pl.col("volumes").list.join(" "))))
     show(
-        f"{summary(best)} Prices: {prices}.",
-        *(part for section in tables(best) for part in ("", section)),
+        f"{words.summary(best)} Prices: {prices}.",
+        *(part for section in words.tables(best) for part in ("", section)),
         f"All answers: {to}",
     )
 

@@ -9,14 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import AsOfOption, ForceOption, OutputOption, PageOrChartOption, flag, option
+from headrace.base.files import check_output
+from headrace.base.options import AsOfText
+from headrace.cli.lazy import lazily
+from headrace.cli.options import ForceOption, OutputOption, PageOrChartOption, flag, option
 from headrace.cli.output import print_csv, print_json, say, show
 from headrace.errors import InputError
+from headrace.report.output import check_chart_path, write_text
 
 if TYPE_CHECKING:
     from headrace.operate.fleet.advised import AdvisedChanges
-    from headrace.operate.fleet.cost import FleetPrices
     from headrace.operate.fleet.inventory import FleetInventory
+
+with lazily():
+    from headrace.catalog import facts
+    from headrace.operate.fleet import advised as fleet_advised
+    from headrace.operate.fleet import cost as fleet_cost
+    from headrace.operate.fleet import inventory as inventory_module
+    from headrace.operate.fleet.applying import scripts as applying_scripts
+    from headrace.operate.fleet.applying import terraform as applying_terraform
+    from headrace.report.fleet import page as fleet_page
+    from headrace.report.fleet import words
 
 HELP = "headrace fleet report --help"
 MOST_TOLD = 5  # accounts and regions whose rates are told one by one; a fleet may have hundreds
@@ -67,30 +80,24 @@ def report(
         list[Path] | None,
         option("FILE", "The inventory that the plan was made with; --cost and --patch need it. Repeatable."),
     ] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOfText = None,
     page: PageOrChartOption = None,
     output: OutputOption = "table",
     force: ForceOption = False,
 ) -> None:
     """Show the answers for a fleet, and write a page or the changes: an AWS CLI script with its
     rollback, a diff of Terraform files. Changes nothing itself."""
-    from headrace.catalog.facts import check_day
-    from headrace.operate.fleet.advised import read_answers, repriced
-    from headrace.operate.fleet.inventory import read_inventory
-    from headrace.report.fleet import words
-    from headrace.report.output import check_chart_path
-
     check_chart_path(page)
-    as_of = check_day(as_of)
+    as_of = facts.check_day(as_of)
     state = [patching.terraform_state] if patching.terraform_state else []
     inputs = [answers, *(inventory or []), *prices.files, *state]
-    fleet_answers = read_answers(answers)
-    fleet_inventory = read_inventory([str(file) for file in inventory]) if inventory else None
+    fleet_answers = fleet_advised.read_answers(answers)
+    fleet_inventory = inventory_module.read_inventory([str(file) for file in inventory]) if inventory else None
     notes = list(fleet_inventory.notes) if fleet_inventory else []
     price_words = words.prices_of(fleet_answers)
     if prices != FleetPriceOptions():
         new_prices, more = fleet_prices(prices, fleet_inventory, as_of)
-        fleet_answers, searched = repriced(fleet_answers, new_prices), price_words
+        fleet_answers, searched = fleet_advised.repriced(fleet_answers, new_prices), price_words
         price_words = words.prices_of(fleet_answers)
         notes += more
         if searched != price_words:
@@ -98,9 +105,7 @@ def report(
                 f"The advice was searched at {searched}: give the same options to fleet plan to search at these."
             )
     if page is not None:
-        from headrace.report.fleet.page import write_fleet
-
-        write_fleet(page, fleet_answers, price_words, notes)
+        fleet_page.write_fleet(page, fleet_answers, price_words, notes)
         say(f"page written to {page}")
     if patching.patch is not None:
         if fleet_inventory is None:
@@ -120,19 +125,17 @@ def report(
 
 def fleet_prices(
     prices: FleetPriceOptions, inventory: FleetInventory | None, as_of: str | None, region: str = ""
-) -> tuple[FleetPrices, list[str]]:
+) -> tuple[fleet_cost.FleetPrices, list[str]]:
     """Returns the prices that the options name, and remarks about them. `region`: of volumes that
     do not say their own."""
-    from headrace.operate.fleet.cost import FleetPrices, read_cost_report
-
     if not prices.cost:
-        return FleetPrices(as_of, prices.discount_percent, prices.price_file), []
+        return fleet_cost.FleetPrices(as_of, prices.discount_percent, prices.price_file), []
     if inventory is None:
         raise InputError("--cost", "needs the inventory, to know the volumes' regions", HELP, "Give --inventory.")
     regions = {volume.id: volume.region or region for volume in inventory.volumes}
     accounts = {volume.id: volume.account for volume in inventory.volumes if volume.account}
-    paid = read_cost_report(prices.cost, regions, accounts)
-    own_prices = FleetPrices(as_of, prices.discount_percent, prices.price_file, paid)
+    paid = fleet_cost.read_cost_report(prices.cost, regions, accounts)
+    own_prices = fleet_cost.FleetPrices(as_of, prices.discount_percent, prices.price_file, paid)
     rate_words = [
         table.words for table in own_prices.tables((regions[volume.id], volume.account) for volume in inventory.volumes)
     ]
@@ -152,10 +155,7 @@ def _write_changes(
     inputs: Sequence[Path],
 ) -> None:
     """Writes scripts and diff, and names the changes that are not in them."""
-    from headrace.operate.fleet.advised import advised_changes
-    from headrace.operate.fleet.applying.scripts import patch_scripts
-
-    advised = advised_changes(
+    advised = fleet_advised.advised_changes(
         answers,
         inventory,
         most_risk=options.max_risk_percent / 100,
@@ -164,15 +164,13 @@ def _write_changes(
         as_of=as_of,
     )
     files: dict[str, str] = {}
-    scripts = patch_scripts(advised.changes, as_of, options.max_per_hour)
+    scripts = applying_scripts.patch_scripts(advised.changes, as_of, options.max_per_hour)
     for script in scripts:
         ending = f"-{script.account or 'unknown'}" if len(scripts) > 1 else ""
         files |= {f"patch{ending}.sh": script.patch, f"rollback{ending}.sh": script.rollback}
     if options.terraform_state is not None:
-        from headrace.operate.fleet.applying.terraform import terraform_patch
-
         root = options.terraform_dir or options.terraform_state.parent
-        terraform = terraform_patch(options.terraform_state, root, advised.changes)
+        terraform = applying_terraform.terraform_patch(options.terraform_state, root, advised.changes)
         files |= {"terraform.diff": terraform.diff} if terraform.diff else {}
         for note in terraform.notes:
             say(f"terraform: {note.address + ': ' if note.address else ''}{note.what}")
@@ -181,8 +179,6 @@ def _write_changes(
 
 
 def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Path]) -> None:
-    from headrace.base.files import check_output
-    from headrace.report.output import write_text
 
     if not folder.is_dir():
         if folder.exists():

@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.inputs import RecordingOptions
-from headrace.cli.options import (
-    AsOfOption,
-    InstanceOption,
-    PageOrChartOption,
-    SeedOption,
-    TableOrJsonOption,
-    flag,
-    option,
-    storage_option,
-)
+from headrace.base.files import OWN_FILE, detect
+from headrace.base.options import AsOfText, InstanceType, Seed
+from headrace.cli.inputs import RecordingOptions, read_demand
+from headrace.cli.lazy import lazily
+from headrace.cli.options import PageOrChartOption, TableOrJsonOption, flag, option, storage_option
 from headrace.cli.output import print_json, progress, say, show, table
 from headrace.errors import InputError
 from headrace.report.output import check_chart_path
@@ -25,8 +19,18 @@ from headrace.report.output import check_chart_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.operate.forecast.sources import RecordedDemand
     from headrace.workload import OpenWorkload
+
+with lazily():
+    from headrace import workload as workloads
+    from headrace.base import storage as base_storage
+    from headrace.observe import recording as observe_recording
+    from headrace.operate import evidence
+    from headrace.operate.forecast import answer, ledger, sources
+    from headrace.operate.forecast import growth as forecast_growth
+    from headrace.operate.forecast import history as forecast_history
+    from headrace.operate.forecast import space as forecast_space
+    from headrace.report.operate import forecast as operate_forecast
 
 EPILOG = """\b
 Examples:
@@ -58,8 +62,8 @@ def forecast(
     storage: Annotated[
         str | None, storage_option("Such as gp2:500 or 2xgp3:500:6000:250. Default: as the target says.")
     ] = None,
-    instance: InstanceOption = None,
-    as_of: AsOfOption = None,
+    instance: InstanceType = None,
+    as_of: AsOfText = None,
     hours: Annotated[int, option("HOURS", "Hours to follow the credits, 1 to 336.")] = 72,
     balance: Annotated[
         float | None, option("PERCENT", "Credits now. Default: as recorded, else simulated over the recording.")
@@ -77,17 +81,12 @@ def forecast(
     device: Annotated[str | None, option("NAME", "Device of the recording. Default: the one that does most.")] = None,
     score: Annotated[bool, flag("--score", "Hold the forecasts that were kept against this recording.")] = False,
     keep: Annotated[bool, flag("--keep/--no-keep", "Keep this forecast, to score it later.")] = True,
-    seed: SeedOption = 1,
+    seed: Seed = 1,
     output: TableOrJsonOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
     """Forecast when credits run out, the volume is full, or growth meets a limit, each with its
     interval."""
-    from headrace.base.storage import Storage
-    from headrace.operate.forecast import answer, ledger
-    from headrace.operate.forecast.space import read_space
-    from headrace.report.operate import forecast as words
-
     check_chart_path(report)
     with progress("reading") as tick:
         load, own_storage, own_instance, own_space = read_recording(recording, device, recorded, tick)
@@ -95,8 +94,8 @@ def forecast(
         raise InputError(
             "--storage is missing", "a recording does not say what the volume was", "", "For example gp2:500."
         )
-    storage, instance = Storage.parse(storage or str(own_storage)).text, instance or own_instance
-    used = own_space if space is None else read_space(space)
+    storage, instance = base_storage.Storage.parse(storage or str(own_storage)).text, instance or own_instance
+    used = own_space if space is None else forecast_space.read_space(space)
     where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     if score:
         if report is not None:
@@ -117,10 +116,10 @@ def forecast(
             **where,
         )
     if output == "json":
-        print_json(words.document(prediction))
+        print_json(operate_forecast.document(prediction))
     else:
         show(
-            *words.in_words(prediction),
+            *operate_forecast.in_words(prediction),
             *([""] if prediction.notes else []),
             *(f"note: {note}" for note in prediction.notes),
         )
@@ -128,7 +127,7 @@ def forecast(
         ledger.keep(prediction.promises(), ledger.default_ledger())
     # Said and kept first, then written: a disk that is full must not cost the answer.
     if report is not None:
-        words.write_forecast(report, prediction)
+        operate_forecast.write_forecast(report, prediction)
         say(f"written to {report}")
     if prediction.findings():
         raise typer.Exit(1)
@@ -136,46 +135,34 @@ def forecast(
 
 def read_recording(
     text: str, device: str | None, recorded: RecordingOptions, tick: Callable[[float], None]
-) -> RecordedDemand:
+) -> sources.RecordedDemand:
     """Returns the demand of a workload file, demo:day, a recording as a tool wrote it, or another
     target; with storage, instance and used space where the target has them. Raises InputError or
     CouldNotRun."""
-    from headrace.base.files import OWN_FILE, detect
-    from headrace.cli.inputs import read_demand
-    from headrace.observe.recording import open_recording
-    from headrace.operate.evidence import SourceOptions
-    from headrace.operate.forecast.sources import RecordedDemand, demand_of
-    from headrace.workload import OpenWorkload
-
     path = Path(text)
     own = text.startswith(("demo:", "fio:"))
     if not own and path.is_file() and path.suffix not in (".jsonl", ".gz"):
-        own = detect(open_recording(path).text)[1] == OWN_FILE
-    options = recorded.apply_to(SourceOptions(devices=(device,) if device else (), progress=tick))
+        own = detect(observe_recording.open_recording(path).text)[1] == OWN_FILE
+    options = recorded.apply_to(evidence.SourceOptions(devices=(device,) if device else (), progress=tick))
     if not own:
-        return demand_of(text, options)
+        return sources.demand_of(text, options)
     for name, value in {"--device": device, **options.times_given}.items():
         if value is not None:
             rule = f"is for recordings, and {text} is a workload: one demand with times of its own"
             raise InputError(f"{name} {value}", rule, "headrace forecast --help", "Leave it out.")
     workload = read_demand(text)
-    if not isinstance(workload, OpenWorkload):
+    if not isinstance(workload, workloads.OpenWorkload):
         hint = "Record the server: iostat -xt 60 > iostat.txt"
         raise InputError(text, "is a load without a clock: it cannot be continued", "headrace forecast --help", hint)
-    return RecordedDemand(workload)
+    return sources.RecordedDemand(workload)
 
 
 def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], output: str) -> None:
     """Compares the kept forecasts with this recording, and prints the scores."""
-    from headrace.operate.forecast import ledger
-    from headrace.operate.forecast.growth import growth_ahead
-    from headrace.operate.forecast.history import history_of
-    from headrace.report.operate import forecast as words
-
     path = ledger.default_ledger()
-    history = history_of(load)
+    history = forecast_history.history_of(load)
     try:
-        growth = growth_ahead(history, storage, **where)
+        growth = forecast_growth.growth_ahead(history, storage, **where)
     except InputError:
         growth = ()
     notes: list[str] = []
@@ -189,4 +176,7 @@ def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], o
     if not scores:
         show(f"None of the forecasts in {path} about {ledger.known_as(load)} on {storage} is due in this recording.")
         return
-    show("Shares of earlier forecasts whose 80 % interval held:", table(words.SCORE_COLUMNS, words.score_rows(scores)))
+    show(
+        "Shares of earlier forecasts whose 80 % interval held:",
+        table(operate_forecast.SCORE_COLUMNS, operate_forecast.score_rows(scores)),
+    )

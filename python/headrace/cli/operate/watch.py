@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.cli.inputs import RecordingOptions
+from headrace.cli.lazy import lazily
 from headrace.cli.operate.common import TargetArgument, TodayOptions
 from headrace.cli.options import LabPlace, PasswordOptions, choice, flag, option
 from headrace.cli.output import data, say
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from headrace.operate.alarms.actions import Action
     from headrace.operate.watching.moment import Moment
     from headrace.operate.watching.opening import Watched
+
+with lazily():
+    from headrace.operate.alarms import actions as alarms_actions
+    from headrace.operate.alarms import episodes as alarms_episodes
+    from headrace.operate.alarms import nagios
+    from headrace.operate.doctor import model
+    from headrace.operate.watching import light, loop, opening, terminal
+    from headrace.operate.watching import screen as watching_screen
 
 EPILOG = """\b
 Examples:
@@ -61,8 +71,6 @@ class AlarmOptions:
 
     def actions(self) -> list[Action]:
         """Returns the actions of an alarm. Raises InputError, CouldNotRun."""
-        from headrace.operate.alarms import actions
-
         if (self.command or self.webhook) and not self.alarm:
             given = "--command" if self.command else "--webhook"
             raise InputError(given, "belongs to --alarm", "headrace watch --help", "Add --alarm.")
@@ -70,9 +78,9 @@ class AlarmOptions:
             raise InputError("--webhook-secret", "belongs to --webhook", "headrace watch --help", "Name the URL.")
         chosen: list[Action] = []
         if self.command:
-            chosen.append(actions.command(self.command))
+            chosen.append(alarms_actions.command(self.command))
         if self.webhook:
-            chosen.append(actions.webhook(self.webhook, self.webhook_secret))
+            chosen.append(alarms_actions.webhook(self.webhook, self.webhook_secret))
         return chosen
 
 
@@ -91,24 +99,17 @@ def watch(
     ] = "table",
 ) -> None:
     """Watch a server and its volumes: limits, credits with time to empty, latency, waits."""
-    from headrace.operate.watching.light import import_late
-
     # Before anything that imports them.
-    import_late()
-    from headrace.operate.watching import opening
+    light.import_late()
 
     _check(once, output, alarms)
     actions = alarms.actions()
     screen = None
     if output == "table" and not once and not alarms.alarm:
-        from headrace.operate.watching import terminal
-
         screen = terminal.Screen(terminal.check())
     options, past = recorded.apply_to(today.source(place, password)), once or screen is not None
     with opening.opened(target, options, past=past, seconds=0.0 if once else seconds) as watched:
         if screen is not None:
-            from headrace.operate.watching import loop
-
             loop.run(screen, watched.moments, seconds)
         elif alarms.alarm:
             _alarm(watched, actions, seconds)
@@ -116,9 +117,7 @@ def watch(
             moment = _newest(watched)
             _once(moment, output)
             if not watched.live:  # as the doctor ends: there is nothing to wait for
-                from headrace.operate.doctor.model import exit_code_of
-
-                raise typer.Exit(exit_code_of(moment.verdict.word))
+                raise typer.Exit(model.exit_code_of(moment.verdict.word))
         else:
             for moment in _until(watched, seconds):
                 _line(moment.to_document())
@@ -133,7 +132,6 @@ def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
 
 
 def _until(watched: Watched, seconds: float | None) -> Iterator[Moment]:
-    import time
 
     began = time.monotonic()
     for moment in watched.moments:
@@ -156,14 +154,14 @@ def _once(moment: Moment, output: str) -> None:
     if output == "jsonl":
         _line(moment.to_document())
     elif output == "nagios":
-        from headrace.operate.alarms.nagios import CODES, plugin_line, state_of
-
-        print(plugin_line(moment.verdict.word, moment.verdict.text, _figures(moment)))
-        raise typer.Exit(CODES[state_of(moment.verdict.word)])
+        print(nagios.plugin_line(moment.verdict.word, moment.verdict.text, _figures(moment)))
+        raise typer.Exit(nagios.CODES[nagios.state_of(moment.verdict.word)])
     else:
-        from headrace.operate.watching.screen import as_text, whole
-
-        data(as_text(whole(moment, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)))
+        data(
+            watching_screen.as_text(
+                watching_screen.whole(moment, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+            )
+        )
 
 
 def _figures(moment: Moment) -> dict[str, float | None]:
@@ -184,10 +182,9 @@ def _line(document: object) -> None:
 
 
 def _alarm(watched: Watched, actions: Iterable[Action], seconds: float | None) -> None:
-    from headrace.operate.alarms.episodes import Episodes
 
     actions = list(actions)
-    episodes = Episodes(watched.target)
+    episodes = alarms_episodes.Episodes(watched.target)
     try:
         for moment in _until(watched, seconds):
             _tell(episodes.see(moment), actions)

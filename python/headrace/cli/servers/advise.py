@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.options import (
-    AsOfOption,
-    Engine,
-    PasswordOptions,
-    choice,
-    flag,
-    instance_option,
-    option,
-    storage_option,
-)
+from headrace.base.options import AsOfText
+from headrace.cli.inputs import read_database
+from headrace.cli.lazy import lazily
+from headrace.cli.options import Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, note, print_frame, print_json, say, show, table
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.advice.result import Advice
+
+with lazily():
+    import polars as pl
+
+    from headrace import advice as advice_rules
+    from headrace.advice import host as advice_host
+    from headrace.report import tables
 
 EPILOG = """\b
 Examples:
@@ -77,7 +78,7 @@ def advise(
         Literal["full", "relaxed"], choice("relaxed: commits may be lost with the machine; the answer says how many.")
     ] = "full",
     replica: Annotated[bool, flag("--replica", "The server applies another's binlog.")] = False,
-    as_of: AsOfOption = None,
+    as_of: AsOfText = None,
     check: Annotated[
         bool,
         flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."),
@@ -95,8 +96,6 @@ def advise(
 ) -> None:
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
     expects of them. With --host: the kernel's settings below it."""
-    from headrace.advice import advise as advice_for
-
     if host:
         foreign = {"ADDRESS": address, "--config": config, "--memory-gib": memory_gib, "--workload": workload}
         _refuse_with_host(foreign, output)
@@ -115,8 +114,6 @@ def advise(
     given = None if address is None else password.read_address(address)
     database = None
     if workload is not None:
-        from headrace.cli.inputs import read_database
-
         database = read_database(workload)
     machine: dict[str, Any] = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
     server: dict[str, Any] = {
@@ -127,7 +124,7 @@ def advise(
         "replica": replica,
     }
     places: dict[str, Any] = {"log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
-    advice = advice_for(
+    advice = advice_rules.advise(
         storage, address=given, config=config, workload=database, as_of=as_of, **machine, **server, **places
     )
     print_advice(advice, output)
@@ -159,9 +156,7 @@ def advise_on_host(
     root: Path | None, datadir: str | None, storage: str | None, as_of: str | None, check: bool, output: Form
 ) -> None:
     """Checks the host, and prints the advice."""
-    from headrace.advice.host import advise_host
-
-    advice = advise_host(root, datadir=datadir, storage=storage, as_of=as_of)
+    advice = advice_host.advise_host(root, datadir=datadir, storage=storage, as_of=as_of)
     for text in advice.notes if output != "json" else ():
         note(f"note: {text}")
     if output in OF_HOSTS:
@@ -169,8 +164,6 @@ def advise_on_host(
     elif output == "json":
         print_json(advice.to_dict())
     elif output == "csv":
-        import polars as pl
-
         rows = [{name: value for name, value in row.items() if name != "settings"} for row in advice.rows()]
         print_frame(pl.DataFrame(rows), "csv")
     else:
@@ -218,14 +211,10 @@ def print_advice(advice: Advice, output: Form) -> None:
     elif output == "json":
         print_json(advice.to_dict())
     elif output == "csv":
-        import polars as pl
-
         rows = advice.to_dict()["advice"]
         print_frame(pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}), "csv")
     else:
-        from headrace.report.tables import console
-
         parts: list[object] = [f"{advice.server.label}: {advice.situation}", ""]
-        for title, names, rows in advice.tables(narrow=console().width < NARROW):
+        for title, names, rows in advice.tables(narrow=tables.console().width < NARROW):
             parts += [table(names, rows, title=title), ""]
         show(*parts)

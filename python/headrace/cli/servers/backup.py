@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.signals import undisturbed
+from headrace.base.signals import set_handler, undisturbed
 from headrace.cli import INTERRUPTED
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -30,10 +33,21 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
     from headrace.lab import Lab
-    from headrace.servers.backup.history.moments import RestoreGoal
     from headrace.servers.backup.manifest import Backup
     from headrace.servers.backup.retention import RetentionPlan
     from headrace.servers.backup.source import BackupSource
+
+with lazily():
+    from headrace import servers
+    from headrace.mysql import gtid as mysql_gtid
+    from headrace.servers.backup import checking, copying, pacing, pipeline, proving, retention, unfinished
+    from headrace.servers.backup import forecast as backup_forecast
+    from headrace.servers.backup import manifest as backup_manifest
+    from headrace.servers.backup import restore as backup_restore
+    from headrace.servers.backup import source as backup_source
+    from headrace.servers.backup.history import archive, moments
+    from headrace.servers.backup.history import stream as history_stream
+    from headrace.servers.backup.targets import folder, opening
 
 EPILOG = """\b
 Examples:
@@ -62,28 +76,22 @@ SourceArgument = Annotated[
 
 def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSource:
     """Returns the server that is named, by its name in the lab or an address."""
-    from headrace import servers
-    from headrace.servers.backup.source import source_of
-
     if "://" in text:
         address = password.read_address(text)
-        return source_of(address, address.host or "local")
+        return backup_source.source_of(address, address.host or "local")
     lab = place.open()
     server = servers.find(lab, text)
     if server.state != "running":
         hint = f"Start it: headrace mysql up {text}"
         raise InputError(text, f"is {server.state}", "headrace backup --help", hint)
-    return source_of(server.address(), server.name, server)
+    return backup_source.source_of(server.address(), server.name, server)
 
 
 def _target_in(text: str) -> Any:
     """Returns a target that is read. Raises InputError for a folder that is not there: it was
     mistyped, or its volume is not mounted."""
-    from headrace.servers.backup.targets.folder import FolderTarget
-    from headrace.servers.backup.targets.opening import open_target
-
-    target = open_target(text)
-    if isinstance(target, FolderTarget) and not target.folder.exists():
+    target = opening.open_target(text)
+    if isinstance(target, folder.FolderTarget) and not target.folder.exists():
         raise InputError(target.label, "there is no such folder", "", "Is its name right, and its volume mounted?")
     return target
 
@@ -101,10 +109,12 @@ def _explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
 def _list_whole(target: Any) -> set[str]:
     """Returns ids of whole backups, without a look into them; none where the target does not
     answer."""
-    from headrace.servers.backup.manifest import MANIFEST
-
     with contextlib.suppress(HeadraceError, OSError):
-        return {entry.name.split("/")[1] for entry in target.list("backups/") if entry.name.endswith(f"/{MANIFEST}")}
+        return {
+            entry.name.split("/")[1]
+            for entry in target.list("backups/")
+            if entry.name.endswith(f"/{backup_manifest.MANIFEST}")
+        }
     return set()
 
 
@@ -118,7 +128,6 @@ def _words_after_run(target: Any, before: set[str], notes: list[str]) -> str:
 
 
 def _words_after_restore(lab: Lab, name: str, what: str) -> str:
-    from headrace import servers
 
     with contextlib.suppress(HeadraceError):
         servers.find(lab, name)
@@ -127,9 +136,8 @@ def _words_after_restore(lab: Lab, name: str, what: str) -> str:
 
 
 def _key(path: Path | None) -> bytes | None:
-    from headrace.servers.backup.manifest import read_key
 
-    return read_key(path)
+    return backup_manifest.read_key(path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,29 +158,22 @@ class PaceOptions:
 
     def limits(self) -> Any:
         """Returns the limits in the library's form. Raises InputError."""
-        from headrace.servers.backup.pacing import PaceLimits
-
-        return PaceLimits(self.share, self.mib_s, self.credit_floor, self.lag_s, self.latency_ratio)
+        return pacing.PaceLimits(self.share, self.mib_s, self.credit_floor, self.lag_s, self.latency_ratio)
 
 
 def _pacer(server: BackupSource, target: Any, pace: PaceOptions, method: str) -> Any:
     """Returns the pacer of the copy: on the lab it watches credits, elsewhere only MiB/s."""
-    import contextlib
-
-    from headrace.servers.backup.forecast import target_volume
-    from headrace.servers.backup.pacing import Pacer, PaceSignals, lab_pacer
-
     limits = pace.limits()
     if method == "snapshot":
         return contextlib.nullcontext()
     if server.server is not None:
-        return lab_pacer(server, limits, target_volume(server.server.lab, target))
+        return pacing.lab_pacer(server, limits, backup_forecast.target_volume(server.server.lab, target))
     if pace.share is not None or pace.lag_s is not None or pace.latency_ratio is not None:
         rule = "is not a server of the lab, so its volume cannot be seen"
         raise InputError(server.address.label, rule, "headrace backup run --help", "Pace it by --mib-s.")
     if pace.mib_s is None:
         return contextlib.nullcontext()
-    return Pacer(limits, pace.mib_s, PaceSignals)
+    return pacing.Pacer(limits, pace.mib_s, pacing.PaceSignals)
 
 
 def _say_forecast(
@@ -185,21 +186,17 @@ def _say_forecast(
     output: Any,
 ) -> None:
     """Forecasts the time of the copy: as an answer with `output`, else a line on stderr."""
-    from headrace.servers.backup import source as sources
-    from headrace.servers.backup.forecast import forecast
-    from headrace.servers.backup.pipeline import best_pack
-
     if method == "physical" and server.server is not None:
-        size = sources.physical_bytes(server.server)
+        size = backup_source.physical_bytes(server.server)
     else:
         with server.connect() as connection:
-            size = sources.data_bytes(connection, only)
+            size = backup_source.data_bytes(connection, only)
     limits = pace.limits()
     most = limits.mib_s
     if limits.share is not None and server.server is not None and server.server.data_volume is not None:
         cap = server.server.lab.describe(server.server.data_volume)["throughput_mib_s"]
         most = min(rate for rate in (most, cap * limits.share) if rate is not None)
-    estimate = forecast(server, target, size, pack or best_pack(), most_mib_s=most)
+    estimate = backup_forecast.forecast(server, target, size, pack or pipeline.best_pack(), most_mib_s=most)
     if output is None:
         if estimate.seconds:
             say(estimate.words(size))
@@ -244,10 +241,7 @@ def run(
     output: OutputOption = "table",
 ) -> None:
     """Take a backup of a server; print its id and position."""
-    from headrace.servers.backup import copying
-    from headrace.servers.backup.targets.opening import open_target
-
-    target, key = open_target(to), _key(key_file)
+    target, key = opening.open_target(to), _key(key_file)
     server = _source(place, password, source)
     if method != "snapshot":
         _say_forecast(server, target, method, pack, pace, only, output if dry_run else None)
@@ -281,18 +275,15 @@ def run(
         for why, seconds in sorted(pacer.report.held_s.items()):
             if seconds >= 1.0:
                 say(f"note: held back {seconds:,.0f} s by {why}")
-    from headrace.servers.backup.manifest import Backup
 
-    _print_backups([Backup(manifest, None)], output)
+    _print_backups([backup_manifest.Backup(manifest, None)], output)
 
 
 @app.command("list")
 def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
     """Show backups, their age, and which were never restored; exit code 1 when one is damaged, or
     its last restore failed."""
-    from headrace.servers.backup.manifest import backups
-
-    entries, problems = backups(_target_in(to), _key(key_file))
+    entries, problems = backup_manifest.backups(_target_in(to), _key(key_file))
     _print_backups(entries, output)
     problems += [
         f"{backup.id}: its last restore failed: {backup.proof.failure}"
@@ -403,31 +394,26 @@ class RestoreOptions:
     ] = None
     read_only: Annotated[bool, flag("--read-only", "Leave it read-only.")] = False
 
-    def goal(self, flavor: str) -> RestoreGoal | None:
+    def goal(self, flavor: str) -> moments.RestoreGoal | None:
         """Returns the point to restore to; None: the backup as it is."""
-        from headrace.mysql.gtid import GtidSet
-        from headrace.servers.backup.history.moments import RestoreGoal, parse_moment
-
         named = [
             name for name, on in (("--to-time", self.moment), ("--to-gtid", self.gtid), ("--latest", self.latest)) if on
         ]
         if len(named) > 1:
             raise InputError(" ".join(named), "exclude each other", "headrace backup restore --help", "Give one.")
         if self.moment is not None:
-            return RestoreGoal(moment_us=parse_moment(self.moment))
+            return moments.RestoreGoal(moment_us=moments.parse_moment(self.moment))
         if self.gtid is not None:
-            return RestoreGoal(gtid=GtidSet.parse(self.gtid, flavor))
-        return RestoreGoal() if self.latest else None
+            return moments.RestoreGoal(gtid=mysql_gtid.GtidSet.parse(self.gtid, flavor))
+        return moments.RestoreGoal() if self.latest else None
 
 
 def _resolve_id(target: Any, text: str, key: bytes | None) -> str:
     """Returns the id that is meant; `latest` is a part of a server only where there is nothing
     else."""
-    from headrace.servers.backup.manifest import backups
-
     if text != "latest":
         return text
-    candidates, _ = backups(target, key)
+    candidates, _ = backup_manifest.backups(target, key)
     if not candidates:
         raise InputError(
             target.label, "holds no whole backup", "headrace backup list", "Take one: headrace backup run."
@@ -446,26 +432,21 @@ def restore(
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
-    from headrace.servers.backup import restore as restoring
-
     target, key = _target_in(to), _key(key_file)
     with place.open() as lab, progress("restoring") as tick:
         request = _request(lab, target, backup, name, options, key)
         with _explain_interrupt(lambda: _words_after_restore(lab, name, "restore it")):
-            done = restoring.restore(lab, target, request, key, tick)
+            done = backup_restore.restore(lab, target, request, key, tick)
     _print_restored(done, output)
 
 
 def _request(lab: Lab, target: Any, backup: str, name: str, options: RestoreOptions, key: bytes | None) -> Any:
-    from headrace import servers
-    from headrace.servers.backup.manifest import read_manifest
-    from headrace.servers.backup.restore import RestoreRequest
 
     if options.storage is None:
         raise InputError(
             "--storage", "is needed for the new server", "headrace backup restore --help", "For example gp3:100."
         )
-    manifest = read_manifest(target, _resolve_id(target, backup, key), key)
+    manifest = backup_manifest.read_manifest(target, _resolve_id(target, backup, key), key)
     _warn_failed(target, manifest.id, key)
     if manifest.only:
         say(f"note: {manifest.id} is a part of its server, {manifest.part} alone")
@@ -475,14 +456,15 @@ def _request(lab: Lab, target: Any, backup: str, name: str, options: RestoreOpti
     }
     path = more.pop("server_path")
     given = {key: value for key, value in more.items() if key not in ("moment", "gtid", "latest", "setting")}
-    return RestoreRequest(backup=manifest.id, name=name, server_path=None if path is None else str(path), **given)
+    return backup_restore.RestoreRequest(
+        backup=manifest.id, name=name, server_path=None if path is None else str(path), **given
+    )
 
 
 def _warn_failed(target: Any, backup: str, key: bytes | None) -> None:
-    from headrace.servers.backup.manifest import read_proof
 
     try:
-        proof = read_proof(target, backup, key)
+        proof = backup_manifest.read_proof(target, backup, key)
     except InputError as error:
         say(f"warning: the proof of {backup} cannot be read: {error.rule}")
         return
@@ -491,7 +473,6 @@ def _warn_failed(target: Any, backup: str, key: bytes | None) -> None:
 
 
 def _print_restored(done: Any, output: Any) -> None:
-    from headrace.servers.backup.history.moments import shown
 
     replay = done.replay
     answer = {
@@ -502,7 +483,7 @@ def _print_restored(done: Any, output: Any) -> None:
         "replay_s": round(done.replay_s, 3),
         "transactions": replay.transactions if replay else 0,
         "last_gtid": replay.last_gtid if replay else "",
-        "last_time": shown(replay.last_us) if replay and replay.last_us else "",
+        "last_time": moments.shown(replay.last_us) if replay and replay.last_us else "",
         "doubt": replay.doubt if replay else 0,
         "part": done.manifest.part,
         "other_settings": "; ".join(difference.words for difference in done.otherwise),
@@ -528,14 +509,10 @@ def verify(
     output: OutputOption = "table",
 ) -> None:
     """Read every byte in the target against its checksum; exit code 1 when one is wrong."""
-    from headrace.servers.backup import checking
-    from headrace.servers.backup.history import archive
-    from headrace.servers.backup.manifest import backups
-
     target, key = _target_in(to), _key(key_file)
     problems: list[str] = []
     if backup is None:
-        entries, problems = backups(target, key)
+        entries, problems = backup_manifest.backups(target, key)
         checks = [checking.check_backup(target, entry.id, key) for entry in entries]
         histories = archive.timelines(target, key)
         checks += [checking.check_timeline(target, history, key) for history in histories]
@@ -580,15 +557,10 @@ def stream(
     output: OutputOption = "table",
 ) -> None:
     """Copy a server's binary log as it is written, and test that nothing is missing."""
-    import signal
-    import threading
-
-    from headrace.base.signals import set_handler
-    from headrace.servers.backup.history.stream import Stream
-    from headrace.servers.backup.targets.opening import open_target
-
     server = _source(place, password, source)
-    streaming = Stream(server, open_target(to), _key(key_file), every_s, note=lambda text: say(f"note: {text}"))
+    streaming = history_stream.Stream(
+        server, opening.open_target(to), _key(key_file), every_s, note=lambda text: say(f"note: {text}")
+    )
 
     def end(*_: object) -> None:
         streaming.stop.set()
@@ -600,7 +572,6 @@ def stream(
         timer.daemon = True
         timer.start()
     state = streaming.run(begin)
-    from headrace.servers.backup.history.moments import shown
 
     answer = {
         "timeline": state.timeline,
@@ -610,7 +581,7 @@ def stream(
         "transactions": state.transactions,
         "stored_bytes": state.stored_bytes,
         "last_gtid": state.last_gtid,
-        "last_time": shown(state.last_us) if state.last_us else "",
+        "last_time": moments.shown(state.last_us) if state.last_us else "",
     }
     print_answer(
         answer,
@@ -624,9 +595,6 @@ def stream(
 @app.command()
 def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
     """Show the binary logs in a target by timeline, from where to where; exit code 1 for a gap."""
-    from headrace.servers.backup.history import archive
-    from headrace.servers.backup.history.moments import shown
-
     names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
     rows: list[dict[str, object]] = []
     for timeline in archive.timelines(_target_in(to), _key(key_file)):
@@ -637,8 +605,8 @@ def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "ta
             sum(file.ends for file in timeline.files),
             str(timeline.begins) if timeline.files else "",
             str(timeline.ends) if timeline.files else "",
-            shown(entries[0].first_us) if entries else "",
-            shown(entries[-1].last_us) if entries else "",
+            moments.shown(entries[0].first_us) if entries else "",
+            moments.shown(entries[-1].last_us) if entries else "",
             "; ".join(timeline.problems),
         )
         rows.append(dict(zip(names, cells, strict=True)))
@@ -666,8 +634,6 @@ def prove(
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a volume of the lab, replay, compare, and remove it again."""
-    from headrace.servers.backup import proving
-
     target, key = _target_in(to), _key(key_file)
     source = None if against is None else _source(place, password, against)
     with place.open() as lab, progress("restoring") as tick:
@@ -703,15 +669,11 @@ def prune(
     output: OutputOption = "table",
 ) -> None:
     """Delete old backups and the binary logs before them; never the last provable chain."""
-    from headrace.servers.backup import retention, unfinished
-    from headrace.servers.backup.history import archive
-    from headrace.servers.backup.manifest import backups, unread
-
     target, key = _target_in(to), _key(key_file)
-    entries, problems = backups(target, key)
+    entries, problems = backup_manifest.backups(target, key)
     for problem in problems:
         say(f"problem: {problem}")
-    strange = unread(target, entries)
+    strange = backup_manifest.unread(target, entries)
     if strange:
         say(f"note: No binary log is deleted: what {', '.join(strange[:3])} needs of them cannot be read.")
     retention_plan = retention.plan(entries, archive.timelines(target, key), time.time(), keep, days, strange)

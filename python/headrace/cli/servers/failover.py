@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.base.files import read_bytes
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.cli import INTERRUPTED
+from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, flag, option
-from headrace.cli.output import print_answer, say, table
+from headrace.cli.output import pairs, print_answer, say, table
 from headrace.cli.servers.confirming import confirm
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import CouldNotRun, InputError
@@ -23,7 +28,15 @@ if TYPE_CHECKING:
     from headrace.servers.failover.cluster import FailoverCluster
     from headrace.servers.failover.journal import Unfinished
     from headrace.servers.failover.planning.dry_run import DryRun
-    from headrace.servers.failover.planning.members import FailoverWish, Members
+    from headrace.servers.failover.planning.members import Members
+
+with lazily():
+    from headrace.servers.failover import cluster as cluster_module
+    from headrace.servers.failover import interruption
+    from headrace.servers.failover import rejoin as failover_rejoin
+    from headrace.servers.failover import watcher as failover_watcher
+    from headrace.servers.failover.planning import guarantee as planning_guarantee
+    from headrace.servers.failover.planning import members, semisync
 
 EPILOG = """\b
 Examples:
@@ -132,18 +145,14 @@ def status(
     output: OutputOption = "table",
 ) -> None:
     """Show who follows whom, which guarantee holds now, and what is wrong; exit code 1 then."""
-    from headrace.servers.failover.cluster import source_in
-    from headrace.servers.failover.planning.guarantee import guarantee_now
-    from headrace.servers.failover.planning.semisync import traps
-
     with (
         _open_cluster(place, cluster, servers) as failover_cluster,
         contextlib.closing(failover_cluster.observer()) as observer,
     ):
         seen = observer.look()
         unfinished = failover_cluster.unfinished()
-        name = source_in(seen, source, unfinished)
-    guarantee, wrong = guarantee_now(seen, seen[name]), traps(seen, seen[name])
+        name = cluster_module.source_in(seen, source, unfinished)
+    guarantee, wrong = planning_guarantee.guarantee_now(seen, seen[name]), semisync.traps(seen, seen[name])
     answer = {
         "source": name,
         "guarantee": guarantee.as_dict(),
@@ -239,10 +248,6 @@ def watch(
     failovers: Annotated[int, option("N", "Stop after N failovers; 0: only watch and report problems.", min=0)] = 1,
 ) -> None:
     """Watch the source twice a second, name traps, and fail over once when it is dead."""
-    import threading
-
-    from headrace.servers.failover.watcher import Watcher
-
     _check_clients(clients)
     with _open_cluster(place, cluster, servers) as failover_cluster, ends_as_interrupts():
         executor = failover_cluster.executor(clients, _say_with_time, choices.drain_s)
@@ -254,7 +259,7 @@ def watch(
             _say_with_time(f"watching {wish.source}{words}")
             if choices.alone == "serve" and failovers:
                 _say_with_time(ALONE)
-            watcher = Watcher(executor, wish, say=_say_with_time, acts=failovers > 0)
+            watcher = failover_watcher.Watcher(executor, wish, say=_say_with_time, acts=failovers > 0)
             try:
                 outcomes = watcher.watch(threading.Event(), max(failovers, 1))
             except KeyboardInterrupt:
@@ -282,8 +287,6 @@ def acknowledge(
 ) -> None:
     """Say that you have looked at the last failover: `watch` may fail over again at once, and not
     only an hour after it."""
-    from headrace.servers.failover.watcher import clock
-
     with (
         _open_cluster(place, cluster, servers) as failover_cluster,
         contextlib.closing(failover_cluster.journal()) as journal,
@@ -294,7 +297,7 @@ def acknowledge(
             return
         with journal.alone():
             journal.write("acknowledged")
-    say(f"the failover of {clock(last)} is acknowledged: headrace failover watch may fail over again")
+    say(f"the failover of {failover_watcher.clock(last)} is acknowledged: headrace failover watch may fail over again")
 
 
 @app.command()
@@ -313,11 +316,8 @@ def rejoin(
     output: OutputOption = "table",
 ) -> None:
     """Bring the old source back as a replica. What only it has is written to a file first."""
-    from headrace.servers.failover import rejoin as rejoining
-    from headrace.servers.failover.interruption import words_after_rejoin
-
     with _open_cluster(place, cluster, None) as failover_cluster, ends_as_interrupts():
-        above, steps, end = rejoining.rejoin_plan(failover_cluster, name, source, diverged)
+        above, steps, end = failover_rejoin.rejoin_plan(failover_cluster, name, source, diverged)
         if dry_run:
             _show_steps([vars(step) for step in steps], REJOIN_COLUMNS, {"server": name, "source": above}, end, output)
             return
@@ -327,11 +327,11 @@ def rejoin(
                 question = f"Delete {name} with its data, and make it again from {above}?"
             confirm(yes, question)
         try:
-            outcome = rejoining.rejoin(failover_cluster, name, source, diverged, say)
+            outcome = failover_rejoin.rejoin(failover_cluster, name, source, diverged, say)
         except KeyboardInterrupt as stopped:
-            command = stopped.command if isinstance(stopped, rejoining.SeedInterrupted) else ""
+            command = stopped.command if isinstance(stopped, failover_rejoin.SeedInterrupted) else ""
             with undisturbed(), contextlib.closing(failover_cluster.observer()) as observer:
-                words = words_after_rejoin(observer.look(), name, above, command)
+                words = interruption.words_after_rejoin(observer.look(), name, above, command)
             raise _interruption(words) from None
     print_answer(outcome, output, [outcome], tuple(outcome), lambda: (_pairs(outcome),))
     if outcome["state"] == "diverged":
@@ -343,20 +343,17 @@ def rejoin(
 
 @contextlib.contextmanager
 def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
-    from headrace.servers.failover.cluster import cluster_of, journal_folder
 
     if servers and all("://" in name for name in servers):
-        folder = options.journal or journal_folder(place.data_dir, place.socket)
-        yield cluster_of(servers, None, folder, options.ec2 or (), options.rescue_on)
+        folder = options.journal or cluster_module.journal_folder(place.data_dir, place.socket)
+        yield cluster_module.cluster_of(servers, None, folder, options.ec2 or (), options.rescue_on)
         return
     with place.open() as lab:
-        yield cluster_of(servers or (), lab, options.journal, options.ec2 or (), options.rescue_on)
+        yield cluster_module.cluster_of(servers or (), lab, options.journal, options.ec2 or (), options.rescue_on)
 
 
 def _check_clients(path: Path | None) -> None:
     """Refuses a file that could not be written once the new source is open. Raises InputError."""
-    import os
-
     if path is None:
         return
     folder = path.parent
@@ -375,10 +372,6 @@ def _check_clients(path: Path | None) -> None:
 def _is_address_file(path: Path) -> bool:
     """Returns whether a file is empty, or is one that applications read the source's address
     from."""
-    import json
-
-    from headrace.base.files import read_bytes
-
     content = read_bytes(path, 64 * 1024)  # an address is some 100 bytes
     try:
         return not content.strip() or {"host", "port"} <= set(json.loads(content)) <= {"host", "port", "name"}
@@ -386,12 +379,10 @@ def _is_address_file(path: Path) -> bool:
         return False
 
 
-def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:
-    from headrace.servers.failover.cluster import source_in
-    from headrace.servers.failover.planning.members import FailoverWish
+def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> members.FailoverWish:
 
-    return FailoverWish(
-        source=source_in(seen, source),
+    return members.FailoverWish(
+        source=cluster_module.source_in(seen, source),
         kind=kind,
         target=to,
         by_hand=choices.fenced,
@@ -418,7 +409,6 @@ def _change(
     output: Any,
     max_wait: float = 10.0,
 ) -> None:
-    from headrace.servers.failover.planning.members import refused
 
     _check_clients(clients)
     with _open_cluster(place, cluster, servers) as failover_cluster, ends_as_interrupts():
@@ -431,7 +421,7 @@ def _change(
             if dry_run:
                 _show_plan(foreseen, output)
             if plan.refusal:
-                raise refused(plan, wish.source)
+                raise members.refused(plan, wish.source)
             if dry_run:
                 return
             if plan.gives_up:
@@ -517,7 +507,6 @@ def _table(rows: list[dict[str, Any]]) -> Any:
 
 
 def _pairs(answer: dict[str, Any]) -> str:
-    from headrace.cli.output import pairs
 
     return pairs(
         [(key.replace("_", " "), _words(value)) for key, value in answer.items() if value not in (None, "", [], {})]

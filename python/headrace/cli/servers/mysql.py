@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     Engine,
@@ -29,6 +30,13 @@ from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
     from headrace.servers import Server
+
+with lazily():
+    from headrace import servers
+    from headrace.servers import install as servers_install
+    from headrace.servers import record
+    from headrace.servers.topology import ending as topology_ending
+    from headrace.servers.topology import group as topology_group
 
 EPILOG = """\b
 Examples:
@@ -52,11 +60,9 @@ Flavor = Literal["mariadb", "mysql"]
 
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
     """Returns names of servers for the shell; nothing where this user may not look."""
-    from headrace.servers.record import data_dir_of, names
-
     try:
         with lab_of(context) as lab:
-            return [name for name in names(data_dir_of(lab)) if name.startswith(incomplete)]
+            return [name for name in record.names(record.data_dir_of(lab)) if name.startswith(incomplete)]
     except (HeadraceError, OSError, KeyError):
         return []
 
@@ -115,8 +121,6 @@ def up(
     output: OutputOption = "table",
 ) -> None:
     """Make a server and start it; start one that exists again, with its data."""
-    from headrace import servers
-
     settings: Any = servers.settings_of(setting)
     if group is not None:
         return _group_up(place, new, name, group, settings, output)
@@ -127,7 +131,6 @@ def up(
 
 
 def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, settings: Any, output: Output) -> None:
-    from headrace.servers.topology.group import group_up
 
     shared = ("storage", "log_storage", "memory_gib", "own_address", "unpaced")
     others = [key for key, value in vars(new).items() if value not in (None, False) and key not in (*shared, "flavor")]
@@ -138,7 +141,7 @@ def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, sett
         hint = "Add --flavor mysql. MariaDB: headrace replica up."
         raise InputError(f"--group {size}", "is group replication, which MySQL alone has", "", hint)
     with place.open() as lab, progress("starting") as tick:
-        members = group_up(
+        members = topology_group.group_up(
             lab, name, size, settings=settings, progress=tick, **{key: getattr(new, key) for key in shared}
         )
     rows = [_csv(server) for server in members]
@@ -153,10 +156,8 @@ def group(
     output: OutputOption = "table",
 ) -> None:
     """Show a group's members, as each sees itself; exit code 1 when one is not online."""
-    from headrace.servers.topology.group import group_status, members_of
-
     with place.open() as lab:
-        members = group_status(members_of(lab, name))
+        members = topology_group.group_status(topology_group.members_of(lab, name))
     rows = [vars(member) for member in members]
     columns = ("name", "state", "role", "waiting", "executed")
     print_answer(
@@ -175,12 +176,9 @@ def down(
 ) -> None:
     """Shut a server down; its volumes and data stay. Asks first where replicas follow it, or where
     a source waits for it."""
-    from headrace import servers
-    from headrace.servers.topology.ending import consequences
-
     with place.open() as lab:
         server = servers.find(lab, name)
-        confirm_end(yes, name, "Shut down", consequences(lab, server))
+        confirm_end(yes, name, "Shut down", topology_ending.consequences(lab, server))
         with ending(name), progress("ending") as tick:
             ended = servers.stop(server, kill, progress=tick)
     if server.state == "stopped":
@@ -193,8 +191,6 @@ def down(
 def mount(place: LabPlace, name: ServerArgument = "db", output: OutputOption = "table") -> None:
     """Mount the volumes of a server that is down, to delete files where one is full. `headrace
     mysql down` unmounts them, and so does the next start."""
-    from headrace import servers
-
     with place.open() as lab:
         server = servers.find(lab, name)
         mounts = servers.mount(server)
@@ -224,8 +220,6 @@ def status(
     output: OutputOption = "table",
 ) -> None:
     """Show servers and what is wrong with them; exit code 1 when something is."""
-    from headrace import servers
-
     with place.open() as lab:
         listed = [servers.with_room(server) for server in ([servers.find(lab, name)] if name else servers.servers(lab))]
     if name:
@@ -249,8 +243,6 @@ def status(
 def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") -> None:
     """Become the server's client, logged in. What follows NAME is passed to the client: -e 'SHOW
     STATUS'."""
-    from headrace import servers
-
     with place.open() as lab:
         words = servers.client_command(servers.find(lab, name), tuple(context.args))
     sys.stdout.flush()
@@ -260,12 +252,9 @@ def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") ->
 @app.command()
 def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False) -> None:
     """Shut a server down and delete its volumes, with all data."""
-    from headrace import servers
-    from headrace.servers.topology.ending import consequences
-
     with place.open() as lab:
         server = servers.find(lab, name)
-        for reason in consequences(lab, server):
+        for reason in topology_ending.consequences(lab, server):
             say(f"{name}: {reason}")
         confirm(yes, f"Delete {name} ({server.storage}) and all its data?", name, "would be deleted with its data")
         servers.destroy(server)
@@ -279,8 +268,6 @@ def save(
     name: ServerArgument = "db",
 ) -> None:
     """Copy the data of a server that is down, for `up --from FOLDER`."""
-    from headrace import servers
-
     with place.open() as lab:
         saved_folder = servers.save_data(servers.find(lab, name), folder)
     say(f"{name}: saved in {saved_folder}")
@@ -293,10 +280,8 @@ def install(
 ) -> None:
     """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite,
     unpacked next to the system."""
-    from headrace.servers.install import install as get
-
     with progress("installing") as tick:
-        program = get(flavor, tick, upgrade)
+        program = servers_install.install(flavor, tick, upgrade)
     say(f"{program.label} ({', '.join(program.engines)}): {program.path}")
 
 
@@ -310,8 +295,6 @@ def log(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
 ) -> None:
     """Print a server's error log."""
-    from headrace import servers
-
     with place.open() as lab:
         for line in servers.log_lines(servers.find(lab, name), lines, follow):
             print(line)

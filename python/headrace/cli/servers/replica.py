@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -28,11 +29,19 @@ from headrace.cli.servers.confirming import confirm
 from headrace.cli.servers.confirming import ending as interruptible_end
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import InputError
-from headrace.report.output import plain
+from headrace.report.output import check_chart_path, plain
 
 if TYPE_CHECKING:
     from headrace.servers.topology.lag.watch import LagReading
-    from headrace.servers.topology.topology import Following, TopologyMember
+    from headrace.servers.topology.topology import TopologyMember
+
+with lazily():
+    from headrace import servers
+    from headrace.report.replication import measured
+    from headrace.servers.topology import ending, topology
+    from headrace.servers.topology import explain as topology_explain
+    from headrace.servers.topology.lag import metrics
+    from headrace.servers.topology.lag import record as lag_record
 
 EPILOG = """\b
 Examples:
@@ -93,10 +102,8 @@ class FollowOptions:
         bool, flag("--prepare-source", "Restart the source with the port, binary log and GTIDs that it lacks.")
     ] = False
 
-    def following(self) -> Following:
+    def following(self) -> topology.Following:
         """Returns the options in the library's form. Raises InputError."""
-        from headrace.servers.topology.topology import Following
-
         match = FILE_POSITION.fullmatch(self.position)
         if self.position not in ("gtid", "file") and match is None:
             raise InputError(
@@ -112,7 +119,7 @@ class FollowOptions:
             if not equals:
                 raise InputError(f"--filter {text[:60]}", "is KIND=NAME", "", "As replicate-do-db=shop.")
             filters[kind] = (*filters.get(kind, ()), name)
-        return Following(
+        return topology.Following(
             seed=self.seed,
             position=position,
             channel=self.channel,
@@ -153,20 +160,17 @@ def up(
     output: OutputOption = "table",
 ) -> None:
     """Make a replica; start one that exists; let it follow one source more (--channel)."""
-    from headrace import servers
-    from headrace.servers.topology.topology import Following, replica_start, replica_up
-
     settings: Any = servers.settings_of(setting)
     following = follow.following()
     with place.open() as lab, progress("seeding") as tick:
         if of is None:
             given = (storage, log_storage, memory_gib, setting, port)
-            if following != Following() or unpaced or any(value is not None for value in given):
+            if following != topology.Following() or unpaced or any(value is not None for value in given):
                 rule = "is missing, and what else was given is for a new replica"
                 raise InputError("--of", rule, "headrace replica up --help", "Add --of SOURCE, or give the name alone.")
-            member = replica_start(lab, name, progress=tick)
+            member = topology.replica_start(lab, name, progress=tick)
         else:
-            member = replica_up(
+            member = topology.replica_up(
                 lab,
                 name,
                 of,
@@ -197,9 +201,6 @@ def down(
 ) -> None:
     """Shut a replica down; it follows on at its next start. A server that others follow is refused:
     headrace mysql down is for that."""
-    from headrace import servers
-    from headrace.servers.topology import ending
-
     with place.open() as lab:
         server = servers.find(lab, name)
         if channel is not None:
@@ -234,8 +235,6 @@ def status(
     output: OutputOption = "table",
 ) -> None:
     """Show who follows whom, and what is wrong; exit code 1 when something is."""
-    from headrace.servers.topology import topology
-
     with place.open() as lab:
         members = topology.status(lab, name)
     if explain:
@@ -248,14 +247,13 @@ def status(
 
 
 def _explain(members: list[TopologyMember], output: str) -> None:
-    from headrace.servers.topology.explain import explained
 
     columns = ("name", "setting", "value", "costs", "can_lose")
     rows = [
         {"name": member.server.name} | asdict(each)
         for member in members
         if member.state
-        for each in explained(member.state)
+        for each in topology_explain.explained(member.state)
     ]
     cells = [[row[key] for key in columns] for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(("server", *columns[1:4], "can lose"), cells),))
@@ -286,20 +284,14 @@ def lag(
     output: OutputOption = "table",
 ) -> None:
     """Show how far replicas are behind, by four clocks; exit code 1 when one is broken."""
-    from headrace.servers.topology.lag import metrics
-    from headrace.servers.topology.lag.record import LagRecord
-    from headrace.servers.topology.topology import watched
-
     if report is not None:
-        from headrace.report.output import check_chart_path
-
         check_chart_path(report, (".html",))
     listener = None if prometheus is None else metrics.listen(prometheus)
     with place.open() as lab:
         addresses = [password.read_address(text) for text in server or ()]
-        topology_watch = watched(lab, name, addresses, heartbeat)
+        topology_watch = topology.watched(lab, name, addresses, heartbeat)
         with topology_watch.watch as watching:
-            record = LagRecord(watching, topology_watch.servers)
+            record = lag_record.LagRecord(watching, topology_watch.servers)
             if listener is not None:
                 with contextlib.suppress(KeyboardInterrupt):
                     metrics.serve(watching, listener, say)
@@ -310,9 +302,7 @@ def lag(
             last = [reading for reading in watching.read() if name in (None, reading.replica)]
             problems = watching.problems()
     if report is not None:
-        from headrace.report.replication.measured import write_lag
-
-        write_lag(report, record.frame())
+        measured.write_lag(report, record.frame())
         say(f"{report}: written")
     rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.lazy import lazily
 from headrace.cli.options import NameOption, TableOrJsonOption, flag, option
 from headrace.cli.output import print_json, progress, say, show
 from headrace.cli.writing import Writes
@@ -14,6 +15,15 @@ from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.workload.transactions import TransactionWorkload
+
+with lazily():
+    from headrace import workload as workloads
+    from headrace.calibration import from_runs, score
+    from headrace.calibration import replica as calibration_replica
+    from headrace.calibration import runs as calibration_runs
+    from headrace.calibration.runs import replica as runs_replica
+    from headrace.report import databases
+    from headrace.report.replication import calibrated
 
 EPILOG = """\b
 Examples:
@@ -59,8 +69,6 @@ def calibrate(
 ) -> None:
     """Identify a database from measured runs: what its transactions demand of any storage, and how
     surely."""
-    from headrace.calibration.runs import describe, load_run
-
     if from_one and not check:
         raise InputError("--from-one", "belongs to --check", SOURCE, "Add --check.")
     if check and (to is not None or name is not None):
@@ -70,9 +78,9 @@ def calibrate(
         say("nothing is written: name a file with --to to keep the workload")
     of_replica = bool(replica) or binary_log is not None
     _check_sources(runs or [], of, of_replica, check)
-    loaded = [load_run(path) for path in runs or []]
+    loaded = [calibration_runs.load_run(path) for path in runs or []]
     for run in loaded:
-        for line in describe(run):
+        for line in calibration_runs.describe(run):
             say(line)
     if check:
         print_scores(loaded, from_one, output)
@@ -116,25 +124,20 @@ def fit_replica(
     force: bool,
 ) -> None:
     """Prints the database with its replica's applier, and writes it where a file is named."""
-    from headrace.calibration.from_runs import calibrate as fit
-    from headrace.calibration.replica import calibrate_replica
-    from headrace.calibration.runs.replica import load_database, load_replica_runs
-    from headrace.report.replication.calibrated import applier_table
-
-    measured, sample = load_replica_runs(replicas, binary_log)
+    measured, sample = runs_replica.load_replica_runs(replicas, binary_log)
     if of is not None:
-        workload = load_database(of)
+        workload = runs_replica.load_database(of)
     else:
         with progress("calibrating") as tick:
-            workload = fit(runs, name=name, progress=tick)
-    fitted = calibrate_replica(workload, measured, sample)
+            workload = from_runs.calibrate(runs, name=name, progress=tick)
+    fitted = calibration_replica.calibrate_replica(workload, measured, sample)
     # What --of names was kept before, whatever it misses.
     force = force or of is not None
     keep(fitted, to, force)
     if output == "json":
         print_json(fitted.to_document())
     else:
-        show(applier_table(fitted))
+        show(calibrated.applier_table(fitted))
     end_where_missed(fitted, force)
     if to is not None:
         say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --replica gp3:500")
@@ -142,11 +145,8 @@ def fit_replica(
 
 def print_scores(runs: list, from_one: bool, output: str) -> None:
     """Prints how well runs predict the others."""
-    from headrace.calibration.score import leave_out
-    from headrace.report import databases
-
     with progress("scoring") as tick:
-        rows = leave_out(runs, from_one=from_one, progress=tick)
+        rows = score.leave_out(runs, from_one=from_one, progress=tick)
     if output == "json":
         print_json({"schema": "headrace-calibration-check/1", "rows": rows})
     else:
@@ -156,10 +156,8 @@ def print_scores(runs: list, from_one: bool, output: str) -> None:
 def keep(workload: TransactionWorkload, to: Path | None, force: bool) -> None:
     """Writes a calibrated workload, where a file is named; one that misses its own runs only with
     --force."""
-    from headrace.workload import save
-
     if to is not None and (force or not workload.missed):
-        save(workload, to)
+        workloads.save(workload, to)
 
 
 def end_where_missed(workload: TransactionWorkload, force: bool) -> None:
@@ -174,11 +172,8 @@ def end_where_missed(workload: TransactionWorkload, force: bool) -> None:
 
 def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str, force: bool) -> None:
     """Prints the database behind the runs, and writes it where a file is named."""
-    from headrace.calibration.from_runs import calibrate as fit
-    from headrace.report import databases
-
     with progress("calibrating") as tick:
-        workload = fit(runs, name=name, progress=tick)
+        workload = from_runs.calibrate(runs, name=name, progress=tick)
     keep(workload, to, force)
     if output == "json":
         print_json(workload.to_document())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.options import AsOfText
 from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
-    AsOfOption,
     Engine,
     ForceOption,
     NameOption,
@@ -23,11 +25,17 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import print_json, progress, say, show
+from headrace.cli.workloads.calibrate import end_where_missed, keep
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
     from datetime import date
+
+with lazily():
+    from headrace.calibration import calibrate as calibration_calibrate
+    from headrace.calibration import from_runs, runs
+    from headrace.observe.live import host, record
 
 EPILOG = """\b
 Examples:
@@ -55,7 +63,7 @@ def capture(
     device: Annotated[list[str] | None, option("D", DEVICE)] = None,
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
-    as_of: AsOfOption = None,
+    as_of: AsOfText = None,
     workload: Annotated[
         Path | None, option("FILE", "Calibrate at once, and write the workload here."), WRITES_FILE
     ] = None,
@@ -68,9 +76,6 @@ def capture(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
-    from headrace.observe.live.record import CaptureRequest
-    from headrace.observe.live.record import capture as capture_run
-
     storage = check_storage_given(storage, device)
     of_server: dict[str, Any] = {
         "log_storage": log_storage,
@@ -80,11 +85,11 @@ def capture(
     }
     of_run: dict[str, Any] = {"threads": threads, "name": name, "interval_s": interval, "as_of": read_day(as_of)}
     read = password.read_address(address)
-    request = CaptureRequest(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
+    request = record.CaptureRequest(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     with ends_as_interrupts(), progress("watching the server") as tick:
-        captured = capture_run(request, to, force=force, progress=tick)
+        captured = record.capture(request, to, force=force, progress=tick)
     report(captured, output, workload, name, force)
     if captured.state != "whole":
         interrupted = captured.state == "interrupted"
@@ -98,10 +103,8 @@ def capture(
 def report(captured: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False) -> None:
     """Reads the capture back as `calibrate` will, prints its content, and calibrates where that was
     asked (`force`: keeps a workload that misses the run)."""
-    from headrace.calibration.runs import describe, load_run
-
     try:
-        run = load_run(captured.description)
+        run = runs.load_run(captured.description)
     except HeadraceError as error:
         hint = f"{error.hint} What was sampled is in {captured.description.parent}.".strip()
         raise error.but(hint=hint) from None
@@ -111,15 +114,13 @@ def report(captured: Any, output: TableOrJson, workload: Path | None, name: str 
         findings = {"findings": [finding.text for finding in run.findings]}
         print_json(captured.to_document() | measured | sizes | findings)
     else:
-        show(*describe(run), *[f"Note: {note}." for note in captured.notes])
+        show(*runs.describe(run), *[f"Note: {note}." for note in captured.notes])
     if workload is None:
         say(f"written to {captured.description}; next: headrace calibrate {captured.description} --to shop.toml")
         return
-    from headrace.calibration.from_runs import calibrate
-    from headrace.cli.workloads.calibrate import end_where_missed, keep
 
     with progress("calibrating") as tick:
-        calibrated = calibrate([run], name=name, progress=tick)
+        calibrated = from_runs.calibrate([run], name=name, progress=tick)
     keep(calibrated, workload, force)
     end_where_missed(calibrated, force)
     say(f"written to {captured.description} and {workload}; next: headrace plan {workload}")
@@ -128,11 +129,9 @@ def report(captured: Any, output: TableOrJson, workload: Path | None, name: str 
 def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
     """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises
     InputError."""
-    from headrace.observe.live.host import device_names, volume_id
-
     if storage is not None:
         return storage
-    volumes = [volume for volume in map(volume_id, device_names(devices or ())) if volume]
+    volumes = [volume for volume in map(host.volume_id, host.device_names(devices or ())) if volume]
     ask = f" aws ec2 describe-volumes --volume-ids {' '.join(volumes)} tells." if volumes else ""
     rule, hint = "what the volumes can give is part of a measurement", f"For example --storage gp3:500:6000:250.{ask}"
     raise InputError("--storage is missing", rule, "headrace workload capture --help", hint)
@@ -140,19 +139,18 @@ def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
 
 def check_workload(workload: Path | None, seconds: float) -> None:
     """Refuses at once what calibration would refuse after the capture. Raises InputError."""
-    from headrace.calibration.calibrate import LEAST_SECONDS
-
     if workload is None:
         return
-    if seconds < LEAST_SECONDS:
-        rule, hint = f"too short to calibrate: at least {LEAST_SECONDS:g} s", "Watch longer, or leave --workload out."
+    if seconds < calibration_calibrate.LEAST_SECONDS:
+        rule, hint = (
+            f"too short to calibrate: at least {calibration_calibrate.LEAST_SECONDS:g} s",
+            "Watch longer, or leave --workload out.",
+        )
         raise InputError(f"--seconds {seconds:g}", rule, "docs/reference/run-description.md", hint)
 
 
 def read_day(text: str | None) -> date | None:
     """Returns a day of --as-of, None where it was not given. Raises InputError."""
-    from datetime import date
-
     try:
         return None if text is None else date.fromisoformat(text)
     except ValueError:

@@ -7,10 +7,18 @@ from typing import Annotated
 
 import typer
 
+from headrace.base.options import Seed
 from headrace.cli.inputs import read_database
-from headrace.cli.options import OutputOption, PageOrChartOption, SeedOption
+from headrace.cli.lazy import lazily
+from headrace.cli.options import OutputOption, PageOrChartOption
 from headrace.cli.output import data, print_json, say, show
 from headrace.report.output import as_csv, check_chart_path
+
+with lazily():
+    import polars as pl
+
+    from headrace.calibration import runs, score
+    from headrace.report import databases
 
 EPILOG = """\b
 Examples:
@@ -21,26 +29,20 @@ Examples:
 def compare_run(
     run: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Description of a measured run.")],
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD.toml", help="File of `headrace calibrate`.")],
-    seed: SeedOption = 1,
+    seed: Seed = 1,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
     """Score a prediction against a run: means, quarters, one-second scatter, stalls."""
-    from headrace.calibration.runs import load_run
-    from headrace.calibration.score import compare_run as compare
-    from headrace.report import databases
-
     check_chart_path(report)
     database = read_database(workload)
-    comparison = compare(load_run(run), database, seed=seed)
+    comparison = score.compare_run(runs.load_run(run), database, seed=seed)
     if report is not None:
         databases.write_comparison(report, comparison, database)
         say(f"chart written to {report}")
     if output == "json":
         print_json(comparison.to_document(database))
     elif output == "csv":
-        import polars as pl
-
         data(as_csv(pl.DataFrame(list(comparison.figures))))
     else:
         show(*[f"WARNING: {text}" for text in comparison.prediction.warnings], databases.comparison_table(comparison))

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.base.checks import check_number
+from headrace.base.files import check_output
+from headrace.base.options import Growth
 from headrace.cli.inputs import RecordingOptions, read_workload
+from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     ForceOption,
-    GrowthOption,
     NameOption,
     Output,
     OutputOption,
@@ -33,6 +36,13 @@ from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload, Workload
+
+with lazily():
+    import polars as pl
+
+    from headrace import workload as workloads
+    from headrace.observe import formats
+    from headrace.report import databases, simulation
 
 EPILOG = """\b
 Examples:
@@ -99,16 +109,14 @@ def new(
 ) -> None:
     """Make a workload from what you know of the busy hour; asks for what is missing on a
     terminal."""
-    from headrace import workload
-
     asking = sys.stdin.isatty() and sys.stderr.isatty() and (day.reads_per_s is None or day.writes_per_s is None)
-    answers = _answers(workload.questions(), vars(day), asking, constant is not None)
+    answers = _answers(workloads.questions(), vars(day), asking, constant is not None)
     answers["sequential_read_share"], answers["sequential_write_share"] = sequential_read_share, sequential_write_share
     answers["arrivals"] = arrivals
     if constant is None:
-        demand = workload.from_answers(answers | {"days": days})
+        demand = workloads.from_answers(answers | {"days": days})
     else:
-        demand = workload.from_constant_answers(answers | {"seconds": constant})
+        demand = workloads.from_constant_answers(answers | {"seconds": constant})
     keep(demand, to, force, output)
 
 
@@ -190,12 +198,10 @@ def import_recording(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Import what iostat, vmstat, sar, CloudWatch or Prometheus recorded."""
-    from headrace.observe.formats import ImportOptions, ReadOptions, is_service, load_recording
-
-    of_service = is_service(recording)
+    of_service = formats.is_service(recording)
     recorded.check(recording)
     with progress("reading") as tick:
-        read = ReadOptions(
+        read = formats.ReadOptions(
             format,
             read_kib,
             write_kib,
@@ -205,9 +211,11 @@ def import_recording(
             device=device,
             progress=tick,
         )
-        loaded = load_recording(recording, read)
+        loaded = formats.load_recording(recording, read)
     interval = None if of_service else recorded.interval
-    options = ImportOptions(device=device, interval_s=interval, start=recorded.clock_start, gaps=gaps, name=name)
+    options = formats.ImportOptions(
+        device=device, interval_s=interval, start=recorded.clock_start, gaps=gaps, name=name
+    )
     demand = loaded.workload(options)
     keep(demand if size_gib is None else replace(demand, size_gib=size_gib), to, force, output)
 
@@ -215,12 +223,9 @@ def import_recording(
 def keep(demand: Workload, to: Path | None, force: bool, output: Output) -> None:
     """Writes a workload file, whole or not at all and never over another unasked, and describes
     it."""
-    from headrace import workload
-    from headrace.base.files import check_output
-
     path = to or Path(re.sub(r"[^\w.-]+", "-", demand.name).strip("-.")[:80] or "workload").with_suffix(".toml")
     check_output("--to", path, force=force)
-    workload.save(demand, path)
+    workloads.save(demand, path)
     say(f"written to {path}")
     _show(demand, output)
 
@@ -228,31 +233,24 @@ def keep(demand: Workload, to: Path | None, force: bool, output: Output) -> None
 @app.command("show")
 def show_workload(
     workload: WorkloadArgument,
-    growth: GrowthOption = 1.0,
+    growth: Growth = 1.0,
     report: PageOrChartOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Describe in words and a chart what a workload demands; csv prints its points."""
-    from headrace.workload import TransactionWorkload
-
     check_chart_path(report)
     load = read_workload(workload)
-    if isinstance(load, TransactionWorkload):
+    if isinstance(load, workloads.TransactionWorkload):
         return _show_database(load, growth, report, output)
     load = load.scaled(growth)
     if report is not None:
-        from headrace.report.simulation import write_workload
-
-        write_workload(report, load)
+        simulation.write_workload(report, load)
         say(f"chart written to {report}")
     _show(load, output)
 
 
 def _show_database(load: TransactionWorkload, growth: float, report: Path | None, output: Output) -> None:
     """Prints a database in transactions: the source of its figures, and its parameters."""
-    from headrace.base.checks import check_number
-    from headrace.report import databases
-
     if report is not None:
         rule, hint = (
             "a database in transactions has no demand over time to draw",
@@ -266,24 +264,20 @@ def _show_database(load: TransactionWorkload, growth: float, report: Path | None
         parts = {"parameters": list(load.parameters), "caveats": list(load.caveats)}
         print_json({"name": load.name, "engine": load.engine, "in_words": words} | parts)
     elif output == "csv":
-        import polars as pl
-
         data(as_csv(pl.DataFrame(list(load.parameters))))
     else:
         show(*words, "", databases.parameter_table(load))
 
 
 def _show(load: Workload, output: Output) -> None:
-    from headrace.report.simulation import open_parts, spark_lines
-    from headrace.workload import ClosedWorkload
 
-    closed = isinstance(load, ClosedWorkload)
+    closed = isinstance(load, workloads.ClosedWorkload)
     if output == "json":
-        more = {} if closed else open_parts(load)
+        more = {} if closed else simulation.open_parts(load)
         print_json(load.summary() | {"in_words": load.describe().splitlines(), "caveats": list(load.notes())} | more)
     elif output == "table":
-        show(load.describe(), *([] if closed else ["", *spark_lines(load)]))
-    elif isinstance(load, ClosedWorkload):
+        show(load.describe(), *([] if closed else ["", *simulation.spark_lines(load)]))
+    elif isinstance(load, workloads.ClosedWorkload):
         source = "docs/reference/workload-file.md, Closed workloads"
         raise InputError(load.name, "a closed load has no points", source, "Use --output json.")
     else:
@@ -298,9 +292,7 @@ def demo(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Give the recorded example: an InnoDB server under TPC-C, as an hour or laid into a day."""
-    from headrace import workload
-
-    demand = workload.recorded_hour() if hour else workload.demo_day()
+    demand = workloads.recorded_hour() if hour else workloads.demo_day()
     if to is not None:
         return keep(demand, to, force, output)
     _show(demand, output)

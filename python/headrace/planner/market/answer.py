@@ -27,7 +27,7 @@ def services_part(
 ) -> ServicesPart:
     """Says what each deployment that was asked about comes to: the `recommended` choice on its own,
     the cheapest on the others."""
-    answers = tuple(_answer(engine, service, searched, recommended) for service in engine.asked.on)
+    answers = tuple(_answer(engine, service, searched, recommended) for service in engine.asked.settings.on)
     even, million, tps = _io_optimized(engine, answers)
     return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
 
@@ -73,12 +73,14 @@ def _answer(
 
 def _growth(engine: Planning, service: str, best: Choice | None) -> str | None:
     asked = engine.asked
-    if not asked.gib_per_day or best is None or not service.startswith("rds"):
+    if not asked.settings.gib_per_day or best is None or not service.startswith("rds"):
         return None
     stored_gib = float(asked.size_gib + asked.need.log_gib)
     used = min(stored_gib, best.usable_gib)
     grows = service != NO_AUTOSCALING
-    growth = storage_growth(best.usable_gib, used, asked.gib_per_day, autoscaling=grows, as_of=asked.prices.as_of)
+    growth = storage_growth(
+        best.usable_gib, used, asked.settings.gib_per_day, autoscaling=grows, as_of=asked.prices.as_of
+    )
     return growth.in_words()
 
 

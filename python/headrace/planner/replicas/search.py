@@ -28,7 +28,7 @@ from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner.candidates import OWN_SHARE, Host, check_exclude, hosts_named
 from headrace.planner.database import LogRoom, log_room
-from headrace.planner.question import BINLOG_DAYS, FREE_PERCENT
+from headrace.planner.settings import BINLOG_DAYS, FREE_PERCENT
 from headrace.simulation.database import MAX_SECONDS
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
 from headrace.workload.transactions import TransactionWorkload

@@ -89,11 +89,11 @@ class PlanEngine:
         # A copy: today's host is added to it where no candidate stands on it.
         self.hosts = list(question.hosts)
         self.families, self.verdicts = families_on(
-            self.directory, question.prices, question.excluded, question.max_volumes, self.hosts
+            self.directory, question.prices, question.excluded, question.settings.max_volumes, self.hosts
         )
-        if "ec2" not in question.on:
+        if "ec2" not in question.settings.on:
             self.families, self.verdicts = [], []
-        managed = [service for service in question.on if service != "ec2"]
+        managed = [service for service in question.settings.on if service != "ec2"]
         more, out = managed_families(
             managed, self.directory, question.excluded, self.hosts, getattr(question.workload, "engine", "")
         )
@@ -108,34 +108,33 @@ class PlanEngine:
         # What is the same for every candidate (snapshots), and what a second node costs again, do
         # not change which is cheapest.
         self.fixed_usd = sum(item["usd"] for item in question.extra_items)
-        affordable = (budget_of(question.goals) - self.fixed_usd) / question.nodes
+        affordable = (budget_of(question.goals) - self.fixed_usd) / question.settings.nodes
         self.search = FamilySearch(self.judge, self.hosts, question.need, affordable, question.today_family)
 
     def _judge(self) -> DemandJudge | DatabaseJudge:
         asked, load = self.asked, self.asked.workload
         if not isinstance(load, TransactionWorkload):
-            demand, first = PlannedDemand(load), (asked.cycle, asked.start_balance)
+            demand, first = PlannedDemand(load), (asked.settings.cycle, asked.settings.start_balance)
             return DemandJudge(demand, asked.goals, asked.prices, self.hosts, self.directory, *first)
         about = asked.conditions
         assert about is not None
-        least = needed_tps(asked.goals, about.threads, load.least_responses())
         return DatabaseJudge(
             load,
             asked.goals,
             asked.prices,
             self.hosts,
             about,
-            least_tps=least,
-            confidence=asked.confidence,
-            draws=asked.draws,
-            seed=asked.seed,
+            least_tps=needed_tps(asked.goals, about.threads, load.least_responses()),
+            confidence=asked.settings.confidence,
+            draws=asked.settings.draws,
+            seed=asked.settings.seed,
         )
 
     def _chooser(self) -> DemandChooser | DatabaseChooser:
         judge, asked = self.judge, self.asked
         if isinstance(judge, DatabaseJudge):
-            return DatabaseChooser(judge, self.directory, asked.need, asked.extra_items, asked.nodes)
-        return DemandChooser(judge, self.directory, asked.need, asked.extra_items, asked.nodes)
+            return DatabaseChooser(judge, self.directory, asked.need, asked.extra_items, asked.settings.nodes)
+        return DemandChooser(judge, self.directory, asked.need, asked.extra_items, asked.settings.nodes)
 
     def answer(self) -> Plan:
         """Searches, chooses, replays the choice, and returns the plan."""
@@ -223,7 +222,9 @@ class PlanEngine:
         firsts: dict[tuple[str, int], SpaceResult] = {}
         for result in passing:
             firsts.setdefault((result.space.family.name, result.space.host), result)
-        return self.chooser.choose([result.candidate for result in list(firsts.values())[: self.asked.top]], regret)
+        return self.chooser.choose(
+            [result.candidate for result in list(firsts.values())[: self.asked.settings.top]], regret
+        )
 
     def _least_host(self) -> tuple[float, int] | None:
         """Returns the memory (GiB) and virtual CPUs a recommendation keeps: those of today's
@@ -292,7 +293,7 @@ class PlanEngine:
         candidates = self._samples(result)
         if not candidates:
             return None
-        usd = self.judge.costs(candidates) * self.asked.nodes + self.fixed_usd
+        usd = self.judge.costs(candidates) * self.asked.settings.nodes + self.fixed_usd
         columns = (
             self.judge.run(candidates, prune=False)
             if isinstance(self.judge, DemandJudge)
@@ -412,7 +413,7 @@ class PlanEngine:
         workload = self.asked.workload
         share = None
         if isinstance(workload, TransactionWorkload):
-            share = OWN_SHARE if self.asked.cache_share is None else self.asked.cache_share
+            share = OWN_SHARE if self.asked.settings.cache_share is None else self.asked.settings.cache_share
         today = hosts_named(instance, self.asked.prices, share)[0][0]
         if isinstance(workload, TransactionWorkload) and workload.instance == instance:
             today = Host(today.instance, today.usd_month, workload.cache_gib, today.service)
@@ -530,7 +531,7 @@ class PlanEngine:
         day = asked.prices.as_of
         return Plan(
             subject=self.judge.subject,
-            service=", ".join(asked.on),
+            service=", ".join(asked.settings.on),
             workload=self._workload(),
             goals=asked.goals,
             recommended=recommended,
@@ -543,11 +544,11 @@ class PlanEngine:
             saving=self.chooser.saving(out.compared, out.recommended),
             size_gib=asked.size_gib,
             needed_gib=float(asked.need.data_gib),
-            free_percent=asked.free_percent,
+            free_percent=asked.settings.free_percent,
             demand_growth=asked.demand_growth,
             data_growth=asked.data_growth,
-            months=asked.months,
-            cycle=asked.cycle,
+            months=asked.settings.months,
+            cycle=asked.settings.cycle,
             region=asked.prices.region,
             as_of=day,
             prices=asked.prices.headed(any(host.instance for host in self.hosts)),
@@ -566,7 +567,7 @@ class PlanEngine:
             explain=explain(self.chooser, candidates),
             instances=len({host.name for host in asked.hosts if host.instance is not None}),
             stepped_up=self._stepped_up(),
-            services=services_part(self, out.searched, out.recommended) if asked.on != ("ec2",) else None,
+            services=services_part(self, out.searched, out.recommended) if asked.settings.on != ("ec2",) else None,
             **self._of_database(out, moved),
         )
 
@@ -593,7 +594,7 @@ class PlanEngine:
         return {
             "engine": judge.workload.engine,
             "least_regret": None if out.least is None else moved(out.least),
-            "confidence": asked.confidence,
+            "confidence": asked.settings.confidence,
             "draws": judge.scenarios.drawn,
             "undecided": out.undecided,
             "threads": about.threads,
@@ -676,7 +677,7 @@ class PlanEngine:
                 for share in shares[1:]
             ]
             family_names |= {result.space.candidate(point): result.space.family.name for point in points}
-        usd = self.judge.costs(list(family_names)) * self.asked.nodes + self.fixed_usd if family_names else []
+        usd = self.judge.costs(list(family_names)) * self.asked.settings.nodes + self.fixed_usd if family_names else []
         most = CURVE_USD * recommended.cost_usd_month if recommended else math.inf
         # Whoever asks about a service wants to see it, however dear it is.
         always = {result.candidate for result in first.values()}

@@ -1,0 +1,313 @@
+"""Settings that describe themselves: an `Option` stands in the annotation of its field.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Settings:
+        free_percent: Annotated[float, Option("Share that stays free.", unit="percent")] = 25.0
+
+The command line, the check of ranges, the docstring of the function that takes the settings and
+docs/reference/cli.md read it. The field gives name, type, choices (a Literal) and default.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+from headrace.base.checks import check_number, check_whole, did_you_mean, shown
+from headrace.base.units import Day
+from headrace.errors import InputError
+
+SOURCE = "docs/reference/cli.md"
+Kind = Literal["switch", "choice", "whole", "number", "file", "text"]
+Completed = Literal["", "instance", "region", "storage", "type", "volume"]
+# The default of a field whose option names the value that holds where none is given (`otherwise`):
+# None at run time, so that what was given can be told from what was not.
+UNSET: Any = None
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+S = TypeVar("S")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a setting is. `help`: a sentence that begins with a noun or an imperative. `unit`: as in
+    errors. `least`, `most`: its range, both included. `otherwise`: the value that stands for None;
+    `usual`: what holds for None in words, where no value says it. `value`: the word for its value
+    where it has no unit. `scope`: what it has a meaning for alone, such as "Database". `name`: on
+    the command line, where it is not the field's. `completed`: what the shell completes it with.
+    `commas`: several values may stand in one text.
+    """
+
+    help: str
+    unit: str = ""
+    least: float | None = None
+    most: float | None = None
+    otherwise: Any = None
+    usual: str = ""
+    value: str = ""
+    scope: str = ""
+    name: str = ""
+    completed: Completed = ""
+    commas: bool = False
+
+    @property
+    def metavar(self) -> str:
+        """The word for its value: the unit, GIB_PER_DAY for "GiB a day"."""
+        return self.value or self.unit.upper().replace(" A ", "_PER_") or "N"
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """An option with what its field says of it. `many`: its value is a list. `empty`: it may be
+    None, and is by default."""
+
+    name: str
+    option: Option
+    kind: Kind
+    many: bool
+    empty: bool
+    choices: tuple[str, ...]
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return f"--{(self.option.name or self.name).replace('_', '-')}"
+
+    @property
+    def help(self) -> str:
+        """What it is for, for whom, and what holds where it is not given."""
+        option = self.option
+        scoped = f"{option.scope}: {option.help[0].lower()}{option.help[1:]}" if option.scope else option.help
+        return scoped + (f" Default: {self.usual}." if self.usual else "")
+
+    @property
+    def usual(self) -> str:
+        """What holds where the value is None, in words; "" where the default is a value."""
+        value = self.option.otherwise
+        return self.option.usual or ("" if value is None else f"{value:,.10g}" if self.is_number else str(value))
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its value is a number."""
+        return self.kind in ("number", "whole")
+
+    def describe(self) -> dict[str, Any]:
+        """Returns it as a page reads it to build a control; JSON-able."""
+        option = self.option
+        return {
+            "name": self.name,
+            "flag": self.flag,
+            "kind": self.kind,
+            "many": self.many,
+            "unit": option.unit or None,
+            "least": option.least,
+            "most": option.most,
+            "choices": list(self.choices) or None,
+            "default": list(self.default) if isinstance(self.default, tuple) else self.default,
+            "usual": self.usual or None,
+            "scope": option.scope or None,
+            "help": option.help,
+        }
+
+    def checked(self, value: Any) -> Any:
+        """Returns a value, a number as a float; raises InputError where it is out of its range, or
+        none of its choices."""
+        low, high = self.option.least, self.option.most
+        if self.many or (value is None and self.empty):
+            return value
+        if self.kind == "choice" and value not in self.choices:
+            rule = f"must be {' or '.join(self.choices)}"
+            raise InputError(f"{self.name} = {shown(value)}", rule, SOURCE, did_you_mean(value, self.choices))
+        if self.kind == "switch" and not isinstance(value, bool):
+            raise InputError(f"{self.name} = {shown(value)}", "must be True or False", SOURCE)
+        if low is None or high is None:
+            return value
+        if self.kind == "whole":
+            return check_whole(self.name, value, int(low), int(high))
+        return check_number(self.name, value, low, high, self.option.unit)
+
+    def in_docstring(self) -> str:
+        """Returns its line of a docstring."""
+        option = self.option
+        facts = [self.option.unit or self.option.value, " or ".join(self.choices)]
+        if option.least is not None and option.most is not None:
+            facts.append(f"{option.least:,.10g} to {option.most:,.10g}")
+        if not self.usual and self.default is not None:
+            facts.append(f"default {self.default!r}")
+        head = f"- `{self.name}` ({', '.join(fact for fact in facts if fact)}): {self.help}"
+        return textwrap.fill(head, 96, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+
+
+def option_in(annotation: Any) -> Option | None:
+    """Returns the option of an annotation, None where it has none."""
+    return next((mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Option)), None)
+
+
+def setting_of(name: str, annotation: Any, default: Any) -> OptionField:
+    """Returns what a field with an option says. `annotation`: resolved, with its option."""
+    bare = annotation.__origin__
+    kinds = list(get_args(bare)) if get_origin(bare) not in (None, Literal, list, tuple, Sequence) else [bare]
+    kinds = [kind for kind in kinds if not isinstance(kind, str)]
+    choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    many = any(get_origin(kind) in (list, tuple, Sequence) for kind in kinds)
+    types: dict[Kind, bool] = {
+        "choice": bool(choices),
+        "switch": bool in kinds,
+        "file": Path in kinds,
+        "number": float in kinds,
+        "whole": int in kinds,
+        "text": True,
+    }
+    kind: Kind = next(name for name, fits in types.items() if fits)
+    option = option_in(annotation)
+    assert option is not None
+    return OptionField(name, option, kind, many, default is None, choices, default)
+
+
+class _Names(dict[str, Any]):
+    """Names of a module. Those that it imports for a type checker alone stand for any object."""
+
+    def __missing__(self, name: str) -> Any:
+        return object
+
+
+def hints_of(of: Any) -> dict[str, Any]:
+    """Returns the annotations of a class of settings or of a function, options included."""
+    names = _Names(vars(builtins) | vars(sys.modules[of.__module__]))
+    return get_type_hints(of, globalns=names, localns=names, include_extras=True)
+
+
+@functools.cache
+def settings_in(group: type) -> tuple[OptionField, ...]:
+    """Returns the settings of a dataclass in their order; a field without an option is none."""
+    hints = hints_of(group)
+    return tuple(
+        setting_of(field.name, hints[field.name], _default(field))
+        for field in fields(group)
+        if option_in(hints[field.name]) is not None
+    )
+
+
+def _default(field: Field) -> Any:
+    return None if field.default is MISSING else field.default
+
+
+def describe(group: type) -> list[dict[str, Any]]:
+    """Returns the settings of a dataclass as a page reads them; JSON-able."""
+    return [setting.describe() for setting in settings_in(group)]
+
+
+def complete(settings: S) -> S:
+    """Returns a value of a dataclass of settings, checked, with values in place of None where the
+    options name them. Raises InputError."""
+    values: dict[str, Any] = {}
+    for setting in settings_in(type(settings)):
+        value = setting.checked(getattr(settings, setting.name))
+        values[setting.name] = setting.option.otherwise if value is None else value
+    return replace(cast(Any, settings), **values)
+
+
+def given_of(settings: Any, scope: str = "") -> Iterator[OptionField]:
+    """Yields the settings that differ from their default; with `scope`, of these alone."""
+    for setting in settings_in(type(settings)):
+        if (not scope or setting.option.scope == scope) and getattr(settings, setting.name) != setting.default:
+            yield setting
+
+
+class takes(Generic[P, S]):
+    """Makes a function of workloads and a settings value one of workloads and keyword arguments:
+    those that the dataclass `settings` has. Its docstring gets a line for each."""
+
+    def __init__(self, settings: Callable[P, S], what: str) -> None:
+        """`what`: what the settings are of, for the refusal of an unknown one: "a plan"."""
+        self.settings, self.what = settings, what
+
+    @overload
+    def __call__(self, function: Callable[[A, S], R]) -> Callable[Concatenate[A, P], R]: ...
+    @overload
+    def __call__(self, function: Callable[[A, B, S], R]) -> Callable[Concatenate[A, B, P], R]: ...
+    def __call__(self, function: Callable[..., R]) -> Callable[..., R]:
+        group: Any = self.settings
+        parameters = list(inspect.signature(function).parameters.values())[:-1]
+        names, hints = {field.name: field for field in fields(group)}, hints_of(group)
+
+        @functools.wraps(function)
+        def call(*values: Any, **given: Any) -> R:
+            by_name = {part.name: given.pop(part.name) for part in parameters[len(values) :] if part.name in given}
+            self.refuse_unknown(given, names, f"headrace.{function.__name__}")
+            return function(*values, **by_name, **{list(inspect.signature(function).parameters)[-1]: group(**given)})
+
+        keywords = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_default(field),
+                annotation=getattr(hints[name], "__origin__", hints[name]),
+            )
+            for name, field in names.items()
+        ]
+        call.__signature__ = inspect.Signature([*parameters, *keywords])  # pyright: ignore[reportAttributeAccessIssue]
+        lines = "\n".join(setting.in_docstring() for setting in settings_in(group))
+        call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings, each by its name:\n\n{lines}\n"
+        return call
+
+    def refuse_unknown(self, given: Mapping[str, Any], names: Mapping[str, Any], source: str) -> None:
+        """Raises InputError for a name that is none of `names`."""
+        for name, value in given.items():
+            if name not in names:
+                hint = f"Known: {', '.join(sorted(names))}."
+                raise InputError(f"{name} = {value!r}", f"is not a setting of {self.what}", source, hint)
+
+
+# Settings that several functions and commands have, declared nowhere else.
+AS_OF = Option("Day whose limits and prices hold.", value="YYYY-MM-DD", usual="the newest known")
+AsOf = Annotated[Day, AS_OF]
+AsOfText = Annotated[str | None, AS_OF]
+Region = Annotated[str, Option("AWS region whose prices hold.", value="REGION", completed="region")]
+Growth = Annotated[
+    float,
+    Option("Factor on the demand and the data: 1.5 is half as much again.", value="FACTOR", least=0.001, most=1_000),
+]
+StartBalance = Annotated[
+    float | None,
+    Option(
+        "Credits and burst buckets at the start.",
+        unit="percent",
+        least=0,
+        most=100,
+        usual="as AWS starts them",
+        name="start_balance",
+    ),
+]
+Seed = Annotated[int, Option("Seed of all random draws: same seed, same answer.", least=0, most=2**63 - 1)]
+StorageText = Annotated[
+    str,
+    Option("Storage, such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.", value="SPEC", completed="storage"),
+]
+InstanceType = Annotated[
+    str | None,
+    Option("EC2 type whose EBS limits apply.", value="TYPE", usual="the volumes alone", completed="instance"),
+]

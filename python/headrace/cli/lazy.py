@@ -1,0 +1,54 @@
+"""Imports that wait: a command's file names at its top what it needs, and `--help` loads little.
+
+    with lazily():
+        from headrace import planner
+        from headrace.report import plan as plan_report
+
+Each name stands for a module that is imported when one of its own names is first used. So modules
+are imported in the block, not names out of them: `planner.plan(...)`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+
+class _Waiting:
+    """A module that is imported when a name of it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
+class _Package:
+    """Where `from` takes modules: each name of it is one that waits."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> _Waiting:
+        return _Waiting(f"{self._name}.{name}")
+
+
+@contextmanager
+def lazily() -> Iterator[None]:
+    """Lets the imports of a block wait. Nothing but imports may stand in it."""
+
+    def wait(
+        name: str, names: Any = None, values: Any = None, parts: Sequence[str] | None = None, level: int = 0
+    ) -> Any:
+        return _Package(name) if parts else _Waiting(name)
+
+    usual = builtins.__import__
+    builtins.__import__ = wait
+    try:
+        yield
+    finally:
+        builtins.__import__ = usual

@@ -1,0 +1,12 @@
+from .engine import PlanEngine as PlanEngine
+from .goals import DATABASE as DATABASE
+from .goals import DEMAND as DEMAND
+from .goals import Goal as Goal
+from .goals import parse_goals as parse_goals
+from .planning import plan as plan
+from .planning import plan_against as plan_against
+from .planning import simulations_of as simulations_of
+from .result import Choice as Choice
+from .result import EngineComparison as EngineComparison
+from .result import FamilyVerdict as FamilyVerdict
+from .result import Plan as Plan

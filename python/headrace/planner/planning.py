@@ -1,0 +1,78 @@
+"""`headrace.plan`, `headrace.plan_against`, and the simulations of what a plan chose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.base.options import takes
+from headrace.errors import InputError
+from headrace.planner.engine import PlanEngine
+from headrace.planner.question import make_question
+from headrace.planner.reasons import compare_engines
+from headrace.planner.result import EngineComparison, Plan
+from headrace.planner.settings import PlanSettings
+from headrace.workload import OpenWorkload, TransactionWorkload
+
+if TYPE_CHECKING:
+    from headrace.simulation.demand import Simulation
+
+
+@takes(PlanSettings, "a plan")
+def plan(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings) -> Plan:
+    """Plans storage for `workload`: over volume types, sizes, IOPS, MiB/s, RAID 0 and 10, instances
+    and, of a database, log volumes.
+
+    `goals`: metrics are `planner.DEMAND`, or `planner.DATABASE` for a workload that `headrace
+    calibrate` wrote. Defaults stay unless their own metric is given: p99_ms<=20, throttled_min<=0
+    and headroom_percent>=20 of a demand, head-room alone of a database, which needs a goal such as
+    `"tps>=300"`. `growth` multiplies data and demand, `demand_growth` and `data_growth` each of
+    them. `on`: services or deployments, such as "ec2,rds,aurora" or `["rds:multi-az"]`. `cycle`:
+    credits are judged in the repeated day, or in the first. `discount_percent`, `price_file`,
+    `commitment`: see docs/reference/prices.md. `arrivals_tps`: an open load, in place of `threads`.
+    `progress` is called with the share done.
+
+    Nothing meets the goals: `recommended` is None, `winners` empty, and `closest` says what comes
+    nearest. IOPS, MiB/s and GiB are found to the unit. The same answer every time. Raises
+    InputError for what cannot be planned.
+    """
+    return PlanEngine(make_question(workload, settings), settings.progress).answer()
+
+
+@takes(PlanSettings, "a plan")
+def plan_against(workload: TransactionWorkload, other: TransactionWorkload, settings: PlanSettings) -> EngineComparison:
+    """Plans the same goals for two databases, InnoDB against MyRocks as a rule. Raises
+    InputError."""
+    if settings.size_gib is not None:
+        rule, hint = "one size cannot hold for two databases", "Write it into both workload files."
+        raise InputError(f"size_gib = {settings.size_gib}", rule, "headrace plan --against", hint)
+    progress = settings.progress or (lambda done: None)
+    halves = (lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done))
+    first, second = (
+        PlanEngine(make_question(load, settings), half).answer()
+        for load, half in zip((workload, other), halves, strict=True)
+    )
+    return compare_engines((first, second))
+
+
+# How many of the best choices are drawn: more lines than four or five cannot be told apart.
+DRAWN = 3
+
+
+def simulations_of(
+    answer: Plan, demand: OpenWorkload, start_balance: float | None = None
+) -> list[tuple[str, Simulation]]:
+    """Simulates the choices to draw and returns their names with the runs: the best, one with
+    credits, and today's."""
+    from headrace.simulation.demand import simulate
+
+    choices = [choice for choice in (answer.recommended, *answer.winners, *answer.closest) if choice is not None]
+    bursting = [choice for choice in choices if choice.volume_type in ("gp2", "st1", "sc1")][:1]
+    shown = [*choices[:DRAWN], *bursting, *([answer.compared] if answer.compared else [])]
+    chosen = {
+        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in shown
+    }
+    settings = {"as_of": answer.as_of, "form": "interval", "start_balance": start_balance, "cycle": answer.cycle}
+    return [
+        (name, simulate(demand, choice.storage, instance=choice.instance, **settings))
+        for name, choice in chosen.items()
+    ]

@@ -1,0 +1,199 @@
+"""The settings of a plan, each with the option that says what it is (`headrace.base.options`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from headrace.base.options import UNSET, AsOf, Growth, Option, Region, StartBalance
+
+if TYPE_CHECKING:
+    from headrace.planner.goals import Goal
+
+FOR_DATABASES, WITH_SERVICES = "Database", "With --on"  # what some settings have a meaning for alone
+MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
+MOST_READERS = 15  # of an Aurora cluster: Aurora's quota
+# A file system, binlogs, temporary tables and an ALTER that copies a table need room next to the
+# data.
+FREE_PERCENT = 25.0
+DRAWS = 32  # databases drawn from the calibration
+# Binary logs that are kept on the server: a day, so that a replica that was away or a restore of
+# last night's backup finds them (a judgement; MySQL's own default of 30 days fills most volumes).
+BINLOG_DAYS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings:
+    """The settings of `headrace.plan`, before they are checked. `progress` is called with the share
+    that is done."""
+
+    goals: Annotated[
+        Sequence[str | Goal] | str,
+        Option("Goal, such as p99_ms<=20. A database needs at least one on performance.", value="GOAL", name="goal"),
+    ] = ()
+    default_goals: Annotated[bool, Option("Keep the default goals whose metric is not given.")] = True
+    size_gib: Annotated[float | None, Option("Data to hold.", unit="GiB", usual="the workload's, times the growth")] = (
+        None
+    )
+    free_percent: Annotated[
+        float,
+        Option(
+            "Share of the volumes that stays free: binlogs, temporary tables, ALTER.", unit="percent", least=0, most=90
+        ),
+    ] = FREE_PERCENT
+    on: Annotated[
+        Sequence[str] | str,
+        Option(
+            "Services to plan on: ec2, rds, aurora, or one deployment such as rds:multi-az.",
+            value="SERVICES",
+            usual="ec2",
+            commas=True,
+        ),
+    ] = ("ec2",)
+    readers: Annotated[
+        int,
+        Option(
+            "Readers of an Aurora cluster, its writer not counted.", least=0, most=MOST_READERS, scope=WITH_SERVICES
+        ),
+    ] = 1
+    busy_percent: Annotated[
+        float,
+        Option(
+            "Share of the month that the load runs, for what is billed by use.",
+            unit="percent",
+            least=0,
+            most=100,
+            scope=WITH_SERVICES,
+        ),
+    ] = 100.0
+    gib_per_day: Annotated[
+        float,
+        Option(
+            "Data that come in a day; says what RDS's autoscaling makes of it.",
+            unit="GiB a day",
+            value="GIB_PER_DAY",
+            least=0,
+            most=1e6,
+            scope=WITH_SERVICES,
+        ),
+    ] = 0.0
+    region: Region = "us-east-1"
+    as_of: AsOf = None
+    growth: Growth = 1.0
+    demand_growth: Annotated[
+        float | None, Option("Factor on the demand alone.", value="FACTOR", least=0.001, most=1_000)
+    ] = None
+    data_growth: Annotated[
+        float | None, Option("Factor on the data alone.", value="FACTOR", least=0.001, most=1_000)
+    ] = None
+    months: Annotated[float, Option("Months of the workload's growth a year that are added.", least=0, most=120)] = 0.0
+    instances: Annotated[
+        Sequence[str] | str | None,
+        Option(
+            "EC2 types to combine with, by name or pattern: 'm6i.*,r6i.xlarge'; none: volumes alone.",
+            value="LIST",
+            usual="volumes alone; for a database current families m, r, c, i and today's",
+            completed="instance",
+            commas=True,
+        ),
+    ] = None
+    max_volumes: Annotated[int, Option("Most volumes of an array; 1: no arrays.", least=1, most=MAX_VOLUMES)] = 8
+    allow_instance_store: Annotated[
+        bool, Option("Consider local disks too: all data are gone when the instance stops.")
+    ] = False
+    exclude: Annotated[
+        Sequence[str] | str,
+        Option("Volume types or layouts not to use: st1,sc1,raid10.", value="LIST", completed="type", commas=True),
+    ] = ()
+    compare: Annotated[
+        str | None,
+        Option(
+            "Today's storage, compared with the answer.",
+            value="[INSTANCE/]STORAGE[,log=STORAGE]",
+            completed="storage",
+        ),
+    ] = None
+    cycle: Annotated[
+        Literal["settled", "first"],
+        Option(
+            "Credits of the repeated recording (settled), or of its first day.",
+            usual="settled; first with a start balance",
+        ),
+    ] = UNSET
+    start_balance: StartBalance = None
+    discount_percent: Annotated[float, Option("Discount on all list prices.", unit="percent")] = 0.0
+    price_file: Annotated[str | Path | None, Option("Prices of your own: docs/reference/prices.md.", value="FILE")] = (
+        None
+    )
+    commitment: Annotated[
+        str,
+        Option("Instances: on-demand, reserved-1y, reserved-3y, savings-1y or savings-3y.", value="KIND"),
+    ] = "on-demand"
+    nodes: Annotated[int, Option("Servers that are paid for: 2 for a pair.", least=1, most=100)] = 1
+    snapshot_days: Annotated[int, Option("Daily snapshots that are retained, on the bill.", least=0, most=3_650)] = 0
+    daily_change_percent: Annotated[
+        float, Option("Share of the data that changes a day (snapshots).", unit="percent", least=0, most=100)
+    ] = 5.0
+    top: Annotated[int, Option("Choices to show.", least=1, most=1_000)] = 10
+    threads: Annotated[
+        int | None, Option("Clients.", least=1, most=65_536, usual="the workload's", scope=FOR_DATABASES)
+    ] = None
+    arrivals_tps: Annotated[
+        float | None,
+        Option(
+            "Transactions that arrive a second, instead of clients that wait.",
+            unit="tps",
+            least=0.01,
+            most=1e6,
+            scope=FOR_DATABASES,
+        ),
+    ] = None
+    start: Annotated[Literal["cold", "warm"], Option("Cache at the start.", otherwise="warm", scope=FOR_DATABASES)] = (
+        UNSET
+    )
+    hours: Annotated[
+        float,
+        Option(
+            "Length looked at; its worst hour counts.",
+            unit="h",
+            least=0.1,
+            most=24.0 * 31,
+            otherwise=24.0,
+            scope=FOR_DATABASES,
+        ),
+    ] = UNSET
+    binlog_days: Annotated[
+        float,
+        Option(
+            "Binary logs on the server.", unit="days", least=0, most=3_650, otherwise=BINLOG_DAYS, scope=FOR_DATABASES
+        ),
+    ] = UNSET
+    cache_share: Annotated[
+        float | None,
+        Option(
+            "Share of an instance's memory for the cache.",
+            value="SHARE",
+            usual="what `headrace advise` sets",
+            scope=FOR_DATABASES,
+        ),
+    ] = None
+    confidence: Annotated[
+        float,
+        Option(
+            "Probability from which a goal counts as met.",
+            value="SHARE",
+            least=0.5,
+            most=0.99,
+            otherwise=0.8,
+            scope=FOR_DATABASES,
+        ),
+    ] = UNSET
+    draws: Annotated[
+        int, Option("Random draws from the calibration.", least=1, most=1_000, otherwise=DRAWS, scope=FOR_DATABASES)
+    ] = UNSET
+    seed: Annotated[
+        int, Option("Seed of the random draws.", least=0, most=2**63 - 1, otherwise=1, scope=FOR_DATABASES)
+    ] = UNSET
+    progress: Callable[[float], None] | None = None

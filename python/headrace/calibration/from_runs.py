@@ -178,7 +178,9 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     standard = oltp({"threads": threads, "cache_gib": cache_gib} | options)
     database = dict(standard["database"])
     name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    workload = _standard(name, database["engine"], database, cache_gib, threads, standard["size_gib"], "sysbench-oltp")
+    workload = _standard(
+        name, str(database["engine"]), database, cache_gib, threads, standard["size_gib"], "sysbench-oltp"
+    )
     return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.observe.live.profile import NO_PRIVILEGE, ask
+from headrace.mysql.statements import Row
+from headrace.observe.live.profile import NO_PRIVILEGE, ask_live
 
 if TYPE_CHECKING:
     from pymysql import Connection
@@ -59,11 +60,11 @@ def read_latencies(connection: Connection, variables: dict[str, str], account: s
     return latencies
 
 
-def _try(connection: Connection, statement: str, latencies: Latencies, account: str) -> tuple | None:
+def _try(connection: Connection, statement: str, latencies: Latencies, account: str) -> list[Row] | None:
     import pymysql
 
     try:
-        return ask(connection, statement)
+        return ask_live(connection, statement)
     except pymysql.err.MySQLError as error:
         if error.args[0] in NO_PRIVILEGE:
             text = (

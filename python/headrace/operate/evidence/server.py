@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.mysql import Address, connect
+from headrace.mysql import Address, connect, statements
 from headrace.mysql.statements import ask_named
 from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
@@ -196,7 +196,7 @@ class ServerReader:
     def _server_version(self) -> object:
         return self._connection.get_server_info()
 
-    def _ask(self, statement: str) -> list[Row]:
+    def _ask(self, statement: str) -> list[statements.Row]:
         import pymysql
 
         try:

@@ -142,9 +142,23 @@ def _tool(program: ServerProgram, names: tuple[str, ...]) -> tuple[str, ...]:
     return command
 
 
-def _spawn(words: list[str], **streams: ProcessStream) -> subprocess.Popen[bytes]:
+def _spawn(
+    words: list[str],
+    *,
+    stdin: ProcessStream = subprocess.DEVNULL,
+    stdout: ProcessStream = subprocess.DEVNULL,
+    stderr: ProcessStream,
+) -> subprocess.Popen[bytes]:
     """Starts a program that Ctrl-C on the terminal ends as it ends this one. Raises OSError."""
-    return spawn(words, folder=None, environment=PRIVATE_ENVIRONMENT, own_session=False, **streams)
+    return spawn(
+        words,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        folder=None,
+        environment=PRIVATE_ENVIRONMENT,
+        own_session=False,
+    )
 
 
 def client(program: ServerProgram) -> tuple[str, ...]:

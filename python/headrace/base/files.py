@@ -149,7 +149,7 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600, group: int | Non
 
 @contextlib.contextmanager
 def drafted(path: Path) -> Iterator[Path]:
-    """Gives the path of a draft, in a hidden folder beside `path`, for tools that write files by
+    """Gives the path of a draft, in a hidden folder next to `path`, for tools that write files by
     their names. The draft takes the file's place when the block ends without an error; in any case
     the folder goes. Raises OSError."""
     with tempfile.TemporaryDirectory(prefix=f".{path.name[:80]}.", dir=path.parent.absolute()) as folder:

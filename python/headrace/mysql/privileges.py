@@ -1,5 +1,5 @@
-"""The rights of an account to databases and tables, as SHOW GRANTS lists them: with roles, wildcards
-and MySQL's partial revokes. Pure: text in, values out."""
+"""The rights of an account to databases and tables, as SHOW GRANTS lists them: with roles,
+wildcards and MySQL's partial revokes. Pure: text in, values out."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _literal(pattern: str) -> int:
     return len(pattern) + 1 if plain is None or plain.end() == len(pattern) else plain.end()
 
 
-# --- reading -----------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def parse_grants(lines: Iterable[str]) -> list[Grant]:

@@ -109,8 +109,8 @@ PROCEDURES_CPU_SPREAD = 0.7
 
 
 def of_engine(engine: str, database: Mapping[str, Any] | None = None) -> tuple[ModelParameter, ...]:
-    """Returns the parameters of `innodb` or `myrocks`; with those that only some databases have, and
-    the spreads that are theirs, where a database is given."""
+    """Returns the parameters of `innodb` or `myrocks`; with those that only some databases have,
+    and the spreads that are theirs, where a database is given."""
     parameters = INNODB if engine == "innodb" else MYROCKS
     if database is None:
         return parameters

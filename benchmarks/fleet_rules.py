@@ -154,7 +154,7 @@ def _advised(fleet: SeededFleet, seen: dict[str, pl.DataFrame]) -> list[str]:
     settings, found = FleetSettings(), {}
     for some in _parts(fleet.devices):
         for one in answer_batch(some, {device.key: seen[device.key] for device in some}, settings):
-            found[one.key] = one.wanted or one.today
+            found[one.key] = one.proposed or one.today
     return [found[volume.id] for volume in fleet.inventory.volumes]
 
 

@@ -107,8 +107,8 @@ def plan(
 def plan_against(
     workload: TransactionWorkload, other: TransactionWorkload, **settings: Unpack[PlanAgainstArguments]
 ) -> EngineComparison:
-    """The same goals for two databases, InnoDB against MyRocks as a rule. `settings`: as `plan`.
-    Raises InputError."""
+    """Plans two databases under the same goals, InnoDB against MyRocks as a rule. `settings`: as
+    `plan`. Raises InputError."""
     given: dict[str, Any] = dict(settings)
     if given.get("size_gib") is not None:
         value = f"size_gib = {given['size_gib']}"
@@ -124,19 +124,19 @@ def plan_against(
         if progress is None
         else [lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done)]
     )
-    one, two = (plan(each, **given, progress=half) for each, half in zip((workload, other), halves, strict=True))
-    return compare_engines((one, two))
+    first, second = (plan(each, **given, progress=half) for each, half in zip((workload, other), halves, strict=True))
+    return compare_engines((first, second))
 
 
 def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> PlanSettings:
-    known = {field.name for field in fields(PlanSettings)}
+    names = {field.name for field in fields(PlanSettings)}
     for name in settings:
-        if name not in known:
+        if name not in names:
             raise InputError(
                 f"{name} = {settings[name]!r}",
                 "is not a setting of a plan",
                 "headrace.plan",
-                f"Known: {', '.join(sorted(known))}.",
+                f"Known: {', '.join(sorted(names))}.",
             )
     return PlanSettings(goals=goals, **settings)
 
@@ -146,18 +146,19 @@ DRAWN = 3
 
 
 def simulations_of(
-    made: Plan, demand: OpenWorkload, start_balance: float | None = None
+    answer: Plan, demand: OpenWorkload, start_balance: float | None = None
 ) -> list[tuple[str, Simulation]]:
-    """Names and simulations of the choices to draw: the best, one with credits, and today's."""
+    """Simulates the choices to draw and returns their names with the runs: the best, one with
+    credits, and today's."""
     from headrace.simulation.demand import simulate
 
-    known = [choice for choice in (made.recommended, *made.winners, *made.closest) if choice is not None]
-    bursting = [choice for choice in known if choice.volume_type in ("gp2", "st1", "sc1")][:1]
-    wanted = [*known[:DRAWN], *bursting, *([made.compared] if made.compared else [])]
+    choices = [choice for choice in (answer.recommended, *answer.winners, *answer.closest) if choice is not None]
+    bursting = [choice for choice in choices if choice.volume_type in ("gp2", "st1", "sc1")][:1]
+    shown = [*choices[:DRAWN], *bursting, *([answer.compared] if answer.compared else [])]
     chosen = {
-        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in wanted
+        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in shown
     }
-    settings = {"as_of": made.as_of, "form": "interval", "start_balance": start_balance, "cycle": made.cycle}
+    settings = {"as_of": answer.as_of, "form": "interval", "start_balance": start_balance, "cycle": answer.cycle}
     return [
         (name, simulate(demand, choice.storage, instance=choice.instance, **settings))
         for name, choice in chosen.items()

@@ -26,8 +26,8 @@ LOW_BALANCE_PERCENT = 20
 
 
 def migration(today: Choice | None, choice: Choice) -> str | None:
-    """What it takes to get from today's storage to `choice`, in words: nothing, one modification,
-    or a migration and how."""
+    """Says what it takes to get from today's storage to `choice`, in words: nothing, one
+    modification, or a migration and how."""
     if today is None:
         return None
     if choice.service != today.service:
@@ -51,7 +51,7 @@ CACHE_SETTINGS = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block
 
 
 def changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
-    """What a choice counts on apart from its volumes and instance: settings that differ from
+    """Says what a choice counts on apart from its volumes and instance: settings that differ from
     today's, in words."""
     if today is None or not _another_cache(today, choice):
         return ()
@@ -74,32 +74,32 @@ def _setting(choice: Choice) -> str:
 
 def _why_migrate(today: Choice, choice: Choice) -> list[str]:
     before, after = Storage.parse(today.storage), Storage.parse(choice.storage)
-    found = []
+    reasons = []
     if "instance-store" in (today.volume_type, choice.volume_type) and today.storage != choice.storage:
-        found.append("local disks cannot be modified")
+        reasons.append("local disks cannot be modified")
     elif "standard" in (today.volume_type, choice.volume_type) and today.volume_type != choice.volume_type:
-        found.append("standard volumes cannot become or be made of other types")
+        reasons.append("standard volumes cannot become or be made of other types")
     if today.layout != choice.layout or today.members != choice.members:
-        found.append(f"another layout: {_layout(choice)} instead of {_layout(today)}")
+        reasons.append(f"another layout: {_layout(choice)} instead of {_layout(today)}")
     elif any(new.size_gib < old.size_gib for old, new in zip(before.members, after.members, strict=True)):
-        found.append(
+        reasons.append(
             f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}"
         )
     if (today.log_storage is None) != (choice.log_storage is None):
-        found.append("redo and binlog move")
+        reasons.append("redo and binlog move")
     elif (
         today.log_storage
         and choice.log_storage
         and not _grows_into(Storage.parse(today.log_storage), Storage.parse(choice.log_storage))
     ):
-        found.append("the log volume cannot be made smaller or of another layout")
+        reasons.append("the log volume cannot be made smaller or of another layout")
     if today.instance and choice.instance and _architecture(today) != _architecture(choice):
-        found.append("another processor architecture: software is installed anew")
-    return found
+        reasons.append("another processor architecture: software is installed anew")
+    return reasons
 
 
 def _grows_into(before: Storage, after: Storage) -> bool:
-    """Whether volumes can be modified into others: the same array, nothing smaller."""
+    """Says whether volumes can be modified into others: the same array, nothing smaller."""
     alike = (before.level, len(before.members)) == (after.level, len(after.members))
     return alike and all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
 
@@ -128,37 +128,37 @@ def _how(today: Choice, choice: Choice) -> str:
 
 
 def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dict]:
-    """What to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo` and,
-    where rules are told, their `source`."""
+    """Says what to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo`
+    and, where rules are told, their `source`."""
     if choice is not None and choice.service != "ec2":
         return _managed(choice)
     if choice is None or choice.volume_type == "instance-store":
         return []
     storage = Storage.parse(choice.storage)
     same = today is not None and today.storage == choice.storage
-    found = []
+    steps = []
     moves = today is None or (choice.migration or "").startswith("needs")
     if today is not None and not moves and not same:
-        found.append(modification_lines(storage, Storage.parse(today.storage), as_of))
+        steps.append(modification_lines(storage, Storage.parse(today.storage), as_of))
     elif not same:
-        found.append(_create(storage))
-    found += _of_log(choice, today, moves, as_of)
-    found += _of_cache(choice, today, moves)
+        steps.append(_create(storage))
+    steps += _of_log(choice, today, moves, as_of)
+    steps += _of_cache(choice, today, moves)
     blocks = _terraform(storage.members[0], len(storage.members))
     if choice.log_storage is not None:
         blocks += ["# redo and binlog", *_terraform(Storage.parse(choice.log_storage).members[0], 1)]
-    found.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": blocks, "undo": ""})
+    steps.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": blocks, "undo": ""})
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
-    wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"
-    found.append(
-        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""}
+    command = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"
+    steps.append(
+        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [command], "undo": ""}
     )
-    return found
+    return steps
 
 
 def _managed(choice: Choice) -> list[dict]:
-    """The server at a service."""
+    """Lists what to do for a server at a service: dicts as in `actions`."""
     common = f"--db-instance-class {choice.instance or 'CLASS'} --engine"
     if choice.volume_type == "aurora":
         kind = "aurora-iopt1" if choice.service.endswith("io-optimized") else "aurora"
@@ -186,8 +186,9 @@ def _managed(choice: Choice) -> list[dict]:
 
 
 def _of_cache(choice: Choice, today: Choice | None, moves: bool) -> list[dict]:
-    """The cache that the figures of a choice count on, where today's is another or not known: `SET
-    GLOBAL` where the server keeps running, and the line of my.cnf that keeps it."""
+    """Returns the step that sets the cache which the figures of a choice count on, where today's is
+    another or not known: `SET GLOBAL` where the server keeps running, and the line of my.cnf that
+    keeps it."""
     if choice.cache_gib is None or (today is not None and not _another_cache(today, choice)):
         return []
     name, engine = _setting(choice), choice.engine or "innodb"
@@ -209,13 +210,12 @@ def _set_global(name: str, gib: float) -> str:
 
 
 def _in_my_cnf(gib: float) -> str:
-    """A size as my.cnf takes it: whole GiB, or MiB."""
+    """Writes a size as my.cnf takes it: whole GiB, or MiB."""
     return f"{gib:.0f}G" if gib == round(gib) else f"{round(gib * 1024)}M"
 
 
 def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
-    """What a log volume of its own needs: a modification like the data's, or a new
-    volume."""
+    """Says what a log volume of its own needs: a modification like the data's, or a new volume."""
     before = None if today is None else today.log_storage
     if choice.log_storage is None or choice.log_storage == before:
         return []
@@ -225,7 +225,7 @@ def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> li
 
 
 def modification_lines(after: Storage, before: Storage, as_of: str) -> dict:
-    """What modifying volumes in place takes: `what`, `lines` to paste, `undo`, `source` of the
+    """Says what modifying volumes in place takes: `what`, `lines` to paste, `undo`, `source` of the
     rules."""
     with core_errors():
         rules = core.modification_rules(as_of, after.members[0].size_gib)
@@ -257,8 +257,8 @@ def _modify_line(volume: Volume, size: bool = True) -> str:
 
 
 def _parameters(volume: Volume, size: bool = True) -> list[str]:
-    """What the EC2 API is told of a volume. gp3's included figures are said too: a volume that was
-    another type keeps its own otherwise."""
+    """Lists the parameters of the EC2 API for a volume. gp3's included figures are among them: a
+    volume that was another type keeps its own otherwise."""
     words = [f"--volume-type {API_TYPES.get(volume.type, volume.type)}"]
     words += [f"--size {volume.size_gib}"] if size else []
     iops, mib_s = bought(volume)
@@ -267,7 +267,7 @@ def _parameters(volume: Volume, size: bool = True) -> list[str]:
 
 
 def bought(volume: Volume) -> tuple[int | None, int | None]:
-    """IOPS and MiB/s to name, the included ones where none are written."""
+    """Returns the IOPS and MiB/s to name, the included ones where none are written."""
     if volume.type == "gp3":
         return volume.iops or 3_000, volume.mib_s or 125
     return (volume.iops, None) if volume.type in WITH_IOPS else (None, None)
@@ -371,17 +371,18 @@ RDS_ALARMS = (
 
 
 def alarms(choice: Choice | None, as_of: str) -> list[dict]:
-    """CloudWatch alarms for the chosen volumes and instance: dicts of ALARM and their `source`."""
+    """Lists CloudWatch alarms for the chosen volumes and instance: dicts of ALARM and their
+    `source`."""
     if choice is not None and choice.service != "ec2":
-        return [dict(zip(ALARM, one, strict=True)) | {"source": RDS_ALARMS_SOURCE} for one in RDS_ALARMS]
+        return [dict(zip(ALARM, alarm, strict=True)) | {"source": RDS_ALARMS_SOURCE} for alarm in RDS_ALARMS]
     if choice is None or choice.volume_type == "instance-store":
         return []
-    found: list[tuple] = [CREDITS] if choice.volume_type in ("gp2", "st1", "sc1") else []
+    rows: list[tuple] = [CREDITS] if choice.volume_type in ("gp2", "st1", "sc1") else []
     if choice.volume_type != "standard":
-        found += EXCEEDED if as_of >= EXCEEDED_SINCE else [QUEUE]
-    found.append(STALLED)
+        rows += EXCEEDED if as_of >= EXCEEDED_SINCE else [QUEUE]
+    rows.append(STALLED)
     if choice.instance:
         with core_errors():
             bursts = core.instance(choice.instance)["burst_seconds"]
-        found += INSTANCE_CREDITS if bursts else [INSTANCE_EXCEEDED] if as_of >= INSTANCE_EXCEEDED_SINCE else []
-    return [dict(zip(ALARM, one, strict=True)) | {"source": METRICS_SOURCE} for one in found]
+        rows += INSTANCE_CREDITS if bursts else [INSTANCE_EXCEEDED] if as_of >= INSTANCE_EXCEEDED_SINCE else []
+    return [dict(zip(ALARM, alarm, strict=True)) | {"source": METRICS_SOURCE} for alarm in rows]

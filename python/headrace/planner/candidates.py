@@ -57,8 +57,8 @@ GIB_STEPS = ((20, 1), (50, 2), (200, 5), (1_000, 10), (5_000, 50), (math.inf, 10
 
 
 def rounded_up(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> int:
-    """The next round figure at or above `value`; `least` and `most`, which a type includes and at
-    most sells, are round enough."""
+    """Returns the next round figure at or above `value`; `least` and `most`, which a type includes
+    and at most sells, are round enough."""
     if value <= least:
         return least
     step = next(step for up_to, step in steps if value <= up_to)
@@ -66,7 +66,7 @@ def rounded_up(value: int, steps: Sequence[tuple[float, int]], least: int, most:
 
 
 def rounded_alike(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> tuple[int, int]:
-    """The lowest and the highest figure that round up to the same as `value`."""
+    """Returns the lowest and the highest figure that round up to the same as `value`."""
     if value <= least:
         return least, least
     step = next(step for up_to, step in steps if value <= up_to)
@@ -83,7 +83,8 @@ class Need:
     log_gib: int = 0
 
     def of(self, log: str | None) -> int:
-        """GiB the data storage must hold: the log too where it has no volume of its own."""
+        """Returns the GiB the data storage must hold: the log too where it has no volume of its
+        own."""
         return self.data_gib + (self.log_gib if log is None else 0)
 
 
@@ -148,21 +149,21 @@ class Family:
         return int(self.era["size_gib"]["max"]["value"])
 
     def member_gib(self, members: int, size_gib: int) -> int:
-        """GiB a volume needs so that `members` of them hold `size_gib` of data."""
+        """Returns the GiB a volume needs so that `members` of them hold `size_gib` of data."""
         return max(self.min_gib, -(-size_gib * self.data_share // members))
 
     def ordered_gib(self, gib: int) -> int:
-        """The size that is ordered for a volume of at least `gib`."""
+        """Returns the size that is ordered for a volume of at least `gib`."""
         return rounded_up(gib, GIB_STEPS, self.min_gib, self.max_gib) if gib <= self.max_gib else gib
 
     def figure(self, rule: str, name: str) -> float | None:
-        """A number of the era's `iops` or `throughput` rule; None where the rule has none of that
-        name."""
+        """Returns a number of the era's `iops` or `throughput` rule; None where the rule has none
+        of that name."""
         key = (rule, name)
         if key not in self.figures:
             param = self.era[rule].get(name)
-            known = isinstance(param, dict) and isinstance(param.get("value"), (int, float))
-            self.figures[key] = param["value"] if known else None
+            is_number = isinstance(param, dict) and isinstance(param.get("value"), (int, float))
+            self.figures[key] = param["value"] if is_number else None
         return self.figures[key]
 
     @cached_property
@@ -178,7 +179,8 @@ class Family:
         return self.era["throughput"]["rule"] == "included-plus"
 
     def text(self, members: int, size_gib: int, iops: int | None = None, mib_s: int | None = None) -> str:
-        """The storage in notation. IOPS and MiB/s that come with the type anyway are left out."""
+        """Writes the storage in notation. IOPS and MiB/s that come with the type anyway are left
+        out."""
         volume = f"{self.volume_type}:{size_gib}"
         if mib_s is not None and mib_s > (self.figure("throughput", "included_mib_s") or 0):
             volume += f":{iops}:{mib_s}"
@@ -206,16 +208,16 @@ class Shape:
     texts: dict[tuple[int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
     def storage(self, point: tuple[int, int]) -> str:
-        """Notation of what is ordered at a point. MiB/s that need more IOPS, and IOPS that need
-        more GiB, bring them."""
+        """Writes the notation of what is ordered at a point. MiB/s that need more IOPS, and IOPS
+        that need more GiB, bring them."""
         text = self.texts.get(point)
         if text is None:
             text = self.texts[point] = self._text(*point)
         return text
 
     def alike(self, axis: int, value: int) -> tuple[int, int]:
-        """The lowest and the highest figure on an axis (0: x, 1: y) at which the same is ordered as
-        at `value`."""
+        """Returns the lowest and the highest figure on an axis (0: x, 1: y) at which the same is
+        ordered as at `value`."""
         bounds = (self.x, self.y)[axis]
         if self.local is not None or bounds[0] == bounds[1]:
             return value, value
@@ -248,7 +250,7 @@ class Space:
     host: int
 
     def candidate(self, point: tuple[int, int]) -> Candidate:
-        """The candidate at a point."""
+        """Returns the candidate at a point."""
         return (self.shape.storage(point), self.log, self.host)
 
     @property
@@ -263,7 +265,7 @@ class Space:
 
 
 def _gib_for(family: Family, member_gib: int, iops: int) -> int:
-    """GiB a volume needs to be given `iops`: types limit the IOPS of a GiB."""
+    """Returns the GiB a volume needs to be given `iops`: types limit the IOPS of a GiB."""
     per_gib = family.figure("iops", "per_gib")
     if not per_gib or iops <= (family.figure("iops", "included") or 0):
         return member_gib
@@ -271,25 +273,25 @@ def _gib_for(family: Family, member_gib: int, iops: int) -> int:
 
 
 def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
-    """How many volumes a layout may have: RAID 10 needs an even number, 4 or more."""
+    """Says how many volumes a layout may have: RAID 10 needs an even number, 4 or more."""
     return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
         layout
     ]
 
 
 def shapes_of(family: Family, size_gib: int) -> list[Shape]:
-    """All shapes of a family that hold `size_gib` of data, fewest volumes first. Empty when no
-    number of volumes does."""
-    found = []
+    """Lists all shapes of a family that hold `size_gib` of data, fewest volumes first. Empty when
+    no number of volumes does."""
+    shapes = []
     for members in family.counts:
         gib = family.member_gib(members, size_gib)
         if gib <= family.max_gib:
-            found.append(shape_of(family, members, family.ordered_gib(gib)))
-    return found
+            shapes.append(shape_of(family, members, family.ordered_gib(gib)))
+    return shapes
 
 
 def shape_of(family: Family, members: int, gib: int) -> Shape:
-    """The shape of `members` volumes of at least `gib` each, which is taken as it is."""
+    """Returns the shape of `members` volumes of at least `gib` each, which is taken as it is."""
     if family.axis == "none":
         return Shape(family, members, gib, (gib, gib))
     if family.axis == "size":
@@ -310,8 +312,8 @@ def shape_of(family: Family, members: int, gib: int) -> Shape:
 
 
 def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list[Shape]:
-    """An instance's own disks in the family's layout, where they hold the data. All disks are used,
-    as they are paid for anyway."""
+    """Lists shapes of an instance's own disks in the family's layout, where they hold the data. All
+    disks are used, as they are paid for anyway."""
     disks = int(instance["instance_store_devices"])
     if not disks or not instance["instance_store_gb"]:
         return []
@@ -354,15 +356,15 @@ class Directory:
         with core_errors():
             self.eras = {era["volume_type"]: era for era in core.volume_eras(as_of)}
         self.as_of = as_of
-        self.known: dict[tuple[str, str], About] = {}
+        self.abouts: dict[tuple[str, str], About] = {}
 
     def about(self, text: str, service: str = "ec2") -> About:
-        """Family and members of a storage at a service. Raises InputError for notation that is
-        none."""
+        """Returns the family and members of a storage at a service. Raises InputError for notation
+        that is none."""
         key = (text, service)
-        if key not in self.known:
-            self.known[key] = self._about(text, service)
-        return self.known[key]
+        if key not in self.abouts:
+            self.abouts[key] = self._about(text, service)
+        return self.abouts[key]
 
     def _about(self, text: str, service: str) -> About:
         behind = volumes_behind(text, service, self.as_of)
@@ -377,8 +379,8 @@ class Directory:
 
 @cache
 def volumes_behind(text: str, service: str, as_of: str) -> str | None:
-    """The EBS volumes that serve a storage at a service: themselves, or as RDS lays them out. None:
-    Aurora's storage, which is none."""
+    """Returns the EBS volumes that serve a storage at a service: themselves, or as RDS lays them
+    out. None: Aurora's storage, which is none."""
     if service == "ec2":
         return text
     if service.startswith(AURORA):
@@ -424,8 +426,8 @@ def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
 def families_on(
     directory: Directory, prices: PriceList, excluded: dict[str, str], max_volumes: int, hosts: Sequence[Host]
 ) -> tuple[list[Family], list[FamilyVerdict]]:
-    """The families to search, and verdicts on types that are out before any search. `excluded`:
-    types and layouts that are not wanted, with the reason."""
+    """Returns the families to search, and verdicts on types that are out before any search.
+    `excluded`: types and layouts that are not wanted, with the reason."""
     families, verdicts = [], []
     local = any(host.instance and host.instance["instance_store_devices"] for host in hosts)
     for kind in TYPES:
@@ -445,7 +447,7 @@ def families_on(
 
 
 def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict[str, str]) -> tuple[str, str]:
-    """Why a type is out before any search, or ("", "")."""
+    """Says why a type is out before any search, or ("", "")."""
     if kind in excluded:
         return "excluded", excluded[kind]
     if kind not in eras:
@@ -461,7 +463,7 @@ def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict
     return "", ""
 
 
-def _same_limits(one: core.Era, other: core.Era) -> bool:
+def _same_limits(era: core.Era, other: core.Era) -> bool:
     def figures(era: core.Era) -> list:
         bounds = [
             era["size_gib"]["max"]["value"],
@@ -470,14 +472,14 @@ def _same_limits(one: core.Era, other: core.Era) -> bool:
         ]
         return bounds + [tier["cap_mib_s"]["value"] for tier in era["throughput"].get("tier", [])]
 
-    return figures(one) == figures(other)
+    return figures(era) == figures(other)
 
 
 def spaces_of(
     family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int
 ) -> list[Space]:
-    """All spaces of a family: without a log volume the log needs room with the data. Hosts are
-    given by their place in `hosts`."""
+    """Lists all spaces of a family: without a log volume the log needs room with the data. Hosts
+    are given by their place in `hosts`."""
     sizes = {log: data_gib + (log_gib if log is None else 0) for log in logs}
     if family.volume_type == LOCAL:
         return [
@@ -498,7 +500,7 @@ def spaces_of(
 
 
 def _attachable(host: Host, volumes: int) -> bool:
-    """Whether the instance attaches this number of volumes, its root volume apart."""
+    """Says whether the instance attaches this number of volumes, its root volume apart."""
     most = None if host.instance is None else host.instance["max_ebs_attachments"]
     return most is None or volumes < most
 
@@ -507,31 +509,31 @@ def _attachable(host: Host, volumes: int) -> bool:
 
 
 def hosts_alone(cache_gib: float = 0.0) -> list[Host]:
-    """Volumes without an instance."""
+    """Returns the host that stands for volumes without an instance."""
     return [Host(None, 0.0, cache_gib)]
 
 
 def hosts_named(
     patterns: Sequence[str] | str, prices: PriceList, cache_share: float | None = None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """Hosts of the instances that match, cheapest first, each with the cache it has room for
-    (`cache_share` None: no cache is asked about); and those left out, with the reason. A pattern is
-    a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or nothing usable is
-    left."""
+    """Lists the hosts of the instances that match, cheapest first, each with the cache it has room
+    for (`cache_share` None: no cache is asked about); and those left out, with the reason. A
+    pattern is a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or nothing
+    usable is left."""
     patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
     with core_errors():
-        known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
+        instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     names: dict[str, None] = {}
     for pattern in patterns:
-        exact = isinstance(pattern, str) and pattern in known
-        names.update(dict.fromkeys([pattern] if exact else matching_instances(pattern, known, prices.as_of)))
+        exact = isinstance(pattern, str) and pattern in instances
+        names.update(dict.fromkeys([pattern] if exact else matching_instances(pattern, instances, prices.as_of)))
     hosts, skipped = [], []
     for name in names:
-        made = _host(known[name], prices, cache_share)
-        if isinstance(made, str):
-            skipped.append((name, made))
+        host = _host(instances[name], prices, cache_share)
+        if isinstance(host, str):
+            skipped.append((name, host))
         else:
-            hosts.append(made)
+            hosts.append(host)
     if not hosts:
         why = f"{skipped[0][0]}: {skipped[0][1]}" if skipped else "none was named"
         named = ", ".join(map(str, patterns)) or "instances"
@@ -546,7 +548,7 @@ def hosts_named(
 
 
 def _host(entry: core.Instance, prices: PriceList, cache_share: float | None) -> Host | str:
-    """The host of an instance, or why it cannot be one."""
+    """Returns the host of an instance, or why it cannot be one."""
     usd = prices.instance_hour_usd(entry["instance_type"])
     if not any(entry[limit] for limit in ("baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")):
         return f"its EBS limits are not known on {prices.as_of}"
@@ -559,8 +561,8 @@ def _host(entry: core.Instance, prices: PriceList, cache_share: float | None) ->
 
 
 def cache_of(instance: core.Instance, cache_share: float | None = None) -> float:
-    """GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE: the share
-    all of Headrace takes)."""
+    """Returns the GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE:
+    the share all of Headrace takes)."""
     if cache_share == OWN_SHARE:
         cache_share = None
     if cache_share is not None:
@@ -569,11 +571,11 @@ def cache_of(instance: core.Instance, cache_share: float | None = None) -> float
 
 
 def sensible_instances(as_of: str) -> list[str]:
-    """The families m, r, c and i of a day, the two newest generations of each that are priced and
-    whose EBS limits are known. Raises InputError for a bad day."""
+    """Lists the instances of the families m, r, c and i of a day, the two newest generations of
+    each that are priced and whose EBS limits are known. Raises InputError for a bad day."""
     with core_errors():
-        known = core.instances(as_of)
-    matched = [(match, entry) for entry in known if (match := SENSIBLE.match(entry["instance_type"]))]
+        instances = core.instances(as_of)
+    matched = [(match, entry) for entry in instances if (match := SENSIBLE.match(entry["instance_type"]))]
     matched = [
         (match, entry)
         for match, entry in matched
@@ -582,28 +584,32 @@ def sensible_instances(as_of: str) -> list[str]:
     newest: dict[str, list[int]] = {}
     for match, _ in matched:
         newest.setdefault(match["letter"], []).append(int(match["generation"]))
-    kept = {letter: set(sorted(set(generations))[-GENERATIONS:]) for letter, generations in newest.items()}
-    return [entry["instance_type"] for match, entry in matched if int(match["generation"]) in kept[match["letter"]]]
+    generations_of = {letter: set(sorted(set(generations))[-GENERATIONS:]) for letter, generations in newest.items()}
+    return [
+        entry["instance_type"]
+        for match, entry in matched
+        if int(match["generation"]) in generations_of[match["letter"]]
+    ]
 
 
 def family_of(instance: str) -> str:
-    """`m5` of `m5.4xlarge`."""
+    """Returns the family of an instance type: `m5` of `m5.4xlarge`."""
     return instance.partition(".")[0]
 
 
 def undominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset()) -> list[Host]:
-    """Hosts that no cheaper one equals in virtual CPUs, cache, EBS limits and local disks: the
-    others cannot be part of a cheapest answer. Those of `kept_families` stay, because a
+    """Lists the hosts that no cheaper one equals in virtual CPUs, cache, EBS limits and local
+    disks: the others cannot be part of a cheapest answer. Those of `kept_families` stay, because a
     recommendation may keep to them."""
-    kept: list[Host] = []
+    useful: list[Host] = []
     seen: list[tuple] = []
     for host in hosts:
         worth = _worth(host)
         beaten = any(all(theirs >= ours for theirs, ours in zip(other, worth, strict=True)) for other in seen)
         if not beaten or family_of(host.name or "") in kept_families:
-            kept.append(host)
+            useful.append(host)
             seen.append(worth)
-    return kept
+    return useful
 
 
 def _worth(host: Host) -> tuple:
@@ -617,19 +623,20 @@ def _worth(host: Host) -> tuple:
     return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))
 
 
-def matching_instances(pattern: object, known: dict[str, core.Instance], as_of: str) -> list[str]:
-    """Names that match a type or a pattern. Raises InputError where none does."""
+def matching_instances(pattern: object, instances: dict[str, core.Instance], as_of: str) -> list[str]:
+    """Lists the names of instances that match a type or a pattern. Raises InputError where none
+    does."""
     text = pattern.strip().lower() if isinstance(pattern, str) else ""
-    found = [name for name in known if fnmatchcase(name, text)] if text else []
-    if not found:
+    names = [name for name in instances if fnmatchcase(name, text)] if text else []
+    if not names:
         if text and not set(text) & set("*?["):
             with core_errors():  # names the day a type was first seen, or the nearest name
                 core.instance(text, as_of)
-        hint = did_you_mean(pattern, known) or "See `headrace catalog instances`."
+        hint = did_you_mean(pattern, instances) or "See `headrace catalog instances`."
         raise InputError(
             f"instance {shown(pattern)}",
             f"matches no instance type of the catalog on {as_of}",
             "data/instances.csv",
             hint,
         )
-    return found
+    return names

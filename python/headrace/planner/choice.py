@@ -54,25 +54,25 @@ class Chooser(ABC, Generic[Judge]):
     def __init__(self, judge: Judge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int) -> None:
         self.judge, self.directory, self.need = judge, directory, need
         self.extra_items, self.nodes = tuple(extra_items), nodes
-        self.made: dict[Candidate, Choice] = {}
+        self.choices: dict[Candidate, Choice] = {}
 
     def choose(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret] | None = None) -> list[Choice]:
-        """A choice of each candidate; the same one when it is wanted again."""
-        wanted = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.made]
-        if wanted:
-            self.made.update(zip(wanted, self._make(wanted, regrets or {}), strict=True))
-        return [self.made[candidate] for candidate in candidates]
+        """Returns a choice of each candidate; the same object when it is asked for again."""
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.choices]
+        if new:
+            self.choices.update(zip(new, self._make(new, regrets or {}), strict=True))
+        return [self.choices[candidate] for candidate in candidates]
 
     def forget(self, candidate: Candidate) -> None:
         """Makes the choice of a candidate anew when it is wanted again."""
-        self.made.pop(candidate, None)
+        self.choices.pop(candidate, None)
 
     @abstractmethod
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
-        """A choice of each candidate; `regrets` of those that have one."""
+        """Makes a choice of each candidate; `regrets` of those that have one."""
 
     def _common(self, candidate: Candidate) -> dict:
-        """What a choice has whatever is planned for."""
+        """Returns the attributes that a choice has in plans for demand and for databases alike."""
         data, log, place = candidate
         host = self.judge.hosts[place]
         about, limits = self.directory.about(data, host.service), self.limits(candidate)
@@ -109,20 +109,20 @@ class Chooser(ABC, Generic[Judge]):
 
     @abstractmethod
     def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
-        """What each candidate delivers, for charts; None where that is not known."""
+        """Says what each candidate delivers, for charts; None where that is not known."""
 
     def saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
-        """What a choice saves against today's, as planned and at equal usable space."""
+        """Says what a choice saves against today's, as planned and at equal usable space."""
         if compared is None or chosen is None:
             return None
         gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
-        before, after = (self._enlarged_usd(one, gib) for one in (compared, chosen))
+        before, after = (self._enlarged_usd(choice, gib) for choice in (compared, chosen))
         equal = None if before is None or after is None else before - after
         return Saving(compared.cost_usd_month - chosen.cost_usd_month, equal, gib)
 
     def _enlarged_usd(self, choice: Choice, gib: float) -> float | None:
-        """A choice's bill with its data volumes enlarged until all of it holds `gib`; None where
-        they cannot be."""
+        """Returns a choice's bill, USD a month, with its data volumes enlarged until all of it
+        holds `gib`; None where they cannot be."""
         if choice.usable_gib + choice.log_gib >= gib:
             return choice.cost_usd_month
         about = self.directory.about(choice.storage)
@@ -137,8 +137,8 @@ class Chooser(ABC, Generic[Judge]):
         return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.nodes
 
     def limits(self, candidate: Candidate) -> list[core.VolumeLimits]:
-        """The limits of each data volume; none of Aurora's storage. Raises InputError for a storage
-        that cannot be on that day or instance."""
+        """Returns the limits of each data volume; none of Aurora's storage. Raises InputError for a
+        storage that cannot be on that day or instance."""
         behind = self.judge.behind(candidate)
         if behind is None:
             return []
@@ -159,39 +159,39 @@ class Chooser(ABC, Generic[Judge]):
     def _caveats(
         self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None
     ) -> list[str]:
-        found = []
+        caveats = []
         if limits and not limits[0]["persistent"]:
-            found.append(
+            caveats.append(
                 LOCAL_DISKS
                 + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else "")
             )
         elif log:
-            found.append(TWO_SNAPSHOTS)
+            caveats.append(TWO_SNAPSHOTS)
         if host.service != "ec2":
-            found += managed_caveats(host.service)
+            caveats += managed_caveats(host.service)
         elif family.layout == "raid0":
-            found.append("RAID 0: one lost volume loses the array.")
-        found += [
+            caveats.append("RAID 0: one lost volume loses the array.")
+        caveats += [
             f"{limit['spec']['volume_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})"
             for limit in limits
             for caveat in limit["caveats"]
         ]
-        found += [
+        caveats += [
             f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)
         ]
         if host.instance is not None:
-            found += [
+            caveats += [
                 f"{host.name} {caveat['field']}: {caveat['text']} ({caveat['source']})"
                 for caveat in host.instance["caveats"]
             ]
-        found += [
+        caveats += [
             f"{family.volume_type} {name}: {param.get('note') or param['source']} ({param['source']})"
             for name in ("durability_afr_percent", "consistency")
             if (param := family.era.get(name)) and not param["confirmed"]
         ]
         if family.volume_type != AURORA:
-            found += latency_doubts(family.volume_type, self.judge.prices.as_of)
-        return list(dict.fromkeys(found))
+            caveats += latency_doubts(family.volume_type, self.judge.prices.as_of)
+        return list(dict.fromkeys(caveats))
 
 
 class DemandChooser(Chooser[DemandJudge]):
@@ -228,8 +228,8 @@ class DemandChooser(Chooser[DemandJudge]):
         )
 
     def _shown(self, name: str, value: float | None) -> float | None:
-        """A metric as it is shown: nothing waited longer than the recording lasts. (A backlog that
-        is carried from one repetition to the next would.)"""
+        """Limits a metric to what is shown: nothing waited longer than the recording lasts. (A
+        backlog that is carried from one repetition to the next would.)"""
         seconds_in = {"ms": 1e-3, "s": 1.0}.get(DEMAND[name].unit)
         if value is None or seconds_in is None:
             return value
@@ -251,13 +251,13 @@ class DemandChooser(Chooser[DemandJudge]):
         return [asks["words"], *(miss_in_words(goal, metrics[goal.metric]) for goal in others)]
 
     def _asks(self, candidate: Candidate, limits: core.VolumeLimits, row: dict) -> dict | None:
-        """How many times what it can a storage is asked for, where the queue that comes of it is
-        none that clients could make; see `Choice.asks`."""
+        """Says how many times what it can a storage is asked for, where the queue that comes of it
+        is none that clients could make; see `Choice.asks`."""
         [overload] = self.judge.overloads([candidate])
         never = overload is not None and overload > 1
         if not never and (row["peak_queue"] or 0.0) <= MOST_CLIENTS:
             return None
-        entry = max(self.utilisations(candidate, limits, sustained=never), key=lambda one: one["utilisation"])
+        entry = max(self.utilisations(candidate, limits, sustained=never), key=lambda limit: limit["utilisation"])
         if entry["utilisation"] <= 1:
             return None
         figures = f"{entry['asked']:,.0f} of {entry['allowed']:,.0f} {entry['unit']}"
@@ -271,9 +271,9 @@ class DemandChooser(Chooser[DemandJudge]):
         return {"ratio": entry["utilisation"], "never": never, "words": words} | {name: entry[name] for name in names}
 
     def utilisations(self, candidate: Candidate, limits: core.VolumeLimits, sustained: bool = False) -> list[dict]:
-        """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all
-        on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their burst;
-        `sustained`: at their baseline, against the mean demand."""
+        """Lists each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or
+        all on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their
+        burst; `sustained`: at their baseline, against the mean demand."""
         host, behind = self.judge.hosts[candidate[2]], self.judge.behind(candidate)
         about, instance = self.directory.about(candidate[0], host.service), host.instance
         together = self.judge.demand.on_volumes(behind)
@@ -282,22 +282,22 @@ class DemandChooser(Chooser[DemandJudge]):
         most = limits["iops"] if burst is None or sustained else burst["iops"]
         byte_burst = limits["byte_burst"]
         bytes_most = byte_burst["baseline_bytes_s"] if byte_burst and sustained else limits["throughput_bytes_s"]
-        found: list[tuple[str, pl.DataFrame, str, float, str]] = (
+        demands: list[tuple[str, pl.DataFrame, str, float, str]] = (
             [] if hdd else [("volume-iops", volume, "iops", most, "IOPS")]
         )
         # st1 and sc1 charge a random request of any size a whole MiB, so what is asked of their
         # throughput is not what is transferred.
         charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
-        found.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", bytes_most / MIB, charged))
+        demands.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", bytes_most / MIB, charged))
         if instance is not None and about.family.volume_type != "instance-store":
             iops = instance["max_iops"] or instance["baseline_iops"]
             bytes_s = instance["max_bytes_s"] or instance["baseline_bytes_s"]
             if sustained:
                 iops, bytes_s = instance["baseline_iops"] or iops, instance["baseline_bytes_s"] or bytes_s
-            found += [("instance-iops", together, "iops", iops, "IOPS")] if iops else []
-            found += [("instance-throughput", together, "mib_s", bytes_s / MIB, "MiB/s")] if bytes_s else []
+            demands += [("instance-iops", together, "iops", iops, "IOPS")] if iops else []
+            demands += [("instance-throughput", together, "mib_s", bytes_s / MIB, "MiB/s")] if bytes_s else []
         answer = []
-        for cap, frame, column, allowed, unit in found:
+        for cap, frame, column, allowed, unit in demands:
             at = frame[column].arg_max() or 0
             asked = float(frame[column][at])
             if sustained:
@@ -341,7 +341,7 @@ class DemandChooser(Chooser[DemandJudge]):
         return {**entry, "throttled_s": seconds, "words": words, "short": short}
 
     def simulated(self, candidate: Candidate) -> core.Summary:
-        """The summary of one run of the planned demand on a candidate."""
+        """Simulates the planned demand on a candidate and returns the summary of the run."""
         judge = self.judge
         with core_errors():
             return core.simulate(
@@ -356,13 +356,14 @@ class DemandChooser(Chooser[DemandJudge]):
             )["summary"]
 
     def moment(self, t_s: float) -> str:
-        """`at 09:42`, or `3 h 5 min after the start` where the workload has no clock."""
+        """Writes a time in words: `at 09:42`, or `3 h 5 min after the start` where the workload has
+        no clock."""
         clock = clock_text(self.judge.demand.workload.source.get("clock_start"), t_s)
         return f"at {clock}" if clock else f"{span_in_words(round(t_s))} after the start"
 
     def _runs_dry(self, candidate: Candidate, row: dict) -> dict | None:
-        """When credits end: for good, where each repetition of the recording loses some; else the
-        times of the settled day."""
+        """Says when credits end: for good, where each repetition of the recording loses some; else
+        the times of the settled day."""
         span_s = self.judge.demand.totals["seconds"]
         lost, after_s = row.get("loses_percent_per_cycle") or 0.0, row.get("dry_after_s")
         if lost > 0 or (row.get("settled") == 0 and self._has_credits(candidate)):
@@ -393,13 +394,13 @@ class DemandChooser(Chooser[DemandJudge]):
 
     def _has_credits(self, candidate: Candidate) -> bool:
         limits, instance = self.limits(candidate), self.judge.hosts[candidate[2]].instance
-        return any(one["io_burst"] or one["byte_burst"] for one in limits) or bool(
+        return any(limit["io_burst"] or limit["byte_burst"] for limit in limits) or bool(
             instance and instance["burst_seconds"]
         )
 
     def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
         columns, fine = self.judge.run(candidates, prune=False), self.judge.performs(candidates)
-        found: list[dict | None] = []
+        figures_of_each: list[dict | None] = []
         for place, good in enumerate(fine):
             iops, p99, throttled, unserved = (
                 float(columns[name][place])
@@ -411,17 +412,17 @@ class DemandChooser(Chooser[DemandJudge]):
                 "throttled_min": throttled,
                 "delivered_percent": 100.0 - unserved,
             }
-            found.append(None if math.isnan(p99) else figures | {"meets_goals": good})
-        return found
+            figures_of_each.append(None if math.isnan(p99) else figures | {"meets_goals": good})
+        return figures_of_each
 
     def _headrooms(self, candidates: Sequence[Candidate], rows: Sequence[dict]) -> list[float | None]:
-        """Highest growth of demand, percent up to 400, at which the goals on performance hold and
-        nothing is throttled; None where they fail now, 0 while something is throttled."""
+        """Finds the highest growth of demand, percent up to 400, at which the goals on performance
+        hold and nothing is throttled; None where they fail now, 0 while something is throttled."""
 
         def holds_at(some: list[int], factor: float) -> list[bool]:
             free = [factor == 1.0 or not rows[i]["throttled_s"] for i in some]
             fine = self.judge.holds_at([candidates[i] for i in some], factor)
-            return [one and other for one, other in zip(free, fine, strict=True)]
+            return [unthrottled and other for unthrottled, other in zip(free, fine, strict=True)]
 
         return greatest_growth(len(candidates), holds_at, self.judge.goals)
 
@@ -440,7 +441,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
     def _with_rooms(
         self, candidates: Sequence[Candidate], rooms: Sequence[float | None], regrets: dict[Candidate, Regret]
     ) -> list[Choice]:
-        """Choices whose head-room is known."""
+        """Makes choices whose head-room is known."""
         columns, doubts = self.judge.run_today(candidates), self.judge.scenarios.of(candidates)
         [first] = self.judge.run_in([self.judge.core], [1.0], candidates, names=("tps_mean", "dry_at_s"), first=True)
         columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}
@@ -496,8 +497,8 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         # A point of a chart shows no head-room: that which the goals ask for is enough to judge it.
         asked = self.judge.headroom
         fine = self.judge.holds_at(candidates, self.judge.load_by)
-        made = self._with_rooms(candidates, [asked if good else None for good in fine], {})
-        return [{"tps": one.metrics["tps"]} | {name: getattr(one, name) for name in names} for one in made]
+        choices = self._with_rooms(candidates, [asked if good else None for good in fine], {})
+        return [{"tps": choice.metrics["tps"]} | {name: getattr(choice, name) for name in names} for choice in choices]
 
     def _far(self, host: Host) -> list[str]:
         workload, threads = self.judge.workload, self.judge.conditions.threads
@@ -505,44 +506,46 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         return workload.outside(cache_gib=host.cache_gib, threads=threads or workload.threads, vcpus=vcpus)
 
     def _missed(self, metrics: dict, doubt: Doubt) -> list[str]:
-        found, required = [], f"{100 * self.judge.confidence:.0f} % required"
+        misses, required = [], f"{100 * self.judge.confidence:.0f} % required"
         for goal in self.judge.goals:
             value = metrics[goal.metric]
             if goal.about.kind != "load":
                 # Head-room that is not known, because another goal fails already, is not one more
                 # miss.
-                known = goal.about.kind != "headroom" or value is not None
-                found += [miss_in_words(goal, value)] if known and not goal.met(value) else []
+                counts = goal.about.kind != "headroom" or value is not None
+                misses += [miss_in_words(goal, value)] if counts and not goal.met(value) else []
                 continue
             chance = doubt.goal_probability(str(goal))
             if not goal.met(value):
-                found.append(f"{miss_in_words(goal, value)} (probability {100 * chance:.0f} %{self._grown()})")
+                misses.append(f"{miss_in_words(goal, value)} (probability {100 * chance:.0f} %{self._grown()})")
             elif chance < self.judge.confidence:
-                found.append(f"{goal}{self._grown()} holds with {100 * chance:.0f} %, {required}")
-        if not found and doubt.probability < self.judge.confidence:
-            found.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {required}")
-        return found
+                misses.append(f"{goal}{self._grown()} holds with {100 * chance:.0f} %, {required}")
+        if not misses and doubt.probability < self.judge.confidence:
+            misses.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {required}")
+        return misses
 
     def _grown(self) -> str:
         return f" with {self.judge.headroom:g} % head-room" if self.judge.headroom else ""
 
 
 def _value(value: object) -> object:
-    """A cell of a column: NaN becomes None, numpy's numbers plain ones."""
+    """Converts a cell of a column: NaN becomes None, numpy's numbers plain ones."""
     if isinstance(value, (float, np.floating)):
         return None if math.isnan(value) else float(value)
     return value
 
 
 def _first_day(row: dict, metrics: dict) -> dict | None:
-    """The first day with full credits, where it is better than the settled one."""
+    """Returns the first day with full credits, where it is better than the settled one."""
     first = {
         "p99_ms": row.get("first_worst_p99_ms"),
         "lowest_balance_percent": row.get("first_lowest_balance_percent"),
         "throttled_min": None if row.get("first_throttled_s") is None else row["first_throttled_s"] / 60,
     }
     pairs = [(first[name], metrics[name], least) for name, least in FIRST_DAY.items()]
-    differs = any(one is not None and other is not None and abs(one - other) > least for one, other, least in pairs)
+    differs = any(
+        early is not None and settled is not None and abs(early - settled) > least for early, settled, least in pairs
+    )
     return first if differs else None
 
 
@@ -551,7 +554,8 @@ def _doubtful(item: dict) -> bool:
 
 
 def latency_doubts(volume_type: str, as_of: str) -> list[str]:
-    """What to know of the latency figures of a type where they are guessed or of low confidence."""
+    """Says what to know of the latency figures of a type where they are guessed or of low
+    confidence."""
     in_force: dict[str, core.LatencyProfile] = {}
     for profile in core.latency_profiles():
         if profile["volume_type"] == volume_type and profile["from"] <= as_of:
@@ -566,17 +570,17 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
 
 
 def durability_in_words(family: Family, members: int, afr_percent: float | None) -> str:
-    """What the data can expect of the storage in a year."""
+    """Says what the data can expect of the storage in a year."""
     copies = copies_of(family.service)
     if copies is not None and afr_percent is not None:
         return f"annual chance of losing the data {small_percent(afr_percent)}: {copies.words}"
     if family.volume_type == "instance-store":
         return "none: gone with the instance or a disk"
-    one = published_afr_percent(family.era)
-    if one is None or afr_percent is None:
+    highest = published_afr_percent(family.era)
+    if highest is None or afr_percent is None:
         return "none published"
     lowest = lowest_afr_percent(family.era)
-    published = f"{lowest:g}-{one:g} %" if lowest != one else f"{one:g} %"
+    published = f"{lowest:g}-{highest:g} %" if lowest != highest else f"{highest:g} %"
     if family.layout == "single":
         return f"annual failure rate {published}"
     reading = "up to" if family.layout == "raid0" else "at most (no lost member replaced all year)"
@@ -584,7 +588,7 @@ def durability_in_words(family: Family, members: int, afr_percent: float | None)
 
 
 def consistency_in_words(consistency: core.Consistency | None) -> str:
-    """What the type promises of its performance."""
+    """Says what the type promises of its performance."""
     if not consistency:
         return "none promised"
     return f"at least {consistency['at_least_percent']:g} % of its performance {consistency['of_time_percent']:g} % of the time"

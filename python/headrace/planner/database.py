@@ -72,7 +72,7 @@ class LogRoom:
         return self.redo_gib + self.binlog_gib
 
     def binlog_gib_at(self, tps: float) -> int:
-        """GiB of the same days at another rate."""
+        """Returns the GiB of the same days at another rate."""
         return math.ceil(self.bytes_per_tx * tps * self.days * DAY_S / GIB)
 
 
@@ -138,16 +138,17 @@ class DatabaseJudge:
     # --- performance ------------------------------------------------------------------------------
 
     def run(self, candidates: Sequence[Candidate], *, bounds: bool = True) -> dict[str, np.ndarray]:
-        """Columns in the order of `candidates`, under the load grown by the head-room that goals
-        ask for: `status` ("ran", "bounded": cannot reach the least tps, its figures are the bound,
-        "invalid"), `why`, `cap` and FIGURES (NaN where there are none). `bounds` False follows
-        every candidate to its end."""
+        """Runs all candidates and returns columns in the order of `candidates`, under the load
+        grown by the head-room that goals ask for: `status` ("ran", "bounded": cannot reach the
+        least tps, its figures are the bound, "invalid"), `why`, `cap` and FIGURES (NaN where there
+        are none). `bounds` False follows every candidate to its end."""
         columns = self.run_in([self.core], [self.load_by], candidates, self.least_tps if bounds else 0.0)[0]
         self.counts.note(candidates, columns["status"].tolist())
         return columns
 
     def run_today(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
-        """The same columns under the load as it is, without the growth that head-room asks for."""
+        """Returns the same columns under the load as it is, without the growth that head-room asks
+        for."""
         return self.run_in([self.core], [1.0], candidates)[0]
 
     def run_in(
@@ -159,9 +160,9 @@ class DatabaseJudge:
         names: Sequence[str] = (*TEXT, *FIGURES),
         first: bool = False,
     ) -> list[dict[str, np.ndarray]]:
-        """The same under several databases, each with a factor on its clients or arrivals (whole
-        clients, rounded up); `names`: columns, `status` comes always; `first`: of a first day,
-        bursts included, whatever is judged."""
+        """Runs all candidates under several databases, each with a factor on its clients or
+        arrivals (whole clients, rounded up); `names`: columns, `status` comes always; `first`: of a
+        first day, bursts included, whatever is judged."""
         data = [self.behind(candidate) for candidate in candidates]
         texts = {text: None for text in (*data, *(log for _, log, _ in candidates)) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
@@ -203,11 +204,11 @@ class DatabaseJudge:
         ]
 
     def behind(self, candidate: Candidate) -> str | None:
-        """The EBS volumes that serve a candidate's data; None: Aurora's storage."""
+        """Returns the EBS volumes that serve a candidate's data; None: Aurora's storage."""
         return volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
 
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Which candidates meet every goal but that on cost by the best guess, head-room
+        """Says which candidates meet every goal but that on cost by the best guess, head-room
         included."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
@@ -219,27 +220,28 @@ class DatabaseJudge:
         return [self._known[candidate] for candidate in candidates]
 
     def meets_with_confidence(self, candidates: Sequence[Candidate], confidence: float | None = None) -> list[bool]:
-        """Which candidates meet them with the confidence required, or with another."""
+        """Says which candidates meet them with the confidence required, or with another."""
         least = self.confidence if confidence is None else confidence
         fine = self.meets_static(candidates)
         likely = [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
         return (fine & np.array(likely, dtype=bool)).tolist()
 
     def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
-        """Durability, promised consistency, failover and the loss of a zone, which follow from
-        type, layout and service alone."""
-        figures = [figures_of(self.directory, one, self.hosts[one[2]].service) for one in candidates]
+        """Returns the durability, promised consistency, failover and the loss of a zone, which
+        follow from type, layout and service alone."""
+        figures = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
         afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
-        survived = [self.survival(one) for one in candidates]
-        more = {name: np.array([one[name] for one in survived], dtype=float) for name in SURVIVAL}
+        survived = [self.survival(candidate) for candidate in candidates]
+        more = {name: np.array([survival[name] for survival in survived], dtype=float) for name in SURVIVAL}
         return {"durability_afr_percent": afr, "consistency_percent": promised} | more
 
     def survival(self, candidate: Candidate) -> dict[str, float]:
-        """Failover and what is lost with a zone, by metric; NaN: not known, or without a bound."""
+        """Returns the failover and what is lost with a zone, by metric; NaN: not known, or without
+        a bound."""
         return survival_of(self.hosts[candidate[2]].service, self.prices.as_of, self.conditions.readers)
 
     def meets_static(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """Which candidates meet the goals on these."""
+        """Says which candidates meet the goals on these."""
         fine = np.ones(len(candidates), dtype=bool)
         if self.static_goals:
             figures = self.statics(candidates)
@@ -248,20 +250,21 @@ class DatabaseJudge:
         return fine
 
     def near(self, host: Host) -> int:
-        """Published runs of Aurora that lie near a host's question; 0 for other services."""
+        """Counts the published runs of Aurora that lie near a host's question; 0 for other
+        services."""
         if not host.service.startswith(AURORA) or host.instance is None:
             return 0
         about = self.conditions
         return near_published(host.instance["vcpus"], about.threads, about.data_gib, host.cache_gib)
 
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
-        """A rate less the head-room that goals ask for: what is held against the limit. Times stay
-        as they are."""
+        """Returns a rate less the head-room that goals ask for: what is held against the limit.
+        Times stay as they are."""
         return _per_load(goal, value, self.load_by)
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
-        """Which candidates meet every goal on performance, by the best guess, when the demand is
-        `factor` times what it is: more clients or arrivals by that factor, of which more tps are
+        """Says which candidates meet every goal on performance, by the best guess, when the demand
+        is `factor` times what it is: more clients or arrivals by that factor, of which more tps are
         asked by the same, within the same response times."""
         names = tuple(dict.fromkeys(goal.metric for goal in self.load_goals))
         [columns] = self.run_in([self.core], [factor], candidates, names=names)
@@ -273,7 +276,7 @@ class DatabaseJudge:
     # --- cost -------------------------------------------------------------------------------------
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """USD a month of each candidate, NaN where a price is not known."""
+        """Returns the USD a month of each candidate, NaN where a price is not known."""
         own = [candidate for candidate in candidates if self.hosts[candidate[2]].service == "ec2"]
         texts = dict.fromkeys(text for data, log, _ in own for text in (data, log) if text is not None)
         new = [text for text in texts if text not in self._usd]
@@ -305,8 +308,8 @@ class DatabaseJudge:
         what the goals ask for or what arrives, else what the clients do."""
         place = candidate[2]
         if place not in self._ios:
-            [found] = self.run_in([self.core], [1.0], [candidate], names=("tps_mean", "reads_per_tx"))
-            tps, reads = (float(np.nan_to_num(found[name][0])) for name in ("tps_mean", "reads_per_tx"))
+            [columns] = self.run_in([self.core], [1.0], [candidate], names=("tps_mean", "reads_per_tx"))
+            tps, reads = (float(np.nan_to_num(columns[name][0])) for name in ("tps_mean", "reads_per_tx"))
             asked = [goal.limit for goal in self.goals if goal.metric in ("tps", "tps_p5") and goal.sign == ">="]
             rate = self.conditions.arrivals_tps or (max(asked) if asked else tps)
             with core_errors():
@@ -315,11 +318,12 @@ class DatabaseJudge:
         return self._ios[place]
 
     def million_ios(self, storage: str) -> float:
-        """None: volumes that are billed by the request are not planned for databases."""
+        """Returns 0 million I/Os: volumes that are billed by the request are not planned for
+        databases."""
         return 0.0
 
     def items(self, candidate: Candidate) -> list[dict]:
-        """The monthly bill of a candidate, item by item."""
+        """Lists the monthly bill of a candidate, item by item."""
         data, log, place = candidate
         host = self.hosts[place]
         if host.service != "ec2":
@@ -349,7 +353,7 @@ class Doubt:
         return _chance(self.needs)
 
     def goal_probability(self, goal: str) -> float:
-        """That one goal holds."""
+        """Returns the probability, 0..1, that one goal holds."""
         return _chance(self.each[goal])
 
     @property
@@ -378,24 +382,24 @@ class Scenarios:
         order = np.random.default_rng(seed + 1).permutation(len(databases))
         self.deviations = normal_middles(len(databases))[order]
         self.workload = workload
-        self.known: dict[Candidate, Doubt] = {}
+        self.doubts: dict[Candidate, Doubt] = {}
 
     def of(self, candidates: Sequence[Candidate]) -> list[Doubt]:
-        """The doubt of each candidate."""
-        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.known]
+        """Returns the doubt of each candidate."""
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.doubts]
         if new:
             self._look_at(new)
-        return [self.known[candidate] for candidate in candidates]
+        return [self.doubts[candidate] for candidate in candidates]
 
     def _width(self, candidate: Candidate) -> float:
-        """Standard deviation of the logarithm of the unexplained factor, with the cache of the
-        candidate's instance, its clients and its kind of storage."""
+        """Returns the standard deviation of the logarithm of the unexplained factor, with the cache
+        of the candidate's instance, its clients and its kind of storage."""
         host = self.judge.hosts[candidate[2]]
         threads = self.judge.conditions.threads
         storage = candidate[0] if host.service == "ec2" else None
         distances = self.workload.distances(cache_gib=host.cache_gib, threads=threads, storage=storage)
-        known = self.workload.unexplained(distances)
-        return math.hypot(known, unseen(host.service, self.judge.near(host)))
+        spread = self.workload.unexplained(distances)
+        return math.hypot(spread, unseen(host.service, self.judge.near(host)))
 
     def _look_at(self, candidates: Sequence[Candidate]) -> None:
         if self.judge.conditions.arrivals_tps is None:
@@ -424,24 +428,24 @@ class Scenarios:
         needs = {}
         for goal in goals:
             # Everything faster by a factor: rates grow by it, times shrink by it.
-            held = self.judge.without_headroom(goal, columns[goal.metric])
-            value = np.where(ran, held * (faster if goal.sign == ">=" else 1.0 / faster), np.nan)
+            judged = self.judge.without_headroom(goal, columns[goal.metric])
+            value = np.where(ran, judged * (faster if goal.sign == ">=" else 1.0 / faster), np.nan)
             needs[str(goal)] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
         for place, candidate in enumerate(candidates):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
-            self.known[candidate] = Doubt(
+            self.doubts[candidate] = Doubt(
                 np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place])
             )
 
 
 def _per_load(goal: Goal, value: np.ndarray, factor: float) -> np.ndarray:
-    """A rate under `factor` times the load, held against the limit of the load as it is: `factor`
-    times as much is asked for. Times are not asked to change."""
+    """Returns a rate under `factor` times the load, held against the limit of the load as it is:
+    `factor` times as much is asked for. Times are not asked to change."""
     return value / factor if goal.about.unit == "tps" else value
 
 
 def _needed(goal: Goal, value: np.ndarray) -> np.ndarray:
-    """Logarithm of the factor on all rates at which a goal is just met."""
+    """Returns the logarithm of the factor on all rates at which a goal is just met."""
     limit = max(goal.limit, 1e-9)
     ratio = limit / np.maximum(value, 1e-9) if goal.sign == ">=" else value / limit
     return np.where(np.isnan(value), np.inf, np.log(np.maximum(np.nan_to_num(ratio, nan=1.0), 1e-12)))
@@ -467,7 +471,7 @@ class Regret:
 
 
 def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], float]:
-    """The regret of each choice over all scenarios, and the share of scenarios in which no
+    """Returns the regret of each choice over all scenarios, and the share of scenarios in which no
     choice meets the goals (those teach nothing and are left out)."""
     # One factor for all choices of a state: where a database is slower than thought, it is so
     # everywhere, most where least is known.
@@ -487,10 +491,10 @@ def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], f
     dearer = np.minimum.accumulate(meeting[::-1], axis=0)[::-1]
     instead = np.where(np.isfinite(dearer), dearer, best[None, :])
     regret = cost[:, None] + np.where(met, 0.0, instead) - best[None, :]
-    found: list[Regret] = [Regret(0.0, 0.0)] * len(doubts)
+    regret_of: list[Regret] = [Regret(0.0, 0.0)] * len(doubts)
     for place, row in zip(order, regret, strict=True):
-        found[int(place)] = Regret(float(row.mean()), float(row.max()))
-    return found, float(1.0 - possible.mean())
+        regret_of[int(place)] = Regret(float(row.mean()), float(row.max()))
+    return regret_of, float(1.0 - possible.mean())
 
 
 # --- log volumes of a database --------------------------------------------------------------------
@@ -500,26 +504,26 @@ LOG_SIZES = (1, 4)  # times what the log needs: gp2 buys IOPS by size
 
 
 def log_room(database: dict, tps: float, days: float) -> LogRoom:
-    """The room that the redo log and the binary logs of `days` take at `tps`. It follows the
-    transactions that are asked for, not the clients that wait for them."""
+    """Returns the room that the redo log and the binary logs of `days` take at `tps`. It follows
+    the transactions that are asked for, not the clients that wait for them."""
     return LogRoom(tps, days, database["log"]["binlog_bytes_per_tx"])
 
 
 def log_volumes(families: Sequence[Family], size_gib: int) -> list[str]:
-    """Small volumes for redo and binlog alone, of the SSD types among the families (single
+    """Lists small volumes for redo and binlog alone, of the SSD types among the families (single
     volumes), in sizes that are ordered."""
-    found: list[str] = []
+    storages: list[str] = []
     for family in families:
         if family.layout != "single" or family.volume_type not in ("gp2", "gp3", "io1", "io2"):
             continue
         gib = family.ordered_gib(family.member_gib(1, size_gib))
         if family.axis == "size":
             sizes = [family.ordered_gib(gib * times) for times in LOG_SIZES]
-            found += [family.text(1, size) for size in sizes if size <= family.max_gib]
+            storages += [family.text(1, size) for size in sizes if size <= family.max_gib]
         elif family.buys_throughput:
-            found.append(family.text(1, gib))
+            storages.append(family.text(1, gib))
         else:
             per_gib = family.figure("iops", "per_gib") or float("inf")
             least = [family.ordered_gib(math.ceil(iops / per_gib)) for iops in LOG_IOPS]
-            found += [family.text(1, max(gib, size), iops) for size, iops in zip(least, LOG_IOPS, strict=True)]
-    return list(dict.fromkeys(found))
+            storages += [family.text(1, max(gib, size), iops) for size, iops in zip(least, LOG_IOPS, strict=True)]
+    return list(dict.fromkeys(storages))

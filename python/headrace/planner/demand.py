@@ -54,7 +54,7 @@ class Counts:
 
     def of(self, *statuses: str) -> int:
         """Candidates whose last word was one of `statuses`."""
-        return sum(1 for known in self.seen.values() if known in statuses)
+        return sum(1 for status in self.seen.values() if status in statuses)
 
 
 class PlannedDemand:
@@ -87,20 +87,20 @@ class PlannedDemand:
         return max(self.workload.points["duration_s"].to_list())
 
     def on_volumes(self, storage: str) -> pl.DataFrame:
-        """What all volumes of a storage together are asked for at each point: `t_s`, `duration_s`,
-        `iops` (256 KiB units), `mib_s`, and `hdd_mib_s` as st1 and sc1 count it (a random I/O costs
-        a whole MiB)."""
+        """Says what all volumes of a storage together are asked for at each point: `t_s`,
+        `duration_s`, `iops` (256 KiB units), `mib_s`, and `hdd_mib_s` as st1 and sc1 count it (a
+        random I/O costs a whole MiB)."""
         if storage not in self._on_volumes:
             with core_errors():
                 self._on_volumes[storage] = pl.DataFrame(core.demand_on_volumes(self.load, storage))
         return self._on_volumes[storage]
 
     def per_member(self, storage: str, members: int) -> pl.DataFrame:
-        """The same for each volume: like members carry like shares."""
+        """Returns the same for each volume: like members carry like shares."""
         return self.on_volumes(storage).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
 
     def times(self, factor: float) -> dict:
-        """The load as the core takes it, with `factor` times the requests."""
+        """Returns the load as the core takes it, with `factor` times the requests."""
         return (
             {**self.load, **{rate: [value * factor for value in self.load[rate]] for rate in RATES}}
             if factor != 1.0
@@ -147,7 +147,7 @@ class DemandJudge:
     # --- performance ------------------------------------------------------------------------------
 
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Which candidates meet all goals but that on cost. With a goal on head-room the grown
+        """Says which candidates meet all goals but that on cost. With a goal on head-room the grown
         demand decides: what holds at more demand holds at less."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
@@ -161,7 +161,7 @@ class DemandJudge:
         self.refuted[candidate] = misses
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
-        """Whether each candidate meets the goals on performance when `factor` times the demand
+        """Says whether each candidate meets the goals on performance when `factor` times the demand
         comes. What grows may not be throttled, whatever the goals allow today: head-room is never
         positive while anything waits for a limit."""
         columns = self.run(candidates, factor)
@@ -174,9 +174,9 @@ class DemandJudge:
         return fine.tolist()
 
     def run(self, candidates: Sequence[Candidate], factor: float = 1.0, *, prune: bool = True) -> dict[str, np.ndarray]:
-        """Columns in the order of `candidates`: `status` ("simulated", "bounded", "invalid"),
-        `why`, `cap`, `overload`, every metric of a demand that is not a price or head-room (NaN
-        where not known) and the core's own figures."""
+        """Runs candidates and returns columns in the order of `candidates`: `status` ("simulated",
+        "bounded", "invalid"), `why`, `cap`, `overload`, every metric of a demand that is not a
+        price or head-room (NaN where not known) and the core's own figures."""
         raw = self._evaluate(candidates, self._load(factor), self.prune_above if prune else math.inf)
         self.counts.note(candidates, raw["status"])
         columns = {name: np.array(values, dtype=object if name in TEXT else float) for name, values in raw.items()}
@@ -196,15 +196,16 @@ class DemandJudge:
             "lowest_balance_percent": np.where(ran & np.isnan(lowest), 100.0, lowest),
             "delivered_iops": delivered,
         }
-        static = [figures_of(self.directory, one, self.hosts[one[2]].service) for one in candidates]
+        static = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
         metrics["durability_afr_percent"] = np.array([afr for afr, _ in static], dtype=float)
         metrics["consistency_percent"] = np.array([promised for _, promised in static], dtype=float)
-        survived = [survival_of(self.hosts[one[2]].service, self.prices.as_of, 0) for one in candidates]
-        metrics |= {name: np.array([one[name] for one in survived], dtype=float) for name in SURVIVAL}
+        survived = [survival_of(self.hosts[candidate[2]].service, self.prices.as_of, 0) for candidate in candidates]
+        metrics |= {name: np.array([survival[name] for survival in survived], dtype=float) for name in SURVIVAL}
         return columns | metrics
 
     def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:
-        """Demand over what each candidate sustains, where that is above 1: it cannot deliver."""
+        """Returns the demand over what each candidate sustains, where that is above 1: it cannot
+        deliver."""
         return list(self._evaluate(candidates, self.demand.load, 1.0)["overload"]) if candidates else []
 
     def _load(self, factor: float) -> dict:
@@ -213,7 +214,7 @@ class DemandJudge:
         return self._loads[factor]
 
     def behind(self, candidate: Candidate) -> str:
-        """The EBS volumes that serve a candidate."""
+        """Returns the EBS volumes that serve a candidate."""
         behind = volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
         assert behind is not None  # a demand in I/Os is not planned on Aurora
         return behind
@@ -236,7 +237,7 @@ class DemandJudge:
     # --- cost -------------------------------------------------------------------------------------
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """USD a month of each candidate, NaN where a price is not known."""
+        """Returns the USD a month of each candidate, NaN where a price is not known."""
         own = [data for data, _, place in candidates if self.hosts[place].service == "ec2"]
         new = list(dict.fromkeys(data for data in own if data not in self._usd))
         plain = [text for text in new if not text.startswith("raid10")]
@@ -253,7 +254,7 @@ class DemandJudge:
         return math.nan if items is None else sum(item["usd"] for item in items)
 
     def items(self, candidate: Candidate) -> list[dict]:
-        """The monthly bill of a candidate, item by item."""
+        """Lists the monthly bill of a candidate, item by item."""
         host = self.hosts[candidate[2]]
         if host.service != "ec2":
             return managed_items(host, candidate[0], self.prices) or []

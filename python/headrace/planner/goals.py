@@ -60,8 +60,8 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 
 
 def _latencies() -> list[Metric]:
-    """Latency of I/Os: in the worst five minutes, which is what alarms watch, and over the whole
-    recording."""
+    """Lists the metrics of I/O latency: in the worst five minutes, which is what alarms watch, and
+    over the whole recording."""
     kinds = (
         ("mean", "mean", "mean"),
         ("p50", "median", "median"),
@@ -163,12 +163,12 @@ class Goal:
 
     def __post_init__(self) -> None:
         text = f"{self.metric}{self.sign}{shown(self.limit)}"
-        known = SUBJECTS[self.subject]
-        metric = known.get(self.metric)
+        metrics = SUBJECTS[self.subject]
+        metric = metrics.get(self.metric)
         if metric is None:
-            near = did_you_mean(self.metric, known)
+            near = did_you_mean(self.metric, metrics)
             raise InputError(
-                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(known)}."
+                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(metrics)}."
             )
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
@@ -218,16 +218,16 @@ class Goal:
         return SUBJECTS[self.subject][self.metric]
 
     def met(self, values: object) -> np.ndarray:
-        """Which of `values` (a number, None or an array; NaN and None: not known) are inside the
-        bound: the one way to be met."""
+        """Says which of `values` (a number, None or an array; NaN and None: not known) are inside
+        the bound: the one way to be met."""
         value = np.asarray(np.nan if values is None else values, dtype=float)
         slack = SLACK * max(abs(self.limit), self.about.scale)
         # NaN compares false both ways: what is not known is not met.
         return value <= self.limit + slack if self.sign == "<=" else value >= self.limit - slack
 
     def distance(self, values: object) -> np.ndarray:
-        """How far `values` miss the bound, without unit: 0 when met, else log(1 + miss / limit);
-        unknown counts as 10.
+        """Says how far `values` miss the bound, without unit: 0 when met, else log(1 + miss /
+        limit); unknown counts as 10.
 
         The logarithm keeps one hopeless latency (hours of backlog) from hiding how near the other
         goals are.
@@ -251,8 +251,8 @@ def parse_goals(
     defaults: bool = True,
     arrivals: bool = False,
 ) -> tuple[Goal, ...]:
-    """The goals, repeated ones once, and the default ones whose metric was not named (`DEFAULTS`;
-    `defaults` False leaves them out).
+    """Reads the goals, repeated ones once, and the default ones whose metric was not named
+    (`DEFAULTS`; `defaults` False leaves them out).
 
     A plan that may be throttled for a while has no head-room by definition, so `throttled_min`
     above 0 takes the default head-room away. `arrivals`: an open load of transactions, whose
@@ -265,12 +265,12 @@ def parse_goals(
     if subject == "database":
         _check_database(parsed, arrivals)
     if defaults:
-        wanted = [Goal.parse(text, subject) for text in DEFAULTS[subject]]
+        default_goals = [Goal.parse(text, subject) for text in DEFAULTS[subject]]
         if subject == "database" and arrivals and not any(goal.about.kind == "load" for goal in parsed):
-            wanted.insert(0, Goal.parse(OPEN_DEFAULT, subject))
+            default_goals.insert(0, Goal.parse(OPEN_DEFAULT, subject))
         parsed += [
             goal
-            for goal in wanted
+            for goal in default_goals
             if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject))
         ]
     if not any(goal.about.kind == "load" for goal in parsed):
@@ -283,7 +283,8 @@ def parse_goals(
 
 
 def _grows(goals: Iterable[Goal], subject: Subject) -> bool:
-    """Whether head-room means something with these goals: not of a demand that may be throttled."""
+    """Says whether head-room means something with these goals: not of a demand that may be
+    throttled."""
     return subject == "database" or not any(goal.metric == "throttled_min" and goal.limit > 0 for goal in goals)
 
 
@@ -298,12 +299,12 @@ def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
 
 
 def headroom_of(goals: Iterable[Goal]) -> float:
-    """The head-room the goals ask for, percent."""
+    """Returns the head-room the goals ask for, percent."""
     return max((goal.limit for goal in goals if goal.about.kind == "headroom"), default=0.0)
 
 
 def budget_of(goals: Iterable[Goal]) -> float:
-    """The most a choice may cost, USD a month; infinite where no goal says."""
+    """Returns the most a choice may cost, USD a month; infinite where no goal says."""
     return min((goal.limit for goal in goals if goal.about.kind == "cost"), default=math.inf)
 
 
@@ -331,8 +332,8 @@ def needed_tps(goals: Iterable[Goal], threads: int | None, least: Mapping[str, f
 def greatest_growth(
     count: int, holds_at: Callable[[list[int], float], list[bool]], goals: Iterable[Goal]
 ) -> list[float | None]:
-    """Highest growth, whole percent up to 400, at which each of `count` candidates holds; None
-    where it does not hold now.
+    """Finds the highest growth, whole percent up to 400, at which each of `count` candidates holds;
+    None where it does not hold now.
 
     `holds_at`: which of some candidates, by number, hold with a factor on the demand; what holds
     at more demand holds at less. Where the goals ask for a part of a percent, that growth is
@@ -354,7 +355,7 @@ def greatest_growth(
 
 
 def miss_in_words(goal: Goal, value: float | None) -> str:
-    """`I/O p99 of the worst 5 min 240 ms against 20 ms`."""
+    """Writes a missed goal: `I/O p99 of the worst 5 min 240 ms against 20 ms`."""
     from headrace.base.units import span_in_words
 
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
@@ -370,7 +371,7 @@ def miss_in_words(goal: Goal, value: float | None) -> str:
 
 
 def number(value: float) -> str:
-    """A figure with three digits or so, thousands with commas."""
+    """Writes a figure with three digits or so, thousands with commas."""
     if value == round(value) and abs(value) < 1e12 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:,.3g}"

@@ -72,7 +72,7 @@ class Selection:
     undecided: float | None
 
     def shown(self) -> list[Choice]:
-        """The choices that are explained."""
+        """Lists the choices that are explained."""
         return [
             choice
             for choice in (self.recommended, *self.winners[:1], *self.closest[:1], self.compared)
@@ -129,7 +129,7 @@ class PlanEngine:
         return DemandChooser(judge, self.directory, asked.need, asked.extra_items, asked.nodes)
 
     def answer(self) -> Plan:
-        """The plan."""
+        """Searches, chooses, replays the choice, and returns the plan."""
         searched = self.search.run(self.families, self.progress)
         today = self._today_candidate(searched)
         regret, undecided = self._regrets(searched)
@@ -145,7 +145,7 @@ class PlanEngine:
             selected = self._selected(searched, today, regret, undecided)
         cheapest = selected.winners[0] if selected.winners else None
         nearest = {} if selected.winners else self._closest(searched)[1]
-        self.verdicts += [self._verdict(one, cheapest, nearest) for one in searched]
+        self.verdicts += [self._verdict(result, cheapest, nearest) for result in searched]
         return self._plan(selected)
 
     def _selected(
@@ -155,8 +155,8 @@ class PlanEngine:
         regret: dict[Candidate, Regret],
         undecided: float | None,
     ) -> Selection:
-        """What is chosen of what was found."""
-        passing = sorted((found for one in searched for found in one.passing), key=rank)
+        """Chooses from the results of a search."""
+        passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         winners = self._rows(passing, regret)
         pool = self._pool(passing, regret)
         recommended, why = recommend(pool, self.asked.today_family, self._least_host(), self._random_percent())
@@ -168,19 +168,19 @@ class PlanEngine:
         return Selection(searched, winners, closest, recommended, why, compared, in_place, least, undecided)
 
     def _refuted(self, selected: Selection) -> dict[Candidate, Replayed]:
-        """Of the recommendation and the cheapest, those that miss a goal on latency where every
-        request is simulated; the judge is told."""
+        """Replays the recommendation and the cheapest winner, and returns those that miss a goal on
+        latency there; the judge is informed."""
         if self.replay is None or not isinstance(self.judge, DemandJudge):
             return {}
-        told = [choice for choice in (selected.recommended, *selected.winners[:1]) if choice is not None]
-        found: dict[Candidate, Replayed] = {}
-        for candidate in dict.fromkeys(self.candidate_of(choice) for choice in told):
+        choices = [choice for choice in (selected.recommended, *selected.winners[:1]) if choice is not None]
+        refuted: dict[Candidate, Replayed] = {}
+        for candidate in dict.fromkeys(self.candidate_of(choice) for choice in choices):
             replayed = self.replay.of(candidate)
             if replayed is not None and replayed.misses:
                 self.judge.refute(candidate, replayed.misses)
                 self.chooser.forget(candidate)
-                found[candidate] = replayed
-        return found
+                refuted[candidate] = replayed
+        return refuted
 
     def _search_above(self, searched: Sequence[FamilyResult], candidate: Candidate, replayed: Replayed) -> None:
         """Searches the space of a candidate that was refuted again, above it on the axis of the
@@ -189,20 +189,20 @@ class PlanEngine:
         if self.placed is not None and self.placed.candidate == candidate:
             self.raised[_space_key(self.placed.space)] = _above(self.placed, replayed.cap)
         affordable = self.search.affordable
-        for one in searched:
-            for found in [*one.guessed, *one.sure]:
-                if found.best is None or found.candidate != candidate or not isinstance(self.judge, DemandJudge):
+        for family_result in searched:
+            for result in [*family_result.guessed, *family_result.sure]:
+                if result.best is None or result.candidate != candidate or not isinstance(self.judge, DemandJudge):
                     continue
-                self.raised[_space_key(found.space)] = above = _above(found, replayed.cap)
-                start = self._start(found.space)
+                self.raised[_space_key(result.space)] = above = _above(result, replayed.cap)
+                start = self._start(result.space)
                 again = start
                 if above is not None:
                     [again] = Search(self.judge, self.judge.performs, lambda space: affordable).run([start])
-                found.low, found.best, found.usd, found.dear = again.low, again.best, again.usd, again.dear
-                found.fails = above is None or again.fails
+                result.low, result.best, result.usd, result.dear = again.low, again.best, again.usd, again.dear
+                result.fails = above is None or again.fails
 
     def _start(self, space: Space) -> SpaceResult:
-        """A space from its low corner on, or from where a replay raised that to."""
+        """Returns a space from its low corner on, or from where a replay raised that to."""
         (x, x_high), (y, y_high) = space.shape.x, space.shape.y
         low = self.raised.get(_space_key(space), (x, y)) or (x_high, y_high)
         return SpaceResult(space, low, (x_high, y_high))
@@ -210,16 +210,16 @@ class PlanEngine:
     # --- choosing ---------------------------------------------------------------------------------
 
     def _rows(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
-        """The cheapest of each family and instance, in order, at most `top`."""
+        """Returns the cheapest of each family and instance, in order, at most `top`."""
         firsts: dict[tuple[str, int], SpaceResult] = {}
-        for found in passing:
-            firsts.setdefault((found.space.family.name, found.space.host), found)
-        return self.chooser.choose([found.candidate for found in list(firsts.values())[: self.asked.top]], regret)
+        for result in passing:
+            firsts.setdefault((result.space.family.name, result.space.host), result)
+        return self.chooser.choose([result.candidate for result in list(firsts.values())[: self.asked.top]], regret)
 
     def _least_host(self) -> tuple[float, int] | None:
-        """Memory (GiB) and virtual CPUs a recommendation keeps: those of today's instance, in a
-        plan for demand. With less of either the server would ask for something else. A database's
-        judge knows what less of them does."""
+        """Returns the memory (GiB) and virtual CPUs a recommendation keeps: those of today's
+        instance, in a plan for demand. With less of either the server would ask for something else.
+        A database's judge knows what less of them does."""
         today = self.asked.today
         if today is None or today.instance is None or isinstance(self.judge, DatabaseJudge):
             return None
@@ -228,35 +228,35 @@ class PlanEngine:
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
     def _random_percent(self) -> float:
-        """Share of the requests that are random: all of a database's page reads."""
+        """Returns the share of the requests that are random: all of a database's page reads."""
         return self.judge.demand.random_percent if isinstance(self.judge, DemandJudge) else 100.0
 
     def _pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
-        """What a recommendation may be: the cheapest by number of volumes, durability and whether
-        the instance is of today's family."""
+        """Says what a recommendation may be: the cheapest by number of volumes, durability and
+        whether the instance is of today's family."""
         firsts: dict[tuple, SpaceResult] = {}
         least = self._least_host()
-        for found in passing:
-            family, host = found.space.family, self.hosts[found.space.host]
+        for result in passing:
+            family, host = result.space.family, self.hosts[result.space.host]
             size = None
             if host.instance is not None and least is not None:
                 size = host.instance["memory_mib"] / 1024 >= least[0] and host.instance["vcpus"] >= least[1]
-            keeps = (self.search.keeps(found.space.host), size)
+            keeps = (self.search.keeps(result.space.host), size)
             firsts.setdefault(
                 (
-                    found.space.volumes,
+                    result.space.volumes,
                     family.service,
                     family.volume_type == LOCAL,
                     family.volume_type if family.volume_type in ("st1", "sc1", "standard") else "",
                     keeps,
                 ),
-                found,
+                result,
             )
-        return self.chooser.choose([found.candidate for found in firsts.values()], regret)
+        return self.chooser.choose([result.candidate for result in firsts.values()], regret)
 
     def _closest(self, searched: Sequence[FamilyResult]) -> tuple[list[Choice], dict[str, Choice]]:
-        """Where nothing meets the goals: what comes nearest, one of each family."""
-        nearest = {one.family.name: choice for one in searched if (choice := self.nearest(one)) is not None}
+        """Returns what comes nearest where nothing meets the goals, one choice of each family."""
+        nearest = {result.family.name: choice for result in searched if (choice := self.nearest(result)) is not None}
         order = sorted(
             nearest.values(),
             key=lambda choice: (
@@ -277,9 +277,10 @@ class PlanEngine:
             if goal.about.kind != "headroom"
         )
 
-    def nearest(self, one: FamilyResult) -> Choice | None:
-        """The candidate of a family that misses the goals by least, of some along its axes."""
-        candidates = self._samples(one)
+    def nearest(self, result: FamilyResult) -> Choice | None:
+        """Finds the candidate of a family that misses the goals by least, of some along its
+        axes."""
+        candidates = self._samples(result)
         if not candidates:
             return None
         usd = self.judge.costs(candidates) * self.asked.nodes + self.fixed_usd
@@ -297,11 +298,11 @@ class PlanEngine:
                 away += goal.distance(value)
             elif goal.about.kind == "cost":
                 away += goal.distance(usd)
-        known = [i for i in range(len(candidates)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
-        if not known:
+        possible = [i for i in range(len(candidates)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
+        if not possible:
             return None
         best = min(
-            known,
+            possible,
             key=lambda i: (
                 round(float(away[i]), 2),
                 usd[i],
@@ -312,10 +313,10 @@ class PlanEngine:
         )
         return self.chooser.choose([candidates[best]])[0]
 
-    def _samples(self, one: FamilyResult) -> list[Candidate]:
+    def _samples(self, result: FamilyResult) -> list[Candidate]:
         need = self.asked.need
-        spaces = [found.space for found in one.guessed] or spaces_on(
-            one.family, self.hosts, [None], need, self.asked.prices.as_of
+        spaces = [guess.space for guess in result.guessed] or spaces_on(
+            result.family, self.hosts, [None], need, self.asked.prices.as_of
         )
         if len(spaces) > NEAREST_SHAPES:
             spaces = [spaces[round(i * (len(spaces) - 1) / (NEAREST_SHAPES - 1))] for i in range(NEAREST_SHAPES)]
@@ -329,22 +330,22 @@ class PlanEngine:
                 )
         return list(dict.fromkeys(candidates))
 
-    def _verdict(self, one: FamilyResult, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
-        passing = one.passing
+    def _verdict(self, result: FamilyResult, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
+        passing = result.passing
         if passing:
             best: Choice | None = self.chooser.choose([passing[0].candidate])[0]
-        elif one.dear is not None and cheapest is not None:
+        elif result.dear is not None and cheapest is not None:
             best = None
         else:
-            best = nearest.get(one.family.name) or self.nearest(one)
+            best = nearest.get(result.family.name) or self.nearest(result)
         overload = None
         if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
             overload = self.judge.overloads([self.candidate_of(best)])[0]
-        return verdict(best, one.family, cheapest, overload, one.dear, self.asked.need.data_gib)
+        return verdict(best, result.family, cheapest, overload, result.dear, self.asked.need.data_gib)
 
     def candidate_of(self, choice: Choice) -> Candidate:
-        """The candidate a choice was made of. Two hosts may be of one instance type: today's has
-        the cache of its run."""
+        """Returns the candidate a choice was made of. Two hosts may be of one instance type:
+        today's has the cache of its run."""
         places = [
             i for i, host in enumerate(self.hosts) if (host.service, host.label) == (choice.service, choice.instance)
         ]
@@ -352,21 +353,26 @@ class PlanEngine:
         return (choice.storage, choice.log_storage, (same or places)[0])
 
     def host_of(self, choice: Choice) -> Host:
-        """The host a choice stands on."""
+        """Returns the host a choice stands on."""
         return self.hosts[self.candidate_of(choice)[2]]
 
     # --- today ------------------------------------------------------------------------------------
 
     def _today_candidate(self, searched: Sequence[FamilyResult]) -> Candidate | None:
-        """Today's storage as a candidate: on its own instance where one is named, else on the
-        cheapest winner's, else on the first."""
+        """Returns today's storage as a candidate: on its own instance where one is named, else on
+        the cheapest winner's, else on the first."""
         today = self.asked.today
         if today is None:
             return None
         if today.instance is not None:
             place = self._today_host(today.instance)
         else:
-            own = (found for one in searched for found in one.passing if one.family.service == "ec2")
+            own = (
+                result
+                for family_result in searched
+                for result in family_result.passing
+                if family_result.family.service == "ec2"
+            )
             best = min(own, key=rank, default=None)
             first = next((i for i, host in enumerate(self.hosts) if host.service == "ec2"), None)
             if first is None:
@@ -392,23 +398,23 @@ class PlanEngine:
         return (str(today.data), None if today.log is None else str(today.log), place)
 
     def _today_host(self, instance: str) -> int:
-        """Where today's instance stands among the hosts: with the run's own cache, where it is the
-        instance of the run."""
+        """Finds where today's instance stands among the hosts: with the run's own cache, where it
+        is the instance of the run."""
         workload = self.asked.workload
         share = None
         if isinstance(workload, TransactionWorkload):
             share = OWN_SHARE if self.asked.cache_share is None else self.asked.cache_share
-        found = hosts_named(instance, self.asked.prices, share)[0][0]
+        today = hosts_named(instance, self.asked.prices, share)[0][0]
         if isinstance(workload, TransactionWorkload) and workload.instance == instance:
-            found = Host(found.instance, found.usd_month, workload.cache_gib, found.service)
+            today = Host(today.instance, today.usd_month, workload.cache_gib, today.service)
         for place, host in enumerate(self.hosts):
-            if (host.service, host.name, host.cache_gib) == (found.service, found.name, found.cache_gib):
+            if (host.service, host.name, host.cache_gib) == (today.service, today.name, today.cache_gib):
                 return place
-        self.hosts.append(found)
+        self.hosts.append(today)
         return len(self.hosts) - 1
 
     def _in_place(self, today: Candidate | None, compared: Choice | None) -> Choice | None:
-        """The cheapest that today's volumes can be modified into: the same layout and number,
+        """Finds the cheapest that today's volumes can be modified into: the same layout and number,
         nothing smaller, on today's instance with the cache a plan gives it. A log volume that is
         too small is enlarged."""
         if today is None or compared is None or compared.volume_type in (LOCAL, "standard"):
@@ -438,49 +444,51 @@ class PlanEngine:
                     spaces.append(Space(shape, None if log is None else str(log), place))
         best = [math.inf]
 
-        def note(found: SpaceResult) -> None:
-            best[0] = min(best[0], found.usd)
+        def note(cheaper: SpaceResult) -> None:
+            best[0] = min(best[0], cheaper.usd)
 
         judged = self.judge.performs if isinstance(self.judge, DemandJudge) else self.judge.meets_with_confidence
         starts = [self._start(space) for space in spaces if self.raised.get(_space_key(space), ()) is not None]
-        found = [
-            one for one in Search(self.judge, judged, lambda space: best[0], note).run(starts) if one.best is not None
+        results = [
+            result
+            for result in Search(self.judge, judged, lambda space: best[0], note).run(starts)
+            if result.best is not None
         ]
-        self.placed = min(found, key=rank) if found else None
+        self.placed = min(results, key=rank) if results else None
         return None if self.placed is None else self.chooser.choose([self.placed.candidate])[0]
 
     # --- doubt ------------------------------------------------------------------------------------
 
     def _regrets(self, searched: Sequence[FamilyResult]) -> tuple[dict[Candidate, Regret], float | None]:
-        """Regret, in all scenarios, of what meets the goals with the confidence required
-        and of the cheapest of those made surer: what was only looked at on the way (the most a
-        type sells) is bought by nobody."""
+        """Computes the regret, in all scenarios, of what meets the goals with the confidence
+        required and of the cheapest of those made surer: what was only looked at on the way (the
+        most a type sells) is bought by nobody."""
         judge = self.judge
-        passing = sorted((found for one in searched for found in one.passing), key=rank)
+        passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         if not isinstance(judge, DatabaseJudge) or not passing:
             return {}, None
-        candidates = [found.candidate for found in passing]
+        candidates = [result.candidate for result in passing]
         for confidence in SURER:
-            starts = [SpaceResult(found.space, found.low, found.high) for found in passing[:MADE_SURER]]
+            starts = [SpaceResult(result.space, result.low, result.high) for result in passing[:MADE_SURER]]
             search = Search(
                 judge,
                 lambda some, least=confidence: judge.meets_with_confidence(some, least),
                 lambda space: self.search.affordable,
             )
-            candidates += [found.candidate for found in search.run(starts) if found.best is not None]
+            candidates += [result.candidate for result in search.run(starts) if result.best is not None]
         candidates = list(dict.fromkeys(candidates))
-        found, undecided = regrets(judge.costs(candidates), judge.scenarios.of(candidates))
-        return dict(zip(candidates, found, strict=True)), undecided
+        values, undecided = regrets(judge.costs(candidates), judge.scenarios.of(candidates))
+        return dict(zip(candidates, values, strict=True)), undecided
 
     def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:
         # Losing everything with the instance is a large regret: local disks count only where the
         # cheapest has them too.
-        known = [
+        priced = [
             candidate
             for candidate, value in regret.items()
             if not math.isnan(value.expected) and not (lasts and LOCAL in candidate[0])
         ]
-        if not known:
+        if not priced:
             return None
 
         def order(candidate: Candidate) -> tuple:
@@ -495,7 +503,7 @@ class PlanEngine:
                 candidate[2],
             )
 
-        least = min(known, key=order)
+        least = min(priced, key=order)
         return self.chooser.choose([least], regret)[0]
 
     # --- the answer -------------------------------------------------------------------------------
@@ -504,8 +512,8 @@ class PlanEngine:
         asked, counts = self.asked, self.judge.counts
 
         def moved(choice: Choice) -> Choice:
-            told = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
-            return replace(choice, **told, replayed=self._replayed(choice))
+            steps = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
+            return replace(choice, **steps, replayed=self._replayed(choice))
 
         recommended = None if out.recommended is None else moved(out.recommended)
         in_place = None if out.in_place is None else moved(out.in_place)
@@ -554,22 +562,22 @@ class PlanEngine:
         )
 
     def _replayed(self, choice: Choice) -> Replayed | None:
-        """What the replay said of a choice, where it was replayed."""
-        return None if self.replay is None else self.replay.known.get(self.candidate_of(choice))
+        """Returns the replay of a choice, where it was replayed."""
+        return None if self.replay is None else self.replay.replays.get(self.candidate_of(choice))
 
     def _stepped_up(self) -> list[str]:
-        """The storages that the replay refuted, in their order."""
+        """Returns the storages that the replay refuted, in their order."""
         return [data for data, *_ in self.judge.refuted] if isinstance(self.judge, DemandJudge) else []
 
     def _in_place_actions(
         self, recommended: Choice | None, in_place: Choice | None, compared: Choice | None
     ) -> list[dict]:
-        """What to do for the alternative in place, where it is not the recommendation."""
+        """Says what to do for the alternative in place, where it is not the recommendation."""
         same = recommended is not None and in_place is not None and recommended.key == in_place.key
         return [] if same or in_place is None else doing.actions(in_place, compared, self.asked.prices.as_of)
 
     def _of_database(self, out: Selection, moved: Callable[[Choice], Choice]) -> dict:
-        """What only a plan for a database has."""
+        """Returns the parts of a plan that only a database has."""
         asked, judge, about = self.asked, self.judge, self.asked.conditions
         if not isinstance(judge, DatabaseJudge) or about is None:
             return {}
@@ -599,7 +607,7 @@ class PlanEngine:
         }
 
     def _checks(self, compared: Choice | None) -> list[dict]:
-        """Recorded latency and the model's, on today's storage."""
+        """Compares recorded latency and the model's, on today's storage."""
         workload = self.asked.recorded
         recorded = None if workload is None or compared is None else workload.recorded_latency()
         if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):
@@ -613,70 +621,70 @@ class PlanEngine:
 
     def _caveats(self, out: Selection) -> list[str]:
         workload, shown, about = self.asked.workload, out.shown(), self.asked.conditions
-        found = [
+        caveats = [
             *self.asked.notes,
             *workload.caveats,
             *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats)),
         ]
         logs = None if about is None else binlog_note(about, out.recommended)
-        found += [logs] if logs else []
+        caveats += [logs] if logs else []
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
             if workload.database["clients"]["cpu_ms"] <= 0:
-                found.append(
+                caveats.append(
                     "The workload does not say what processor time a transaction takes: "
                     "virtual CPUs are the bottleneck nowhere in this plan."
                 )
             elif workload.database["clients"]["core_speed"] is None:
-                found.append(
+                caveats.append(
                     "A virtual CPU counts alike on every instance: generations and makers differ by tens of percent."
                 )
             else:
-                found.append(
+                caveats.append(
                     "The speed of an instance's cores is their clock times the work per clock that makers announce: "
                     "for one load it may be off by tens of percent."
                 )
-        return [note for note in dict.fromkeys(found) if note not in self.asked.warnings]
+        return [note for note in dict.fromkeys(caveats) if note not in self.asked.warnings]
 
     def _frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
-        """Cost against performance along the best space of the cheapest families, each service's
-        among them."""
+        """Returns cost against performance along the best space of the cheapest families, each
+        service's among them."""
         cheapest = sorted(
-            ((one.passing or [*one.guessed])[0] for one in searched if one.guessed),
-            key=lambda found: (found.best is None, rank(found)),
+            ((family.passing or [*family.guessed])[0] for family in searched if family.guessed),
+            key=lambda result: (result.best is None, rank(result)),
         )
-        first = {found.space.family.service: found for found in reversed(cheapest)}
+        first = {result.space.family.service: result for result in reversed(cheapest)}
         most_curves = CURVES if len(first) == 1 else CURVES_OF_SERVICES
-        others = [found for found in cheapest if all(found is not one for one in first.values())]
+        others = [result for result in cheapest if all(result is not other for other in first.values())]
         starts = [*first.values(), *others[: max(0, most_curves - len(first))]]
-        wanted: dict[Candidate, str] = {}
-        for found in starts:
-            (x, x_high), (y, y_high) = found.space.shape.x, found.space.shape.y
-            best = found.best or found.high
+        family_names: dict[Candidate, str] = {}
+        for result in starts:
+            (x, x_high), (y, y_high) = result.space.shape.x, result.space.shape.y
+            best = result.best or result.high
             shares = [step / (CURVE_POINTS - 1) for step in range(CURVE_POINTS)]
             points = [(round(x + share * (best[0] - x)), round(y + share * (best[1] - y))) for share in shares]
             points += [
                 (round(best[0] + share**2 * (x_high - best[0])), round(best[1] + share**2 * (y_high - best[1])))
                 for share in shares[1:]
             ]
-            wanted |= {found.space.candidate(point): found.space.family.name for point in points}
-        usd = self.judge.costs(list(wanted)) * self.asked.nodes + self.fixed_usd if wanted else []
+            family_names |= {result.space.candidate(point): result.space.family.name for point in points}
+        usd = self.judge.costs(list(family_names)) * self.asked.nodes + self.fixed_usd if family_names else []
         most = CURVE_USD * recommended.cost_usd_month if recommended else math.inf
         # Whoever asks about a service wants to see it, however dear it is.
-        always = {found.candidate for found in first.values()}
-        kept = [
+        always = {result.candidate for result in first.values()}
+        plotted = [
             (candidate, float(cost))
-            for candidate, cost in zip(wanted, usd, strict=True)
+            for candidate, cost in zip(family_names, usd, strict=True)
             if cost <= most or (len(first) > 1 and candidate in always)
         ]
-        delivered = self.chooser.delivered([candidate for candidate, _ in kept]) if kept else []
+        delivered = self.chooser.delivered([candidate for candidate, _ in plotted]) if plotted else []
         points = []
-        for (candidate, cost), figures in zip(kept, delivered, strict=True):
+        for (candidate, cost), figures in zip(plotted, delivered, strict=True):
             storage, log, host = candidate
             place = {
                 "storage": storage,
                 "log_storage": log,
                 "instance": self.hosts[host].label,
-                "family": wanted[candidate],
+                "family": family_names[candidate],
             }
             points += [] if figures is None else [place | {"cost_usd_month": cost} | figures]
         text: dict[str, Any] = dict.fromkeys(("storage", "log_storage", "instance", "family"), pl.String)
@@ -684,21 +692,23 @@ class PlanEngine:
 
 
 def _space_key(space: Space) -> tuple:
-    """What makes two spaces the same one."""
+    """Returns a key by which two spaces are the same."""
     return (space.family.name, space.shape.members, space.shape.member_gib, space.shape.y, space.log, space.host)
 
 
-def _above(found: SpaceResult, cap: str | None) -> tuple[int, int] | None:
-    """The low corner above what was found, on the axis of a limit; None where no point of the space
-    lies there, or requests waited for no limit."""
-    shape, low = found.space.shape, found.best or found.low
+def _above(result: SpaceResult, cap: str | None) -> tuple[int, int] | None:
+    """Returns the low corner above a result, on the axis of a limit; None where no point of the
+    space lies there, or requests waited for no limit."""
+    shape, low = result.space.shape, result.best or result.low
     axis = 1 if cap == "volume-throughput" and shape.y[1] > shape.y[0] else 0
     above = shape.alike(axis, low[axis])[1] + 1
     if cap is None or above > (shape.x, shape.y)[axis][1]:
         return None
-    return (above, found.low[1]) if axis == 0 else (found.low[0], above)
+    return (above, result.low[1]) if axis == 0 else (result.low[0], above)
 
 
-def _verdict_order(one: FamilyVerdict) -> tuple:
-    place = ("wins", "costs the same", "costs more", "fails", "no price", "impossible", "excluded").index(one.outcome)
-    return (place, one.best.cost_usd_month if one.best else math.inf, one.family)
+def _verdict_order(verdict: FamilyVerdict) -> tuple:
+    place = ("wins", "costs the same", "costs more", "fails", "no price", "impossible", "excluded").index(
+        verdict.outcome
+    )
+    return (place, verdict.best.cost_usd_month if verdict.best else math.inf, verdict.family)

@@ -196,11 +196,11 @@ def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[
 
 
 def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
-    """GiB of data. A size that is given is taken as it is: it does not grow. Raises
+    """Returns the GiB of data. A size that is given is taken as it is: it does not grow. Raises
     InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
-    known = given if given is not None else workload.size_gib and workload.size_gib * growth
-    if not known:
+    size_gib = given if given is not None else workload.size_gib and workload.size_gib * growth
+    if not size_gib:
         hint = "Give size_gib (--size-gib), or write it into the workload file."
         raise InputError(
             workload.name,
@@ -208,11 +208,11 @@ def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, 
             "headrace plan",
             hint,
         )
-    return float(known)
+    return float(size_gib)
 
 
 def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
-    """GiB with free space: so much of the volume stays free."""
+    """Returns the GiB to hold, free space included."""
     share = 1.0 - free_percent / 100.0
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
 
@@ -261,7 +261,7 @@ def _checked(settings: PlanSettings) -> dict:
 
 
 def _on(settings: PlanSettings) -> tuple[str, ...]:
-    """The deployments; refuses what has no meaning at a service."""
+    """Returns the deployments; refuses what has no meaning at a service."""
     on = deployments_of(settings.on)
     if on == ("ec2",):
         return on
@@ -279,7 +279,7 @@ def _on(settings: PlanSettings) -> tuple[str, ...]:
 
 
 def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
-    """The bill of daily snapshots of the data; those of one node suffice."""
+    """Returns the bill of daily snapshots of the data; those of one node suffice."""
     days = check_whole("snapshot_days", settings.snapshot_days, 0, 3_650)
     change = check_number("daily_change_percent", settings.daily_change_percent, 0.0, 100.0, "percent of the data")
     if days == 0:
@@ -338,8 +338,8 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         )
     prices = _prices(settings)
     hosts, skipped = _demand_hosts(settings, prices, today)
-    common["on"], hosts, skipped, told = _demand_services(common["on"], hosts, skipped, prices)
-    notes += told
+    common["on"], hosts, skipped, more = _demand_services(common["on"], hosts, skipped, prices)
+    notes += more
     notes += _months_note(settings, workload)
     return PlanQuestion(
         workload=grown,
@@ -364,7 +364,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
 def _demand_hosts(
     settings: PlanSettings, prices: PriceList, today: Placement | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """The instances that were named, else today's, else none: volumes alone."""
+    """Returns the instances that were named, else today's, else none: volumes alone."""
     if not _means_none(settings.instances) and settings.instances is not None:
         return hosts_named(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:
@@ -379,21 +379,24 @@ DEMAND_SERVICE = "rds:single-az"
 def _demand_services(
     on: tuple[str, ...], hosts: list[Host], skipped: list[tuple[str, str]], prices: PriceList
 ) -> tuple[tuple[str, ...], list[Host], list[tuple[str, str]], list[str]]:
-    """Deployments that a demand in I/Os can be planned on, with their hosts; refuses the rest."""
-    if any(one.startswith("aurora") for one in on):
+    """Lists the deployments that a demand in I/Os can be planned on, with their hosts; refuses the
+    rest."""
+    if any(service.startswith("aurora") for service in on):
         hint = "Calibrate the database (headrace calibrate) and plan that; or leave Aurora out: --on ec2,rds."
         rule = "cannot be planned for a demand in I/Os: its storage takes log records, not pages"
         raise InputError("aurora", rule, SOURCE, hint)
-    kept = tuple(one for one in on if one in ("ec2", DEMAND_SERVICE))
-    left = [one for one in on if one not in kept]
-    if not kept:
+    services = tuple(service for service in on if service in ("ec2", DEMAND_SERVICE))
+    with_standby = [service for service in on if service not in services]
+    if not services:
         hint = "Calibrate the database and plan that; or take rds:single-az."
         raise InputError(", ".join(on), "waits for a standby, which a demand in I/Os does not know", SOURCE, hint)
     notes = (
-        [f"{', '.join(left)} left out: they wait for a standby, which a demand in I/Os does not know."] if left else []
+        [f"{', '.join(with_standby)} left out: they wait for a standby, which a demand in I/Os does not know."]
+        if with_standby
+        else []
     )
-    if DEMAND_SERVICE not in kept:
-        return kept, hosts, skipped, notes
+    if DEMAND_SERVICE not in services:
+        return services, hosts, skipped, notes
     if hosts and hosts[0].instance is None:
         classes = [Host(None, service=DEMAND_SERVICE)]
         notes.append("RDS is planned by its storage alone: name --instances for its classes.")
@@ -401,11 +404,11 @@ def _demand_services(
         names = [host.name for host in hosts if host.name]
         classes, more = managed_hosts((DEMAND_SERVICE,), names, prices, None, 0)
         skipped = skipped + more
-    return kept, ([*hosts] if "ec2" in kept else []) + classes, skipped, notes
+    return services, ([*hosts] if "ec2" in services else []) + classes, skipped, notes
 
 
 def _named(instances: object) -> list:
-    """What was named, as a list. Raises InputError for what is neither text nor a list."""
+    """Returns what was named, as a list. Raises InputError for what is neither text nor a list."""
     if isinstance(instances, str):
         return [instances]
     if instances is not None and not isinstance(instances, Sequence):
@@ -419,8 +422,8 @@ def _means_none(instances: object) -> bool:
 
 
 def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
-    """What must be known before the answer: limits the recording met and what was made of them, and
-    a recording of less than a day."""
+    """Lists what must be known before the answer: limits the recording met and what was made of
+    them, and a recording of less than a day."""
     raised = [note for note in planned.notes() if note not in workload.notes()]
     short = [
         note
@@ -483,8 +486,9 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
 
 
 def _logged(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], about: Conditions) -> LogRoom:
-    """Room for redo and binary logs, at the transactions that are asked for: those that arrive or
-    that goals name, head-room included; where neither says, those that meet the response time."""
+    """Returns the room for redo and binary logs, at the transactions that are asked for: those that
+    arrive or that goals name, head-room included; where neither says, those that meet the response
+    time."""
     given = BINLOG_DAYS if settings.binlog_days is None else settings.binlog_days
     days = check_number("binlog_days", given, 0.0, 3_650.0, "days")
     arriving = about.arrivals_tps and about.arrivals_tps * (1.0 + headroom_of(goals) / 100.0)
@@ -535,8 +539,8 @@ def _with_services(
     hosts: list[Host],
     skipped: list[tuple[str, str]],
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """The hosts of all deployments."""
-    managed = [one for one in on if one != "ec2"]
+    """Returns the hosts of all deployments."""
+    managed = [service for service in on if service != "ec2"]
     if not managed:
         return hosts, skipped
     if _means_none(settings.instances):
@@ -547,16 +551,16 @@ def _with_services(
     listed = None if named is None else _named(named)
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share
     classes, more = managed_hosts(managed, listed, prices, share, settings.readers)
-    kept = hosts if "ec2" in on else []
-    if not kept and not classes:
+    own_hosts = hosts if "ec2" in on else []
+    if not own_hosts and not classes:
         why = f"{more[0][0]}: {more[0][1]}" if more else "none has a price"
         raise InputError(", ".join(on), f"no class can be planned with ({why})", "data/managed", "Name others.")
-    return kept + classes, skipped + more
+    return own_hosts + classes, skipped + more
 
 
 def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:
-    """The instance family a recommendation keeps to where it can: today's, else that of the runs,
-    unless instances were named."""
+    """Returns the instance family a recommendation keeps to where it can: today's, else that of the
+    runs, unless instances were named."""
     if settings.instances is not None and (today is None or today.instance is None):
         return None
     name = today.instance if today is not None and today.instance else workload.instance
@@ -580,7 +584,7 @@ def _hosts(
 
 
 def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: float | None, as_of: str) -> list[str]:
-    """What today's cache was taken to be, where no run says."""
+    """Says what today's cache was taken to be, where no run says."""
     if workload.instance == instance:
         return []
     with core_errors():

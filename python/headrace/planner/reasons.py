@@ -42,8 +42,9 @@ def verdict(
     dear: float | None,
     needed_gib: int,
 ) -> FamilyVerdict:
-    """The verdict on a family whose cheapest choice that meets the goals, or nearest, is `best`;
-    `dear`: what its cheapest costs at the least, where it was not looked at because of that."""
+    """Gives the verdict on a family whose cheapest choice that meets the goals, or nearest, is
+    `best`; `dear`: what its cheapest costs at the least, where it was not looked at because of
+    that."""
     name = family.name
     if best is None:
         if dear is not None:
@@ -99,13 +100,13 @@ def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_g
 
 def _failing(best: Choice, overload: float | None) -> str:
     parts = []
-    told = best.asks is not None and best.asks["never"]
-    if overload is not None and overload > 1 and not told:
+    asks_too_much = best.asks is not None and best.asks["never"]
+    if overload is not None and overload > 1 and not asks_too_much:
         parts.append(f"cannot deliver: the demand is {overload:.3g} x what {best.storage} sustains")
     if best.runs_dry:
         parts.append(best.runs_dry["words"])
     # Hours of backlog say nothing more once it is known that the demand cannot be delivered.
-    hopeless = bool(parts) and overload is not None and overload > 1 and not told
+    hopeless = bool(parts) and overload is not None and overload > 1 and not asks_too_much
     parts += [miss for miss in best.misses if not hopeless or miss.startswith(("throttled", "monthly", "holds"))]
     if best.binds.get("throttled_s", 1.0) > 0:
         parts.append(f"bottleneck: {best.binds['words']}")
@@ -132,7 +133,7 @@ def recommend(
     least_host: tuple[float, int] | None = None,
     random_percent: float = 100.0,
 ) -> tuple[Choice | None, str]:
-    """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of
+    """Recommends one of the choices that meet the goals, and says why it is not the cheapest of
     them ("" where it is).
 
     In this order: durable volumes; of a demand, no less memory and processors than today
@@ -145,14 +146,14 @@ def recommend(
     cheapest = min(choices, key=_order)
     pool, passed_over = list(choices), []
     for rule in _rules(today_family, least_host, random_percent):
-        kept = [one for one in pool if rule.keep(one)]
-        if not kept or len(kept) == len(pool):
+        keeping = [choice for choice in pool if rule.keep(choice)]
+        if not keeping or len(keeping) == len(pool):
             continue
-        if rule.pays and _pays(_fewest_volumes(kept), _fewest_volumes(pool)):
+        if rule.pays and _pays(_fewest_volumes(keeping), _fewest_volumes(pool)):
             continue
         if not rule.keep(cheapest):
             passed_over.append(rule.why)
-        pool = kept
+        pool = keeping
     best = _fewest_volumes(pool)
     if best.volumes < cheapest.volumes:
         passed_over.append(_array_words(best, cheapest))
@@ -163,25 +164,25 @@ def recommend(
 
 
 def _rules(today_family: str | None, least_host: tuple[float, int] | None, random_percent: float) -> list[Rule]:
-    """The rules of a recommendation before the number of volumes, in their order."""
-    rules = [Rule(lambda one: one.persistent, "its data is gone when the instance stops")]
+    """Returns the rules of a recommendation before the number of volumes, in their order."""
+    rules = [Rule(lambda choice: choice.persistent, "its data is gone when the instance stops")]
     if least_host is not None:
         memory, vcpus = least_host
         why = "it has less memory or fewer processors than today, with which the server's demand would be another"
-        rules.append(Rule(lambda one: (one.memory_gib or 0) >= memory and (one.vcpus or 0) >= vcpus, why))
-    rules.append(Rule(lambda one: one.volume_type != "standard", "its type promises no IOPS"))
+        rules.append(Rule(lambda choice: (choice.memory_gib or 0) >= memory and (choice.vcpus or 0) >= vcpus, why))
+    rules.append(Rule(lambda choice: choice.volume_type != "standard", "its type promises no IOPS"))
     if random_percent > MOST_RANDOM_PERCENT:
         why = (
             f"its type is made for sequential requests, and {random_percent:.0f} % of these are random: "
             "each costs a whole MiB and a seek"
         )
-        rules.append(Rule(lambda one: one.volume_type not in HDD, why))
+        rules.append(Rule(lambda choice: choice.volume_type not in HDD, why))
     if today_family is not None:
         why = (
             f"it leaves the instance family of today ({today_family}), which is recommended where it saves at least "
             f"{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
         )
-        rules.append(Rule(lambda one: _family_of(one) == today_family, why, pays=True))
+        rules.append(Rule(lambda choice: _family_of(choice) == today_family, why, pays=True))
     return rules
 
 
@@ -190,7 +191,7 @@ def _family_of(choice: Choice) -> str:
 
 
 def _pays(dear: Choice, cheap: Choice) -> bool:
-    """Whether the cheaper of two saves at least 20 % and 20 USD a month."""
+    """Says whether the cheaper of two saves at least 20 % and 20 USD a month."""
     saved = dear.cost_usd_month - cheap.cost_usd_month
     return saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * dear.cost_usd_month
 
@@ -198,14 +199,14 @@ def _pays(dear: Choice, cheap: Choice) -> bool:
 def stay(
     recommended: Choice | None, why: str, today: Choice | None, in_place: Choice | None
 ) -> tuple[Choice | None, str]:
-    """The recommendation, or what needs no migration where a migration does not pay: it must save
-    at least 20 % and 20 USD a month."""
+    """Returns the recommendation, or what needs no migration where a migration does not pay: it
+    must save at least 20 % and 20 USD a month."""
     if recommended is None or today is None or not (migration(today, recommended) or "").startswith("needs"):
         return recommended, why
-    kept = [one for one in (today, in_place) if one is not None and one.meets_goals]
-    if not kept:
+    staying = [choice for choice in (today, in_place) if choice is not None and choice.meets_goals]
+    if not staying:
         return recommended, why
-    best = min(kept, key=lambda one: (round(one.cost_usd_month, 2), one is not today))
+    best = min(staying, key=lambda choice: (round(choice.cost_usd_month, 2), choice is not today))
     # For a cent nobody touches a volume.
     if best is not today and today.meets_goals and today.cost_usd_month - best.cost_usd_month < LEAST_SAVING_USD:
         best = today
@@ -226,12 +227,13 @@ def _order(choice: Choice) -> tuple:
 
 
 def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
-    """From the fewest volumes on: more of them only where they save enough."""
+    """Returns the cheapest choice with the fewest volumes; one with more volumes only where it
+    saves enough."""
     best: Choice | None = None
-    for volumes in sorted({one.volumes for one in pool}):
-        one = min((choice for choice in pool if choice.volumes == volumes), key=_order)
-        if best is None or _pays(best, one):
-            best = one
+    for volumes in sorted({choice.volumes for choice in pool}):
+        cheapest = min((choice for choice in pool if choice.volumes == volumes), key=_order)
+        if best is None or _pays(best, cheapest):
+            best = cheapest
     assert best is not None
     return best
 
@@ -249,24 +251,24 @@ def _array_words(best: Choice, cheapest: Choice) -> str:
 
 
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
-    """Which of two databases meets the goals for less."""
+    """Says which of two databases meets the goals for less."""
     costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
-    told = [_engine_in_words(plan) for plan in plans]
+    sentences = [_engine_in_words(plan) for plan in plans]
     names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]
     if costs[0] is None and costs[1] is None:
-        return EngineComparison(plans, None, f"Neither meets the goals. {told[0]} {told[1]}")
+        return EngineComparison(plans, None, f"Neither meets the goals. {sentences[0]} {sentences[1]}")
     if costs[0] is None or costs[1] is None:
         place = 0 if costs[1] is None else 1
-        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {told[0]} {told[1]}")
+        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {sentences[0]} {sentences[1]}")
     place = 0 if costs[0] <= costs[1] else 1
     less = abs(costs[0] - costs[1])
     share = less / max(costs[0], costs[1])
     if share < SIGNIFICANTLY_DEARER - 1.0:
         return EngineComparison(
-            plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {told[0]} {told[1]}"
+            plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {sentences[0]} {sentences[1]}"
         )
     words = f"{names[place]} costs {less:,.2f} USD a month less ({100 * share:.0f} %)."
-    return EngineComparison(plans, place, f"{words} {told[0]} {told[1]}")
+    return EngineComparison(plans, place, f"{words} {sentences[0]} {sentences[1]}")
 
 
 def _engine_in_words(plan: Plan) -> str:
@@ -282,7 +284,7 @@ def _engine_in_words(plan: Plan) -> str:
 
 
 def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Candidate, Choice]]) -> list[str]:
-    """The arithmetic of some choices, line by line: capacity, demand against limits, bill,
+    """Explains the arithmetic of some choices, line by line: capacity, demand against limits, bill,
     head-room."""
     lines: list[str] = []
     for place, (candidate, choice) in enumerate(
@@ -340,7 +342,7 @@ def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) 
 
 
 def _replay_lines(choice: Choice) -> list[str]:
-    """What came of the replay request by request."""
+    """Explains the replay request by request, in lines."""
     if choice.replayed is None:
         return []
     replayed = choice.replayed
@@ -425,7 +427,7 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
 
 
 def _log_line(about: Conditions, need: Need) -> str:
-    """What the room for the log is made of."""
+    """Explains the room for the log in a line."""
     log = about.logged
     asked = "that arrive" if about.arrivals_tps else "that the goals ask for"
     days = "a day" if log.days == 1 else f"{log.days:g} days"
@@ -441,8 +443,8 @@ FASTER = 1.1
 
 
 def binlog_note(about: Conditions, choice: Choice | None) -> str | None:
-    """What becomes of the binary logs where clients do more transactions than the goals ask for, in
-    words; None where they do not, or where it makes no difference."""
+    """Says what becomes of the binary logs where clients do more transactions than the goals ask
+    for, in words; None where they do not, or where it makes no difference."""
     log, tps = about.logged, 0.0 if choice is None else choice.metrics["tps"] or 0.0
     if choice is None or not log.bytes_per_tx or not log.days or tps < FASTER * log.tps:
         return None
@@ -458,8 +460,8 @@ def binlog_note(about: Conditions, choice: Choice | None) -> str | None:
 def latency_checks(
     workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]
 ) -> list[dict]:
-    """Recorded latency and the model's on today's storage: over the whole recording and in the
-    hour whose recorded latency was highest.
+    """Compares recorded latency with the model's on today's storage: over the whole recording and
+    in the hour whose recorded latency was highest.
 
     Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. Points at a
     limit are left out: what was recorded there is less than what was asked, so the model is given
@@ -480,7 +482,7 @@ def latency_checks(
         weight = frame["iops"].sum()
         return float((frame[column] * frame["iops"]).sum() / weight) if weight > 0 else float(frame[column].mean())
 
-    found = [
+    checks = [
         {
             "what": f"over {span_in_words(round(span_s))}{apart}",
             "recorded_ms": mean(both, "mean_ms"),
@@ -496,5 +498,5 @@ def latency_checks(
         )
         part = hours.filter(pl.col("hour") == worst)
         what = f"in the hour {clock(float(worst) * 3_600)}"
-        found.append({"what": what, "recorded_ms": mean(part, "mean_ms"), "model_ms": mean(part, "model_ms")})
-    return found
+        checks.append({"what": what, "recorded_ms": mean(part, "mean_ms"), "model_ms": mean(part, "model_ms")})
+    return checks

@@ -67,14 +67,14 @@ class WinnerReplay:
         self.goals = [goal for goal in judge.goals if goal.metric in worst]
         self.points = judge.demand.workload.points
         self.so_far = _requests_so_far(self.points, self.factor)
-        self.known: dict[Candidate, Replayed | None] = {}
+        self.replays: dict[Candidate, Replayed | None] = {}
 
     def of(self, candidate: Candidate) -> Replayed | None:
-        """What came of a candidate; None where no goal is on latency, or where what it stands on
+        """Replays a candidate, once; None where no goal is on latency, or where what it stands on
         cannot be replayed."""
-        if candidate not in self.known:
-            self.known[candidate] = self._replayed(candidate) if self.goals else None
-        return self.known[candidate]
+        if candidate not in self.replays:
+            self.replays[candidate] = self._replayed(candidate) if self.goals else None
+        return self.replays[candidate]
 
     def _replayed(self, candidate: Candidate) -> Replayed | None:
         rows = self._interval_rows(candidate)
@@ -111,7 +111,7 @@ class WinnerReplay:
         if not worst:
             return None
         misses = tuple(_miss(goal, worst[goal.metric]) for goal in self.goals if not goal.met(worst[goal.metric]))
-        cap = max(waited, key=lambda one: waited[one], default=None)
+        cap = max(waited, key=lambda limit: waited[limit], default=None)
         return Replayed(worst, round(requests), self.judge.headroom, misses, cap, unlucky)
 
     def _unlucky(self, summary: core.Summary) -> dict[str, float]:
@@ -148,7 +148,7 @@ class WinnerReplay:
             )
 
     def _windows(self, candidate: Candidate, answer: core.SimulationAnswer) -> list[ReplayedWindow]:
-        """The minutes to replay: of the longest waits, of most I/Os and of most MiB/s."""
+        """Lists the minutes to replay: of the longest waits, of most I/Os and of most MiB/s."""
         behind = self.judge.behind(candidate)
         on_volumes = self.judge.demand.on_volumes(behind)
         hdd = self.judge.directory.about(behind).family.volume_type in HDD
@@ -164,14 +164,14 @@ class WinnerReplay:
         return windows
 
     def _first_look(self, start_s: float) -> ReplayedWindow:
-        """The end of a window."""
+        """Returns the end of a window."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
         own = self._requests(max(0.0, until - FIRST_LOOK_S), until)
         length = FIRST_LOOK_S * min(1.0, FIRST_REQUESTS / max(own, 1.0))
         return ReplayedWindow(max(0.0, until - length), until, start_s)
 
     def _with_lead(self, start_s: float, most_lead_s: float) -> ReplayedWindow:
-        """A window of five minutes with as much before it as may be replayed."""
+        """Returns a window of five minutes with as much before it as may be replayed."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
         own = self._requests(start_s, until)
         lead, step = 0.0, 60.0
@@ -188,7 +188,7 @@ class WinnerReplay:
         return float(np.diff(np.interp([from_s, until_s], *self.so_far))[0])
 
     def _load(self, window: ReplayedWindow) -> dict:
-        """The grown demand of a window, as the core takes it."""
+        """Returns the grown demand of a window, as the core takes it."""
         ends = pl.col("t_s") + pl.col("duration_s")
         inside = self.points.filter((pl.col("t_s") < window.until_s) & (ends > window.from_s))
         begins = pl.max_horizontal(pl.col("t_s"), pl.lit(window.from_s))
@@ -215,8 +215,8 @@ class WinnerReplay:
 
 
 def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
-    """Begin of the window that ends with the last of the busiest points, s: what came before it has
-    used up what was saved."""
+    """Finds the begin of the window that ends with the last of the busiest points, s: what came
+    before it has used up what was saved."""
     most = float(on_volumes.select(pl.col(of).max()).item() or 0.0)
     busiest = on_volumes.filter(pl.col(of) >= AS_BUSY * most)
     end_s = float((busiest["t_s"] + busiest["duration_s"])[-1])

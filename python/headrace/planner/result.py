@@ -16,12 +16,12 @@ SCHEMA = "headrace-plan/2"
 
 
 def plain(value: object) -> object:
-    """A value as JSON can hold it: dataclasses become dicts, frames lists of dicts, goals their
-    text, NaN and infinities null."""
+    """Converts a value to what JSON can hold: dataclasses become dicts, frames lists of dicts,
+    goals their text, NaN and infinities null."""
     if isinstance(value, Goal):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {member.name: plain(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, pl.DataFrame):
         return plain(value.to_dicts())
     if isinstance(value, dict):
@@ -37,10 +37,10 @@ class Document:
     """A value that JSON can hold."""
 
     def to_dict(self) -> dict:
-        """JSON-able."""
-        made = plain(self)
-        assert isinstance(made, dict)
-        return made
+        """Returns what JSON can hold."""
+        document = plain(self)
+        assert isinstance(document, dict)
+        return document
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,12 @@ class Choice(Shown, Document):
     far_from_runs: tuple[str, ...] = ()
 
     def in_short(self) -> str:
-        """Where, what it costs and whether it meets the goals; see `Shown`."""
+        """Says where it is, what it costs and whether it meets the goals; see `Shown`."""
         meets = "meets every goal" if self.meets_goals else "; ".join(self.misses)
         return f"{self.place}, {self.cost_usd_month:,.2f} USD a month: {meets}"
 
     def usd(self, part: str) -> float:
-        """USD a month of the "instance", the "data", the "log" or the "snapshots"."""
+        """Returns the USD a month of the "instance", the "data", the "log" or the "snapshots"."""
         return sum(item["usd"] for item in self.items if item["part"] == part)
 
     @property
@@ -319,7 +319,7 @@ class Plan(Shown, Document):
     instances: int = 0
 
     def in_short(self) -> str:
-        """Name, and what is recommended; see `Shown`."""
+        """Returns the name, and what is recommended; see `Shown`."""
         best = self.recommended
         cost = "nothing meets every goal" if best is None else f"{best.place}, {best.cost_usd_month:,.2f} USD a month"
         return f"{self.name}: {cost}"
@@ -335,7 +335,7 @@ class Plan(Shown, Document):
         return str(self.workload.get("name", ""))
 
     def to_dict(self) -> dict:
-        """JSON-able: what `--output json` prints."""
+        """Returns what `--output json` prints."""
         return {"schema": SCHEMA} | super().to_dict()
 
 
@@ -349,5 +349,5 @@ class EngineComparison(Shown, Document):
     words: str
 
     def in_short(self) -> str:
-        """The answer; see `Shown`."""
+        """Returns the answer; see `Shown`."""
         return self.words.partition(". ")[0]

@@ -76,18 +76,20 @@ class SpaceResult:
 class Search:
     """Searches spaces under one judge. `meets`: candidates to booleans. `limit_usd`: of a space,
     the most that is worth looking at now; it is asked again as the search goes on, so it may fall.
-    `found`: told when a space is known to have a cheaper point."""
+    `note`: is called with a space in which a cheaper point was found."""
 
     judge: Judging
     meets: Callable[[list[Candidate]], Sequence[bool]]
     limit_usd: Callable[[Space], float]
-    found: Callable[[SpaceResult], None] = lambda found: None
+    note: Callable[[SpaceResult], None] = lambda cheaper: None
     known_usd: dict[tuple[int, Point], float] = field(default_factory=dict)
 
     def run(self, spaces: Iterable[Space | SpaceResult]) -> list[SpaceResult]:
-        """The answer for each space. The result of an earlier search (of a judge that requires
-        less) starts where that one ended."""
-        answers = [one if isinstance(one, SpaceResult) else SpaceResult(one, *_corners(one)) for one in spaces]
+        """Searches each space. The result of an earlier search (of a judge that requires less)
+        starts where that one ended."""
+        answers = [
+            entry if isinstance(entry, SpaceResult) else SpaceResult(entry, *_corners(entry)) for entry in spaces
+        ]
         talks: list[tuple[SpaceResult, Questions, list[Point]]] = []
         for answer in answers:
             talk = self._hunt(answer)
@@ -96,12 +98,12 @@ class Search:
                 talks.append((answer, talk, asked))
         while talks:
             candidates = [answer.space.candidate(point) for answer, _, asked in talks for point in asked]
-            said = iter(self.meets(candidates))
-            left = []
+            verdicts = iter(self.meets(candidates))
+            open_talks = []
             for answer, talk, asked in talks:
                 with contextlib.suppress(StopIteration):
-                    left.append((answer, talk, talk.send([bool(next(said)) for _ in asked])))
-            talks = left
+                    open_talks.append((answer, talk, talk.send([bool(next(verdicts)) for _ in asked])))
+            talks = open_talks
         return answers
 
     def _usd(self, answer: SpaceResult, point: Point) -> float:
@@ -115,10 +117,10 @@ class Search:
         usd = self._usd(answer, point)
         if usd < answer.usd:
             answer.best, answer.usd = point, usd
-            self.found(answer)
+            self.note(answer)
 
     def _is_dear(self, answer: SpaceResult, point: Point) -> bool:
-        """Whether nothing from `point` on is worth looking at."""
+        """Says whether nothing from `point` on is worth looking at."""
         usd = self._usd(answer, point)
         # A space without a price cannot be ranked.
         if math.isnan(usd) or usd > self.limit_usd(answer.space):
@@ -150,7 +152,8 @@ class Search:
         yield from self._stairs(answer, corner, high)
 
     def _corner(self, answer: SpaceResult, low: Point, high: Point) -> Generator[list[Point], list[bool], Point | None]:
-        """Least x with y free and least y with x free; None where that already costs too much."""
+        """Finds the least x with y free and least y with x free; None where that already costs too
+        much."""
         # Below `x` and `y` nothing meets the goals; at (right, high y) and (high x, top) it does.
         (x, y), (right, top) = low, high
         while x < right or y < top:
@@ -164,15 +167,15 @@ class Search:
                 top = y_first
                 continue
             asked = [(x_last, high[1])] * (x < right) + [(high[0], y_last)] * (y < top)
-            said = list((yield asked))
+            verdicts = list((yield asked))
             if x < right:
-                x, right = (x, x_first) if said.pop(0) else (x_last + 1, right)
+                x, right = (x, x_first) if verdicts.pop(0) else (x_last + 1, right)
             if y < top:
-                y, top = (y, y_first) if said.pop(0) else (y_last + 1, top)
+                y, top = (y, y_first) if verdicts.pop(0) else (y_last + 1, top)
         return (x, y)
 
     def _stairs(self, answer: SpaceResult, corner: Point, high: Point) -> Questions:
-        """The cheapest of the boundary between two limits that trade for each other."""
+        """Finds the cheapest of the boundary between two limits that trade for each other."""
         top_y = yield from self._least(answer, 1, corner[0], corner[1], high[1])
         right_x = yield from self._least(answer, 0, corner[1], corner[0], high[0])
         self._keep(answer, (corner[0], top_y))
@@ -181,23 +184,23 @@ class Search:
         # upper y.
         boxes = [(corner[0], right_x, corner[1], top_y)]
         while boxes:
-            left, right, lower, upper = boxes.pop()
-            if right - left < 2 or upper - lower < 2:
+            left_x, right, lower, upper = boxes.pop()
+            if right - left_x < 2 or upper - lower < 2:
                 continue
-            least = self._usd(answer, (left + 1, lower + 1))
+            least = self._usd(answer, (left_x + 1, lower + 1))
             if least >= answer.usd * (1 - CLOSE_ENOUGH) or least > self.limit_usd(answer.space):
                 continue
             middle = (lower + upper) // 2
-            x = yield from self._least(answer, 0, middle, left + 1, right)
+            x = yield from self._least(answer, 0, middle, left_x + 1, right)
             self._keep(answer, (x, middle))
             # Below the middle the same x may still do with fewer MiB/s.
-            boxes += [(left, x, middle, upper), (x - 1, right, lower, middle)]
+            boxes += [(left_x, x, middle, upper), (x - 1, right, lower, middle)]
 
     def _least(
         self, answer: SpaceResult, axis: int, other: int, low: int, high: int
     ) -> Generator[list[Point], list[bool], int]:
-        """The least value on an axis, from `low` to `high`, that meets the goals with `other` on
-        the other axis; `high` is known to."""
+        """Finds the least value on an axis, from `low` to `high`, that meets the goals with `other`
+        on the other axis; `high` is known to."""
         while low < high:
             first, last = _middle(answer, axis, low, high)
             if last == high:
@@ -209,8 +212,8 @@ class Search:
 
 
 def _middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, int]:
-    """The figures around the middle of `low` and `high` at which the same is ordered: one question
-    for all of them."""
+    """Returns the figures around the middle of `low` and `high` at which the same is ordered: one
+    question for all of them."""
     first, last = answer.space.shape.alike(axis, (low + high) // 2)
     return max(first, low), min(last, high)
 
@@ -249,24 +252,27 @@ class FamilyResult:
     @property
     def passing(self) -> list[SpaceResult]:
         """What meets every goal, cheapest first; ties: fewer volumes, then by name."""
-        return sorted((one for one in self.sure if one.best is not None), key=rank)
+        return sorted((result for result in self.sure if result.best is not None), key=rank)
 
     @property
     def dear(self) -> float | None:
         """The least that something cost that was not looked at because of its cost."""
-        return min((one.dear for one in self.guessed if one.dear is not None and math.isfinite(one.dear)), default=None)
+        return min(
+            (result.dear for result in self.guessed if result.dear is not None and math.isfinite(result.dear)),
+            default=None,
+        )
 
 
 def worth_looking_at(best_usd: float) -> float:
-    """What is dearer than the cheapest of its family by more cannot be recommended instead of it:
+    """Returns the most, USD a month, that is worth looking at next to the cheapest of a family:
     fewer volumes may cost a fifth or 20 USD more (reasons.recommend)."""
     return max(best_usd / (1 - SAVES_PERCENT / 100), best_usd + SAVES_USD)
 
 
-def rank(found: SpaceResult) -> tuple:
-    """Cheapest first; ties: fewer volumes, then by name."""
-    data, log, host = found.candidate
-    return (round(found.usd, 6), found.space.volumes, data, log or "", host)
+def rank(result: SpaceResult) -> tuple:
+    """Orders results, cheapest first; ties: fewer volumes, then by name."""
+    data, log, host = result.candidate
+    return (round(result.usd, 6), result.space.volumes, data, log or "", host)
 
 
 class FamilySearch:
@@ -286,10 +292,10 @@ class FamilySearch:
         self.as_of = judge.prices.as_of
 
     def run(self, families: Sequence[Family], progress: Callable[[float], None]) -> list[FamilyResult]:
-        """What came of each family, single volumes first: what they cost bounds the rest."""
+        """Searches each family, single volumes first: what they cost bounds the rest."""
         logs: list[str | None] = [None]
         if isinstance(self.judge, DatabaseJudge):
-            logs += log_volumes([one for one in families if one.service == "ec2"], self.need.log_gib)
+            logs += log_volumes([family for family in families if family.service == "ec2"], self.need.log_gib)
         order = sorted(
             families,
             key=lambda family: (
@@ -304,19 +310,19 @@ class FamilySearch:
         best_of: dict[str, float] = {}
         for done, family in enumerate(order):
             progress(done / len(order))
-            one = FamilyResult(family)
-            searched.append(one)
+            result = FamilyResult(family)
+            searched.append(result)
             best = best_of.get(family.service, math.inf)
-            self._family(one, logs, best)
-            best_of[family.service] = min([best, *(found.usd for found in one.sure)])
+            self._family(result, logs, best)
+            best_of[family.service] = min([best, *(sure.usd for sure in result.sure)])
         progress(1.0)
         return searched
 
-    def _family(self, one: FamilyResult, logs: Sequence[str | None], best_of_all: float) -> None:
-        alone = self._alone(one.family)
+    def _family(self, result: FamilyResult, logs: Sequence[str | None], best_of_all: float) -> None:
+        alone = self._alone(result.family)
         # Best of this family by host and number of volumes: more volumes are worth a look only
         # where they cost less.
-        known: dict[int, dict[int, float]] = {}
+        best_of_host: dict[int, dict[int, float]] = {}
         # The cheapest sure one, on instances of today's family and on others.
         own = {True: math.inf, False: math.inf}
 
@@ -325,7 +331,7 @@ class FamilySearch:
 
         def limit(space: Space) -> float:
             here = min(
-                (usd for volumes, usd in known.get(space.host, {}).items() if volumes <= space.volumes),
+                (usd for volumes, usd in best_of_host.get(space.host, {}).items() if volumes <= space.volumes),
                 default=math.inf,
             )
             by_guess = BY_GUESS if isinstance(self.judge, DatabaseJudge) else 1.0
@@ -335,42 +341,43 @@ class FamilySearch:
                 HOPELESS * best_of_all,
             )
 
-        def note(found: SpaceResult) -> None:
-            here = known.setdefault(found.space.host, {})
-            here[found.space.volumes] = min(here.get(found.space.volumes, math.inf), found.usd)
+        def note(cheaper: SpaceResult) -> None:
+            here = best_of_host.setdefault(cheaper.space.host, {})
+            here[cheaper.space.volumes] = min(here.get(cheaper.space.volumes, math.inf), cheaper.usd)
 
         for first in range(0, len(self.hosts), HOSTS_AT_ONCE):
             places = [
                 i
                 for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts)))
-                if self.hosts[i].service == one.family.service and self.hosts[i].usd_month <= host_limit(i)
+                if self.hosts[i].service == result.family.service and self.hosts[i].usd_month <= host_limit(i)
             ]
             spaces = [
                 Space(space.shape, space.log, places[space.host])
-                for space in spaces_on(one.family, [self.hosts[i] for i in places], logs, self.need, self.as_of)
+                for space in spaces_on(result.family, [self.hosts[i] for i in places], logs, self.need, self.as_of)
             ]
             starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
-            found = Search(self.judge, self.judge.performs, limit, note).run(starts)
-            one.guessed += found
+            guessed = Search(self.judge, self.judge.performs, limit, note).run(starts)
+            result.guessed += guessed
             sure = (
-                self._with_confidence(self.judge, found, own, best_of_all)
+                self._with_confidence(self.judge, guessed, own, best_of_all)
                 if isinstance(self.judge, DatabaseJudge)
-                else found
+                else guessed
             )
-            one.sure += sure
+            result.sure += sure
             own = {
-                kept: min([usd, *(best.usd for best in sure if self.keeps(best.space.host) == kept)])
-                for kept, usd in own.items()
+                keeps: min([usd, *(best.usd for best in sure if self.keeps(best.space.host) == keeps)])
+                for keeps, usd in own.items()
             }
 
     def keeps(self, host: int) -> bool:
-        """Whether a host is of today's instance family: the recommendation looks among those
+        """Says whether a host is of today's instance family: the recommendation looks among those
         first."""
         return self.today_family is not None and family_of(self.hosts[host].name or "") == self.today_family
 
     def _alone(self, family: Family) -> dict[Shape, SpaceResult] | None:
-        """Of a demand on instances: each shape without one. An instance only adds limits, so what
-        fails alone fails on all of them, and what is needed alone is needed on each."""
+        """Searches each shape without an instance, in a plan for demand on instances; None
+        elsewhere. An instance only adds limits, so what fails alone fails on all of them, and what
+        is needed alone is needed on each."""
         if (
             isinstance(self.judge, DatabaseJudge)
             or all(host.instance is None for host in self.hosts)
@@ -382,17 +389,17 @@ class FamilySearch:
             Space(space.shape, None, len(self.hosts) - 1)
             for space in spaces_on(family, [self.hosts[-1]], [None], self.need, self.as_of)
         ]
-        found = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
+        results = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
         self.hosts.pop()
-        return {one.space.shape: one for one in found}
+        return {result.space.shape: result for result in results}
 
     def _start(self, space: Space, alone: dict[Shape, SpaceResult] | None) -> Space | SpaceResult | None:
         if alone is None:
             return space
-        found = alone[space.shape]
-        if found.fails:
+        result = alone[space.shape]
+        if result.fails:
             return None
-        return SpaceResult(space, found.low, found.high)
+        return SpaceResult(space, result.low, result.high)
 
     def _with_confidence(
         self, judge: DatabaseJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
@@ -400,16 +407,20 @@ class FamilySearch:
         """Raises what meets the goals by the best guess until it does with the confidence required,
         the cheapest first. What it costs by the guess is the least it can cost, so the search ends
         where that reaches what is known to be sure."""
-        waiting = sorted((one for one in guessed if one.best is not None), key=rank)
+        waiting = sorted((result for result in guessed if result.best is not None), key=rank)
         sure: list[SpaceResult] = []
 
-        def family_limit(kept: bool) -> float:
-            best = min([own[kept], *(one.usd for one in sure if self.keeps(one.space.host) == kept)])
+        def family_limit(keeps: bool) -> float:
+            best = min([own[keeps], *(result.usd for result in sure if self.keeps(result.space.host) == keeps)])
             return worth_looking_at(best) if best < FAR * best_of_all else best
 
         def limit(space: Space) -> float:
             here = min(
-                (one.usd for one in sure if one.space.host == space.host and one.space.volumes <= space.volumes),
+                (
+                    result.usd
+                    for result in sure
+                    if result.space.host == space.host and result.space.volumes <= space.volumes
+                ),
                 default=math.inf,
             )
             return min(self.affordable, family_limit(self.keeps(space.host)), here, HOPELESS * best_of_all)
@@ -418,10 +429,14 @@ class FamilySearch:
         while first < len(waiting) and waiting[first].usd <= max(family_limit(False), family_limit(True)):
             last = first + (RAISED_AT_ONCE if sure or min(own.values()) < math.inf else RAISED_FIRST)
             starts = [
-                SpaceResult(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)
+                SpaceResult(result.space, result.low, result.high)
+                for result in waiting[first:last]
+                if result.usd <= limit(result.space)
             ]
             sure += [
-                one for one in Search(judge, judge.meets_with_confidence, limit).run(starts) if one.best is not None
+                result
+                for result in Search(judge, judge.meets_with_confidence, limit).run(starts)
+                if result.best is not None
             ]
             first = last
         return sure

@@ -161,7 +161,7 @@ def _create(
     if seeding is not None:
         progress(0.95, "following the source")
         record = seeding.finish(lab, where, record)
-    record = record.with_(made=True)
+    record = record.with_(created=True)
     save(where, record)
     return record
 

@@ -94,18 +94,20 @@ def server_paths(data_dir: Path, name: str) -> ServerPaths:
 
 FORMAT = "headrace-server/1"
 MAX_BYTES = 1 << 20  # a record takes some kilobytes
+# Keys of the file for attributes with another name.
+KEYS = {"created": "made", "should_run": "wanted"}
 
 
 @dataclass(frozen=True)
 class Record:
     """The lasting record of a server.
 
-    `made`: it was ready once. `wanted`: it should run. `clean`: its last end was a shutdown.
-    `unpaced`: its volumes have no limits. `encrypted`: they are encrypted. `options`: its [mysqld],
-    without those that Headrace sets. `settings`: options that were asked for one by one.
-    `log_begun`: byte of its error log at which its present run begins. `host`: the address it
-    listens at, if it has a port; other than 127.0.0.1 it is in a network namespace of its own
-    (topology/network/links).
+    `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last
+    end was a shutdown. `unpaced`: its volumes have no limits. `encrypted`: they are encrypted.
+    `options`: its [mysqld], without those that Headrace sets. `settings`: options that were asked
+    for one by one. `log_begun`: byte of its error log at which its present run begins. `host`: the
+    address it listens at, if it has a port; other than 127.0.0.1 it is in a network namespace of
+    its own (topology/network/links).
     """
 
     name: str
@@ -124,8 +126,8 @@ class Record:
     encrypted: bool = False
     data_volume: str | None = None
     log_volume: str | None = None
-    made: bool = False
-    wanted: bool = False
+    created: bool = False
+    should_run: bool = False
     clean: bool = False
     process: Process | None = None
     log_begun: int = 0
@@ -155,7 +157,8 @@ def _plain(name: str) -> str:
 
 def save(where: ServerPaths, record: Record) -> None:
     """Writes the record, whole or not at all. Raises CouldNotRun."""
-    write_whole(where.record, (json.dumps({"format": FORMAT} | asdict(record), indent=2) + "\n").encode())
+    document = {"format": FORMAT} | {KEYS.get(name, name): value for name, value in asdict(record).items()}
+    write_whole(where.record, (json.dumps(document, indent=2) + "\n").encode())
 
 
 def load(where: ServerPaths) -> Record | None:
@@ -174,9 +177,9 @@ def load(where: ServerPaths) -> Record | None:
         if document.pop("format") != FORMAT:
             raise ValueError
         process = document.pop("process")
-        attributes = {attribute.name for attribute in fields(Record)}
+        keys = {attribute.name: KEYS.get(attribute.name, attribute.name) for attribute in fields(Record)}
         return Record(
-            **{key: value for key, value in document.items() if key in attributes},
+            **{name: document[key] for name, key in keys.items() if key in document},
             process=None if process is None else Process(**process),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

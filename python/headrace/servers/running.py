@@ -117,7 +117,7 @@ def launch(
         link.make()
         started = link.within(lambda: processes.start(command, where.log))
     try:
-        record = record.with_(process=started, wanted=True, clean=False, log_begun=begun)
+        record = record.with_(process=started, should_run=True, clean=False, log_begun=begun)
         save(where, record)
         _wait_ready(where, record, progress, timeout_s)
     except BaseException:
@@ -166,7 +166,7 @@ def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_
 def died(where: ServerPaths, record: Record) -> CouldNotRun:
     """Returns the error for a server that ended by itself while it started."""
     cause = last_errors(where.log, record.log_begun)
-    hint = volumes.no_room_hint(cause, record.name if record.made else "")
+    hint = volumes.no_room_hint(cause, record.name if record.created else "")
     hint = hint or "When the server has been made, headrace mysql log shows more."
     return CouldNotRun(record.name, f"the server ended while it started: {cause}", str(where.log), hint)
 
@@ -180,7 +180,7 @@ def start(
     usable = running is not None and not volumes.broken(lab, where, record, running=True)
     if running is not None and usable and _answers(where, record, running):
         volumes.grow(where, record)
-        return record.with_(process=running, wanted=True)
+        return record.with_(process=running, should_run=True)
     check_port(record)
     if running is not None:
         # Its devices are gone or broken. What it acknowledged is in its logs.
@@ -196,7 +196,7 @@ def start(
         # Also Ctrl-C: nothing is left running or mounted.
         with undisturbed():
             volumes.quietly_unmount(where)
-            save(where, record.with_(process=None, wanted=False))
+            save(where, record.with_(process=None, should_run=False))
         raise
 
 
@@ -249,7 +249,7 @@ def stop(
             _kill(record, running)
         else:
             # If this is interrupted, the record says already that the server is meant to be down.
-            record = record.with_(wanted=False)
+            record = record.with_(should_run=False)
             save(where, record.with_(process=running))
             _end(record, running, progress, timeout_s)
             # Its exit code goes to another process. Both flavors write "Shutdown complete" at the
@@ -257,7 +257,7 @@ def stop(
             clean = "hutdown complete" in processes.end_of(where.log, begun)
     for _, place in volumes.mounts_of(where, record):
         volumes.release(place)
-    ended = record.with_(process=None, wanted=False, clean=clean)
+    ended = record.with_(process=None, should_run=False, clean=clean)
     save(where, ended)
     return ended
 

@@ -159,7 +159,7 @@ def up(
     }
     with records.locked(where), ends_as_interrupts():
         record = records.load(where)
-        if record is not None and record.made:
+        if record is not None and record.created:
             _refuse_other(record, _specs(lab, record), new)
             return _view(lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s))
         if storage is None:
@@ -401,10 +401,10 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
 def _view(lab: Lab, where: ServerPaths, record: Record) -> Server:
     now = running.process_of(where, record)
     (devices, problems), specs = _of_volumes(lab, where, record, now is not None), _specs(lab, record)
-    state = "running" if now else "dead" if record.wanted else "stopped"
+    state = "running" if now else "dead" if record.should_run else "stopped"
     if state == "dead":
         problems.insert(0, f"the server ended by itself: {running.reason_of_death(where.log, record.log_begun)}")
-    if not record.made:
+    if not record.created:
         problems.insert(0, "was never finished: its `up` was killed. `up` makes it again, `destroy` removes it")
     unpaced = ["its volumes have no limits; the next `up` gives them back"] if record.unpaced else []
     seen = {

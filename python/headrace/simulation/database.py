@@ -87,13 +87,13 @@ class Prediction(Shown):
     distances: Distances = field(default_factory=Distances)
 
     def in_short(self) -> str:
-        """Storage, length and tps of the second half; see `Shown`."""
+        """Returns the storage, length and tps of the second half; see `Shown`."""
         name = "" if self.workload is None else f"{self.workload.name} on "
         where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
         return f"{name}{where}, {span_in_words(self.rows.height)}: {self.summary['tps']:,.4g} tps"
 
     def with_warnings(self, more: Iterable[str]) -> Prediction:
-        """The same with these warnings too."""
+        """Returns the same with these warnings too."""
         return replace(self, warnings=(*self.warnings, *more))
 
 
@@ -193,8 +193,8 @@ LEAST_FALL_PERCENT = 1.0
 
 
 def _bursts_left(rows: pl.DataFrame) -> list[str]:
-    """What is told where a run ends before a bucket that it empties does."""
-    said = []
+    """Warns where a run ends before a bucket that it empties does."""
+    warnings = []
     half = rows.height // 2
     kinds = (
         ("balance_percent", "The volume's burst credits stand"),
@@ -208,16 +208,16 @@ def _bursts_left(rows: pl.DataFrame) -> list[str]:
         if fell < LEAST_FALL_PERCENT or last < LEAST_FALL_PERCENT:
             continue
         lasts_s = last / (fell / (rows.height - 1 - half))
-        said.append(
+        warnings.append(
             f"{words} at {last:.0f} % when this run ends: at this rate nothing is left {span_in_words(round(lasts_s))} later, "
             "and the database slower from then on. A longer run (--seconds) or --start-balance 0 shows it."
         )
-    return said
+    return warnings
 
 
 def processors_of(workload: TransactionWorkload, instance: str | None, vcpus: int | None) -> int | None:
-    """Virtual CPUs of a run where they are not the instance's: those asked for, or of the machine
-    that the runs were on."""
+    """Returns the virtual CPUs of a run where they are not the instance's: those asked for, or of
+    the machine that the runs were on."""
     if vcpus is not None or instance is not None or workload.instance is not None:
         return vcpus
     return workload.server.vcpus
@@ -240,8 +240,8 @@ def run_settings(
     growth: float,
     draws: int,
 ) -> tuple[dict[str, Any], core.Instance | None]:
-    """One run as the core takes it, and the facts of its instance. Raises InputError for what no
-    run can be, a cache beyond the memory of the instance included."""
+    """Returns a run as the core takes it, and the facts of its instance. Raises InputError for what
+    no run can be, a cache beyond the memory of the instance included."""
     _check(seconds, cache_gib, clients, growth, start_balance_percent, seed, draws)
     if vcpus is not None:
         check_whole("vcpus", vcpus, 1, MOST_VCPUS)
@@ -270,13 +270,14 @@ def run_settings(
 def _run(
     workload: TransactionWorkload, run: dict[str, Any], form: str, progress: Callable[[float], None] | None
 ) -> tuple[pl.DataFrame, dict[str, float] | None]:
-    """The rows, and where every I/O is simulated the response times of the run."""
+    """Runs the database and returns the rows, and where every I/O is simulated the response times
+    of the run."""
     response_ms = None
     with core_errors():
         if form == "events":
             columns: Any = core.mysql_clients(workload.database, run, progress)
-            told = columns.pop("summary")
-            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
+            summary = columns.pop("summary")
+            response_ms = {name: summary[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
         else:
             columns = core.mysql_runs(workload.database, [run])[0]
     balances = pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64)
@@ -284,7 +285,7 @@ def _run(
 
 
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:
-    """The figures of a series with `tps` and, where present, `p50_ms`, `p95_ms`, `p99_ms`, `iops`,
+    """Summarises a series with `tps` and, where present, `p50_ms`, `p95_ms`, `p99_ms`, `iops`,
     `mib_s`, `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
     half = rows[rows.height // 2 :]
     quarter = max(1, rows.height // 4)
@@ -317,7 +318,7 @@ def _mean(rows: pl.DataFrame) -> float:
 
 
 def host_of(instance: str | None, as_of: str | None) -> core.Instance | None:
-    """The catalog's facts of an instance. Raises InputError."""
+    """Returns the catalog's facts of an instance. Raises InputError."""
     if instance is None:
         return None
     with core_errors():
@@ -325,8 +326,8 @@ def host_of(instance: str | None, as_of: str | None) -> core.Instance | None:
 
 
 def cache_fits(cache_gib: float, host: core.Instance | None, option: str = "cache-gib") -> list[str]:
-    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left.
-    Raises InputError, naming `option`, where it does not."""
+    """Checks that a cache fits the memory of the instance: returns nothing, or a sentence where
+    little is left. Raises InputError, naming `option`, where it does not."""
     if host is None or not host["memory_mib"]:
         return []
     memory, name = host["memory_mib"] / 1024, host["instance_type"]
@@ -338,13 +339,13 @@ def cache_fits(cache_gib: float, host: core.Instance | None, option: str = "cach
             f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint
         )
     if cache_gib > TIGHT_SHARE * memory:
-        left = f"leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}"
-        return [f"A cache of {cache_gib:,.4g} GiB {left}: the server would swap; {room:g} GiB have room."]
+        remainder = f"leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}"
+        return [f"A cache of {cache_gib:,.4g} GiB {remainder}: the server would swap; {room:g} GiB have room."]
     return []
 
 
 def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
-    """Whether the data fit the storage, in a sentence where they do not."""
+    """Warns in a sentence where the data do not fit the storage."""
     usable = core.parse_storage(storage)["usable_gib"]
     if workload.size_gib is None or workload.size_gib <= usable:
         return []
@@ -354,8 +355,8 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
 
 
 def coarse_run(run: dict[str, Any], series: bool = False) -> dict[str, Any]:
-    """The run without scatter, in as few steps as an interval needs. Arrivals that change every
-    second, or another `series`, need every second."""
+    """Returns the run without scatter, in as few steps as an interval needs. Arrivals that change
+    every second, or another `series`, need every second."""
     changing = series or (run["arrivals"] is not None and len(run["arrivals"]) > 1)
     return run | {"seed": None} | ({} if changing else {"step_s": max(1.0, run["seconds"] / COARSE_ROWS)})
 
@@ -367,8 +368,8 @@ def _interval(
     tps: float,
     draws: int,
 ) -> dict[str, float | None]:
-    """The 80 % interval of the mean of the second half: databases as probable as the calibration
-    says, and what no parameter covers."""
+    """Returns the 80 % interval of the mean of the second half: databases as probable as the
+    calibration says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}
@@ -392,7 +393,7 @@ def _interval(
 
 
 def _usual_cap(rows: pl.DataFrame) -> str:
-    """What binds most of the second half; of equals the first by name."""
+    """Returns what binds most of the second half; of equals the first by name."""
     counts = rows[rows.height // 2 :]["cap"].value_counts().sort("count", "cap", descending=[True, False])
     return counts["cap"][0]
 
@@ -407,7 +408,7 @@ def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | Non
 
 
 def _start(start: str | float) -> str | float:
-    """cold, warm, or transactions since a cold start."""
+    """Reads the start: cold, warm, or transactions since a cold start."""
     if isinstance(start, str):
         if start in ("cold", "warm"):
             return start

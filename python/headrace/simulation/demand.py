@@ -81,7 +81,7 @@ class Simulation(Shown):
     workload: OpenWorkload | ClosedWorkload | None = None
 
     def in_short(self) -> str:
-        """Storage, length and what was delivered; see `Shown`."""
+        """Returns the storage, length and what was delivered; see `Shown`."""
         name = "" if self.workload is None else f"{self.workload.name} on "
         where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
         seconds = self.summary["seconds"]
@@ -175,7 +175,7 @@ def simulate(
 
 
 def _check(seconds: float | None, seed: int, start_balance: float | None, cycle: str) -> None:
-    """The single values. Raises InputError."""
+    """Checks the single values. Raises InputError."""
     check_choice("cycle", cycle, ("first", "settled"))
     check_whole("seed", seed, 0, 2**64 - 1)
     if start_balance is not None:
@@ -188,7 +188,7 @@ def _check(seconds: float | None, seed: int, start_balance: float | None, cycle:
 
 
 def _check_options(storage: str, options: dict[str, Any]) -> None:
-    """What happens to the volumes must be possible on this storage. Raises InputError."""
+    """Checks that what happens to the volumes is possible on this storage. Raises InputError."""
     with core_errors():
         now = core.parse_storage(storage)
         after = core.parse_storage(options["modify"]["storage"]) if options.get("modify") else None
@@ -206,7 +206,8 @@ def _check_options(storage: str, options: dict[str, Any]) -> None:
 
 
 def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:
-    """The form to take. Raises InputError where the one that is needed would take too long."""
+    """Chooses the form to take. Raises InputError where the one that is needed would take too
+    long."""
     if form in ("events", "interval"):
         return form
     if form != "auto":
@@ -236,15 +237,15 @@ def _check_length(requests: float, what: str) -> None:
 
 
 def _merging_matters(workload: OpenWorkload, storage: str, options: dict, throttled_s: float) -> bool:
-    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval
-    form does not do (SSD types)."""
+    """Says whether sequential requests that wait would be merged into fewer I/Os, which the
+    interval form does not do (SSD types)."""
     sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
     hdd = any(member["volume_type"] in ("st1", "sc1") for member in core.parse_storage(storage)["members"])
     return sequential and not hdd and options.get("merge", True) and throttled_s > 0
 
 
 def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
-    """How long a row is, s. Raises InputError."""
+    """Returns the length of a row, s. Raises InputError."""
     if interval_s is None:
         if isinstance(workload, OpenWorkload) and workload.kind == "recorded":
             interval_s = float(workload.points.select(pl.col("duration_s").max()).item())

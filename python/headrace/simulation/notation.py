@@ -45,7 +45,8 @@ SOURCE = "headrace simulate --help"
 
 
 def closed_load(text: str) -> ClosedWorkload:
-    """`fio:rw=randread,bs=16k,iodepth=16,numjobs=1` as a closed workload. Raises InputError."""
+    """Reads `fio:rw=randread,bs=16k,iodepth=16,numjobs=1` as a closed workload. Raises
+    InputError."""
     given = _settings(text.removeprefix("fio:"), FIO_KEYS, FIO_SOURCE, FIO_EXAMPLE)
     if "rw" not in given:
         raise InputError(shown(text), "a fio load needs rw", FIO_SOURCE, FIO_EXAMPLE)
@@ -61,9 +62,10 @@ def closed_load(text: str) -> ClosedWorkload:
 
 
 def standard_settings(text: str) -> dict:
-    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=10,cache_gib=2,...`,
-    of `headrace.hammerdb_tprocc` in `hammerdb-tprocc:...`, or of `headrace.sysbench_oltp` in
-    `sysbench:script=...`. Raises InputError."""
+    """Reads the arguments of `headrace.sysbench_tpcc` in
+    `sysbench-tpcc:warehouses=10,cache_gib=2,...`, of `headrace.hammerdb_tprocc` in
+    `hammerdb-tprocc:...`, or of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises
+    InputError."""
     head, _, rest = text.partition(":")
     keys = {"sysbench-tpcc": TPCC_KEYS, "hammerdb-tprocc": TPROCC_KEYS}.get(head, OLTP_KEYS)
     needed = ("cache_gib", "threads", *(("warehouses",) if "warehouses" in keys else ()))
@@ -75,7 +77,7 @@ def standard_settings(text: str) -> dict:
 
 
 def _settings(text: str, keys: tuple[str, ...], source: str, example: str) -> dict[str, str]:
-    """`KEY=VALUE,KEY=VALUE`, each key once. Raises InputError."""
+    """Reads `KEY=VALUE,KEY=VALUE`, each key once. Raises InputError."""
     given: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
@@ -106,7 +108,7 @@ def _typed(key: str, value: str) -> object:
 
 
 def _size_bytes(what: str, text: str) -> float:
-    """`16k`, `1m`, `4096` in bytes, by fio's rules. Raises InputError."""
+    """Reads a size such as `16k`, `1m`, `4096` in bytes, by fio's rules. Raises InputError."""
     match = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)\s*([a-zA-Z]*)", text)
     if not match or match[2].lower() not in SIZE_UNITS:
         raise InputError(
@@ -116,7 +118,7 @@ def _size_bytes(what: str, text: str) -> float:
 
 
 def whole(what: str, text: str) -> int:
-    """A whole number of at most nine digits. Raises InputError."""
+    """Reads a whole number of at most nine digits. Raises InputError."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
         rule = "must be a whole number from 0 to 999,999,999"
         raise InputError(f"{what}={text[:40]}", rule, "", "For example 16.")
@@ -124,7 +126,7 @@ def whole(what: str, text: str) -> int:
 
 
 def _quantity(what: str, text: str, unit: str, low: float, high: float, example: str) -> float:
-    """A number of a unit from low to high. Raises InputError."""
+    """Reads a number of a unit from low to high. Raises InputError."""
     try:
         value = float(text)
     except ValueError:
@@ -139,8 +141,8 @@ def _seconds(what: str, text: str) -> float:
 
 
 def degradation(text: str) -> tuple[int, dict]:
-    """`MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as an entry of the option `degradations`.
-    Raises InputError."""
+    """Reads `MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as an entry of the option
+    `degradations`. Raises InputError."""
     parts = text.split(":")
     if len(parts) not in (4, 5):
         hint = "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms."
@@ -160,7 +162,7 @@ def degradation(text: str) -> tuple[int, dict]:
 
 
 def modification(text: str) -> dict:
-    """`SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when
+    """Reads `SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when
     `optimizing` ends. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
     if not match:

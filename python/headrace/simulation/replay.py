@@ -36,7 +36,7 @@ class Replay:
         return self.equal == self.requests
 
     def to_document(self) -> dict:
-        """What `--output json` prints."""
+        """Returns what `--output json` prints."""
         return {"schema": SCHEMA} | asdict(self)
 
 

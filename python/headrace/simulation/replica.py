@@ -2,8 +2,8 @@
 
 >>> import headrace
 >>> shop = headrace.sysbench_tpcc(warehouses=100, engine="innodb", cache_gib=8, threads=16)
->>> found = headrace.predict_replica(shop, "gp3:500:6000", headrace.Replica("gp3:500:3000"), seconds=60, draws=0)
->>> found.rows.columns[:4]
+>>> prediction = headrace.predict_replica(shop, "gp3:500:6000", headrace.Replica("gp3:500:3000"), seconds=60, draws=0)
+>>> prediction.rows.columns[:4]
 ['t_s', 'source_tps', 'applied_tps', 'possible_tps']
 """
 
@@ -117,7 +117,7 @@ class Replica:
         return "-".join(self._flavor_and_number())
 
     def _flavor_and_number(self) -> tuple[str, str]:
-        """Of `version`, with or without a flavor in front; Percona Server is MySQL here."""
+        """Splits `version`, with or without a flavor in front; Percona Server is MySQL here."""
         flavor, number = split_release(DEFAULT_VERSION if self.version is None else self.version)
         if flavor is None and not number.strip()[:1].isdigit():
             # Of no server that is known: `settings` refuses it by its name.
@@ -126,16 +126,16 @@ class Replica:
         return "mysql" if flavor == "percona" else flavor, number_in(number)
 
     def as_behind(self, workload: TransactionWorkload) -> Replica:
-        """The replica with what it takes from its source: the source's version where none is
-        named; and with a source of the same flavor that is known, a binary log of its own, as
+        """Returns the replica with what it takes from its source: the source's version where none
+        is named; and with a source of the same flavor that is known, a binary log of its own, as
         `headrace replica up` makes it (log_bin, log_slave_updates), so that it can take over."""
-        known = workload.server.release
-        made = self if self.version is not None or known is None else replace(self, version=known)
-        same = known is not None and made.release.partition("-")[0] == known.partition("-")[0]
-        return replace(made, log_bin=True) if same and made.log_bin is None else made
+        source_release = workload.server.release
+        replica = self if self.version is not None or source_release is None else replace(self, version=source_release)
+        same = source_release is not None and replica.release.partition("-")[0] == source_release.partition("-")[0]
+        return replace(replica, log_bin=True) if same and replica.log_bin is None else replica
 
     def settings(self) -> dict[str, Any]:
-        """The core's settings. Raises InputError."""
+        """Returns the core's settings. Raises InputError."""
         flavor, number = self._flavor_and_number()
         check_choice("flavor", flavor, tuple(MODES_OF))
         with core_errors():
@@ -176,11 +176,11 @@ class ReplicaPrediction(Shown):
     workload: TransactionWorkload
 
     def in_short(self) -> str:
-        """Storage, rate and lag; see `Shown`."""
-        told = self.summary
-        rate = f"applies {told['applier_tps']:,.4g} tps of {told['source_tps']:,.4g}"
+        """Returns the storage, rate and lag; see `Shown`."""
+        summary = self.summary
+        rate = f"applies {summary['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}"
         length = self.rows["t_s"][-1] + (self.rows["t_s"][1] - self.rows["t_s"][0] if self.rows.height > 1 else 1.0)
-        return f"{self.replica.storage}, {span_in_words(length)}: {rate}, at most {told['peak_lag_s']:,.3g} s behind"
+        return f"{self.replica.storage}, {span_in_words(length)}: {rate}, at most {summary['peak_lag_s']:,.3g} s behind"
 
 
 def predict_replica(
@@ -239,62 +239,70 @@ def predict_replica(
         draws=draws,
     )
     source["step_s"] = check_number("step", step_s, 1.0, 3_600.0, "s")
-    made = workload.grown(growth) if growth != 1.0 else workload
+    grown = workload.grown(growth) if growth != 1.0 else workload
     replica = replica.as_behind(workload)
     settings = replica.settings()
-    own, about_cache = _own_cache(replica, cache, instance, source["as_of"], made.engine)
+    own, about_cache = _own_cache(replica, cache, instance, source["as_of"], grown.engine)
     asked = _asked(replica, settings, own, instance) | {
         "semi_sync": _semi_sync(semi_sync, replica.release),
-        "large": [tuple(float(part) for part in one) for one in large],
+        "large": [tuple(float(part) for part in transaction) for transaction in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
         "received": received,
     }
     with core_errors():
-        answer: dict[str, Any] = dict(core.replica_run(made.database, source, asked | {"applier": applier_of(made)}))
-    told = answer.pop("summary")
-    summary = told | {name: dict(told[name]) for name in ("shares", "if_halved")} | _doubt(made, source, asked, draws)
-    summary["without_bursts"] = _without_bursts(made, source, asked, answer["source_tps"], round(told["load_s"]))
+        answer: dict[str, Any] = dict(core.replica_run(grown.database, source, asked | {"applier": applier_of(grown)}))
+    core_summary = answer.pop("summary")
+    summary = (
+        core_summary
+        | {name: dict(core_summary[name]) for name in ("shares", "if_halved")}
+        | _doubt(grown, source, asked, draws)
+    )
+    summary["without_bursts"] = _without_bursts(
+        grown, source, asked, answer["source_tps"], round(core_summary["load_s"])
+    )
     rows = pl.DataFrame(answer).with_columns(
         pl.col("t_s") - source["step_s"], pl.col("balance_percent").cast(pl.Float64)
     )
     return ReplicaPrediction(
         rows.select(COLUMNS),
         summary,
-        (*_warnings(made, replica, settings, summary), *cache_fits(cache, host), *about_cache),
+        (*_warnings(grown, replica, settings, summary), *cache_fits(cache, host), *about_cache),
         replica,
         settings,
         storage,
         own,
         source["as_of"] or core.newest_date(),
         seed,
-        made,
+        grown,
     )
 
 
 def _own_cache(
     replica: Replica, cache_gib: float, instance: str | None, as_of: str | None, engine: str
 ) -> tuple[float, list[str]]:
-    """The replica's cache, GiB, as its server makes it of what is set, and what to know of it on
-    its instance. Raises InputError where its instance has no room for it."""
+    """Returns the replica's cache, GiB, as its server makes it of what is set, and what to know of
+    it on its instance. Raises InputError where its instance has no room for it."""
     given = cache_gib if replica.cache_gib is None else replica.cache_gib
     own = check_number("replica-cache-gib", given, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
     if replica.instance is None and replica.cache_gib is None:
         return own, []  # the source's: looked at already
     host = host_of(instance if replica.instance is None else replica.instance, as_of)
-    told = cache_fits(own, host, "replica-cache-gib")
+    warnings = cache_fits(own, host, "replica-cache-gib")
     if replica.cache_gib is None or engine != "innodb":
-        return own, told
+        return own, warnings
     flavor, _, version = replica.release.partition("-")
-    made = core.innodb_pool_bytes(flavor, version, own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"]) / GIB
-    if made > ROUNDED * own:
+    pool_gib = (
+        core.innodb_pool_bytes(flavor, version, own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"]) / GIB
+    )
+    if pool_gib > ROUNDED * own:
         rule = "its server rounds it up to whole chunks of 128 MiB"
-        told = [f"a buffer pool of {own:.4g} GiB becomes {made:.4g} GiB: {rule}", *told]
-    return made, told
+        warnings = [f"a buffer pool of {own:.4g} GiB becomes {pool_gib:.4g} GiB: {rule}", *warnings]
+    return pool_gib, warnings
 
 
 def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: str | None) -> dict[str, Any]:
-    """The replica as the core takes it; `own`: its cache, GiB."""
+    """Returns the replica as the core takes it; `own`: its cache, GiB."""
     check_choice("replica start", replica.start, ("cold", "warm"))
     if replica.start_balance_percent is not None:
         check_number("replica start-balance", replica.start_balance_percent, 0.0, 100.0)
@@ -318,8 +326,8 @@ STEPS_WITHOUT_BURSTS = 360
 def _without_bursts(
     workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], tps: Sequence[float], load_s: int
 ) -> dict[str, Any] | None:
-    """Rate and onset of the same replica when the credits of its volumes and the EBS burst of its
-    instance are spent; None where the run began so or with a balance of its own."""
+    """Returns rate and onset of the same replica when the credits of its volumes and the EBS burst
+    of its instance are spent; None where the run began so or with a balance of its own."""
     if asked["start_balance_percent"] is not None:
         return None
     load = list(tps)[: max(1, round(load_s / source["step_s"]))]
@@ -328,8 +336,8 @@ def _without_bursts(
     run = source | {"seed": None, "step_s": source["step_s"] * per}
     empty = asked | {"start_balance_percent": 0.0, "source_tps": means, "drain_s": 0, "applier": applier_of(workload)}
     with core_errors():
-        told = core.replica_run(workload.database, run, empty)["summary"]
-    return {"applier_tps": told["applier_tps"], "onset_s": told["onset_s"]}
+        summary = core.replica_run(workload.database, run, empty)["summary"]
+    return {"applier_tps": summary["applier_tps"], "onset_s": summary["onset_s"]}
 
 
 def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] | None:
@@ -349,8 +357,8 @@ def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] 
 
 
 def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], draws: int) -> dict[str, Any]:
-    """The 80 % interval of what is asked for: databases and appliers as probable as what is known
-    says, and what no parameter covers."""
+    """Returns the 80 % interval of what is asked for: databases and appliers as probable as what is
+    known says, and what no parameter covers."""
     nothing: dict[str, Any] = {"low": None, "high": None, "keeps_up": None, "drawn": None}
     if draws == 0:
         return nothing
@@ -361,8 +369,8 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
     databases = workload.draws(draws, 1) or [workload.database] * draws
     coarse = coarse_run(source, series=asked["source_tps"] is not None)
     width = workload.unexplained(workload.distances(cache_gib=asked["cache_bytes"] / GIB))
-    found: dict[str, list[float]] = {name: [] for name in DRAWN}
-    kept = 0
+    drawn: dict[str, list[float]] = {name: [] for name in DRAWN}
+    kept_up = 0
     for database in databases:
         # Three standard deviations at most: a tail that nobody has seen decides nothing.
         deltas = {name: spread[name] * float(np.clip(chance.standard_normal(), -3.0, 3.0)) for name in spread}
@@ -371,20 +379,20 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
         deltas["flush_factor"] += unexplained
         world = replace(workload, database=database)
         with core_errors():
-            told = core.replica_run(database, coarse, asked | {"applier": applier_of(world, deltas)})["summary"]
-        kept += told["onset_s"] is None
+            summary = core.replica_run(database, coarse, asked | {"applier": applier_of(world, deltas)})["summary"]
+        kept_up += summary["onset_s"] is None
         for name in DRAWN:
-            found[name].append(math.inf if told[name] is None else told[name])
+            drawn[name].append(math.inf if summary[name] is None else summary[name])
     return {
-        "low": {name: _quantile(values, LOW) for name, values in found.items()},
-        "high": {name: _quantile(values, HIGH) for name, values in found.items()},
-        "keeps_up": kept / len(databases),
-        "drawn": found,
+        "low": {name: _quantile(values, LOW) for name, values in drawn.items()},
+        "high": {name: _quantile(values, HIGH) for name, values in drawn.items()},
+        "keeps_up": kept_up / len(databases),
+        "drawn": drawn,
     }
 
 
 def _quantile(values: list[float], share: float) -> float | None:
-    """None where it is beyond the run."""
+    """Returns a quantile of values; None where it is beyond the run."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
@@ -395,35 +403,35 @@ def _quantile(values: list[float], share: float) -> float | None:
 def _warnings(
     workload: TransactionWorkload, replica: Replica, settings: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[str]:
-    """What the reader must know."""
-    said = []
+    """Lists what the reader must know."""
+    warnings = []
     if workload.replica is None or not workload.replica.values:
-        said.append(
+        warnings.append(
             "No replica of this database was measured: the applier's costs are derived from the source's run, "
             "and its processor time may be half or twice as much."
         )
     if replica.version is None:
-        said.append(
+        warnings.append(
             f"The version of the source is not known: the replica is taken for a {DEFAULT_VERSION} with its defaults. "
             "Name it (--replica-version)."
         )
     spent = summary["without_bursts"]
     if spent is not None and summary["onset_s"] is None and spent["onset_s"] is not None:
-        said.append(
+        warnings.append(
             f"It keeps up on bursts, which outlast the {span_in_words(round(summary['load_s']))} of this load: with credits "
             f"and the instance's EBS burst spent it applies {spent['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}, "
             "and falls behind. A day (--seconds 86400) shows when."
         )
     price = summary["semi_sync"]
     if price is not None and settings["sync_relay_log"] != 1:
-        said.append(
+        warnings.append(
             f"Semi-sync with sync_relay_log = {settings['sync_relay_log']:,}: an acknowledged transaction is in the replica's "
             "memory, not on its disk. If both hosts lose power it is gone; sync_relay_log = 1 prevents that."
         )
     if price is not None and price["times_out"]:
-        said.append(
+        warnings.append(
             f"A commit would wait {price['added_ms']:,.4g} ms, longer than the timeout: the source goes on without semi-sync."
         )
     if settings["mode"] != "single" and (settings["workers"] or 0) <= 1 and summary["onset_s"] is not None:
-        said.append(f"{replica.release} applies with one thread here: workers = {settings['workers']}.")
-    return said
+        warnings.append(f"{replica.release} applies with one thread here: workers = {settings['workers']}.")
+    return warnings

@@ -3,8 +3,8 @@
 >>> import headrace
 >>> shop = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=16)
 >>> from headrace.simulation.services import compare
->>> found = compare(shop, "gp3:500", on=["ec2", "aurora"], instance="r6g.xlarge", seconds=60)
->>> [one.deployment for one in found.outcomes]
+>>> comparison = compare(shop, "gp3:500", on=["ec2", "aurora"], instance="r6g.xlarge", seconds=60)
+>>> [outcome.deployment for outcome in comparison.outcomes]
 ['ec2', 'aurora:standard', 'aurora:io-optimized']
 """
 
@@ -127,12 +127,14 @@ class ServiceComparison(Shown):
     notes: tuple[str, ...] = field(default=())
 
     def in_short(self) -> str:
-        """tps and bill of each; see `Shown`."""
-        told = [
-            f"{one.deployment} {one.tps:,.4g} tps" if one.tps is not None else f"{one.deployment} not possible"
-            for one in self.outcomes
+        """Returns tps and bill of each; see `Shown`."""
+        rates = [
+            f"{outcome.deployment} {outcome.tps:,.4g} tps"
+            if outcome.tps is not None
+            else f"{outcome.deployment} not possible"
+            for outcome in self.outcomes
         ]
-        return f"{self.workload} on {self.instance}: {', '.join(told)}"
+        return f"{self.workload} on {self.instance}: {', '.join(rates)}"
 
 
 def compare(
@@ -154,7 +156,8 @@ def compare(
     seed: int | None = 1,
     draws: int = DRAWS,
 ) -> ServiceComparison:
-    """The database on each service: `on` names services (`rds`) or deployments (`rds:multi-az`).
+    """Predicts the database on each service: `on` names services (`rds`) or deployments
+    (`rds:multi-az`).
 
     `storage`: that of EC2; RDS gets one volume of the same type, size and rates by its own rules,
     Aurora has none to choose. `instance`: an EC2 type; the services' class is `db.` and its name.
@@ -192,7 +195,7 @@ def compare(
         seed,
         draws,
     )
-    outcomes = tuple(asked.outcome(one) for one in deployments)
+    outcomes = tuple(asked.outcome(deployment) for deployment in deployments)
     return ServiceComparison(
         database.name,
         outcomes,
@@ -241,17 +244,17 @@ class _Asked:
     draws: int
 
     def outcome(self, deployment: str) -> ServiceOutcome:
-        """What the deployment gives, or why it cannot be."""
+        """Says what the deployment gives, or why it cannot be."""
         aurora = deployment.startswith("aurora")
         name = self.instance if deployment == "ec2" else f"db.{self.instance.removeprefix('db.')}"
         try:
             with core_errors():
-                found = core.service_class(deployment, self.instance, self.day)
+                service_class = core.service_class(deployment, self.instance, self.day)
                 volumes = self._volumes(deployment)
                 rows = self._run(self.workload.database, deployment, volumes, self.seed)
-                memory = found["limits"]["memory_mib"] / 1024
+                memory = service_class["limits"]["memory_mib"] / 1024
                 if memory and self.cache_gib > memory:
-                    rule = f"{found['class']} has {memory:,.4g} GiB of memory"
+                    rule = f"{service_class['class']} has {memory:,.4g} GiB of memory"
                     raise InputError(
                         f"cache of {self.cache_gib:,.4g} GiB", rule, "data/instances.csv", "Take a larger class."
                     )
@@ -260,11 +263,11 @@ class _Asked:
         half = rows[rows.height // 2 :]
         tps = float(half["tps"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
         reads = float(half["reads_per_tx"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
-        known = (found["limits"]["vcpus"], self.clients, self.data_gib(), self.cache_gib)
-        near = near_published(*known) if aurora else 0
+        question = (service_class["limits"]["vcpus"], self.clients, self.data_gib(), self.cache_gib)
+        near = near_published(*question) if aurora else 0
         low, high = self._interval(deployment, volumes, tps, near)
         million, per_tx = self._ios(deployment, half, reads, tps)
-        lag = self._lag(deployment, volumes, rows, tps, found["limits"]["vcpus"])
+        lag = self._lag(deployment, volumes, rows, tps, service_class["limits"]["vcpus"])
         with core_errors():
             bill = core.service_bill(
                 deployment, self.instance, self.storage, self.region, self.day, self.readers, self.data_gib(), million
@@ -272,7 +275,7 @@ class _Asked:
         caps = half["cap"].value_counts().sort("count", descending=True)
         return ServiceOutcome(
             deployment,
-            found["class"],
+            service_class["class"],
             volumes=volumes,
             tps=tps,
             tps_low=low,
@@ -296,22 +299,23 @@ class _Asked:
         )
 
     def data_gib(self) -> float:
-        """GiB of data: what Aurora bills, as far as the workload says; else its pages."""
+        """Returns the GiB of data: what Aurora bills, as far as the workload says; else its
+        pages."""
         if self.workload.size_gib is not None:
             return self.workload.size_gib
         database = self.workload.database
-        pages = sum(one["pages"] for one in database["popularity"]["classes"])
+        pages = sum(page_class["pages"] for page_class in database["popularity"]["classes"])
         return pages * database["cached_bytes"] / GIB
 
     def break_even(self, outcomes: Sequence[ServiceOutcome]) -> BreakEven | None:
-        """Where both configurations of Aurora cost the same. None where one has no price."""
-        known = {one.deployment: one for one in outcomes}
-        bills = [known.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
-        items = [one.items for one in bills if one is not None and one.usd_month is not None]
+        """Finds where both configurations of Aurora cost the same. None where one has no price."""
+        by_deployment = {outcome.deployment: outcome for outcome in outcomes}
+        bills = [by_deployment.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
+        items = [outcome.items for outcome in bills if outcome is not None and outcome.usd_month is not None]
         return break_even_of(*items) if len(items) == 2 else None
 
     def notes(self) -> list[str]:
-        """What holds for all of them."""
+        """Lists what holds for all of them."""
         lines = [
             "A bill counts the server, its storage and its I/O; backups, snapshots, traffic and support are left out.",
             "ec2 and rds:single-az are one server without a replica; Aurora has the readers of --readers. The lag that "
@@ -347,8 +351,8 @@ class _Asked:
         return pl.DataFrame(core.service_runs(database, [run])[0])
 
     def _interval(self, deployment: str, volumes: str | None, tps: float, near: int) -> tuple[float, float]:
-        """The 80 % interval: databases as probable as the calibration says, and what is not seen of
-        the service."""
+        """Returns the 80 % interval: databases as probable as the calibration says, and what is not
+        seen of the service."""
         logs = []
         with core_errors():
             for database in self.workload.draws(self.draws, 1):
@@ -368,7 +372,7 @@ class _Asked:
     def _ios(
         self, deployment: str, half: pl.DataFrame, reads: float, tps: float
     ) -> tuple[float, tuple[float, float] | None]:
-        """Millions of I/Os of a month, and for Aurora those billed of a transaction."""
+        """Returns the millions of I/Os of a month, and for Aurora those billed of a transaction."""
         used = self.busy_percent / 100.0 * SECONDS_A_MONTH / MILLION
         if not deployment.startswith("aurora"):
             return float(half["iops"].mean() or 0.0) * used, None  # pyright: ignore[reportArgumentType]
@@ -382,11 +386,11 @@ class _Asked:
                 return _ReaderLag(None, "no reader")
             # A reader of the same class has the same pages cached, as far as the load is the same.
             redo = self.workload.database["log"]["redo_bytes_per_tx"] * tps
-            found = core.aurora_reader(redo, 1.0, vcpus)
-            mean, highest = found["mean_ms"], found["highest_ms"]
+            reader = core.aurora_reader(redo, 1.0, vcpus)
+            mean, highest = reader["mean_ms"], reader["highest_ms"]
             if mean is None or highest is None:
-                return _ReaderLag(None, "does not keep up: it restarts", cpu_share=found["cpu_share"])
-            return _ReaderLag((mean, highest), "applies redo to cached pages", cpu_share=found["cpu_share"])
+                return _ReaderLag(None, "does not keep up: it restarts", cpu_share=reader["cpu_share"])
+            return _ReaderLag((mean, highest), "applies redo to cached pages", cpu_share=reader["cpu_share"])
         if deployment == "rds:multi-az":
             return _ReaderLag(None, "none: the standby serves no reads")
         words = "replicas apply the binary log"
@@ -395,12 +399,13 @@ class _Asked:
         return self._applier_lag(volumes or self.storage, rows, words)
 
     def _applier_lag(self, volumes: str, rows: pl.DataFrame, words: str) -> _ReaderLag:
-        """Of a replica of the same class and volumes, with the defaults of its version."""
+        """Predicts the lag of a replica of the same class and volumes, with the defaults of its
+        version."""
         # A row may stand for several seconds; a replica follows them one by one.
         tps = [float(rows["tps"][second * rows.height // self.seconds]) for second in range(self.seconds)]
         host = self.instance.removeprefix("db.")
         try:
-            found = predict_replica(
+            prediction = predict_replica(
                 self.workload,
                 volumes,
                 Replica(volumes),
@@ -414,13 +419,11 @@ class _Asked:
             )
         except InputError as error:
             return _ReaderLag(None, f"{words}: not predicted, {error.rule}")
-        half = found.rows.filter(pl.col("t_s").is_between(self.seconds // 2, self.seconds - 1))["lag_s"] * 1e3
+        half = prediction.rows.filter(pl.col("t_s").is_between(self.seconds // 2, self.seconds - 1))["lag_s"] * 1e3
         ms = (float(half.mean() or 0.0), float(half.max() or 0.0))  # pyright: ignore[reportArgumentType]
-        told = found.summary
-        rate = (
-            f"up to {told['applier_tps']:,.3g} tps with {found.settings['workers']} workers ({found.replica.release})"
-        )
-        return _ReaderLag(ms, f"{words}, {rate}", told["keeps_up"])
+        summary = prediction.summary
+        rate = f"up to {summary['applier_tps']:,.3g} tps with {prediction.settings['workers']} workers ({prediction.replica.release})"
+        return _ReaderLag(ms, f"{words}, {rate}", summary["keeps_up"])
 
     def _pair(self, deployment: str, keys: tuple[str, str]) -> tuple[Fact, Fact]:
         option = None
@@ -437,18 +440,19 @@ class _Asked:
 
 
 def unseen(deployment: str, near: int) -> float:
-    """What no calibration covers of a deployment: relative standard deviation of its tps. `near`:
-    published runs near the question (`near_published`)."""
+    """Says what no calibration covers of a deployment: relative standard deviation of its tps.
+    `near`: published runs near the question (`near_published`)."""
     if deployment.startswith("aurora"):
         return UNSEEN_AURORA if near else UNSEEN_AURORA_FAR
     return UNSEEN.get(deployment, 0.0)
 
 
 def near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: float) -> int:
-    """Published runs of Aurora that lie near a question: processors, clients, data over cache."""
+    """Counts the published runs of Aurora that lie near a question: processors, clients, data over
+    cache."""
 
-    def close(one: float, other: float) -> bool:
-        return 1 / NEAR <= one / other <= NEAR
+    def close(figure: float, other: float) -> bool:
+        return 1 / NEAR <= figure / other <= NEAR
 
     count = 0
     for row in core.published_services():
@@ -464,7 +468,7 @@ def near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: 
 
 
 def confidence(deployment: str, near: int) -> str:
-    """What stands behind an answer, in words."""
+    """Says what stands behind an answer, in words."""
     if deployment.startswith("aurora"):
         rows = [row for row in core.published_services() if row["service"] == "aurora" and row["metric"] in RATES]
         within = f"{near} of {len(rows)} published Aurora figures lie near this question"
@@ -475,8 +479,8 @@ def confidence(deployment: str, near: int) -> str:
 
 
 def break_even_of(standard: Sequence[core.CostItem], optimized: Sequence[core.CostItem]) -> BreakEven | None:
-    """Where two bills of Aurora that differ in who pays for I/O are equal. None without a price of
-    I/O."""
+    """Finds where two bills of Aurora that differ in who pays for I/O are equal. None without a
+    price of I/O."""
     price = next((item["unit_price_usd"] for item in standard if "I/O" in item["item"]), None)
     if not price:
         return None

@@ -93,12 +93,12 @@ class _Run:
     last: int
     level: float
     spread: float
-    known: bool
+    is_known: bool
     credits: bool
 
 
 def find(points: pl.DataFrame, source: dict) -> Censoring:
-    """Which points of a recording are a limit of the volume.
+    """Finds which points of a recording are a limit of the volume.
 
     `source`: where the figures come from, as in a workload.
     """
@@ -126,7 +126,7 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
     latency_ms = (
         np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
     )
-    known = latency_ms[np.isfinite(latency_ms)]
+    finite_ms = latency_ms[np.isfinite(latency_ms)]
     queue = column("queue")
     queue = np.where(np.isfinite(queue), queue, (reads + writes) * latency_ms / 1_000.0)
     return _Series(
@@ -137,15 +137,15 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
         queue,
         column("util_percent"),
         column("balance_percent"),
-        float(np.quantile(known, USUAL_QUANTILE)) if known.size else float("nan"),
+        float(np.quantile(finite_ms, USUAL_QUANTILE)) if finite_ms.size else float("nan"),
         str(source.get("device", "")).count("+") + 1,
         source.get("tool") != "vmstat",
     )
 
 
 def _slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
-    """Points at which requests waited, and those that may have where the rate is exactly a known
-    limit."""
+    """Finds the points at which requests waited, and those that may have where the rate is exactly
+    a known limit."""
     usual = min(series.usual_ms, USUAL_AT_MOST_MS) if np.isfinite(series.usual_ms) else float("nan")
     unknown = ~np.isfinite(series.latency_ms)
     with np.errstate(invalid="ignore"):
@@ -165,25 +165,25 @@ def _tolerance(series: _Series) -> np.ndarray:
 
 
 def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
-    """Runs of slow points whose rate stays at one level, at levels the volume did not give without
-    waiting."""
+    """Finds runs of slow points whose rate stays at one level, at levels the volume did not give
+    without waiting."""
     rate, tolerance = series.rates[unit], _tolerance(series)
     places = np.flatnonzero(slow)
-    found: list[_Run] = []
+    judged_runs: list[_Run] = []
     for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
         runs = _level_parts(stretch.tolist(), rate, tolerance)
         # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a
         # limit.
         mostly = sum(last - first + 1 for first, last in runs) >= FLAT_SHARE_OF_STRETCH * stretch.size
         judged = (_judged(series, unit, first, last, slow, mostly) for first, last in runs)
-        found += [run for run in judged if run is not None]
+        judged_runs += [run for run in judged if run is not None]
     scattered = _scattered(series, unit, slow)
-    return _without_echoes([*found, *([scattered] if scattered else [])])
+    return _without_echoes([*judged_runs, *([scattered] if scattered else [])])
 
 
 def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
-    """(first, last) of the parts of consecutive points that stay within tolerance of their mean so
-    far."""
+    """Returns (first, last) of the parts of consecutive points that stay within tolerance of their
+    mean so far."""
     parts, first, total = [], 0, 0.0
     for index, at in enumerate(stretch):
         level = total / (index - first) if index > first else float(rate[at])
@@ -196,7 +196,8 @@ def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) ->
 
 
 def _without_echoes(runs: list[_Run]) -> list[_Run]:
-    """Without levels just below a limit that was held for longer: demand that nearly reached it."""
+    """Leaves out levels just below a limit that was held for longer: demand that nearly reached
+    it."""
     # of each level: a day has few levels and may have thousands of runs
     longest: dict[int, _Run] = {}
     for run in runs:
@@ -222,7 +223,7 @@ def _step(level: float) -> int:
 def _judged(
     series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True
 ) -> _Run | None:
-    """The run when its level may be a limit, else None."""
+    """Returns the run when its level may be a limit, else None."""
     rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
     spread = float(np.std(rate[first : last + 1]) / level) if level > 0 else 0.0
@@ -242,14 +243,14 @@ def _judged(
 
 
 def _spent(series: _Series, first: int, last: int) -> bool:
-    """True when the burst balance was recorded and gone for most of these points."""
+    """Returns whether the burst balance was recorded and gone for most of these points."""
     balance = series.balance[first : last + 1]
     return bool(np.isfinite(balance).any() and np.nanmedian(balance) <= CREDITS_GONE_PERCENT)
 
 
 def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
-    """True when the volume gave more than `level` at some time, beyond the second of it that a
-    rested volume saves."""
+    """Returns whether the volume gave more than `level` at some time, beyond the second of it that
+    a rested volume saves."""
     places = np.flatnonzero(rate > level * (1 + 2 * tolerance))
     above = (rate[places] - level) * series.duration_s[places]
     starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)
@@ -257,8 +258,8 @@ def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float)
 
 
 def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
-    """A level that nothing exceeds and that slow points reach again and again without staying: a
-    run of length 0 that others join."""
+    """Finds a level that nothing exceeds and that slow points reach again and again without
+    staying: a run of length 0 that others join."""
     rate = series.rates[unit]
     top = float(rate.max())
     at_top = slow & (rate >= top * (1 - _tolerance(series)))
@@ -269,11 +270,12 @@ def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
     if judged is None:
         return None
     level = float(np.median(rate[at_top]))
-    return _Run(unit, int(places[0]), int(places[0]), level, 1.0, judged.known, judged.credits)
+    return _Run(unit, int(places[0]), int(places[0]), level, 1.0, judged.is_known, judged.credits)
 
 
 def _known(unit: str, level: float, members: int, share: float) -> float | None:
-    """The known limit within `share` of a level, for one volume or for all members of an array."""
+    """Returns the known limit within `share` of a level, for one volume or for all members of an
+    array."""
     limits = KNOWN_IOPS if unit == "IOPS" else KNOWN_MIB_S
     near = [
         limit * count
@@ -285,13 +287,13 @@ def _known(unit: str, level: float, members: int, share: float) -> float | None:
 
 
 def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]:
-    """Runs at a top that is never exceeded where latency says little or nothing: at a known limit,
-    or flatter than demand can be."""
+    """Finds runs at a top that is never exceeded where latency says little or nothing: at a known
+    limit, or flatter than demand can be."""
     rate = series.rates[unit]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
     share, least = FLAT_SHARE_AT_KNOWN_LIMIT + TICKS_S / float(np.median(series.duration_s)), LEAST_RUN_WITHOUT_LATENCY
     limit = _known(unit, top, series.members, share)
-    known = limit is not None
+    is_known = limit is not None
     if limit is None:
         may_wait, share, least = may_wait & ~np.isfinite(series.latency_ms), FLAT_SHARE_OF_ANY_TOP, LEAST_RUN_OF_ANY_TOP
         limit = float(np.median(rate[rate >= top * (1 - share)]))
@@ -313,7 +315,7 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
                     last,
                     limit,
                     float(np.std(rate[first : last + 1]) / limit),
-                    known,
+                    is_known,
                     _spent(series, first, last),
                 )
             )
@@ -321,12 +323,12 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
 
 
 def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
-    """For each point the run it belongs to, or -1.
+    """Returns for each point the run it belongs to, or -1.
 
     Known limits first, then the flattest; single slow points at a level join it.
     """
     owner = np.full(series.t_s.size, -1)
-    runs.sort(key=lambda run: (not run.known, round(run.spread, 3), run.unit, run.first))
+    runs.sort(key=lambda run: (not run.is_known, round(run.spread, 3), run.unit, run.first))
     for index, run in enumerate(runs):
         part = owner[run.first : run.last + 1]
         if run.last - run.first + 1 < LEAST_RUN or (part < 0).sum() >= LEAST_RUN:
@@ -366,12 +368,13 @@ def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
     return Censoring(tuple(windows), pl.Series("factor", factor), pl.Series("censored", owner >= 0))
 
 
-def _same_limit(one: _Run, other: _Run) -> bool:
-    return one.unit == other.unit and abs(one.level - other.level) <= 0.02 * one.level
+def _same_limit(run: _Run, other: _Run) -> bool:
+    return run.unit == other.unit and abs(run.level - other.level) <= 0.02 * run.level
 
 
 def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:
-    """The figures of points first..last; writes their factors to the least demand into `factor`."""
+    """Returns the figures of points first..last; writes their factors to the least demand into
+    `factor`."""
     part = slice(first, last + 1)
     weights = series.duration_s[part]
 
@@ -409,7 +412,7 @@ def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarra
 
 
 def _still_waiting_per_s(series: _Series, first: int, last: int) -> tuple[int, float] | None:
-    """(point with the longest queue, I/Os a second by which the queue grew up to its end).
+    """Returns (point with the longest queue, I/Os a second by which the queue grew up to its end).
 
     Asked minus delivered is the growth of the queue. A mean queue is met somewhere inside its
     point, so growth is counted from the mean of the point before the window to the longest mean in

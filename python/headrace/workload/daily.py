@@ -73,8 +73,8 @@ def new_constant(
     arrivals: Arrivals = "poisson",
     growth_per_year: float = 0.0,
 ) -> OpenWorkload:
-    """The same rate all the time: I/Os a second, KiB an I/O, over `seconds` (1 to 30 days). Raises
-    InputError."""
+    """Makes a workload of the same rate all the time: I/Os a second, KiB an I/O, over `seconds` (1
+    to 30 days). Raises InputError."""
     answers = {key: value for key, value in locals().items() if key != "name"}
     seconds = check_whole("seconds", seconds, 1, MAX_CONSTANT_DAYS * DAY_S)
     reads_per_s = check_number("reads_per_s", reads_per_s, 0.0, MAX_OPS_PER_S)
@@ -121,7 +121,7 @@ def new_daily(
     arrivals: Arrivals = "poisson",
     growth_per_year: float = 0.0,
 ) -> OpenWorkload:
-    """A day at one-minute points, repeated `days` times (1 to 366).
+    """Makes a workload of a day at one-minute points, repeated `days` times (1 to 366).
 
     `reads_per_s`, `writes_per_s`: means of the busiest hour. `read_kib`, `write_kib`: mean size of
     one I/O. `shape`: "flat", "office", "evening", "two-peaks", or 24 hourly factors from midnight;
@@ -170,7 +170,7 @@ def new_daily(
 
 
 def hourly_factors(shape: object) -> list[float]:
-    """24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0.
+    """Returns 24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0.
 
     Raises InputError.
     """
@@ -189,7 +189,7 @@ def hourly_factors(shape: object) -> list[float]:
 
 
 def backup_window(start_hour: float, minutes: int) -> list[int]:
-    """The minutes of the day (0..1439) a backup runs in; it may run past midnight.
+    """Returns the minutes of the day (0..1439) a backup runs in; it may run past midnight.
 
     Raises InputError.
     """
@@ -199,7 +199,7 @@ def backup_window(start_hour: float, minutes: int) -> list[int]:
 
 
 def add_backup(reads: list[float], sizes: list[float], minutes: list[int], mib_s: float) -> None:
-    """Add `mib_s` of 256 KiB reads to each of `minutes`, in place.
+    """Adds `mib_s` of 256 KiB reads to each of `minutes`, in place.
 
     The mean size keeps both I/Os and bytes exact.
     """
@@ -211,7 +211,7 @@ def add_backup(reads: list[float], sizes: list[float], minutes: list[int], mib_s
 
 
 def backup_caveat() -> str:
-    """What merging the backup into the points loses."""
+    """Says what merging the backup into the points loses."""
     return (
         f"The backup is counted as extra reads of {BACKUP_READ_KIB:g} "
         "KiB each; I/Os and bytes of those minutes are exact, "
@@ -251,12 +251,12 @@ class Question:
 
 
 def questions() -> tuple[Question, ...]:
-    """What to ask for a daily workload, in order. Answers go to `from_answers`."""
+    """Lists what to ask for a daily workload, in order. Answers go to `from_answers`."""
     return QUESTIONS
 
 
 def from_answers(answers: dict) -> OpenWorkload:
-    """`new_daily` from a dict of already validated answers, as `questions()` names them.
+    """Calls `new_daily` with a dict of already validated answers, as `questions()` names them.
 
     Raises InputError.
     """
@@ -264,15 +264,15 @@ def from_answers(answers: dict) -> OpenWorkload:
 
 
 def from_constant_answers(answers: dict) -> OpenWorkload:
-    """`new_constant` from a dict of its arguments. Raises InputError."""
+    """Calls `new_constant` with a dict of its arguments. Raises InputError."""
     return _call(new_constant, answers)
 
 
 def _call(maker: Callable, answers: dict) -> OpenWorkload:
     code = maker.__code__
-    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for key in answers:
-        check_choice("answer", key, known)
+        check_choice("answer", key, parameters)
     for needed in ("reads_per_s", "writes_per_s"):
         if answers.get(needed) is None:
             raise InputError(f"{needed} is missing", "the busy hour needs reads and writes a second", LIMITS_SOURCE)
@@ -282,7 +282,7 @@ def _call(maker: Callable, answers: dict) -> OpenWorkload:
 
 
 def parse_shape(text: str) -> str | list[float]:
-    """A shape's name, or 24 numbers parted by spaces or commas."""
+    """Reads a shape's name, or 24 numbers parted by spaces or commas."""
     words = text.replace(",", " ").split()
     if len(words) <= 1:
         return check_choice("shape", text.strip(), tuple(SHAPES))

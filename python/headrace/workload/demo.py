@@ -38,7 +38,7 @@ SIZES_CAVEAT = (
 
 
 def about_recorded_hour() -> dict:
-    """Source, date, method and sizes of the recorded hour, as kept with its figures.
+    """Returns the source, date, method and sizes of the recorded hour, as kept with its figures.
 
     Raises CouldNotRun.
     """
@@ -46,7 +46,8 @@ def about_recorded_hour() -> dict:
 
 
 def recorded_hour() -> OpenWorkload:
-    """3,599 seconds of an InnoDB TPC-C server on gp2 in 2018, one point a second, warm-up included.
+    """Returns 3,599 seconds of an InnoDB TPC-C server on gp2 in 2018, one point a second, warm-up
+    included.
 
     Raises CouldNotRun.
     """
@@ -72,8 +73,8 @@ def recorded_hour() -> OpenWorkload:
 
 
 def demo_day() -> OpenWorkload:
-    """A day at one-minute points: the recorded hour as the busy hour, scaled over an office day,
-    and a nightly backup.
+    """Makes a day at one-minute points: the recorded hour as the busy hour, scaled over an office
+    day, and a nightly backup.
 
     The minutes after the warm-up are repeated through the day, each hour multiplied by the factor
     of the "office" shape (1 at ten o'clock, 0.1 at night). From 02:00, 30 minutes of 50 MiB/s of
@@ -137,8 +138,8 @@ def _figures(about: dict) -> tuple[pl.DataFrame, dict]:
 
 
 def _whole_minutes(figures: pl.DataFrame, from_s: int) -> list[tuple[float, float]]:
-    """Mean KiB/s read and written of each minute from `from_s`; the last minute has 59 s, and its
-    mean is of those."""
+    """Returns the mean KiB/s read and written of each minute from `from_s`; the last minute has 59
+    s, and its mean is of those."""
     by_minute = (
         figures.filter(pl.col("t_s") >= from_s)
         .group_by(pl.col("t_s") // 60, maintain_order=True)

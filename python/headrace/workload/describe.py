@@ -6,7 +6,7 @@ from headrace.base.units import HOUR_S, in_percent, span_in_words
 
 
 def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, ...]) -> str:
-    """What an open workload asks of a volume, as a few sentences.
+    """Describes what an open workload asks of a volume, as a few sentences.
 
     `pattern`: how its I/Os arrive, in words.
     """
@@ -63,7 +63,8 @@ def _demand_lines(figures: dict) -> list[str]:
 
 
 def _mix(figures: dict, read_share: float) -> str:
-    """Reads and writes with their sizes; of one kind alone nothing is said of the other."""
+    """Describes reads and writes with their sizes; of one kind alone nothing is said of the
+    other."""
     if read_share in (0.0, 1.0):
         return f"All I/Os are {'reads' if read_share else 'writes'} ({figures['mean_io_kib']:.1f} KiB on the mean)."
     return (
@@ -74,7 +75,7 @@ def _mix(figures: dict, read_share: float) -> str:
 
 
 def closed_in_words(summary: dict, sequential: bool, caveats: tuple[str, ...]) -> str:
-    """What a closed workload asks of a volume, as a few sentences."""
+    """Describes what a closed workload asks of a volume, as a few sentences."""
     read_share, jobs = summary["read_share"], summary["numjobs"]
     what = {1.0: "reads", 0.0: "writes"}.get(read_share, f"I/Os, {in_percent(read_share)} of them reads")
     lines = [
@@ -89,7 +90,8 @@ def closed_in_words(summary: dict, sequential: bool, caveats: tuple[str, ...]) -
 
 
 def source_in_words(source: dict) -> str:
-    """`iostat, file db1.txt, device nvme1n1, from 2025-11-21T10:00:00`."""
+    """Writes the source of a workload: `iostat, file db1.txt, device nvme1n1, from
+    2025-11-21T10:00:00`."""
     parts = [str(source["tool"])]
     for key, word in (("file", "file"), ("device", "device"), ("clock_start", "from")):
         if source.get(key):

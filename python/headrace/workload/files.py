@@ -111,7 +111,7 @@ class PointsTable(DocumentTable):
 
 
 def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
-    """The workload in a TOML file.
+    """Reads the workload in a TOML file.
 
     Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3).
     """
@@ -131,30 +131,32 @@ def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
 
 
 def load_demand(path: str | os.PathLike) -> OpenWorkload:
-    """The demand in I/Os over time in a TOML file: what `headrace.plan` and `headrace.simulate`
-    take. Raises InputError for another kind of workload, and as `load`."""
-    found = load(path)
-    if not isinstance(found, OpenWorkload):
-        kind = "a database in transactions" if isinstance(found, TransactionWorkload) else "a closed load"
+    """Reads the demand in I/Os over time in a TOML file: what `headrace.plan` and
+    `headrace.simulate` take. Raises InputError for another kind of workload, and as `load`."""
+    workload = load(path)
+    if not isinstance(workload, OpenWorkload):
+        kind = "a database in transactions" if isinstance(workload, TransactionWorkload) else "a closed load"
         hint = (
-            "headrace.load_database reads it." if isinstance(found, TransactionWorkload) else "headrace.load reads it."
+            "headrace.load_database reads it."
+            if isinstance(workload, TransactionWorkload)
+            else "headrace.load reads it."
         )
         raise InputError(str(path_of(path)), f"is {kind}, not demand in I/Os over time", DOC, hint)
-    return found
+    return workload
 
 
 def load_database(path: str | os.PathLike) -> TransactionWorkload:
-    """The database in transactions in a TOML file, as `headrace calibrate` writes it. Raises
+    """Reads the database in transactions in a TOML file, as `headrace calibrate` writes it. Raises
     InputError for demand in I/Os, and as `load`."""
-    found = load(path)
-    if not isinstance(found, TransactionWorkload):
+    workload = load(path)
+    if not isinstance(workload, TransactionWorkload):
         rule = "is demand in I/Os, not a database in transactions"
         raise InputError(str(path_of(path)), rule, DOC, "`headrace calibrate` makes one from a measured run.")
-    return found
+    return workload
 
 
 def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> None:
-    """Write a workload file, whole or not at all. Raises CouldNotRun when it cannot be written.
+    """Writes a workload file, whole or not at all. Raises CouldNotRun when it cannot be written.
 
     More than 20,000 points go into `NAME.HASH.csv` next to it, written first.
     """
@@ -221,12 +223,12 @@ def _from_recipe(read: OpenFile, kind: str, shared: dict) -> OpenWorkload:
     recipe = getattr(read, kind)
     if read.kind != kind:
         raise InputError(f"kind = {shown(read.kind)}", f"must be {kind!r}, as in [{kind}]", DOC)
-    known = inspect.signature(new_daily if kind == "daily" else new_constant).parameters
-    known_keys(recipe, [key for key in known if key not in ("name", *SHARED_WITH_ANSWERS)], f"[{kind}]", DOC)
+    parameters = inspect.signature(new_daily if kind == "daily" else new_constant).parameters
+    known_keys(recipe, [key for key in parameters if key not in ("name", *SHARED_WITH_ANSWERS)], f"[{kind}]", DOC)
     answers = recipe | shared | {"name": read.name}
-    made = from_answers(answers) if kind == "daily" else from_constant_answers(answers)
-    added = tuple(caveat for caveat in read.caveats if caveat not in made.caveats)
-    return replace(made, caveats=made.caveats + added) if added else made
+    workload = from_answers(answers) if kind == "daily" else from_constant_answers(answers)
+    added = tuple(caveat for caveat in read.caveats if caveat not in workload.caveats)
+    return replace(workload, caveats=workload.caveats + added) if added else workload
 
 
 def _inline_points(table: dict) -> pl.DataFrame:
@@ -301,7 +303,7 @@ def _open_head(workload: OpenWorkload) -> dict:
 
 
 def _plain(value):
-    """TOML has no null: leave such entries out, and refuse nothing else it can hold."""
+    """Leaves out null entries, which TOML has not, and refuses nothing else it can hold."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -342,8 +344,8 @@ def _array(name: str, values: pl.Series) -> str:
 
 
 def _figure(value: float | None) -> str:
-    """The shortest text that reads back as the same number; nan where nothing was recorded (TOML
-    has no null)."""
+    """Writes the shortest text that reads back as the same number; nan where nothing was recorded
+    (TOML has no null)."""
     if value is None:
         return "nan"
     return str(int(value)) if value == math.floor(value) and abs(value) < 1e15 else repr(value)

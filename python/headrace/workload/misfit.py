@@ -50,18 +50,18 @@ class Misfit:
         return math.sqrt(max(0.0, self.off**2 - self.noise**2))
 
     def in_words(self, run: str) -> str:
-        """The figures of a run of that name, and the likely cause."""
+        """Returns the figures of a run of that name, and the likely cause."""
         figures = f"{self.predicted_tps:,.4g} tps in its second half where {self.measured_tps:,.4g} were measured"
         bar = f"{in_percent(self.off, 1, sign='+')}, more than the {in_percent(self.bar, 1)} that noise explains"
         return f"{run}: the calibration gives {figures} ({bar}). {self.cause}".strip()
 
     def to_document(self) -> dict[str, Any]:
-        """The figures of a run."""
+        """Returns the figures of a run."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 
 
 def misfit_of(run: dict[str, Any]) -> Misfit | None:
-    """The misfit of a run of a workload, None in files from before it was kept."""
+    """Returns the misfit of a run of a workload, None in files from before it was kept."""
     if "measured_tps" not in run:
         return None
     measured = run["measured_tps"]

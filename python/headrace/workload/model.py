@@ -110,7 +110,7 @@ class OpenWorkload(Shown):
     __hash__ = None  # type: ignore[assignment]  # a frame cannot be hashed
 
     def in_short(self) -> str:
-        """Name, kind and length; see `Shown`."""
+        """Returns the name, kind and length; see `Shown`."""
         return f"{self.name}: {self.kind}, {self.points.height:,} points over {span_in_words(round(self.span_s))}"
 
     @property
@@ -119,7 +119,7 @@ class OpenWorkload(Shown):
         return self.points["t_s"][-1] + self.points["duration_s"][-1]
 
     def to_core(self) -> dict:
-        """The demand as the core takes it: bytes instead of KiB, points as columns."""
+        """Returns the demand as the core takes it: bytes instead of KiB, points as columns."""
         points = self.points
         return {
             "kind": "open",
@@ -136,8 +136,8 @@ class OpenWorkload(Shown):
         }
 
     def scaled(self, growth: float, *, data_growth: float | None = None) -> OpenWorkload:
-        """The same shape with `growth` times the rates and `data_growth` times the data (None: as
-        the rates).
+        """Returns the same shape with `growth` times the rates and `data_growth` times the data
+        (None: as the rates).
 
         Factors (1.5 is half as much again), above 0 to 1000. Sizes of I/Os and times stay, and so
         do recorded latencies and queues: they belong to the rates as recorded. Raises InputError.
@@ -160,8 +160,8 @@ class OpenWorkload(Shown):
         return replace(self, points=points, size_gib=size_gib, source=source)
 
     def growth_over(self, months: float) -> float:
-        """The factor by which demand grows in `months` at `growth_per_year`: 0.3 a year is 1.3
-        after 12 months."""
+        """Returns the factor by which demand grows in `months` at `growth_per_year`: 0.3 a year is
+        1.3 after 12 months."""
         return (1.0 + self.growth_per_year) ** (check_number("months", months, 0.0, 1_200.0) / 12.0)
 
     @cached_property
@@ -184,7 +184,7 @@ class OpenWorkload(Shown):
         return self.censoring.windows
 
     def uncensored(self, margin: float = 1.25) -> OpenWorkload:
-        """The demand to plan for: censored points raised to the least that was asked, times
+        """Returns the demand to plan for: censored points raised to the least that was asked, times
         `margin` (1 to 100).
 
         The default is a guess, on the side of enough: nothing recorded on a volume at its limit
@@ -192,10 +192,10 @@ class OpenWorkload(Shown):
         InputError.
         """
         margin = check_number("margin", margin, 1.0, MAX_MARGIN)
-        found = self.censoring
-        if found.at_least_factor is None or found.censored is None:
+        censoring = self.censoring
+        if censoring.at_least_factor is None or censoring.censored is None:
             return self
-        factor = found.at_least_factor * pl.select(pl.when(found.censored).then(margin).otherwise(1.0))[:, 0]
+        factor = censoring.at_least_factor * pl.select(pl.when(censoring.censored).then(margin).otherwise(1.0))[:, 0]
         rates = [
             (pl.col(name) * factor).clip(upper_bound=MAX_OPS_PER_S).alias(name)
             for name in ("reads_per_s", "writes_per_s")
@@ -209,34 +209,34 @@ class OpenWorkload(Shown):
         return replace(self, points=points, source=self.source | {"uncensored_by": margin})
 
     def recorded_latency(self) -> pl.DataFrame | None:
-        """`t_s` and `mean_ms` of each point as recorded (null where nothing was), or None; to
-        compare with a model's."""
+        """Returns `t_s` and `mean_ms` of each point as recorded (null where nothing was), or None;
+        to compare with a model's."""
         return recorded_latency(self.points, float(self.source.get("scaled_by", 1.0)))
 
     def limits_met(self) -> tuple[str, ...]:
-        """Where the recorded volume was at a limit, in sentences."""
+        """Says where the recorded volume was at a limit, in sentences."""
         return limits_met(self.censored, self.source.get("clock_start"))
 
     def notes(self) -> tuple[str, ...]:
-        """The caveats, and what follows from the points: limits met, a short recording, the zone of
-        its clock."""
+        """Returns the caveats, and what follows from the points: limits met, a short recording, the
+        zone of its clock."""
         if self.kind != "recorded":
             return self.caveats
-        found = list(self.limits_met())
+        notes = list(self.limits_met())
         if "uncensored_by" in self.source:
             margin = self.source["uncensored_by"]
-            found.append(
+            notes.append(
                 f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess."
             )
         start = self.source.get("clock_start")
         # A time of day without a date was laid out by hand, as the demonstration's day is.
         if start is None or len(start) > 8 or self.clock_zone != LOCAL_ZONE:
             short = short_note(self.span_s)
-            found += [*([short] if short else []), *([] if start is None else [zone_note(self.clock_zone)])]
-        return self.caveats + tuple(note for note in found if note not in self.caveats)
+            notes += [*([short] if short else []), *([] if start is None else [zone_note(self.clock_zone)])]
+        return self.caveats + tuple(note for note in notes if note not in self.caveats)
 
     def summary(self) -> dict:
-        """Figures of the whole.
+        """Returns the figures of the whole.
 
         Rates in I/Os a second (`*_iops`) and MiB/s (`*_mib_s`), sizes in KiB, times in seconds.
         `read_share` is of I/Os, `read_bytes_share` of bytes; both None when nothing is asked.
@@ -248,7 +248,7 @@ class OpenWorkload(Shown):
         return {"name": self.name, "model": "open", "kind": self.kind} | figures | own
 
     def describe(self) -> str:
-        """What this asks of a volume, in words."""
+        """Describes what this asks of a volume, in words."""
         pattern = describe.pattern_in_words(self.sequential_read_share, self.sequential_write_share, self.arrivals)
         return describe.open_in_words(self.summary(), pattern, self.source, self.notes())
 
@@ -296,7 +296,7 @@ class ClosedWorkload:
         return not self.rw.startswith("rand")
 
     def to_core(self) -> dict:
-        """The load as the core takes it: bytes instead of KiB."""
+        """Returns the load as the core takes it: bytes instead of KiB."""
         return {
             "kind": "closed",
             "rw": self.rw,
@@ -308,7 +308,8 @@ class ClosedWorkload:
         }
 
     def scaled(self, growth: float) -> ClosedWorkload:
-        """A closed load has no demand to grow: anything but 1.0 is an InputError."""
+        """Returns the workload itself: a closed load has no demand to grow, so anything but 1.0 is
+        an InputError."""
         if check_number("growth", growth, 0.0, MAX_GROWTH) != 1.0:
             rule = "a closed workload asks for all the volume gives, so it cannot grow"
             hint = "Raise iodepth or numjobs, or describe the demand as an open workload."
@@ -316,11 +317,11 @@ class ClosedWorkload:
         return self
 
     def notes(self) -> tuple[str, ...]:
-        """The caveats, as `OpenWorkload.notes`."""
+        """Returns the caveats, as `OpenWorkload.notes`."""
         return self.caveats
 
     def summary(self) -> dict:
-        """The settings and the total depth, as a flat dict."""
+        """Returns the settings and the total depth, as a flat dict."""
         return {
             "name": self.name,
             "model": "closed",
@@ -334,7 +335,7 @@ class ClosedWorkload:
         }
 
     def describe(self) -> str:
-        """What this asks of a volume, in words."""
+        """Describes what this asks of a volume, in words."""
         return describe.closed_in_words(self.summary(), self.sequential, self.caveats)
 
 

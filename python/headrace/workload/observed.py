@@ -48,8 +48,8 @@ class CensoredWindow:
     balance_percent: float | None = None
 
     def words(self, clock_start: str | None = None) -> str:
-        """One sentence or two on this window; `clock_start` as in a workload's source gives times
-        of day."""
+        """Writes one sentence or two on this window; `clock_start` as in a workload's source gives
+        times of day."""
         return in_words((self,), clock_start)
 
 
@@ -91,7 +91,7 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
 
 
 def _latency(latency_ms: float, usual_ms: float | None) -> str:
-    """A latency in terms of the usual one, where that is known: two figures say enough."""
+    """Writes a latency in terms of the usual one, where that is known: two figures say enough."""
     if not usual_ms:
         return f"{latency_ms:.3g} ms"
     times = latency_ms / usual_ms
@@ -99,7 +99,7 @@ def _latency(latency_ms: float, usual_ms: float | None) -> str:
 
 
 def _rate(value: float) -> str:
-    """Four figures, and no power of ten."""
+    """Writes a rate with four figures and no power of ten."""
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.4g}"
 
 
@@ -111,7 +111,7 @@ def _iops_of(window: CensoredWindow) -> float:
 
 
 def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | None:
-    """`t_s` and `mean_ms` of each point as recorded; null where nothing was.
+    """Returns `t_s` and `mean_ms` of each point as recorded; null where nothing was.
 
     None when the recording has no latency at all.
 
@@ -134,15 +134,15 @@ def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | N
         ways.append(pl.col("queue") * scaled_by / rate * 1_000.0)
     if not ways:
         return None
-    found = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(ways)).alias("mean_ms"))
-    return found if found["mean_ms"].is_not_null().any() else None
+    latency = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(ways)).alias("mean_ms"))
+    return latency if latency["mean_ms"].is_not_null().any() else None
 
 
 # --- notes ----------------------------------------------------------------------------------------
 
 
 def limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> tuple[str, ...]:
-    """Where the recorded volume was at a limit, in sentences for a plan to begin with."""
+    """Says where the recorded volume was at a limit, in sentences for a plan to begin with."""
     return tuple(in_words(alike, clock_start) for alike in _by_limit(windows))
 
 
@@ -165,7 +165,8 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
 
 
 def short_note(span_s: float) -> str | None:
-    """What a recording of less than a day, or a week, cannot show; None when it is long enough."""
+    """Says what a recording of less than a day, or a week, cannot show; None when it is long
+    enough."""
     if span_s < WHOLE_SHARE * DAY_S:
         return f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
     if span_s < WHOLE_SHARE * 7 * DAY_S:
@@ -174,7 +175,7 @@ def short_note(span_s: float) -> str | None:
 
 
 def zone_note(clock_zone: str) -> str:
-    """Which clock the times of day are read from."""
+    """Says which clock the times of day are read from."""
     if clock_zone.startswith("UTC"):
         return f"Times of day are {clock_zone}."
     return "Times of day are local to the recording host; which zone that is, the recording does not say."

@@ -100,14 +100,14 @@ LOCAL_DISK = ModelParameter(
 
 
 def of_engine(engine: str, database: Mapping[str, Any] | None = None) -> tuple[ModelParameter, ...]:
-    """The parameters of `innodb` or `myrocks`; with those that only some databases have, where
-    a database is given."""
+    """Returns the parameters of `innodb` or `myrocks`; with those that only some databases have,
+    where a database is given."""
     always = INNODB if engine == "innodb" else MYROCKS
     return always if database is None or database.get("local_disk") is None else (*always, LOCAL_DISK)
 
 
 def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
-    """A copy of a core database with parameters multiplied by exp(delta)."""
+    """Returns a copy of a core database with parameters multiplied by exp(delta)."""
     changed = copy.deepcopy(database)
     for parameter in of_engine(engine, database):
         delta = deltas.get(parameter.name, 0.0)
@@ -117,8 +117,8 @@ def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
 
 
 def value(database: dict, parameter: ModelParameter) -> float:
-    """The parameter's value: touched pages for the popularity, bytes a transaction for compaction
-    (0 without one); of the response time without I/O what is not processor time."""
+    """Returns the parameter's value: touched pages for the popularity, bytes a transaction for
+    compaction (0 without one); of the response time without I/O what is not processor time."""
     if parameter.path == ("popularity",):
         return sum(item["pages"] for item in database["popularity"])
     if parameter.path == ("compaction", "bytes"):
@@ -153,9 +153,9 @@ def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
 
 
 def _multiply_time(clients: dict, name: str, factor: float) -> None:
-    """The response time without I/O is processor time and what else it takes. A transaction with
-    more work has more of both, so that the processor time moves both, and the response time
-    without it that alone."""
+    """Multiplies the response time without I/O, which is processor time and what else it takes. A
+    transaction with more work has more of both, so that the processor time moves both, and the
+    response time without it that alone."""
     if name == "cpu_ms":
         clients["cpu_ms"] *= factor
         clients["base_ms"] *= factor

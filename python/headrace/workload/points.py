@@ -49,7 +49,7 @@ RW_KINDS = ("read", "write", "randread", "randwrite", "rw", "randrw")
 
 
 def make_points(t_s, duration_s, reads_per_s, writes_per_s, read_kib, write_kib) -> pl.DataFrame:
-    """Six equally long sequences of numbers as the frame `OpenWorkload` wants.
+    """Makes of six equally long sequences of numbers the frame `OpenWorkload` wants.
 
     Sizes where nothing happens become 0.
     """
@@ -73,8 +73,8 @@ def make_points(t_s, duration_s, reads_per_s, writes_per_s, read_kib, write_kib)
 
 
 def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """The frame with its columns in order and as f64, or an InputError naming the first row that
-    breaks a limit."""
+    """Returns the frame with its columns in order and as f64. Raises InputError, which names the
+    first row that breaks a limit."""
     if not isinstance(points, pl.DataFrame):
         raise InputError(f"points is {type(points).__name__}", "must be a polars DataFrame", "OpenWorkload")
     if sorted(set(points.columns) - set(OBSERVED_COLUMNS)) != sorted(POINT_COLUMNS):
@@ -116,15 +116,15 @@ def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 
 def check_clock_zone(zone: object) -> None:
-    """The zone of a clock: UTC, an offset from it, or not stated."""
+    """Checks the zone of a clock: UTC, an offset from it, or not stated."""
     if zone != LOCAL_ZONE and not (isinstance(zone, str) and CLOCK_ZONE.fullmatch(zone)):
         rule = f'must be "UTC", "UTC+01:00" or the like, or "{LOCAL_ZONE}"'
         raise InputError(f"clock_zone = {shown(zone)}", rule, LIMITS_SOURCE)
 
 
 def check_clock_start(start: object) -> None:
-    """When a recording began: None, a time of day, or a date and time that leaves room for the
-    longest span."""
+    """Checks when a recording began: None, a time of day, or a date and time that leaves room for
+    the longest span."""
     if start is None:
         return
     rule = "must be a time of day like 10:00:00, or a date and time like 2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
@@ -160,7 +160,7 @@ def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> Non
 
 
 def coarse_caveat(points: pl.DataFrame) -> str | None:
-    """What to say of points so long that what happens inside them cannot be seen."""
+    """Warns of points so long that what happens inside them cannot be seen."""
     longest_s = float(points["duration_s"].to_numpy().max())
     if longest_s <= COARSE_POINT_S:
         return None
@@ -172,7 +172,7 @@ def coarse_caveat(points: pl.DataFrame) -> str | None:
 
 
 def check_size(size_gib: object) -> float | None:
-    """Data a volume must hold in GiB, or None."""
+    """Checks the data a volume must hold in GiB, or None."""
     if size_gib is None:
         return None
     size = check_number("size_gib", size_gib, 0.0, MAX_SIZE_GIB, "GiB")
@@ -185,7 +185,8 @@ def check_size(size_gib: object) -> float | None:
 
 
 def with_totals(points: pl.DataFrame) -> pl.DataFrame:
-    """The points with `ops_per_s` (I/Os a second) and `mib_s`, of reads and writes together."""
+    """Returns the points with `ops_per_s` (I/Os a second) and `mib_s`, of reads and writes
+    together."""
     kib_s = pl.col("reads_per_s") * pl.col("read_kib") + pl.col("writes_per_s") * pl.col("write_kib")
     return points.with_columns(
         (pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / 1024.0).alias("mib_s")
@@ -193,7 +194,7 @@ def with_totals(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
-    """The figures of `OpenWorkload.summary` that follow from its points.
+    """Returns the figures of `OpenWorkload.summary` that follow from its points.
 
     `clock_start`: as in a workload's source.
     """
@@ -234,14 +235,15 @@ def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
 
 
 def time_percentile(points: pl.DataFrame, column: str, share: float) -> float:
-    """The lowest value of `column` not exceeded during at least `share` (0..1) of the time."""
+    """Returns the lowest value of `column` not exceeded during at least `share` (0..1) of the
+    time."""
     by_value = points.select(column, "duration_s").sort(column)
     reached = by_value["duration_s"].cum_sum() >= share * float(by_value["duration_s"].sum()) * (1 - 1e-12)
     return by_value[column][reached.arg_true()[0]]
 
 
 def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[float, float]:
-    """Start and mean of the window of `window_s` seconds, starting with a point, whose
+    """Finds start and mean of the window of `window_s` seconds, starting with a point, whose
     time-weighted mean is highest.
 
     The earliest wins a tie. A span shorter than the window is one window.
@@ -251,7 +253,7 @@ def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[
     if span_s <= window_s:
         return 0.0, sum(d * v for d, v in zip(durations, values, strict=True)) / span_s
     best_start, best_sum, inside, right = 0.0, -1.0, 0.0, 0
-    for left, start in enumerate(starts):
+    for first, start in enumerate(starts):
         if start + window_s > span_s + 1e-6:
             break
         while right < len(starts) and starts[right] + durations[right] <= start + window_s + 1e-6:
@@ -261,10 +263,10 @@ def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[
         part = (start + window_s - starts[right]) * values[right] if right < len(starts) else 0.0
         if inside + part > best_sum * (1 + 1e-12):
             best_start, best_sum = start, inside + part
-        if right > left:
-            inside -= durations[left] * values[left]
+        if right > first:
+            inside -= durations[first] * values[first]
         else:
-            right = left + 1  # one point longer than the window
+            right = first + 1  # one point longer than the window
     return best_start, best_sum / window_s
 
 

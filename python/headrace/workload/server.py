@@ -65,12 +65,12 @@ class SourceServer:
         return self.busy_share is not None and self.busy_share >= FULL_SHARE
 
     def to_document(self) -> dict[str, object]:
-        """[server], without what is not known."""
+        """Returns the table [server], without what is not known."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_document(cls, table: object) -> SourceServer:
-        """The facts in [server]. Raises InputError."""
+        """Reads the facts in [server]. Raises InputError."""
         if table is None:
             return cls()
         read = convert(table, ServerTable, source=DOC, at="server")

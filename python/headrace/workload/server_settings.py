@@ -83,7 +83,7 @@ SETTINGS = (
 
 
 def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> TransactionWorkload:
-    """Return the workload on a server with other settings, each `NAME=VALUE` as an option file has
+    """Returns the workload on a server with other settings, each `NAME=VALUE` as an option file has
     it; what is not named stays as it was measured.
 
     Raises InputError for a setting whose effect the model does not know.
@@ -110,7 +110,7 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
 
 
 def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | bool]:
-    """Return the setting that a `NAME=VALUE` names, and its value. Raises InputError."""
+    """Returns the setting that a `NAME=VALUE` names, and its value. Raises InputError."""
     name, equals, value = (part.strip() for part in str(text).partition("="))
     word = name.lower().replace("-", "_")
     of_engine = [setting for setting in SETTINGS if setting.engine in (None, engine)]
@@ -127,7 +127,7 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
 
 
 def database_under(database: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a core database under settings by their core names; None leaves one as it is. Every
+    """Returns a core database under settings by their core names; None leaves one as it is. Every
     effect of a setting that Headrace states comes from here. Raises InputError."""
     with core_errors():
         return dict(core.database_under(database, settings))

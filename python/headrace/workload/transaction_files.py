@@ -116,7 +116,7 @@ class _DatabaseFile(DocumentTable, kw_only=True):
 
 
 def to_toml(workload: TransactionWorkload, head: dict) -> str:
-    """The file's text; `head` holds format, version and model."""
+    """Returns the file's text; `head` holds format, version and model."""
     covered = workload.covered
     document: dict[str, Any] = head | {
         "name": workload.name,
@@ -149,7 +149,7 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
 
 
 def from_document(document: dict) -> TransactionWorkload:
-    """The workload in a parsed file. Raises InputError."""
+    """Reads the workload in a parsed file. Raises InputError."""
     read = convert(document, _DatabaseFile, source=DOC, where="a mysql workload")
     for index, run in enumerate(read.runs):
         convert(run, _Run, source=DOC, at=f"runs[{index}]")
@@ -179,8 +179,8 @@ def from_document(document: dict) -> TransactionWorkload:
 
 
 def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None:
-    """Virtual CPUs of a file from before they were kept: its instance's, None where the catalog
-    does not know it."""
+    """Returns the virtual CPUs of a file from before they were kept: its instance's, None where the
+    catalog does not know it."""
     if instance is None:
         return None
     try:
@@ -191,7 +191,7 @@ def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None
 
 
 def _database(table: dict, engine: str) -> dict:
-    """The core's table.
+    """Returns the core's table.
 
     Its ranges are the core's to check; here only that everything is there and of its type.
     """
@@ -207,7 +207,8 @@ def _database(table: dict, engine: str) -> dict:
 
 
 def _type_like(value: Any, name: str) -> Any:
-    """The type of a value of the core: tables with the same keys, numbers as finite floats."""
+    """Returns the type of a value of the core: tables with the same keys, numbers as finite
+    floats."""
     if isinstance(value, dict):
         fields = [
             (key, _type_like(item, key) | None, MAY_LACK[key]) if key in MAY_LACK else (key, _type_like(item, key))
@@ -220,11 +221,11 @@ def _type_like(value: Any, name: str) -> Any:
 
 
 def _check_parameters(read: _DatabaseFile) -> None:
-    """Each parameter of the engine at most once."""
-    known = tuple(parameter.name for parameter in of_engine(read.engine, read.database))
+    """Checks that each parameter is one of the engine's and stands there at most once."""
+    allowed = tuple(parameter.name for parameter in of_engine(read.engine, read.database))
     names = [parameter.name for parameter in read.parameters]
     for index, name in enumerate(names):
-        check_choice("parameters.name", name, known)
+        check_choice("parameters.name", name, allowed)
         if name in names[:index]:
             raise InputError(f"parameters.name = {name}", "stands there twice", DOC)
 
@@ -241,11 +242,11 @@ def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...],
             scale = math.sqrt(max(cells[i][i], 0.0)) * math.sqrt(max(cells[j][j], 0.0))
             symmetric = abs(cells[i][j] - cells[j][i]) <= ROUNDED * scale
             given = cells[i][j] / scale if scale > 0 else math.inf if cells[i][j] else float(i == j)
-            left = given - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDED * (i == j)
-            if not symmetric or not math.isfinite(left) or (i == j and left <= 0):
+            remainder = given - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDED * (i == j)
+            if not symmetric or not math.isfinite(remainder) or (i == j and remainder <= 0):
                 rule = "no covariance: it is symmetric, and no combination of parameters has a negative variance"
                 raise InputError(f"covariance[{i}][{j}] = {cells[i][j]:g}", rule, DOC)
-            factor[i][j] = math.sqrt(left) if i == j else left / factor[j][j]
+            factor[i][j] = math.sqrt(remainder) if i == j else remainder / factor[j][j]
     return cells
 
 
@@ -260,11 +261,11 @@ def _day(value: Any) -> str | None:
 
 def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered:
     def pair(key: str, least: float, most: float) -> tuple | None:
-        found = getattr(read, key)
-        if found is not None and not least <= found[0] <= found[1] <= most:
+        bounds = getattr(read, key)
+        if bounds is not None and not least <= bounds[0] <= bounds[1] <= most:
             rule = f"must be the least and the most, from {least:,.10g} to {most:,.10g}"
-            raise InputError(f"covered.{key} = {shown(found)}", rule, DOC)
-        return found and tuple(type(least)(figure) for figure in found)
+            raise InputError(f"covered.{key} = {shown(bounds)}", rule, DOC)
+        return bounds and tuple(type(least)(figure) for figure in bounds)
 
     vcpus = pair("vcpus", 1, MOST_COUNT)
     return Covered(

@@ -80,7 +80,7 @@ class TransactionWorkload(Shown):
     server: SourceServer = field(default_factory=SourceServer)
 
     def in_short(self) -> str:
-        """Name, engine, cache and clients; see `Shown`."""
+        """Returns the name, engine, cache and clients; see `Shown`."""
         size = "" if self.size_gib is None else f"{self.size_gib:,.4g} GiB of data, "
         return f"{self.name}: {self.engine}, {size}cache {self.cache_gib:,.3g} GiB, {self.threads:,} clients"
 
@@ -109,7 +109,7 @@ class TransactionWorkload(Shown):
         return max((misfit.beyond_noise for run in self.runs if (misfit := misfit_of(run)) is not None), default=0.0)
 
     def to_document(self) -> dict:
-        """What `headrace calibrate --output json` prints."""
+        """Returns what `headrace calibrate --output json` prints."""
         return {
             "schema": "headrace-calibration/1",
             "name": self.name,
@@ -121,7 +121,7 @@ class TransactionWorkload(Shown):
         }
 
     def grown(self, factor: float) -> TransactionWorkload:
-        """The same over `factor` times the data.
+        """Returns the same over `factor` times the data.
 
         What the runs cover grows with it: a cache of twice the size over twice the data does the
         same.
@@ -137,8 +137,8 @@ class TransactionWorkload(Shown):
         return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
     def least_responses(self) -> dict[str, float]:
-        """What the percentiles of response times (RESPONSES) are of their mean at the least,
-        wherever it runs."""
+        """Gives what the percentiles of response times (RESPONSES) are of their mean at the
+        least, wherever it runs."""
         return core.least_responses(self.database["clients"])
 
     def distances(
@@ -150,9 +150,9 @@ class TransactionWorkload(Shown):
         limit: str | None = None,
         release: str | None = None,
     ) -> Distances:
-        """How far a prediction lies from the runs. `limit`: the cap that binds most of the time.
-        `release`: flavor and release of its server, such as mysql-8.4. What is None counts as that
-        of the runs."""
+        """Says how far a prediction lies from the runs. `limit`: the cap that binds most of the
+        time. `release`: flavor and release of its server, such as mysql-8.4. What is None counts as
+        that of the runs."""
         covered, here = self.covered, self.server.release
         if covered.cache_gib is None:
             return Distances()
@@ -169,13 +169,14 @@ class TransactionWorkload(Shown):
         )
 
     def unexplained(self, distances: Distances) -> float:
-        """Relative standard deviation of a mean that no parameter covers, so far from the runs: as
-        wide as these are missed themselves, and wide where the processors were full."""
+        """Returns the relative standard deviation of a mean that no parameter covers, so far from
+        the runs: as wide as these are missed themselves, and wide where the processors were
+        full."""
         full = UNEXPLAINED_WHERE_FULL if self.server.is_full else 0.0
         return math.hypot(distances.spread, full, self.misfit)
 
     def draws(self, count: int, seed: int) -> list[dict]:
-        """`count` databases as probable as the calibration says: parameters drawn from their
+        """Draws `count` databases as probable as the calibration says: parameters drawn from their
         covariance. The same for the same seed."""
         if not self.parameters or count == 0:
             return []
@@ -184,8 +185,8 @@ class TransactionWorkload(Shown):
         chance = np.random.default_rng(seed)
         names = [parameter["name"] for parameter in self.parameters]
         spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
-        known = {parameter.name: parameter.spread for parameter in of_engine(self.engine, self.database)}
-        limits = np.array([3.0 * known[name] for name in names])
+        spreads = {parameter.name: parameter.spread for parameter in of_engine(self.engine, self.database)}
+        limits = np.array([3.0 * spreads[name] for name in names])
         return [
             applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))
             for row in spread
@@ -194,27 +195,27 @@ class TransactionWorkload(Shown):
     def outside(
         self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None
     ) -> list[str]:
-        """What a prediction asks beyond the runs, in sentences; empty inside their range.
+        """Says what a prediction asks beyond the runs, in sentences; empty inside their range.
 
         `vcpus`: None where no processor binds.
         """
-        covered, said = self.covered, []
+        covered, notes = self.covered, []
         if covered.cache_gib is None:
             return ["No run stands behind this workload: every figure is the standard benchmark's."]
         low, high = covered.cache_gib
         if not 0.45 * low <= cache_gib <= 2.2 * high:
             runs = f"{_range(low / covered.grown, high / covered.grown)} GiB"
             if covered.grown == 1.0:
-                said.append(f"A cache of {cache_gib:,.4g} GiB is far from the {runs} of the runs.")
+                notes.append(f"A cache of {cache_gib:,.4g} GiB is far from the {runs} of the runs.")
             else:
                 share = (
                     f"{cache_gib:,.4g} GiB over {covered.grown:,.4g} times the data is "
                     f"as {cache_gib / covered.grown:,.4g} GiB over that of the runs"
                 )
-                said.append(f"A cache of {share}, which had {runs}: far from them.")
+                notes.append(f"A cache of {share}, which had {runs}: far from them.")
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
-            said.append(
+            notes.append(
                 f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs."
             )
         if (
@@ -222,14 +223,14 @@ class TransactionWorkload(Shown):
             and covered.vcpus is not None
             and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS
         ):
-            said.append(
+            notes.append(
                 f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs."
             )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
-            said.append(
+            notes.append(
                 f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}."
             )
-        return said
+        return notes
 
 
 def _range(low: float, high: float) -> str:

@@ -42,7 +42,7 @@ class Distances:
 
 @cache
 def spreads() -> dict[str, float]:
-    """The relative standard deviation of a mean: by itself (`none`), and per unit of each
+    """Returns the relative standard deviation of a mean: by itself (`none`), and per unit of each
     distance."""
     text = (files("headrace.workload") / "unexplained.csv").read_text(encoding="utf-8")
     return {row["distance"]: float(row["spread"]) for row in csv.DictReader(text.splitlines())}
@@ -55,16 +55,17 @@ def outside_of(span: Sequence[float], value: float) -> float:
 
 @cache
 def kind_of(storage: str) -> str:
-    """What volumes behave alike as: `ssd`, `disk`, or a local disk."""
+    """Returns what volumes behave alike as: `ssd`, `disk`, or a local disk."""
     name = core.parse_storage(storage)["members"][0]["volume_type"]
     return KINDS.get(name, name)
 
 
 def kind_of_limit(cap: str) -> str:
-    """What binds, as `storage`, `clients`, `cpu`, or nothing (`demand`)."""
+    """Returns what binds, as `storage`, `clients`, `cpu`, or nothing (`demand`)."""
     return cap if cap in ("clients", "cpu", "demand") else "storage"
 
 
 def series_of(release: str) -> str:
-    """Flavor and series of a release: mysql-8.0 of mysql-8.0.22, whose patches are one server."""
+    """Returns the flavor and series of a release: mysql-8.0 of mysql-8.0.22, whose patches are one
+    server."""
     return ".".join(release.split(".")[:2])

@@ -19,12 +19,6 @@ MOST = {
     "calibration": 151,
     "cli": 65,
     "lab": 1,
-    "operate": 7,
-    "planner": 663,
-    "report": 2,
-    "servers": 20,
-    "simulation": 110,
-    "workload": 81,
 }
 # A room may fall this far below its number before somebody has to lower it: several people work in a room at a time.
 SLACK = 50

@@ -110,14 +110,14 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
     class Stern:
         """Says of everything below 3,300 IOPS and of all gp2 that it misses."""
 
-        known = {}
+        replays = {}
 
         def of(self, candidate):
             asked.append(candidate[0])
             low = "gp2" in candidate[0] or candidate[0] in ("gp3:500", "gp3:500:3100", "gp3:500:3200")
             words = ("I/O p99 of the worst 5 min 24 ms against 20 ms",) if low else ()
             made = Replayed({"p99_ms": 1.0}, 1, 0.0, words, "volume-iops")
-            return self.known.setdefault(candidate, made)
+            return self.replays.setdefault(candidate, made)
 
     engine.replay = Stern()
     found = engine.answer()

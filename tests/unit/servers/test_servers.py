@@ -329,7 +329,7 @@ def where(tmp_path):
 
 def test_a_record_comes_back_as_it_was(where):
     kept = record_of(
-        process=Process(1, 2, "b"), options={"a": None, "b": "1"}, notes=["x"], data_volume="vol-1", made=True
+        process=Process(1, 2, "b"), options={"a": None, "b": "1"}, notes=["x"], data_volume="vol-1", created=True
     )
     record.save(where, kept)
     assert record.load(where) == kept

@@ -7,8 +7,8 @@
     install   files for sysctl, udev and tuned
 
 >>> from headrace.advice.host import advise_host
->>> found = advise_host()
->>> len({one.check for one in found.readings})
+>>> answer = advise_host()
+>>> len({reading.check for reading in answer.readings})
 28
 """
 

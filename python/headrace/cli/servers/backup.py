@@ -294,7 +294,7 @@ def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "tabl
     entries, problems = backups(_target_in(to), _key(key_file))
     _print_backups(entries, output)
     problems += [
-        f"{backup.id}: its last restore failed: {backup.proof.said}"
+        f"{backup.id}: its last restore failed: {backup.proof.failure}"
         for backup in entries
         if backup.proof and backup.failed
     ]
@@ -330,7 +330,7 @@ def _csv(backup: Backup, now: float) -> dict[str, object]:
     proof = backup.proof if backup.proved else None
     return plain | {
         "databases": " ".join(manifest.databases),
-        "failed": backup.proof.said if backup.proof is not None and backup.failed else "",
+        "failed": backup.proof.failure if backup.proof is not None and backup.failed else "",
         "age_s": round(backup.age_s(now), 1),
         "gtid": manifest.position.gtid,
         "file": manifest.position.file,
@@ -486,7 +486,7 @@ def _warn_failed(target: Any, backup: str, key: bytes | None) -> None:
         say(f"warning: the proof of {backup} cannot be read: {error.rule}")
         return
     if proof is not None and not proof.ok:
-        say(f"warning: the last restore of {backup} failed, {_age(time.time() - proof.at_unix)} ago: {proof.said}")
+        say(f"warning: the last restore of {backup} failed, {_age(time.time() - proof.at_unix)} ago: {proof.failure}")
 
 
 def _print_restored(done: Any, output: Any) -> None:
@@ -682,7 +682,7 @@ def prove(
     if proof.part:
         say(f"note: {named} is a part of its server: {proof.part} alone was restored")
     if not proof.ok:
-        say(f"problem: {named} is not proved: {proof.said}")
+        say(f"problem: {named} is not proved: {proof.failure}")
         raise typer.Exit(1)
 
 

@@ -63,7 +63,7 @@ def repriced(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[Volum
     at_prices = []
     for (region, account), own in groups.items():
         judged = [answer for answer in own if answer.usd_today is not None]
-        texts = sorted({text for answer in judged for text in (answer.today, answer.wanted) if text})
+        texts = sorted({text for answer in judged for text in (answer.today, answer.proposed) if text})
         usd_of = dict(zip(texts, prices.totals(texts, region, account), strict=True)) if region and texts else {}
         at_prices += [_repriced(answer, usd_of) for answer in own]
     source = prices.source
@@ -73,15 +73,15 @@ def repriced(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[Volum
 def _repriced(answer: VolumeAnswer, usd_of: dict[str, float]) -> VolumeAnswer:
     if answer.usd_today is None:  # it was not judged
         return answer
-    usd_today, usd_wanted = usd_of.get(answer.today, math.nan), usd_of.get(answer.wanted, math.nan)
+    usd_today, usd_proposed = usd_of.get(answer.today, math.nan), usd_of.get(answer.proposed, math.nan)
     priced = msgspec.structs.replace(
         answer,
         usd_today=None if math.isnan(usd_today) else usd_today,
-        usd_wanted=None if math.isnan(usd_wanted) else usd_wanted,
+        usd_proposed=None if math.isnan(usd_proposed) else usd_proposed,
     )
     if answer.verdict == "change" and not priced.saves_usd > 0.0:
         why = "what it could be changed into costs as much at the prices that are paid"
-        return msgspec.structs.replace(priced, verdict="keep", why=why, wanted="", usd_wanted=None, risk=None)
+        return msgspec.structs.replace(priced, verdict="keep", why=why, proposed="", usd_proposed=None, risk=None)
     return priced
 
 
@@ -106,7 +106,7 @@ def advised_changes(
     changes: list[VolumeChange] = []
     risky = less_durable = 0
     for answer in answers:
-        if not answer.wanted or answer.verdict not in (("change", "grow") if grow else ("change",)):
+        if not answer.proposed or answer.verdict not in (("change", "grow") if grow else ("change",)):
             continue
         if answer.verdict == "change" and not (1.0 if answer.risk is None else answer.risk) <= most_risk:
             risky += 1
@@ -129,7 +129,7 @@ def _changes_for(answer: VolumeAnswer, device: FleetDevice | None) -> list[Volum
         now = "unknown"
     if now != answer.today:
         raise InputError(f"{answer.key}: {answer.today}", f"is {now} in the inventory", DOC, hint)
-    return changes_of(device, Storage.parse(answer.wanted), -answer.saves_usd, _note(answer))
+    return changes_of(device, Storage.parse(answer.proposed), -answer.saves_usd, _note(answer))
 
 
 def _note(answer: VolumeAnswer) -> str:
@@ -137,6 +137,6 @@ def _note(answer: VolumeAnswer) -> str:
     facts = [answer.name] if answer.name else []
     if answer.durability:
         facts.append(f"durability {answer.durability} a year")
-    if answer.today_p99_ms is not None and answer.wanted_p99_ms is not None:
-        facts.append(f"I/O p99 {answer.today_p99_ms:.3g} -> {answer.wanted_p99_ms:.3g} ms")
+    if answer.today_p99_ms is not None and answer.proposed_p99_ms is not None:
+        facts.append(f"I/O p99 {answer.today_p99_ms:.3g} -> {answer.proposed_p99_ms:.3g} ms")
     return "; ".join(facts)

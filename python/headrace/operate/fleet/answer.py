@@ -55,10 +55,10 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
 
     `name`: the volumes' Name tags, "" without. `verdict`: "unused" does nothing and may be deleted,
     "change" saves money, "grow" costs more because today's storage fails the goal, "keep" is right
-    as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`: storage
+    as it is, "withheld" gives no advice; `why` says it in words. `today`, `proposed`: storage
     notation ("" where none is advised). `durability`: "99.999 % -> 99.8 to 99.9 %" a year where the
-    data are less sure on `wanted`, else "". `bound_by`: the instance whose limit it is that binds,
-    "i-0123456789abcdef0 (m5.large)", else "". `usd_today`, `usd_wanted`: a month at `prices`.
+    data are less sure on `proposed`, else "". `bound_by`: the instance whose limit binds,
+    "i-0123456789abcdef0 (m5.large)", else "". `usd_today`, `usd_proposed`: a month at `prices`.
     `grain_s`, `days`: of the points. `censored_share`: of those at a limit of the volume, where
     more was asked than was given.
 
@@ -66,8 +66,8 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     `throttled_f1`, agreement on the periods with ExceededCheck; `queue_ratio`, simulated over
     recorded queue. None where there was nothing to compare.
 
-    `today_*`, `wanted_*`: simulated under the recorded demand: minutes throttled and p99 of the
-    worst five minutes in ms. `risk`: share of drawn fortnights in which `wanted` throttles or
+    `today_*`, `proposed_*`: simulated under the recorded demand: minutes throttled and p99 of the
+    worst five minutes in ms. `risk`: share of drawn fortnights in which `proposed` throttles or
     misses the p99; None where none were drawn."""
 
     key: str
@@ -78,9 +78,9 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     verdict: Verdict
     why: str
     today: str
-    wanted: str = ""
+    proposed: str = ""
     usd_today: float | None = None
-    usd_wanted: float | None = None
+    usd_proposed: float | None = None
     grain_s: float | None = None
     days: float | None = None
     censored_share: float | None = None
@@ -89,8 +89,8 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     queue_ratio: float | None = None
     today_throttled_min: float | None = None
     today_p99_ms: float | None = None
-    wanted_throttled_min: float | None = None
-    wanted_p99_ms: float | None = None
+    proposed_throttled_min: float | None = None
+    proposed_p99_ms: float | None = None
     risk: float | None = None
     prices: str = LIST_PRICES
     name: str = ""
@@ -102,9 +102,9 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
         """Savings a month: of an unused volume its whole bill; 0 where no change is advised."""
         if self.verdict == "unused":
             return self.usd_today or 0.0
-        if not self.wanted or self.usd_today is None or self.usd_wanted is None:
+        if not self.proposed or self.usd_today is None or self.usd_proposed is None:
             return 0.0
-        return self.usd_today - self.usd_wanted
+        return self.usd_today - self.usd_proposed
 
     @property
     def worth_usd(self) -> float:
@@ -113,11 +113,11 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
 
 
 NUMBERS = (
-    "usd_today", "usd_wanted", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
-    "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "risk",
+    "usd_today", "usd_proposed", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
+    "today_throttled_min", "today_p99_ms", "proposed_throttled_min", "proposed_p99_ms", "risk",
 )  # fmt: skip
 TEXTS = (
-    "key", "account", "region", "instance", "verdict", "why", "today", "wanted", "prices", "name", "durability", "bound_by",
+    "key", "account", "region", "instance", "verdict", "why", "today", "proposed", "prices", "name", "durability", "bound_by",
 )  # fmt: skip
 SCHEMA = pl.Schema(
     dict.fromkeys(TEXTS, pl.String()) | {"volumes": pl.List(pl.String)} | dict.fromkeys(NUMBERS, pl.Float64())

@@ -294,8 +294,8 @@ class _Batch:
         columns = self._evaluate(advised, storages)
         for place, index in enumerate(advised):
             figures = self.devices[index].figures
-            figures["wanted_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
-            figures["wanted_p99_ms"] = columns["worst_p99_ms"][place]
+            figures["proposed_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
+            figures["proposed_p99_ms"] = columns["worst_p99_ms"][place]
             if (clients := self.devices[index].clients) is not None:
                 self.devices[index].still_ms = clients.ms_on(
                     storages[place], self.instances[index], self.settings.as_of
@@ -370,7 +370,7 @@ class _Batch:
         if not advised:
             return _answer(case.device, "keep", self._why_keep(case), case.today.text, **about)
         assert case.best is not None  # else nothing is wanted
-        about |= {"wanted": advised, "usd_wanted": case.best.usd, "risk": case.risk}
+        about |= {"proposed": advised, "usd_proposed": case.best.usd, "risk": case.risk}
         about["durability"] = durability_lost(case.today.text, advised, self.settings.as_of)
         if not self._saves(case):  # then today's fails
             return _answer(case.device, "grow", self._why_grow(case), case.today.text, **about)
@@ -393,7 +393,7 @@ class _Batch:
         if case.clients is not None:
             return f"today's volume makes requests wait for its limits{self._waiting(case)}{lost}"
         carries = f"still {self.settings.headroom_percent:g} % head-room"
-        p99_ms = case.figures.get("wanted_p99_ms")
+        p99_ms = case.figures.get("proposed_p99_ms")
         if p99_ms is None:  # nothing was asked of it
             return f"{carries}{lost}"
         if self._fails(case):

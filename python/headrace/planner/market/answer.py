@@ -25,8 +25,8 @@ Planning = Any
 def services_part(
     engine: Planning, searched: Sequence[FamilyResult], recommended: Choice | None = None
 ) -> ServicesPart:
-    """What each deployment that was asked about comes to: the `recommended` choice on its own, the
-    cheapest on the others."""
+    """Says what each deployment that was asked about comes to: the `recommended` choice on its own,
+    the cheapest on the others."""
     answers = tuple(_answer(engine, service, searched, recommended) for service in engine.asked.on)
     even, million, tps = _io_optimized(engine, answers)
     return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
@@ -35,14 +35,16 @@ def services_part(
 def _answer(
     engine: Planning, service: str, searched: Sequence[FamilyResult], recommended: Choice | None
 ) -> ServiceAnswer:
-    own = [one for one in searched if one.family.service == service]
-    passing = sorted((found for one in own for found in one.passing), key=rank)
-    near = [] if passing else [choice for one in own if (choice := engine.nearest(one)) is not None]
+    own = [result for result in searched if result.family.service == service]
+    passing = sorted((passing_result for result in own for passing_result in result.passing), key=rank)
+    near = [] if passing else [choice for result in own if (choice := engine.nearest(result)) is not None]
     best = engine.chooser.choose([passing[0].candidate])[0] if passing else min(near, key=_missing_least, default=None)
     if recommended is not None and recommended.service == service:
         best = recommended
     if best is None:
-        why = next((one.why for one in engine.verdicts if one.family == service), "nothing holds these data")
+        why = next(
+            (verdict.why for verdict in engine.verdicts if verdict.family == service), "nothing holds these data"
+        )
     else:
         why = "meets every goal" if best.meets_goals else "; ".join(best.misses)
     as_of, about = engine.asked.prices.as_of, engine.asked.conditions
@@ -73,11 +75,11 @@ def _growth(engine: Planning, service: str, best: Choice | None) -> str | None:
     asked = engine.asked
     if not asked.gib_per_day or best is None or not service.startswith("rds"):
         return None
-    held = float(asked.size_gib + asked.need.log_gib)
-    used = min(held, best.usable_gib)
+    stored_gib = float(asked.size_gib + asked.need.log_gib)
+    used = min(stored_gib, best.usable_gib)
     grows = service != NO_AUTOSCALING
-    found = storage_growth(best.usable_gib, used, asked.gib_per_day, autoscaling=grows, as_of=asked.prices.as_of)
-    return found.in_words()
+    growth = storage_growth(best.usable_gib, used, asked.gib_per_day, autoscaling=grows, as_of=asked.prices.as_of)
+    return growth.in_words()
 
 
 def _missing_least(choice: Choice) -> tuple:
@@ -94,9 +96,9 @@ def _fact(rule: core.ManagedRule | None) -> dict | None:
 def _io_optimized(
     engine: Planning, answers: Sequence[ServiceAnswer]
 ) -> tuple[BreakEven | None, float | None, float | None]:
-    """Where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a month,
-    millions, and at what rate."""
-    standard = next((one.best for one in answers if one.deployment == "aurora:standard" and one.best), None)
+    """Finds where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a
+    month, millions, and at what rate."""
+    standard = next((answer.best for answer in answers if answer.deployment == "aurora:standard" and answer.best), None)
     judge = engine.judge
     if standard is None or not isinstance(judge, DatabaseJudge):
         return None, None, None

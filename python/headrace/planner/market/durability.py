@@ -21,15 +21,16 @@ A_YEAR = {"h": 365.25 * 24, "s": 365.25 * 86_400}
 
 
 def static_figures(family: Family, members: int) -> tuple[float | None, float | None]:
-    """Durability (annual failure rate, percent, upper published figure, through the layout and the
-    service's copies) and consistency (percent of the time)."""
+    """Returns the durability (annual failure rate, percent, upper published figure, through the
+    layout and the service's copies) and consistency (percent of the time)."""
     value = (family.era.get("consistency") or {}).get("value")
     promised = float(value["of_time_percent"]) if isinstance(value, dict) else None
     return service_afr_percent(family, members), promised
 
 
 def figures_of(directory: Directory, candidate: Candidate, service: str) -> tuple[float | None, float | None]:
-    """The same of a candidate at a service: with a log apart the data are lost with either."""
+    """Returns the same of a candidate at a service: with a log apart the data are lost with
+    either."""
     data, log, _ = candidate
     about = directory.about(data, service)
     afr, promised = static_figures(about.family, about.members)
@@ -54,7 +55,7 @@ class Copies:
 
 @cache
 def copies_of(service: str) -> Copies | None:
-    """The copies that a deployment keeps; None: a single one."""
+    """Returns the copies that a deployment keeps; None: a single one."""
     rows = csv.DictReader((files("headrace.planner.market") / "copies.csv").read_text(encoding="utf-8").splitlines())
     name, _, option = service.partition(":")
     own = {row["key"]: row for row in rows if row["service"] == name and row["option"] in (option, "any")}
@@ -74,26 +75,26 @@ def copies_of(service: str) -> Copies | None:
 
 
 def service_afr_percent(family: Family, members: int) -> float | None:
-    """Annual chance to lose the data at a service, percent: one copy's volumes through their
-    layout, and the copies through the time that repair takes."""
-    one, copies = (
+    """Returns the annual chance to lose the data at a service, percent: one copy's volumes through
+    their layout, and the copies through the time that repair takes."""
+    copy_percent, copies = (
         layout_afr_percent(family.layout, members, published_afr_percent(family.era)),
         copies_of(family.service),
     )
     if copies is None:
-        return one
-    one = copies.afr_percent if copies.afr_percent is not None else one
-    return None if one is None else copies_afr_percent(one, copies)
+        return copy_percent
+    copy_percent = copies.afr_percent if copies.afr_percent is not None else copy_percent
+    return None if copy_percent is None else copies_afr_percent(copy_percent, copies)
 
 
-def copies_afr_percent(one: float, copies: Copies) -> float:
-    """Annual chance to lose `lost_with` of n copies before one is back, percent.
+def copies_afr_percent(copy_percent: float, copies: Copies) -> float:
+    """Returns the annual chance to lose `lost_with` of n copies before one is back, percent.
 
     A copy fails at the rate r = -ln(1 - a) a year. Each failure of the n (n r a year) is fatal when
     at least k - 1 of the others fail within its repair time T: chance q = 1 - exp(-r T) each. So
     1 - exp(-n r B), B the binomial chance of at least k - 1 of n - 1.
     """
-    rate, others = -math.log1p(-one / 100), copies.copies - 1
+    rate, others = -math.log1p(-copy_percent / 100), copies.copies - 1
     within = -math.expm1(-rate * copies.repair)
     fatal = sum(
         math.comb(others, more) * within**more * (1 - within) ** (others - more)
@@ -103,30 +104,30 @@ def copies_afr_percent(one: float, copies: Copies) -> float:
 
 
 def published_afr_percent(era: core.Era) -> float | None:
-    """The upper published annual failure rate of one volume, percent; None where none is
+    """Returns the upper published annual failure rate of one volume, percent; None where none is
     published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[-1]) if isinstance(value, (list, tuple)) else None
 
 
 def lowest_afr_percent(era: core.Era) -> float | None:
-    """The lower published annual failure rate of one volume, percent; None where none is
+    """Returns the lower published annual failure rate of one volume, percent; None where none is
     published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[0]) if isinstance(value, (list, tuple)) else None
 
 
-def layout_afr_percent(layout: str, members: int, one: float | None) -> float | None:
-    """Annual chance of data loss of an array whose volumes fail independently, percent.
+def layout_afr_percent(layout: str, members: int, member_percent: float | None) -> float | None:
+    """Returns the annual chance of data loss of an array whose volumes fail independently, percent.
 
     RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how
     fast a lost member is replaced is not known, so copies failing in the same year are taken, which
     is an upper bound: 1 - (1 - a^2)^pairs for RAID 10 (n / 2 pairs) and 10 f2 (n neighbours), a^n
     for RAID 1, two or more of n for RAID 5.
     """
-    if one is None:
+    if member_percent is None:
         return None
-    a, n = one / 100, members
+    a, n = member_percent / 100, members
     chance = {
         "raid0": 1 - (1 - a) ** n,
         "raid1": a**n,
@@ -138,7 +139,8 @@ def layout_afr_percent(layout: str, members: int, one: float | None) -> float | 
 
 
 def small_percent(percent: float) -> str:
-    """A chance in percent, two figures; what is too small to be known is said to be below that."""
+    """Writes a chance in percent, two figures; what is too small to be known is said to be below
+    that."""
     if percent < LEAST_TOLD:
         return f"below {LEAST_TOLD:f} %"
     places = max(0, 1 - math.floor(math.log10(percent)))
@@ -147,7 +149,7 @@ def small_percent(percent: float) -> str:
 
 
 def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
-    """Annual chance to lose any of several storages, percent: data and log apart are lost with
-    either."""
-    known = [part for part in parts if part is not None]
-    return 100 * (1 - math.prod(1 - part / 100 for part in known)) if known else None
+    """Returns the annual chance to lose any of several storages, percent: data and log apart are
+    lost with either."""
+    published = [part for part in parts if part is not None]
+    return 100 * (1 - math.prod(1 - part / 100 for part in published)) if published else None

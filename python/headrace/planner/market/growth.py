@@ -37,7 +37,7 @@ class StorageGrowth(Document):
     stopped_h: float | None
 
     def in_words(self) -> str:
-        """A sentence."""
+        """Writes the growth as a sentence."""
         what = f"{self.gib_per_day:g} GiB a day into {self.allocated_gib:,.0f} GiB with {self.used_gib:,.0f} in use"
         added = ""
         if self.steps:
@@ -108,7 +108,7 @@ FIGURES = (
 
 
 def least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
-    """Free MiB at which RDS stops the server."""
+    """Returns the free MiB at which RDS stops the server."""
     if allocated_mib < SMALL_MIB:
         return rule["storage_full_small"]
     if allocated_mib > LARGE_MIB:
@@ -117,6 +117,6 @@ def least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
 
 
 def _figure(name: str, as_of: str | None) -> float:
-    found = core.managed_rule("rds:single-az", name, as_of)
-    assert found is not None, name
-    return float(found["value"])
+    rule = core.managed_rule("rds:single-az", name, as_of)
+    assert rule is not None, name
+    return float(rule["value"])

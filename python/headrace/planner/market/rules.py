@@ -22,25 +22,27 @@ NO_AUTOSCALING = "rds:multi-az-cluster"
 
 
 def storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
-    """What the storage of a deployment lives by, in words with sources."""
-    found = []
+    """Says what the storage of a deployment lives by, in words with sources."""
+    sentences = []
     for key, words in STORAGE_RULES.items():
         if deployment == NO_AUTOSCALING and key.startswith("autoscaling"):
             continue
         rule = core.managed_rule(deployment, key, as_of)
         if rule is not None:
             doubt = "" if rule["confirmed"] else ", not confirmed"
-            told = words.format(value=rule["value"], unit=rule["unit"])
-            found.append(f"{told} ({rule['source']}, {rule['first_seen']}{doubt})")
+            text = words.format(value=rule["value"], unit=rule["unit"])
+            sentences.append(f"{text} ({rule['source']}, {rule['first_seen']}{doubt})")
     copies = copies_of(deployment)
     if copies is not None:
-        found.append(f"the annual chance of losing the data is that of {copies.words}")
-    return tuple(found)
+        sentences.append(f"the annual chance of losing the data is that of {copies.words}")
+    return tuple(sentences)
 
 
 def managed_caveats(deployment: str) -> list[str]:
-    """What to know of a choice at a service."""
-    found = [f"{deployment} cannot {one['what']}: {one['detail']}." for one in core.service_limits(deployment)]
+    """Says what to know of a choice at a service."""
+    caveats = [f"{deployment} cannot {limit['what']}: {limit['detail']}." for limit in core.service_limits(deployment)]
     if deployment.startswith("aurora"):
-        found.insert(0, "The latency of Aurora's storage cannot be looked into: its interval is wide for that reason.")
-    return found
+        caveats.insert(
+            0, "The latency of Aurora's storage cannot be looked into: its interval is wide for that reason."
+        )
+    return caveats

@@ -50,15 +50,15 @@ STRIPE = 4
 
 
 def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
-    """The deployments that are meant: `rds` stands for all of RDS. Raises InputError."""
+    """Returns the deployments that are meant: `rds` stands for all of RDS. Raises InputError."""
     names = on.split(",") if isinstance(on, str) else list(on) if isinstance(on, Sequence) else [on]
     if not all(isinstance(name, str) for name in names):
         raise InputError(f"on = {on!r}", "must name services", HELP, "For example --on ec2,rds,aurora.")
     with core_errors():
-        found = tuple(core.deployments([name for name in names if name.strip()]))
-    if not found:
+        deployments = tuple(core.deployments([name for name in names if name.strip()]))
+    if not deployments:
         raise InputError("on", "names no service", HELP, "For example --on ec2,rds,aurora.")
-    return found
+    return deployments
 
 
 # --- families and shapes --------------------------------------------------------------------------
@@ -67,8 +67,8 @@ def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
 def managed_families(
     deployments: Sequence[str], directory: Directory, excluded: dict[str, str], hosts: Sequence[Host], engine: str = ""
 ) -> tuple[list[Family], list[FamilyVerdict]]:
-    """The families of the services, and verdicts on those that are out before any search. `engine`:
-    of a database."""
+    """Returns the families of the services, and verdicts on those that are out before any search.
+    `engine`: of a database."""
     families, verdicts = [], []
     for service in deployments:
         if engine == "myrocks":
@@ -120,25 +120,25 @@ class ManagedShape(Shape):
 
 
 def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
-    """The shapes of a service's family that hold `size_gib`, smallest sizes first."""
+    """Returns the shapes of a service's family that hold `size_gib`, smallest sizes first."""
     if family.volume_type == AURORA:
         return [Shape(family, 1, size_gib, local=AURORA)]
-    found: list[Shape] = []
-    for one in core.rds_ranges(family.volume_type, as_of):
-        gib, rules = max(size_gib, one["from_gib"]), one["figures"]
-        if gib > one["to_gib"]:
+    shapes: list[Shape] = []
+    for sizes in core.rds_ranges(family.volume_type, as_of):
+        gib, rules = max(size_gib, sizes["from_gib"]), sizes["figures"]
+        if gib > sizes["to_gib"]:
             continue
-        gib = rounded_up(gib, GIB_STEPS, one["from_gib"], one["to_gib"])
+        gib = rounded_up(gib, GIB_STEPS, sizes["from_gib"], sizes["to_gib"])
         if family.axis == "size":
-            found.append(ManagedShape(family, 1, gib, (gib, one["to_gib"])))
+            shapes.append(ManagedShape(family, 1, gib, (gib, sizes["to_gib"])))
             continue
         per_gib = rules.get("most_iops_per_gib", 0.0)
         low = int(rules.get("included_iops") or rules.get("least_iops") or 1)
-        most = int(min(rules["most_iops"], per_gib * (one["to_gib"] // STRIPE * STRIPE) or math.inf))
+        most = int(min(rules["most_iops"], per_gib * (sizes["to_gib"] // STRIPE * STRIPE) or math.inf))
         included = int(rules.get("included_mib_s", 0))
         ratio = rules.get("most_mib_s_per_iops", math.inf)
         highest = int(min(rules.get("most_mib_s", 0), ratio * most))
-        found.append(
+        shapes.append(
             ManagedShape(
                 family,
                 1,
@@ -151,12 +151,12 @@ def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
                 by_itself=rules.get("iops_per_included_mib_s", math.inf),
             )
         )
-    return found
+    return shapes
 
 
 def spaces_on(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], need: Need, as_of: str) -> list[Space]:
-    """All spaces of a family on the hosts of its service, given by their place in `hosts`. Services
-    keep the log with the data."""
+    """Lists all spaces of a family on the hosts of its service, given by their place in `hosts`.
+    Services keep the log with the data."""
     places = [place for place, host in enumerate(hosts) if host.service == family.service]
     if family.service == "ec2":
         own = spaces_of(family, [hosts[place] for place in places], logs, need.data_gib, need.log_gib)
@@ -175,16 +175,16 @@ def managed_hosts(
     cache_share: float | None,
     readers: int,
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """The classes of each deployment, cheapest first, and those left out with the reason. `named`:
-    types or patterns of EC2; None: all of the families m, r, c and i that have a price."""
+    """Returns the classes of each deployment, cheapest first, and those left out with the reason.
+    `named`: types or patterns of EC2; None: all of the families m, r, c and i that have a price."""
     with core_errors():
-        known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
+        instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     if named is None:
-        wanted = [name for name in known if SENSIBLE.match(name)]
+        types = [name for name in instances if SENSIBLE.match(name)]
     else:
         stripped = [name.strip().removeprefix("db.") for name in named]
-        wanted = list(
-            dict.fromkeys(name for text in stripped for name in matching_instances(text, known, prices.as_of))
+        types = list(
+            dict.fromkeys(name for text in stripped for name in matching_instances(text, instances, prices.as_of))
         )
     hosts: list[Host] = []
     skipped: list[tuple[str, str]] = []
@@ -193,24 +193,24 @@ def managed_hosts(
         if (too_early := _not_yet(service, prices.as_of)) is not None:
             skipped.append((service, too_early))
             continue
-        for name in wanted:
-            made = _managed_host(service, known[name], prices, cache_share, readers)
-            if isinstance(made, str):
-                skipped.append((f"db.{name} of {service}", made))
+        for name in types:
+            host = _managed_host(service, instances[name], prices, cache_share, readers)
+            if isinstance(host, str):
+                skipped.append((f"db.{name} of {service}", host))
             else:
-                own.append(made)
+                own.append(host)
         own.sort(key=lambda host: (host.usd_month, host.name))
         hosts += own if named is not None else undominated(own)
         if not own and named is None:
             skipped.append((service, f"no class has a price in {prices.region}"))
     if named is None:
         # Nobody named a class: hundreds without a price would only hide the rest.
-        skipped = [one for one in skipped if one[0] in deployments]
+        skipped = [entry for entry in skipped if entry[0] in deployments]
     return hosts, skipped
 
 
 def _not_yet(service: str, as_of: str) -> str | None:
-    """Why a deployment cannot be had on a day before it was there."""
+    """Says why a deployment cannot be had on a day before it was there."""
     rule = core.managed_rule(service, "launched_on")
     if rule is None or rule["value"] <= as_of:
         return None
@@ -220,7 +220,7 @@ def _not_yet(service: str, as_of: str) -> str | None:
 def _managed_host(
     service: str, entry: core.Instance, prices: PriceList, cache_share: float | None, readers: int
 ) -> Host | str:
-    """The host of a class, or why it cannot be one."""
+    """Returns the host of a class, or why it cannot be one."""
     name = entry["instance_type"]
     try:
         with core_errors():
@@ -243,7 +243,7 @@ ANY_STORAGE, ANY_CLASS = "gp3:20", "r6g.large"
 
 
 def class_usd(service: str, instance: str, prices: PriceList, readers: int) -> float | None:
-    """What the class costs a month, readers of Aurora included; None: no price."""
+    """Says what the class costs a month, readers of Aurora included; None: no price."""
     with core_errors():
         bill = core.service_bill(
             service, instance, ANY_STORAGE, prices.region, prices.as_of, _readers(service, readers)
@@ -255,7 +255,7 @@ def class_usd(service: str, instance: str, prices: PriceList, readers: int) -> f
 def managed_items(
     host: Host, storage: str, prices: PriceList, *, readers: int = 0, data_gib: float = 0.0, million_ios: float = 0.0
 ) -> list[dict] | None:
-    """The bill of a month, item by item, with `part`; None where a price is missing. A host
+    """Returns the bill of a month, item by item, with `part`; None where a price is missing. A host
     without an instance: its storage alone."""
     with core_errors():
         bill = core.service_bill(
@@ -269,7 +269,7 @@ def managed_items(
             million_ios,
         )
     alone = host.instance is None
-    if [one for one in bill["missing"] if not (alone and one.startswith(f"db.{ANY_CLASS}"))]:
+    if [name for name in bill["missing"] if not (alone and name.startswith(f"db.{ANY_CLASS}"))]:
         return None
     share = _share(prices)
     return [
@@ -286,5 +286,5 @@ def _readers(service: str, readers: int) -> int:
 
 
 def _share(prices: PriceList) -> float:
-    """What is paid of a list price: a discount on instances is one on classes."""
+    """Says what is paid of a list price: a discount on instances is one on classes."""
     return 1.0 - prices.instance_discount_percent / 100.0

@@ -74,7 +74,7 @@ class ReplicaChoice:
     binding: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON and tables."""
+        """Returns the values for JSON and tables."""
         return dict(vars(self))
 
 
@@ -105,14 +105,14 @@ class ReplicaPlan(Shown):
     free_percent: float = FREE_PERCENT
 
     def in_short(self) -> str:
-        """The choice and its price; see `Shown`."""
+        """Returns the choice and its price; see `Shown`."""
         if self.chosen is None:
             return f"no replica of {len(self.looked_at)} keeps its lag below {self.lag_s:g} s"
-        one = self.chosen
-        return f"{one.instance}/{one.storage}, {one.workers} workers: {one.usd_month:,.0f} USD a month"
+        choice = self.chosen
+        return f"{choice.instance}/{choice.storage}, {choice.workers} workers: {choice.usd_month:,.0f} USD a month"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Returns everything, for JSON."""
         return {
             "schema": "headrace-replica-plan/1",
             "goal": {"replica_lag_s": self.lag_s, "probability": self.probability},
@@ -127,7 +127,7 @@ class ReplicaPlan(Shown):
             "log_gib": self.logged.gib,
             "free_percent": self.free_percent,
             "chosen": None if self.chosen is None else self.chosen.to_dict(),
-            "looked_at": [one.to_dict() for one in self.looked_at],
+            "looked_at": [choice.to_dict() for choice in self.looked_at],
             "warnings": list(self.warnings),
         }
 
@@ -205,18 +205,18 @@ def plan_replica(
     needed = math.ceil(round((data_gib + logged.gib) / (1.0 - free_percent / 100.0), 6))
     judged = _Judge(workload, place.data.text, run, tps, lag_s, base, settings["mode"])
     candidates = _candidates(needed, given, prices, settings["sync_relay_log"] == 1, check_exclude(exclude))
-    looked, chosen, found = _search(judged, candidates, prices.as_of, probability, draws, progress)
+    looked, chosen, prediction = _search(judged, candidates, prices.as_of, probability, draws, progress)
     return ReplicaPlan(
         chosen=chosen,
         looked_at=tuple(looked),
-        prediction=found,
+        prediction=prediction,
         lag_s=lag_s,
         probability=probability,
         source=str(place),
         source_tps=fmean(tps),
         region=region,
         as_of=prices.as_of,
-        warnings=tuple(found.warnings if found is not None else first.warnings),
+        warnings=tuple(prediction.warnings if prediction is not None else first.warnings),
         hours=length,
         release=base.release,
         settings=settings,
@@ -235,7 +235,8 @@ def _search(
     draws: int,
     progress: Callable[[float], None] | None,
 ) -> tuple[list[ReplicaChoice], ReplicaChoice | None, ReplicaPrediction | None]:
-    """What was looked at in the order of its price, the one that holds, and its run."""
+    """Looks at candidates in the order of their price; returns them, the choice that holds, and its
+    run."""
     looked: list[ReplicaChoice] = []
     failed, doubted = _Failed(as_of), 0
     for index, candidate in enumerate(candidates):
@@ -243,18 +244,20 @@ def _search(
             progress(index / len(candidates))
         if failed.cover(candidate):
             continue
-        one = judged.mean(candidate)
-        if one.peak_lag_s <= judged.lag_s and doubted < MOST_DOUBTED:
+        choice = judged.mean(candidate)
+        if choice.peak_lag_s <= judged.lag_s and doubted < MOST_DOUBTED:
             doubted += 1
-            one = replace(one, probability=judged.doubt(one, draws))
-        if one.probability is not None and one.probability >= probability:
+            choice = replace(choice, probability=judged.doubt(choice, draws))
+        if choice.probability is not None and choice.probability >= probability:
             # Its doubt is of means over steps: every second has to hold, too.
-            found = judged.seconds(one, draws)
-            one = replace(one, peak_lag_s=found.summary["peak_lag_s"], applier_tps=found.summary["applier_tps"])
-            if one.peak_lag_s <= judged.lag_s:
-                looked.append(one)
-                return looked, one, found
-        looked.append(one)
+            prediction = judged.seconds(choice, draws)
+            choice = replace(
+                choice, peak_lag_s=prediction.summary["peak_lag_s"], applier_tps=prediction.summary["applier_tps"]
+            )
+            if choice.peak_lag_s <= judged.lag_s:
+                looked.append(choice)
+                return looked, choice, prediction
+        looked.append(choice)
         failed.note(candidate)
     return looked, None, None
 
@@ -273,12 +276,12 @@ class _Failed:
         self._limits: dict[str, tuple[float, float]] = {}
 
     def cover(self, candidate: _Candidate) -> bool:
-        """Whether it need not be looked at."""
+        """Says whether a candidate need not be looked at."""
         iops, bytes_s = self._sustained(candidate)
         return any(iops <= most and bytes_s <= more for most, more in self._by_kind.get(self._kind(candidate), ()))
 
     def note(self, candidate: _Candidate) -> None:
-        """Remembers one that does not hold."""
+        """Remembers a candidate that does not hold."""
         self._by_kind.setdefault(self._kind(candidate), []).append(self._sustained(candidate))
 
     @staticmethod
@@ -287,7 +290,7 @@ class _Failed:
         return host.name, host.cache_gib, storage.partition(":")[0], relay
 
     def _sustained(self, candidate: _Candidate) -> tuple[float, float]:
-        """I/Os and bytes a second without any burst."""
+        """Returns the I/Os and bytes a second without any burst."""
         host, storage, relay, _ = candidate
         if storage not in self._limits:
             with core_errors():
@@ -315,14 +318,17 @@ class _Judge:
     mode: str
 
     def mean(self, candidate: _Candidate) -> ReplicaChoice:
-        """The candidate with the workers that apply fastest, by means over steps."""
+        """Runs the candidate with the workers that apply fastest, by means over steps."""
         host, storage, relay, usd = candidate
         place = replace(
             self.base, storage=storage, relay_storage=relay, instance=host.name or "", cache_gib=host.cache_gib
         )
         tried = [self._by_steps(replace(place, workers=workers), 0) for workers in self._workers()]
-        best = max(tried, key=lambda found: (found.summary["peak_lag_s"] <= self.lag_s, found.summary["applier_tps"]))
-        told = best.summary
+        best = max(
+            tried,
+            key=lambda prediction: (prediction.summary["peak_lag_s"] <= self.lag_s, prediction.summary["applier_tps"]),
+        )
+        summary = best.summary
         return ReplicaChoice(
             host.name or "",
             host.cache_gib,
@@ -330,32 +336,32 @@ class _Judge:
             relay,
             best.replica.workers or 0,
             usd,
-            told["applier_tps"],
-            told["peak_lag_s"],
+            summary["applier_tps"],
+            summary["peak_lag_s"],
             None,
-            told["binding"],
+            summary["binding"],
         )
 
-    def doubt(self, one: ReplicaChoice, draws: int) -> float:
-        """The share of the databases and appliers drawn with which it holds."""
-        lags = self._by_steps(self._replica(one), draws).summary["drawn"]["peak_lag_s"]
+    def doubt(self, choice: ReplicaChoice, draws: int) -> float:
+        """Returns the share of the databases and appliers drawn with which it holds."""
+        lags = self._by_steps(self._replica(choice), draws).summary["drawn"]["peak_lag_s"]
         return sum(lag <= self.lag_s for lag in lags) / len(lags)
 
-    def seconds(self, one: ReplicaChoice, draws: int) -> ReplicaPrediction:
-        """Its run second by second; the doubt is that of means over steps."""
-        found = self._predict(self._replica(one), 0, source_tps=self.tps)
-        doubt = self._by_steps(self._replica(one), draws).summary
+    def seconds(self, choice: ReplicaChoice, draws: int) -> ReplicaPrediction:
+        """Runs a choice second by second; the doubt is that of means over steps."""
+        prediction = self._predict(self._replica(choice), 0, source_tps=self.tps)
+        doubt = self._by_steps(self._replica(choice), draws).summary
         drawn = {name: doubt[name] for name in ("low", "high", "keeps_up", "drawn")}
-        return replace(found, summary=found.summary | drawn)
+        return replace(prediction, summary=prediction.summary | drawn)
 
-    def _replica(self, one: ReplicaChoice) -> Replica:
+    def _replica(self, choice: ReplicaChoice) -> Replica:
         return replace(
             self.base,
-            storage=one.storage,
-            relay_storage=one.relay_storage,
-            instance=one.instance,
-            cache_gib=one.cache_gib,
-            workers=one.workers,
+            storage=choice.storage,
+            relay_storage=choice.relay_storage,
+            instance=choice.instance,
+            cache_gib=choice.cache_gib,
+            workers=choice.workers,
         )
 
     def _workers(self) -> tuple[int, ...]:
@@ -385,7 +391,7 @@ def _source_of(workload: TransactionWorkload, source: str | None) -> str:
 
 
 def _data_gib(workload: TransactionWorkload, size_gib: float | None) -> float:
-    """GiB of data that the replica holds. Raises InputError where nobody says."""
+    """Returns the GiB of data that the replica holds. Raises InputError where nobody says."""
     size = workload.size_gib if size_gib is None else check_number("size_gib", size_gib, 0.001, 1e6, "GiB")
     if size is None:
         rule = "does not say how many GiB of data there are, so no volume can be sized"
@@ -400,12 +406,13 @@ def _hosts(
     prices: PriceList,
     cache_share: float,
 ) -> list[Host]:
-    """Instances looked at: as named, or of the source's family, or of the families of today."""
-    wanted = list(instances or [])
-    if not wanted:
+    """Lists the instances to look at: as named, or of the source's family, or of the families of
+    today."""
+    patterns = list(instances or [])
+    if not patterns:
         name = own or workload.instance
-        wanted = [f"{name.partition('.')[0]}.*"] if name else ["r7i.*", "m7i.*"]
-    hosts, _ = hosts_named(wanted, prices, cache_share)
+        patterns = [f"{name.partition('.')[0]}.*"] if name else ["r7i.*", "m7i.*"]
+    hosts, _ = hosts_named(patterns, prices, cache_share)
     # A cache beyond the data does no more; processors may.
     enough = [host for host in hosts if workload.size_gib is not None and host.cache_gib >= workload.size_gib]
     return [host for host in hosts if not enough or host.usd_month <= FURTHER_HOSTS * enough[0].usd_month]
@@ -414,8 +421,8 @@ def _hosts(
 def _candidates(
     gib: int, hosts: Sequence[Host], prices: PriceList, own_relay: bool, excluded: frozenset[str]
 ) -> list[_Candidate]:
-    """Every candidate with at least `gib`, the cheapest first. A relay log's own volume is looked
-    at where each event is flushed; otherwise it takes bytes alone off the data."""
+    """Lists every candidate with at least `gib`, the cheapest first. A relay log's own volume is
+    looked at where each event is flushed; otherwise it takes bytes alone off the data."""
     data = [f"gp2:{gib * times}" for times in (1, 2, 4)]
     for iops in IOPS:
         # A gp3 has at most 500 IOPS for each GiB, and a MiB/s for each 4 IOPS; an io2 1,000 IOPS.
@@ -428,11 +435,11 @@ def _candidates(
     relays = [None, f"gp3:{RELAY_GIB}", f"io2:{RELAY_GIB}:1000"] if own_relay else [None]
     texts = list(dict.fromkeys([*data, *(relay for relay in relays if relay is not None)]))
     usd = dict(zip(texts, prices.volume_totals(texts), strict=True))
-    made = [
+    candidates = [
         (host, storage, relay, host.usd_month + usd[storage] + (0.0 if relay is None else usd[relay]))
         for host in hosts
         for storage in data
         for relay in relays
         if math.isfinite(usd[storage])
     ]
-    return sorted(made, key=lambda one: (one[3], one[1]))
+    return sorted(candidates, key=lambda candidate: (candidate[3], candidate[1]))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from headrace.report.tables import table
 from headrace.report.words import latency, number, percent, usd
 
-COLUMNS = ("count", "volumes", "today", "wanted", "USD/month", "then", "saves", "risk", "p99", "why")
+COLUMNS = ("count", "volumes", "today", "proposed", "USD/month", "then", "saves", "risk", "p99", "why")
 UNUSED = ("count", "volumes", "today", "saves", "why")
 RIGHT = ("USD/month", "then", "saves", "count")
-KEEP = ("today", "wanted")
+KEEP = ("today", "proposed")
 PROSE = ("why",)
 DROP = ("p99", "USD/month", "then")
 WITHHELD = ("volume", "name", "instance", "today", "why")
@@ -74,7 +74,7 @@ def groups_of(answers: Sequence, verdict: str) -> list[AnswerGroup]:
         if verdict in ("change", "less durable") and bool(answer.durability) != (verdict == "less durable"):
             continue
         why = answer.why if verdict == "unused" else ""
-        answers_by_key.setdefault((answer.today, answer.wanted, answer.durability, answer.region, why), []).append(
+        answers_by_key.setdefault((answer.today, answer.proposed, answer.durability, answer.region, why), []).append(
             answer
         )
     groups = [AnswerGroup(tuple(alike)) for alike in answers_by_key.values()]
@@ -153,9 +153,9 @@ def rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
             len(group.answers),
             volumes_of(group),
             group.first.today,
-            group.first.wanted,
+            group.first.proposed,
             usd(group.sum_of("usd_today")),
-            usd(group.sum_of("usd_wanted")),
+            usd(group.sum_of("usd_proposed")),
             usd(group.sum_of("saves_usd")),
             percent(group.worst("risk")) + (", durability" if group.first.durability else ""),
             p99_of(group),
@@ -185,7 +185,7 @@ def volumes_of(group: AnswerGroup) -> str:
 
 def p99_of(group: AnswerGroup) -> str:
     """Returns the I/O p99 today and then, the highest of the group."""
-    today, then = group.worst("today_p99_ms"), group.worst("wanted_p99_ms")
+    today, then = group.worst("today_p99_ms"), group.worst("proposed_p99_ms")
     if today is None or then is None:
         return latency(then)
     return f"{latency(today)} -> {latency(then)}"
@@ -257,9 +257,9 @@ def tables(answers: Sequence, most: int = SHOWN) -> list[object]:
 
 
 CSV = (
-    "rank", "key", "volumes", "account", "region", "instance", "verdict", "today", "wanted", "usd_today", "usd_wanted", "saves_usd",
+    "rank", "key", "volumes", "account", "region", "instance", "verdict", "today", "proposed", "usd_today", "usd_proposed", "saves_usd",
     "worth_usd", "risk", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
-    "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "prices", "why", "name",
+    "today_throttled_min", "today_p99_ms", "proposed_throttled_min", "proposed_p99_ms", "prices", "why", "name",
     "durability", "bound_by",
 )  # fmt: skip
 

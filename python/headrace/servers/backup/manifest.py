@@ -109,7 +109,7 @@ class Manifest:
 @dataclass(frozen=True)
 class RestoreProof:
     """The result of a restore. `tables`: number of compared tables; `against`: the source that they
-    were compared with, "" for none. `binlogs_to`: end of the replay. `said`: the reason of a
+    were compared with, "" for none. `binlogs_to`: end of the replay. `failure`: the reason of a
     failure. `part`: the databases of a backup that is a part of its server, "" for all."""
 
     at_unix: float
@@ -119,7 +119,7 @@ class RestoreProof:
     against: str
     binlogs_to: str
     ok: bool
-    said: str = ""
+    failure: str = ""
     part: str = ""
 
 

@@ -129,7 +129,7 @@ def prove(
         against=source.name if source is not None and goal is not None else "",
         binlogs_to=str(truth.at) if truth is not None and goal is not None else "",
         ok=not failure,
-        said=failure,
+        failure=failure,
         part=manifest.part,
     )
     write_proof(target, backup, proof, key)

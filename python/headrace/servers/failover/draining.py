@@ -96,7 +96,7 @@ class Draining:
                 elif missing:
                     self._can_apply(host)
                 if need_s <= (NEAR_S if now - began < WISHED_FOR_S else NEAR_ENOUGH_S):
-                    self.journal.write("near", sync=False, server=host.name, left=missing, needs_s=round(need_s, 3))
+                    self.journal.write("near", sync=False, server=host.name, missing=missing, needs_s=round(need_s, 3))
                     return
                 if need_s < best * NEARER:
                     best, best_at = need_s, now

@@ -617,7 +617,7 @@ class Executor:
         assert target is not None and state is not None
         switching = wish.kind == "switchover"
         if switching:
-            self.journal.write("closed", sync=False, left=self._draining.count_missing(host, state, target))
+            self.journal.write("closed", sync=False, missing=self._draining.count_missing(host, state, target))
         # A replica that is near already needs no more help.
         with self._draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
             try:

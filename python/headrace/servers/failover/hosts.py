@@ -150,7 +150,7 @@ class LabHost(AddressHost):
             ended = processes.end_process(process, signal.SIGKILL, KILLED_S)
             outcome = f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
         with contextlib.suppress(HeadraceError), records.locked(where):
-            records.save(where, records.required(where).with_(wanted=False, clean=False))
+            records.save(where, records.required(where).with_(should_run=False, clean=False))
         return outcome
 
     def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:

@@ -237,7 +237,7 @@ def _join_on_boot(lab: Lab, name: str) -> Server:
 
 def _is_member(lab: Lab, name: str) -> bool:
     record = records.load(server_paths(data_dir_of(lab), name))
-    return record is not None and record.made and "loose-group-replication-group-name" in record.settings
+    return record is not None and record.created and "loose-group-replication-group-name" in record.settings
 
 
 def _start_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:

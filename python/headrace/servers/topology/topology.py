@@ -129,7 +129,7 @@ def replica_up(
     given = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "port": port}
     find(lab, source)
     checks.check_ring(name, sources_of(lab), source)
-    if (there := records.load(where)) is not None and there.made:
+    if (there := records.load(where)) is not None and there.created:
         _check_existing(find(lab, name), following, given | {"set": settings or None, "unpaced": unpaced or None})
     followed = prepared(lab, source, following, progress)
     if followed.state != "running":
@@ -138,7 +138,7 @@ def replica_up(
     notes: tuple[str, ...] = ()
     with records.locked(where), ends_as_interrupts():
         existing = records.load(where)
-        if existing is not None and existing.made:
+        if existing is not None and existing.created:
             notes = _follow_too(lab, where, existing, followed, following)
         else:
             record = _record(lab, name, followed, following, given, settings, unpaced)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """The core's table of an applier: what was identified, and defaults of the source for the rest.
+    """Returns the core's table of an applier: what was identified, and defaults of the source for
+    the rest.
 
     `deltas` multiply parameters by exp(delta), within what the core takes. Raises InputError.
     """
@@ -26,14 +27,14 @@ def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None
         applier: dict[str, Any] = dict(core.replica_applier(workload.database)["applier"])
     applier |= dict(given.values) | ({} if given.written is None else {"written": list(given.written)})
     for name, delta in (deltas or {}).items():
-        known = parameter_spreads()[name]
+        bounds = parameter_spreads()[name]
         if delta and applier[name] is not None:
-            applier[name] = max(known["least"], min(known["most"], applier[name] * math.exp(delta)))
+            applier[name] = max(bounds["least"], min(bounds["most"], applier[name] * math.exp(delta)))
     return applier
 
 
 def replica_spread(workload: TransactionWorkload) -> dict[str, float]:
-    """How far each parameter may be off, relative standard deviation: as identified, else the
+    """Says how far each parameter may be off, relative standard deviation: as identified, else the
     core's."""
     given = workload.replica or ReplicaParameters()
     unknown = {name: float(row["relative_sd"]) for name, row in parameter_spreads().items()}
@@ -48,13 +49,13 @@ def measured_replica(
     origin: str = "a replica's run",
     written: tuple[float, ...] | None = None,
 ) -> TransactionWorkload:
-    """The workload with what a replica's run identified, added to what was known. Raises
+    """Returns the workload with what a replica's run identified, added to what was known. Raises
     InputError."""
     before = workload.replica or ReplicaParameters()
-    made = ReplicaParameters(
+    replica = ReplicaParameters(
         dict(before.values) | dict(values),
         before.written if written is None else written,
         dict(before.spread) | dict(spread or {}),
         dict(before.origin) | dict.fromkeys(values, origin),
     )
-    return replace(workload, replica=made)
+    return replace(workload, replica=replica)

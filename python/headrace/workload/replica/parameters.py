@@ -30,10 +30,10 @@ class ReplicaParameters:
     origin: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = parameter_spreads()
+        spreads = parameter_spreads()
         for name, value in self.values.items():
-            check_choice("replica parameter", name, tuple(known))
-            check_number(f"replica.{name}", value, known[name]["least"], known[name]["most"])
+            check_choice("replica parameter", name, tuple(spreads))
+            check_number(f"replica.{name}", value, spreads[name]["least"], spreads[name]["most"])
         for name, value in self.spread.items():
             check_choice("replica.spread", name, tuple(self.values))
             check_number(f"replica.spread.{name}", value, 0.0, 10.0)
@@ -41,7 +41,7 @@ class ReplicaParameters:
             check_choice("replica.from", name, tuple(self.values))
 
     def to_document(self) -> dict[str, Any]:
-        """The table of a workload file."""
+        """Returns the table of a workload file."""
         table: dict[str, Any] = {name: float(value) for name, value in self.values.items()}
         table |= {"written": list(self.written)} if self.written is not None else {}
         table |= {"spread": dict(self.spread)} if self.spread else {}
@@ -49,7 +49,7 @@ class ReplicaParameters:
 
     @staticmethod
     def from_document(table: object) -> ReplicaParameters | None:
-        """The parameters in a parsed file. Raises InputError."""
+        """Reads the parameters in a parsed file. Raises InputError."""
         if table is None:
             return None
         if not isinstance(table, dict):
@@ -72,11 +72,11 @@ class ReplicaParameters:
 
 @cache
 def parameter_spreads() -> dict[str, dict[str, Any]]:
-    """The core's table of parameters by name: `words`, `relative_sd`, `least`, `most`."""
+    """Returns the core's table of parameters by name: `words`, `relative_sd`, `least`, `most`."""
     database = core.mysql_tpcc("innodb", 1.0)
     return {row["parameter"]: row for row in core.replica_applier(database)["spreads"]}
 
 
 def replica_names() -> tuple[str, ...]:
-    """The names a calibration may give."""
+    """Lists the names a calibration may give."""
     return tuple(parameter_spreads())

@@ -34,7 +34,7 @@ def shown(name: str, kind: str = "gp2", size: int = 500, tags: dict | None = Non
     return {"VolumeId": name, "VolumeType": kind, "Size": size, **place, **more}
 
 
-def answer(key: str, today: str = "gp2:500", wanted: str = "gp3:500", **more: Any) -> VolumeAnswer:
+def answer(key: str, today: str = "gp2:500", proposed: str = "gp3:500", **more: Any) -> VolumeAnswer:
     given: dict[str, Any] = {
         "volumes": (key,),
         "account": MINE,
@@ -43,8 +43,8 @@ def answer(key: str, today: str = "gp2:500", wanted: str = "gp3:500", **more: An
         "verdict": "change",
         "why": "it fits",
     }
-    bills = {"usd_today": 50.0, "usd_wanted": 40.0, "risk": 0.0, "grain_s": 300.0, "wanted_p99_ms": 1.5}
-    return VolumeAnswer(key, today=today, wanted=wanted, **(given | bills | more))
+    bills = {"usd_today": 50.0, "usd_proposed": 40.0, "risk": 0.0, "grain_s": 300.0, "proposed_p99_ms": 1.5}
+    return VolumeAnswer(key, today=today, proposed=proposed, **(given | bills | more))
 
 
 def known(*volumes: dict[str, Any]) -> FleetInventory:
@@ -62,7 +62,7 @@ def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
             "2xgp3:500:4000",
             volumes=("vol-2", "vol-3"),
             usd_today=100.0,
-            usd_wanted=60.0,
+            usd_proposed=60.0,
         ),
     ]
     found = advised_changes(answers, devices)
@@ -85,8 +85,8 @@ def test_risk_and_growth_are_left_out_unless_wanted():
     answers = [
         answer("vol-0", risk=0.2),
         answer("vol-1", risk=None),
-        answer("vol-3", wanted="gp3:500:9000", verdict="grow", usd_wanted=70.0),
-        answer("vol-4", verdict="withheld", wanted="", usd_wanted=None),
+        answer("vol-3", proposed="gp3:500:9000", verdict="grow", usd_proposed=70.0),
+        answer("vol-4", verdict="withheld", proposed="", usd_proposed=None),
     ]
     found = advised_changes(answers, devices, most_risk=0.1)
     assert (found.changes, found.risky) == ((), 2)
@@ -165,19 +165,19 @@ def test_a_setting_says_what_ec2_says():
 def test_other_prices_rank_and_keep_anew():
     """At 10 % off: gp2 45.00, gp3 36.00 (500 GiB at 0.10 and 0.08). Back to gp2 saves nothing."""
     made = repriced(
-        [answer("vol-1"), answer("vol-2", verdict="withheld", wanted="", usd_today=None)],
+        [answer("vol-1"), answer("vol-2", verdict="withheld", proposed="", usd_today=None)],
         FleetPrices(discount_percent=10),
     )
-    assert [(one.key, one.usd_today, one.usd_wanted) for one in made] == [
+    assert [(one.key, one.usd_today, one.usd_proposed) for one in made] == [
         ("vol-1", pytest.approx(45.0), pytest.approx(36.0)),
         ("vol-2", None, 40.0),
     ]
-    [kept] = repriced([answer("vol-1", today="gp3:500", wanted="gp2:500")], FleetPrices())
-    assert kept.verdict == "keep" and kept.wanted == "" and "prices that are paid" in kept.why
+    [kept] = repriced([answer("vol-1", today="gp3:500", proposed="gp2:500")], FleetPrices())
+    assert kept.verdict == "keep" and kept.proposed == "" and "prices that are paid" in kept.why
 
 
 MANY = [
-    answer(f"vol-{number:05d}", f"gp2:{number + 1}", risk=number % 11 / 10, usd_wanted=49.0 - number % 7)
+    answer(f"vol-{number:05d}", f"gp2:{number + 1}", risk=number % 11 / 10, usd_proposed=49.0 - number % 7)
     for number in range(700)
 ]
 ODD = "<script>alert(1)</script>\x1b[31m"
@@ -189,20 +189,20 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
         answer(
             "vol-x",
             verdict="withheld",
-            wanted="",
+            proposed="",
             usd_today=None,
             why=f"not modelled: its balance is off by 17 points {ODD}",
         ),
         answer(
             "vol-y",
             verdict="withheld",
-            wanted="",
+            proposed="",
             usd_today=None,
             why=f"not modelled: its balance is off by 9 points {ODD}",
         ),
-        answer("vol-z", verdict="grow", wanted="gp3:500:9000", usd_wanted=80.0, why="it is at a limit"),
-        answer("vol-u", verdict="unused", wanted="", usd_wanted=None, why="no I/O in 14 days", name=ODD),
-        answer("vol-i", verdict="keep", wanted="", usd_wanted=None, why="it binds", bound_by="i-1 (m5.large)"),
+        answer("vol-z", verdict="grow", proposed="gp3:500:9000", usd_proposed=80.0, why="it is at a limit"),
+        answer("vol-u", verdict="unused", proposed="", usd_proposed=None, why="no I/O in 14 days", name=ODD),
+        answer("vol-i", verdict="keep", proposed="", usd_proposed=None, why="it binds", bound_by="i-1 (m5.large)"),
         answer("vol-d", "io2:500:8000", why="less durable", durability="99.999 % -> 99.8 to 99.9 %", today_p99_ms=0.57),
     ]
     path = tmp_path / "fleet.html"
@@ -242,8 +242,8 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
 def test_sums_are_those_of_the_answers():
     answers = [
         answer("vol-1"),
-        answer("vol-2", verdict="grow", usd_wanted=65.0),
-        answer("vol-3", verdict="keep", wanted="", usd_wanted=None),
+        answer("vol-2", verdict="grow", usd_proposed=65.0),
+        answer("vol-3", verdict="keep", proposed="", usd_proposed=None),
     ]
     text = " ".join(words.head(answers, "list prices"))
     assert "3 volumes: 1 is too small (15.00 USD more a month); 1 can be changed (saving 10.00 USD a month)" in text

@@ -203,7 +203,7 @@ def test_the_first_line_has_a_currency(files, capsys):
 
 
 def answer(key: str, verdict: str = "change", **more) -> VolumeAnswer:
-    bills = {"usd_today": 50.0, "usd_wanted": 40.0, "risk": 0.0, "wanted": "gp3:500"} if verdict == "change" else {}
+    bills = {"usd_today": 50.0, "usd_proposed": 40.0, "risk": 0.0, "proposed": "gp3:500"} if verdict == "change" else {}
     bills |= {"usd_today": 50.0} if verdict == "unused" else {}
     return VolumeAnswer(key, (key,), "", "us-east-1", "", verdict, "it fits", "gp2:500", **(bills | more))  # pyright: ignore[reportArgumentType]
 
@@ -275,7 +275,7 @@ def test_reasons_of_a_throttled_volume_are_plain():
     ten, nor a p99 of weeks, nor 0.0 %."""
     device, points = throttled("io1", 400, 500.0, 28, Iops=1000)
     (one,) = answer_batch([device], points, QUICK)
-    assert (one.verdict, one.wanted, one.today_throttled_min) == ("change", "gp3:400", one.today_throttled_min)
+    assert (one.verdict, one.proposed, one.today_throttled_min) == ("change", "gp3:400", one.today_throttled_min)
     assert re.fullmatch(
         r"today's volume makes requests wait for its limits; with this one still 30 % head-room, I/O p99 [\d.]+ ms",
         one.why,
@@ -295,18 +295,18 @@ def test_waiting_for_a_limit_is_no_goal_for_another_storage():
     )  # fmt: skip
     (one,) = answer_batch([device], {device.key: rows}, QUICK)
     assert one.today_p99_ms is not None and one.today_p99_ms > 1_000
-    assert one.verdict == "change" and one.wanted.startswith("gp3:8000:"), one
-    assert one.wanted_p99_ms is not None and one.wanted_p99_ms <= 5.0
+    assert one.verdict == "change" and one.proposed.startswith("gp3:8000:"), one
+    assert one.proposed_p99_ms is not None and one.proposed_p99_ms <= 5.0
     (other,) = answer_batch([device], {device.key: rows}, FleetSettings(fortnights=0, p99_ms=60.0))
-    assert other.wanted is not None and other.wanted.startswith("gp3:8000:"), other
+    assert other.proposed is not None and other.proposed.startswith("gp3:8000:"), other
 
 
 def test_a_volume_at_a_limit_for_a_moment_says_in_how_many_periods():
     """gp3 of 3,000 IOPS: 14 of 4,032 periods are 0.3 %; shown as a count, which never rounds to nothing."""
     device, points = throttled("gp3", 100, 1_500.0, 14, Iops=3000, Throughput=125)
     (one,) = answer_batch([device], points, QUICK)
-    assert one.verdict == "grow" and one.usd_wanted is not None and one.usd_today is not None
-    assert one.usd_wanted > one.usd_today and "in 14 of 4,032 periods of 5 min" in one.why
+    assert one.verdict == "grow" and one.usd_proposed is not None and one.usd_today is not None
+    assert one.usd_proposed > one.usd_today and "in 14 of 4,032 periods of 5 min" in one.why
 
 
 def test_what_fails_and_saves_nothing_noticeable_needs_more(monkeypatch):
@@ -314,10 +314,10 @@ def test_what_fails_and_saves_nothing_noticeable_needs_more(monkeypatch):
     device, points = throttled("io1", 400, 500.0, 28, Iops=1000)
     monkeypatch.setattr(batch, "LEAST_SAVING_USD", 1e9)
     (one,) = answer_batch([device], points, QUICK)
-    assert (one.verdict, one.wanted) == ("grow", "gp3:400") and "periods" in one.why
+    assert (one.verdict, one.proposed) == ("grow", "gp3:400") and "periods" in one.why
     calm, rows = throttled("io1", 400, 100.0, 0, Iops=1000)
     (other,) = answer_batch([calm], rows, QUICK)
-    assert (other.verdict, other.wanted) == ("keep", "")
+    assert (other.verdict, other.proposed) == ("keep", "")
 
 
 def test_reasons_without_figures_read_as_sentences():

@@ -67,8 +67,8 @@ def test_advice_is_the_planners_own_in_place_row():
         goals = [f"p99_ms<={bound!r}", "throttled_min<=0", f"headroom_percent>={QUICK.headroom_percent}"]
         plan = headrace.plan(load, goals=goals, compare=one.today, free_percent=0, exclude="standard")
         assert plan.in_place is not None
-        assert one.wanted == plan.in_place.storage
-        assert one.usd_wanted == pytest.approx(plan.in_place.cost_usd_month)
+        assert one.proposed == plan.in_place.storage
+        assert one.usd_proposed == pytest.approx(plan.in_place.cost_usd_month)
 
 
 def test_what_is_advised_carries_the_demand_per_io():
@@ -86,20 +86,20 @@ def test_what_is_advised_carries_the_demand_per_io():
             asked[3][part] / 1024,
             asked[4][part] / 1024,
         )
-        run = headrace.simulate(OpenWorkload(name="v", kind="constant", points=points), one.wanted, form="events")
+        run = headrace.simulate(OpenWorkload(name="v", kind="constant", points=points), one.proposed, form="events")
         assert run.summary["p99_ms"] <= max(QUICK.p99_ms, one.today_p99_ms or 0.0)
 
 
 def test_nothing_shrinks_and_no_limited_volume_gets_less_of_what_it_is_short_of():
     devices = {device.key: device for device in fleet().devices}
     for one in answers():
-        if not one.wanted:
+        if not one.proposed:
             continue
-        assert int(one.wanted.split(":")[1]) >= int(one.today.split(":")[1])
+        assert int(one.proposed.split(":")[1]) >= int(one.today.split(":")[1])
         assert (one.verdict == "grow") == (one.saves_usd < max(0.5, 0.02 * one.usd_today))
         if one.censored_share:
             short_of = history_of(devices[one.key], fleet().points, 7).short_of(one.today, None)
-            assert any(short_of) and not weaker(one.wanted, one.today, None, short_of)
+            assert any(short_of) and not weaker(one.proposed, one.today, None, short_of)
 
 
 def test_an_answer_does_not_depend_on_its_batch():
@@ -463,7 +463,7 @@ def test_members_of_an_array_are_one_device():
         *(pl.lit(value).alias(name) for name, value in (("read_ops", 3e4), ("write_ops", 3e4), ("read_bytes", 5e8), ("write_bytes", 5e8))),
     )  # fmt: skip
     (answer,) = answer_batch([device], {one.id: rows for one in device.members}, QUICK)
-    assert answer.today == "2xgp2:500" and answer.wanted == "2xgp3:500" and len(answer.volumes) == 2
+    assert answer.today == "2xgp2:500" and answer.proposed == "2xgp3:500" and len(answer.volumes) == 2
 
 
 def test_settings_are_checked():

@@ -45,7 +45,7 @@ def judged(tmp_path_factory) -> Judged:
 
 def test_nearly_all_volumes_get_the_right_action(judged):
     wrong = [
-        (one.group, answer.verdict, answer.today, answer.wanted, answer.why)
+        (one.group, answer.verdict, answer.today, answer.proposed, answer.why)
         for one in judged.made
         if (answer := judged.of_volume[one.id]).verdict not in one.right or one.words not in answer.why
     ]
@@ -57,9 +57,9 @@ def test_no_action_hurts(judged):
     longer than today or 5 ms, the goal."""
     for at, one in enumerate(judged.made):
         answer = judged.of_volume[one.id]
-        if not answer.wanted:
+        if not answer.proposed:
             continue
-        member = Storage.parse(answer.wanted).members[0]
+        member = Storage.parse(answer.proposed).members[0]
         days, seed = one.days or DAYS, SEED * 10_007 + at
         today = served(one, days, seed)
         then = served(one, days, seed, (member.type, member.size_gib, member.iops, member.mib_s))
@@ -97,15 +97,15 @@ def test_savings_are_right_to_the_cent(judged):
         if one.usd_today is None:
             continue
         assert one.usd_today == pytest.approx(list_usd(one.today), abs=0.005), one  # half a cent
-        then = list_usd(one.wanted) if one.wanted else 0.0
-        if one.wanted or one.verdict == "unused":
+        then = list_usd(one.proposed) if one.proposed else 0.0
+        if one.proposed or one.verdict == "unused":
             assert one.saves_usd == pytest.approx(list_usd(one.today) - then, abs=0.005), one
 
 
 def test_volumes_at_their_limit_say_what_waits_and_get_more(judged):
     for one in (one for one in judged.made if one.group.startswith("saturated")):
         answer = judged.of_volume[one.id]
-        member = Storage.parse(answer.wanted).members[0]
+        member = Storage.parse(answer.proposed).members[0]
         assert (member.iops or 3_000) > {"gp3": 3_000, "gp2": 300}[one.kind], answer
         if "VolumeQueueLength" not in one.lacks:
             assert "I/Os waited there" in answer.why, answer.why

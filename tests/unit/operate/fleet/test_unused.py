@@ -55,7 +55,7 @@ HOST = {"InstanceId": "i-0123456789abcdef0", "InstanceType": "m5.xlarge", "State
 
 def test_a_volume_without_io_is_unused_and_saves_its_bill():
     one = answered(points(0.0), Attachments=AT, Tags=[{"Key": "Name", "Value": "old"}])
-    assert (one.verdict, one.wanted, one.name) == ("unused", "", "old") and "no I/O in 8 days" in one.why
+    assert (one.verdict, one.proposed, one.name) == ("unused", "", "old") and "no I/O in 8 days" in one.why
     assert one.saves_usd == one.usd_today == pytest.approx(16.0)  # 200 GiB x 0.08
 
 
@@ -101,7 +101,7 @@ def at_the_limit(**columns) -> pl.DataFrame:
 def test_a_saturated_volume_gets_its_advice_whatever_was_published(columns, said):
     one = answered(at_the_limit(**columns))
     assert one.verdict == "grow" and said in one.why and "checks" not in one.why, one.why
-    assert int(one.wanted.split(":")[2]) >= 3_900  # 30 % of head-room
+    assert int(one.proposed.split(":")[2]) >= 3_900  # 30 % of head-room
 
 
 def test_a_queue_that_grows_without_end_is_not_one_of_clients():

@@ -241,7 +241,7 @@ def test_a_backup_that_cannot_be_restored_has_a_proof_that_failed(tmp_path, monk
     lab: Any = None
     assert not prove(lab, target, made.id, "gp3:100").ok
     proof = documents.read_proof(target, made.id)
-    assert proof is not None and not proof.ok and "data.00001" in proof.said
+    assert proof is not None and not proof.ok and "data.00001" in proof.failure
 
 
 def proved(folder: Path) -> tuple[FolderTarget, Backup]:

@@ -53,8 +53,8 @@ def test_list_shows_parts_and_failed_restores(target, capsys):
     documents.write_proof(place, whole.id, failed, None)
     assert main(at) == 1
     told = capsys.readouterr()
-    assert json.loads(told.out)[0]["failed"] == failed.said and not json.loads(told.out)[0]["proved"]
-    assert f"problem: {whole.id}: its last restore failed: {failed.said}" in told.err
+    assert json.loads(told.out)[0]["failed"] == failed.failure and not json.loads(told.out)[0]["proved"]
+    assert f"problem: {whole.id}: its last restore failed: {failed.failure}" in told.err
 
 
 def test_an_option_and_an_id_that_cannot_be(target, capsys):

@@ -108,8 +108,8 @@ def test_20_percent_off_gp3_storage_alone_changes_the_decision(tmp_path, capsys)
     (at_list,) = answer_batch([small], points, FleetSettings(fortnights=0))
     (own,) = answer_batch([small], points, settings_at(cost, small))
     assert (at_list.verdict, at_list.usd_today) == ("keep", pytest.approx(2.00)) and at_list.prices == "list prices"
-    assert (own.verdict, own.wanted, own.usd_today) == ("change", "gp3:20", pytest.approx(2.00))
-    assert own.usd_wanted == pytest.approx(1.28) and own.prices == "rates of the Cost and Usage Report of 2026-10"
+    assert (own.verdict, own.proposed, own.usd_today) == ("change", "gp3:20", pytest.approx(2.00))
+    assert own.usd_proposed == pytest.approx(1.28) and own.prices == "rates of the Cost and Usage Report of 2026-10"
     smaller, rows, _ = one_volume("gp2", 10, 40.0)
     assert answer_batch([smaller], rows, settings_at(cost, smaller))[0].verdict == "keep"
     # And as it is typed: the note says what is at own rates and what is not; the report knows what prices it has.
@@ -139,10 +139,10 @@ def test_half_price_gp2_is_found_though_no_list_price_would_find_it(tmp_path):
     """gp3:1000 costs 80.00; gp2:1000 100.00 at list, and 50.00 at half its price: 3,000 IOPS either way."""
     device, points, _ = one_volume("gp3", 1000, 900.0, Iops=3000, Throughput=125)
     (at_list,) = answer_batch([device], points, FleetSettings(fortnights=0))
-    assert (at_list.verdict, at_list.wanted) == ("keep", "")
+    assert (at_list.verdict, at_list.proposed) == ("keep", "")
     cost = cur(tmp_path / "cur.parquet", {"gp2": {"gib": 0.05}}, device.key)
     (own,) = answer_batch([device], points, settings_at(cost, device))
-    assert (own.verdict, own.wanted, own.usd_wanted) == ("change", "gp2:1000", pytest.approx(50.0))
+    assert (own.verdict, own.proposed, own.usd_proposed) == ("change", "gp2:1000", pytest.approx(50.0))
     # What the plan was made with is what the report makes of it.
     prices = FleetPrices(report=read_cost_report([cost], {device.key: "us-east-1"}))
     assert repriced([own], prices) == [own]
@@ -265,12 +265,12 @@ def test_advice_at_own_prices_is_the_planners_and_the_cheapest_of_a_naive_list(t
     )
     best = _naive(one, points[device.key], size, rates)
     saves = naive_usd(one.today, rates) - best
-    if one.wanted:
-        assert one.usd_wanted is not None and plan.in_place is not None and one.wanted == plan.in_place.storage
-        assert one.usd_wanted == pytest.approx(plan.in_place.cost_usd_month)
-        assert one.usd_wanted == pytest.approx(naive_usd(one.wanted, rates))
+    if one.proposed:
+        assert one.usd_proposed is not None and plan.in_place is not None and one.proposed == plan.in_place.storage
+        assert one.usd_proposed == pytest.approx(plan.in_place.cost_usd_month)
+        assert one.usd_proposed == pytest.approx(naive_usd(one.proposed, rates))
         # The search stops within a thousandth of the cheapest (planner.search); the naive list has steps of 10 IOPS.
-        assert one.usd_wanted <= best * 1.001 + 0.01
+        assert one.usd_proposed <= best * 1.001 + 0.01
     else:
         assert saves < max(0.5, 0.02 * (one.usd_today or 0.0)) * 1.001 + 0.01
 

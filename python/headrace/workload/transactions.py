@@ -137,8 +137,8 @@ class TransactionWorkload(Shown):
         return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
     def least_responses(self) -> dict[str, float]:
-        """What the percentiles of response times (RESPONSES) are of their mean at the least,
-        wherever it runs."""
+        """Gives what the percentiles of response times (RESPONSES) are of their mean at the
+        least, wherever it runs."""
         return core.least_responses(self.database["clients"])
 
     def distances(

@@ -3,8 +3,8 @@
 >>> import headrace
 >>> shop = headrace.sysbench_tpcc(warehouses=1000, engine="innodb", cache_gib=25, threads=16)
 >>> run = headrace.predict(shop, "gp2:1200", seconds=600, start="warm")
->>> run.rows.columns[:4]
-['t_s', 'tps', 'p95_ms', 'iops']
+>>> run.rows.columns[:5]
+['t_s', 'tps', 'p50_ms', 'p95_ms', 'p99_ms']
 """
 
 from __future__ import annotations

@@ -175,7 +175,10 @@ def test_iostat_beside_the_transactions_identifies_more():
             # A run has some 60 bins with windows, each known to 5 %, a tenth of them independent: 5
             # % / sqrt(6) = 2 % times what the parameter weighs in I/Os (a third at least): 6 %,
             # twice.
-            assert abs(beside[name].off) < 0.12, (engine, name, beside[name])
+            # Flushes trade against evicted dirty pages, whose truth was moved by two of their spreads
+            # and is drawn back by what was known before, which counts as much as ten bins: one
+            # stated standard deviation, where that is more.
+            assert abs(beside[name].off) < max(0.12, beside[name].spread), (engine, name, beside[name])
     assert any("no disk figures" in text for text in found("innodb").caveats)
     assert not any("no disk figures" in text for text in found("innodb", "iostat").caveats)
 

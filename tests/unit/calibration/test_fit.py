@@ -139,11 +139,9 @@ def test_more_runs_narrow(engine):
     one, three = told(engine), told(engine, "three")
     # A linear fit would narrow all of them; here three runs are linearised at another place: a
     # tenth at most the other way.
-    # Processor time tells where processors are busy, and one run of 72 clients keeps them busier
-    # than three of 32 to 72 on average: a quarter.
-    assert all(three[name].spread < (1.25 if name == "cpu_ms" else 1.1) * one[name].spread for name in one)
+    assert all(three[name].spread < 1.1 * one[name].spread for name in one)
     # The response time shares what the runs tell with the processor's queue and the serial share.
-    assert three["base_ms"].spread < 0.85 * one["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
+    assert three["base_ms"].spread < 0.8 * one["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
     # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell,
     # take some.
     pages = [beyond_the_floor(engine, "pages_touched", fit["pages_touched"].spread) for fit in (three, one)]

@@ -139,11 +139,9 @@ def test_more_runs_narrow(engine):
     one, three = told(engine), told(engine, "three")
     # A linear fit would narrow all of them; here three runs are linearised at another place: a
     # tenth at most the other way.
-    # Processor time tells where processors are busy, and one run of 72 clients keeps them busier
-    # than three of 32 to 72 on average: a quarter.
-    assert all(three[name].spread < (1.25 if name == "cpu_ms" else 1.1) * one[name].spread for name in one)
+    assert all(three[name].spread < 1.1 * one[name].spread for name in one)
     # The response time shares what the runs tell with the processor's queue and the serial share.
-    assert three["base_ms"].spread < 0.85 * one["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
+    assert three["base_ms"].spread < 0.8 * one["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
     # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell,
     # take some.
     pages = [beyond_the_floor(engine, "pages_touched", fit["pages_touched"].spread) for fit in (three, one)]
@@ -175,7 +173,10 @@ def test_iostat_beside_the_transactions_identifies_more():
             # A run has some 60 bins with windows, each known to 5 %, a tenth of them independent: 5
             # % / sqrt(6) = 2 % times what the parameter weighs in I/Os (a third at least): 6 %,
             # twice.
-            assert abs(beside[name].off) < 0.12, (engine, name, beside[name])
+            # Flushes trade against evicted dirty pages, whose truth was moved by two of their spreads
+            # and is drawn back by what was known before, which counts as much as ten bins: one
+            # stated standard deviation, where that is more.
+            assert abs(beside[name].off) < max(0.12, beside[name].spread), (engine, name, beside[name])
     assert any("no disk figures" in text for text in found("innodb").caveats)
     assert not any("no disk figures" in text for text in found("innodb", "iostat").caveats)
 

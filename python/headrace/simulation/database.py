@@ -4,7 +4,7 @@
 >>> shop = headrace.sysbench_tpcc(warehouses=1000, engine="innodb", cache_gib=25, threads=16)
 >>> run = headrace.predict(shop, "gp2:1200", seconds=600, start="warm")
 >>> run.rows.columns[:4]
-['t_s', 'tps', 'p95_ms', 'iops']
+['t_s', 'tps', 'p50_ms', 'p95_ms']
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tu
     return tuple({"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, change_gib, days))
 
 
-def _today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
+def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
     if settings.compare is None:
         return None, []
     placement = parse_placement(settings.compare)
@@ -221,7 +221,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
     growth = _growth(settings, workload)
     size = _size(workload, settings, growth.data)
-    today, notes = _today(settings)
+    today, notes = _parse_today(settings)
     if today is not None and today.log is not None:
         raise InputError(
             f"compare = {settings.compare}",
@@ -313,8 +313,9 @@ def _demand_services(
     return services, ([*hosts] if "ec2" in services else []) + classes, skipped, notes
 
 
-def _named(instances: object) -> list:
-    """Returns what was named, as a list. Raises InputError for what is neither text nor a list."""
+def _list_instances(instances: object) -> list:
+    """Lists the instance types or patterns of the setting. Raises InputError for what is neither
+    text nor a list."""
     if isinstance(instances, str):
         return [instances]
     if instances is not None and not isinstance(instances, Sequence):
@@ -323,7 +324,7 @@ def _named(instances: object) -> list:
 
 
 def _means_none(instances: object) -> bool:
-    listed = _named(instances)
+    listed = _list_instances(instances)
     return len(listed) == 1 and isinstance(listed[0], str) and listed[0].strip().lower() == "none"
 
 
@@ -354,7 +355,7 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     grown = workload.grown(growth.data) if growth.data != 1.0 else workload
     size = _size(workload, settings, growth.data)
     prices = _prices(settings)
-    today, notes = _today(settings)
+    today, notes = _parse_today(settings)
     today_family = _todays_family(workload, today, settings)
     hosts, skipped = _hosts(workload, settings, prices, today_family)
     hosts, skipped = _with_services(tuple(settings.on), settings, prices, hosts, skipped)
@@ -432,7 +433,7 @@ def _with_services(
             "--instances none", "has no meaning at a service", SOURCE, "A service sells classes: name some."
         )
     named = settings.instances
-    listed = None if named is None else _named(named)
+    listed = None if named is None else _list_instances(named)
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share
     classes, more = managed_hosts(managed, listed, prices, share, settings.readers)
     own_hosts = hosts if "ec2" in on else []
@@ -455,7 +456,7 @@ def _hosts(
     workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     named = settings.instances
-    listed = _named(named)
+    listed = _list_instances(named)
     if _means_none(named):
         return hosts_alone(workload.cache_gib), []
     share = settings.cache_share

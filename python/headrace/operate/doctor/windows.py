@@ -57,7 +57,7 @@ def bound_windows(
         if not rows.height:
             continue
         level = level_of(rows[1:-1] if rows.height >= EDGES else rows)
-        limit = limit_at(level, limits) if limits else _unnamed(window, level, volume, as_of, t)
+        limit = limit_at(level, limits) if limits else _infer_limit(window, level, volume, as_of, t)
         if limit is not None:
             bound.append(BoundWindow(window, limit))
     return bound + (_held(volume, limits, bound, as_of, t) if limits else [])
@@ -150,12 +150,13 @@ def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
     return rows.filter(~taken)
 
 
-def _unnamed(
+def _infer_limit(
     window: CensoredWindow, level: Level, volume: VolumeEvidence, as_of: str | None, t: Thresholds
 ) -> LimitLevel | None:
-    """Returns what the recording says by itself: a known limit of volumes, credits that are gone,
-    or a top that it never exceeds. None where it is the baseline of an instance, which is asked
-    for, or where the device was idle in between: that is not a limit but bursts."""
+    """Infers the limit of a window from the recording alone, where the storage is not known: a
+    limit that volumes are sold with, credits that are gone, or a rate that it never exceeds. None
+    where an instance's baseline explains it (the finding asks for --instance), or where the device
+    was idle in between: bursts are no limit."""
     members = volume.facts.name.count("+") + 1
     for name, limits, in_bytes in (("volume-throughput", KNOWN_MIB_S, True), ("volume-iops", KNOWN_IOPS, False)):
         rate = level.bytes_s / MIB if in_bytes else level.iops

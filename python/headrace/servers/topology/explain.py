@@ -26,10 +26,11 @@ class Explained:
 
 def explained(state: ServerState) -> list[Explained]:
     """Returns the settings that decide, with this server's values."""
-    return [*_commits(state), *_relay(state), *_position(state), *_semi_sync(state)]
+    return [*_explain_commits(state), *_explain_relay_log(state), *_explain_position(state), *_explain_semi_sync(state)]
 
 
-def _commits(state: ServerState) -> Iterator[Explained]:
+def _explain_commits(state: ServerState) -> Iterator[Explained]:
+    """Explains redo flushes and the binary log."""
     if state.flush_log == 1:
         cost = f"a flush of the redo log a commit, shared by commits of one moment; some 2.1 ms ({LAB})"
         yield Explained("innodb_flush_log_at_trx_commit", "1", cost, "nothing")
@@ -52,7 +53,7 @@ def _commits(state: ServerState) -> Iterator[Explained]:
     yield Explained("log_slave_updates", value, cost, lost)
 
 
-def _relay(state: ServerState) -> Iterator[Explained]:
+def _explain_relay_log(state: ServerState) -> Iterator[Explained]:
     if state.sync_relay_log == 1:
         cost = f"a flush for each event received, not shared: 77 transactions a second instead of 1,260 ({LAB})"
         yield Explained("sync_relay_log", "1", cost, "nothing that was acknowledged by semi-sync")
@@ -70,7 +71,7 @@ def _relay(state: ServerState) -> Iterator[Explained]:
         yield Explained("relay_log_recovery", "OFF", "nothing", lost)
 
 
-def _position(state: ServerState) -> Iterator[Explained]:
+def _explain_position(state: ServerState) -> Iterator[Explained]:
     if state.flavor == "mysql":
         yield Explained(
             "relay_log_info_repository",
@@ -89,7 +90,7 @@ def _position(state: ServerState) -> Iterator[Explained]:
             yield Explained(name, "no", "nothing", lost)
 
 
-def _semi_sync(state: ServerState) -> Iterator[Explained]:
+def _explain_semi_sync(state: ServerState) -> Iterator[Explained]:
     semi_sync = state.semi_sync
     if not semi_sync.source_enabled:
         return

@@ -221,11 +221,12 @@ def extra(old: Seen, new: Seen) -> str:
     return ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})
 
 
-def best(candidates: list[Seen], target: str | None, made_up: GtidSet | None = None) -> Seen | None:
-    """Returns the candidate whose usable set contains that of every other, apart from `made_up`,
-    transactions that empty ones replace; `target` if it is as good. None if no set contains all."""
+def best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = None) -> Seen | None:
+    """Returns the candidate whose usable set contains that of every other, apart from `replaced`:
+    errant transactions that empty ones will replace. Chooses `target` if it is as good; None if no
+    set contains all others."""
     counted = {
-        candidate.name: usable(candidate) if made_up is None else usable(candidate).minus(made_up)
+        candidate.name: usable(candidate) if replaced is None else usable(candidate).minus(replaced)
         for candidate in candidates
     }
     able = [

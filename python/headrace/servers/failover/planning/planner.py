@@ -356,7 +356,7 @@ def _choice(
     ]
     if wish.errant == "leave":
         left_out |= {name: f"has transactions of its own: {text}" for name, text in errant.items()}
-    made_up = _list_replaced(wish, errant)
+    replaced = _list_replaced(wish, errant)
     if not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
         return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
@@ -364,15 +364,15 @@ def _choice(
     if wish.errant == "inject" and (clean := [member for member in able if member.name not in errant]):
         # A server with errant transactions would pass them on instead of empty ones; but it is
         # promoted if it alone received transactions.
-        chosen = election.best(clean, wish.target, made_up)
-        if chosen is not None and _missing(pool, chosen, made_up):
+        chosen = election.best(clean, wish.target, replaced)
+        if chosen is not None and _missing(pool, chosen, replaced):
             chosen = None
-    chosen = chosen or election.best(able, wish.target, made_up)
+    chosen = chosen or election.best(able, wish.target, replaced)
     if chosen is None:
         return FailoverPlan(
             refusal=f"{', '.join(member.name for member in able)}: none has all that the others received"
         ), left_out
-    beyond = _missing(pool, chosen, made_up)
+    beyond = _missing(pool, chosen, replaced)
     if beyond and not wish.accept_loss:
         hint = "Correct that replica and promote it, or go on without them: --accept-loss."
         rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
@@ -396,11 +396,11 @@ def _list_replaced(wish: FailoverWish, errant: dict[str, str]) -> GtidSet | None
         return None
 
 
-def _missing(pool: list[Seen], chosen: Seen, made_up: GtidSet | None = None) -> str:
+def _missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = None) -> str:
     """Returns what others of the pool have and the chosen server will lack, as text."""
     will = usable(chosen)
-    if made_up is not None:
-        will = will.union(made_up)
+    if replaced is not None:
+        will = will.union(replaced)
     beyond = [has(member).minus(will) for member in pool if member.name != chosen.name]
     texts = [str(gtids) for gtids in beyond if not gtids.is_empty]
     # The part of its own relay log that the chosen server cannot apply is lost too.

@@ -195,6 +195,7 @@ def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tu
 
 
 def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
+    """Parses the storage of today that `compare` names; with notes about it."""
     if settings.compare is None:
         return None, []
     placement = parse_placement(settings.compare)

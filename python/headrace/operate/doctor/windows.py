@@ -156,7 +156,7 @@ def _infer_limit(
     """Infers the limit of a window from the recording alone, where the storage is not known: a
     limit that volumes are sold with, credits that are gone, or a rate that it never exceeds. None
     where an instance's baseline explains it (the finding asks for --instance), or where the device
-    was idle in between: bursts are no limit."""
+    was idle in between, which makes it bursts."""
     members = volume.facts.name.count("+") + 1
     for name, limits, in_bytes in (("volume-throughput", KNOWN_MIB_S, True), ("volume-iops", KNOWN_IOPS, False)):
         rate = level.bytes_s / MIB if in_bytes else level.iops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from headrace.aws.client import call
@@ -26,9 +27,10 @@ class AwsVolume:
 
 def notation_of(kind: str, size_gib: int, iops: int | None, mib_s: int | None) -> str:
     """Returns a volume as it would be ordered: `gp3:500:6000:250`. AWS states the baseline of other
-    types as IOPS, too, and that is not bought."""
+    types as IOPS, too, and that is not bought. MiB/s stand behind IOPS: without these they are left
+    out."""
     bought = {"gp3": (iops, mib_s), "io1": (iops,), "io2": (iops,)}.get(kind, ())
-    return ":".join([kind, str(size_gib), *(str(figure) for figure in bought if figure)])
+    return ":".join([kind, str(size_gib), *map(str, takewhile(bool, bought))])
 
 
 def notation_of_answer(volume: Mapping[str, Any]) -> str:

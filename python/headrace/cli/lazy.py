@@ -11,10 +11,14 @@ are imported in the block, not names out of them: `planner.plan(...)`.
 from __future__ import annotations
 
 import builtins
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+
+# All threads share the function that imports: one block at a time replaces it.
+_one_block = threading.Lock()
 
 
 class _Waiting:
@@ -39,16 +43,21 @@ class _Package:
 
 @contextmanager
 def lazily() -> Iterator[None]:
-    """Lets the imports of a block wait. Nothing but imports may stand in it."""
+    """Lets the imports of a block wait. Nothing but imports may stand in it. What other threads
+    import meanwhile is imported as usual."""
+    own_thread = threading.get_ident()
 
     def wait(
         name: str, names: Any = None, values: Any = None, parts: Sequence[str] | None = None, level: int = 0
     ) -> Any:
+        if threading.get_ident() != own_thread:
+            return usual(name, names, values, parts or (), level)
         return _Package(name) if parts else _Waiting(name)
 
-    usual = builtins.__import__
-    builtins.__import__ = wait
-    try:
-        yield
-    finally:
-        builtins.__import__ = usual
+    with _one_block:
+        usual = builtins.__import__
+        builtins.__import__ = wait
+        try:
+            yield
+        finally:
+            builtins.__import__ = usual

@@ -21,7 +21,7 @@ from headrace import __version__
 from headrace.base import core
 from headrace.base.files import explain_unwritable, write_whole
 from headrace.errors import InputError
-from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, answers_frame, answers_of
+from headrace.operate.fleet.answer import SCHEMA, FleetSettings, VolumeAnswer, answers_frame, answers_of
 from headrace.operate.fleet.batch import answer_batch
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
 from headrace.operate.fleet.points import DOC, VOLUMES_AT_ONCE, read_points, volumes_of
@@ -162,7 +162,8 @@ def _rests_on(inventory: FleetInventory, points: Path, settings: FleetSettings) 
     """Returns a digest of what answers follow from: another value means that saved answers are of
     another question."""
     about = points.stat()
-    ours = (__version__, core.newest_date())  # another version or catalog may answer otherwise
+    # Another version or catalog may answer otherwise, and other columns cannot stand below these.
+    ours = (__version__, core.newest_date(), list(SCHEMA))
     whole = msgspec.json.encode((ours, inventory, settings, about.st_size, about.st_mtime_ns))
     return hashlib.sha256(whole).hexdigest()
 

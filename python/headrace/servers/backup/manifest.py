@@ -270,6 +270,8 @@ def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> R
             return None
         raise
     content = opened(raw, f"{target.label}/{name}", key)
+    if "said" in content:  # the name of `failure` in files from before it was called so
+        content = {"failure": content["said"]} | content
     try:
         return RestoreProof(**{attribute.name: content[attribute.name] for attribute in fields(RestoreProof)})
     except KeyError:

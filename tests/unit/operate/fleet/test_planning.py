@@ -290,6 +290,12 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatc
     monkeypatch.setattr(planning, "__version__", "the next one")
     plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted)
     assert left[-1] == total  # nor what another version answered
+    asked.clear()
+    with pytest.raises(KeyboardInterrupt):
+        plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=stopped)
+    monkeypatch.setattr(planning, "SCHEMA", dict.fromkeys(planning.SCHEMA) | {"more": None})
+    plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted)
+    assert left[-1] == total  # nor answers of other columns, which cannot stand below these
 
 
 # --- the points' file -----------------------------------------------------------------------------

@@ -88,13 +88,13 @@ def _begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
     # What chance does to the difference of two means over that many windows.
     per_edge = max(1.0, EDGE * period / max((tx[-1] - tx[0]) / len(tx), 1e-9))
     chance = float(np.std(np.diff(value))) / np.sqrt(2.0) * np.sqrt(2.0 / per_edge)
-    found: list[float] = []
+    begins: list[float] = []
     for index in np.argsort(-climb):
         if climb[index] < LEAST_SIGMAS * chance:
             break
-        if all(abs(tx[index] - other) >= APART * period for other in found):
-            found.append(float(tx[index]))
-    return np.sort(found)
+        if all(abs(tx[index] - other) >= APART * period for other in begins):
+            begins.append(float(tx[index]))
+    return np.sort(begins)
 
 
 def _profile(tx: np.ndarray, value: np.ndarray, begins: np.ndarray, period: float) -> np.ndarray:

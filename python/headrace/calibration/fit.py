@@ -113,8 +113,10 @@ class Objective:
         ):
             parts.append(_compare_half(observation, np.array(columns["tps"])))
             if self.lenient:
-                held = observation.binned(held_by_clients(columns).astype(float))
-                spreads = np.maximum(spreads, BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * np.nan_to_num(held))
+                client_bound_share = observation.binned(held_by_clients(columns).astype(float))
+                spreads = np.maximum(
+                    spreads, BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * np.nan_to_num(client_bound_share)
+                )
             parts += _compare(observation, columns, seen, spreads)
             parts += compare_counted(pages, observation, columns)
             if self.kib_known and _steady_without_bytes(observation, self.full_at[observation.run.cache_gib]):

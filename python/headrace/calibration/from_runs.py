@@ -41,21 +41,21 @@ def calibrate(
     loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
     check_distinct(loaded)
     with core_errors():
-        found = fit_runs(loaded, progress) if least_seconds is None else fit_runs(loaded, progress, least_seconds)
+        calibrated = fit_runs(loaded, progress) if least_seconds is None else fit_runs(loaded, progress, least_seconds)
     longest = max(loaded, key=lambda run: run.transactions)
     iops, vcpus = [run.caps.iops for run in loaded], [run.vcpus for run in loaded]
     return TransactionWorkload(
         name=name or longest.name,
-        engine=found.engine,
-        database=found.database,
+        engine=calibrated.engine,
+        database=calibrated.database,
         cache_gib=longest.cache_gib,
         threads=longest.threads,
         size_gib=longest.benchmark.data_gib,
         benchmark=longest.benchmark.name,
         instance=longest.instance,
         as_of=longest.as_of.isoformat(),
-        parameters=tuple(identified(found)),
-        covariance=tuple(tuple(float(cell) for cell in row) for row in found.fit.covariance),
+        parameters=tuple(identified(calibrated)),
+        covariance=tuple(tuple(float(cell) for cell in row) for row in calibrated.fit.covariance),
         covered=Covered(
             _span([run.cache_gib for run in loaded]),
             _span([run.threads for run in loaded]),
@@ -66,9 +66,9 @@ def calibrate(
         ),
         runs=tuple(
             _told(run) | (misfit.to_document() if misfit else {})
-            for run, misfit in zip(loaded, found.misfits, strict=True)
+            for run, misfit in zip(loaded, calibrated.misfits, strict=True)
         ),
-        caveats=found.notes,
+        caveats=calibrated.notes,
         storage=longest.storage,
         log_storage=longest.log_storage,
         start=longest.start,
@@ -81,7 +81,7 @@ def server_of(runs: Sequence[Run]) -> SourceServer:
     do."""
     longest = max(runs, key=lambda run: run.transactions)
     shares = [(share, run) for run in runs if (share := run.busy_share) is not None]
-    share, busiest = max(shares, key=lambda one: one[0], default=(None, None))
+    share, busiest = max(shares, key=lambda pair: pair[0], default=(None, None))
     log_bin = longest.settings.get("binlog")
     return SourceServer(
         flavor=longest.flavor,

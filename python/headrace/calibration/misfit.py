@@ -62,9 +62,9 @@ def _cause(observation: Observation, misfit: Misfit, runs: int) -> str:
     if runs > 1:
         hint = "Calibrate them apart."
         return f"Likely cause: the runs differ in something that is not modelled; {held_by} hold this one in the model. {hint}"
-    if run.found("stall"):
+    if run.select_findings("stall"):
         return "Likely cause: it stood still for a part of the time, which is not modelled."
-    if run.found("start"):
+    if run.select_findings("start"):
         return f'Likely cause: its start is not "{run.start}", as its figures say too. Check start of its description.'
     hint = "Check threads, vcpus and instance of its description."
     return f"Likely cause: {held_by} hold it in the model; locks, flushing or another load are not modelled. {hint}"

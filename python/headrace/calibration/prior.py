@@ -118,14 +118,14 @@ def _options(run: Run) -> dict:
         for name, value in benchmark.parameters.items()
         if name in DISTRIBUTION_OPTIONS
     }
-    known = {
+    options = {
         name: settings[name]
         for name in ("redo_gib", "flush_log_at_trx_commit", "sync_binlog", "io_capacity", "doublewrite", "memtable_mib")
         if name in settings
     }
-    known = _usual(run) | known
+    options = _usual(run) | options
     if "binlog" in settings:
-        known["log_bin"] = bool(settings["binlog"])
+        options["log_bin"] = bool(settings["binlog"])
     return {
         "script": benchmark.script,
         "distribution": kind,
@@ -134,7 +134,7 @@ def _options(run: Run) -> dict:
         "table_size": benchmark.scale,
         "threads": run.threads,
         "cache_gib": run.cache_gib,
-    } | known
+    } | options
 
 
 def writes_in_background(run: Run) -> bool:
@@ -228,10 +228,10 @@ def per_transaction(run: Run, *names: str) -> float | None:
         column = f"{name}_per_s"
         if column not in run.status.columns or run.status[column].drop_nulls().is_empty():
             return None
-        known = run.status.select(column, "duration_s").drop_nulls()
+        samples = run.status.select(column, "duration_s").drop_nulls()
         total += (
-            float((known[column] * known["duration_s"]).sum())
-            / float(known["duration_s"].sum())
+            float((samples[column] * samples["duration_s"]).sum())
+            / float(samples["duration_s"].sum())
             * run.span_s
             / run.transactions
         )
@@ -245,10 +245,10 @@ def usable_share(run: Run) -> float | None:
         run.status.columns
     ):
         return None
-    known = run.status.select("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total").drop_nulls()
-    if known.height < FEWEST_SAMPLES:
+    samples = run.status.select("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total").drop_nulls()
+    if samples.height < FEWEST_SAMPLES:
         return None
-    last = known[-max(FEWEST_SAMPLES, known.height // 4) :]
+    last = samples[-max(FEWEST_SAMPLES, samples.height // 4) :]
     free, total = (float(np.median(last[f"innodb_buffer_pool_pages_{what}"])) for what in ("free", "total"))
     if not 0 <= free < FULL_FREE_SHARE * total:
         return None

@@ -90,9 +90,9 @@ def predicted_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPred
     )
 
 
-def counted(found: ReplicaPrediction, run: ReplicaRun) -> tuple[float, float]:
+def counted(prediction: ReplicaPrediction, run: ReplicaRun) -> tuple[float, float]:
     """(transactions applied a second, pages read a transaction) over the seconds that count."""
-    rows = found.rows[1:]
+    rows = prediction.rows[1:]
     first = min(round(run.warmup_s), rows.height - 1)
     last = max(first + 1, math.ceil(run.warmup_s + run.seconds))
     part = rows[first:last]
@@ -112,8 +112,8 @@ def calibrate_replica(
     """
     if not runs and sample is None:
         raise InputError("no runs", "a replica is calibrated from at least one run, or a binary log", DOC)
-    made = _from_log(workload, sample)
-    return _fitted(made, runs) if runs else made
+    database = _from_log(workload, sample)
+    return _fitted(database, runs) if runs else database
 
 
 def _from_log(workload: TransactionWorkload, sample: BinaryLogSample | None) -> TransactionWorkload:
@@ -154,10 +154,10 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
 
     def with_(deltas: Sequence[float]) -> TransactionWorkload:
         values = {name: base[name] * math.exp(delta) for name, delta in zip(names, deltas, strict=False)}
-        made = measured_replica(workload, _bounded(values))
+        candidate = measured_replica(workload, _bounded(values))
         if not pages:
-            return made
-        return replace(made, database=applied(made.database, made.engine, {_PAGES.name: deltas[-1]}))
+            return candidate
+        return replace(candidate, database=applied(candidate.database, candidate.engine, {_PAGES.name: deltas[-1]}))
 
     def residuals(deltas: np.ndarray) -> np.ndarray:
         changed = with_([float(delta) for delta in deltas])
@@ -167,12 +167,12 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
         return np.array(parts)
 
     start = np.array([begin[name] for name in names] + ([0.0] if pages else []))
-    found = least_squares(
+    minimum = least_squares(
         residuals, start, bounds=(-LARGEST_STEP - 0.1, LARGEST_STEP + 0.1), diff_step=0.01, x_scale=spreads, max_nfev=40
     )
-    covariance = np.linalg.pinv(found.jac.T @ found.jac)
+    covariance = np.linalg.pinv(minimum.jac.T @ minimum.jac)
     sure = {name: float(math.sqrt(covariance[index, index])) for index, name in enumerate(names)}
-    best = with_([float(delta) for delta in found.x])
+    best = with_([float(delta) for delta in minimum.x])
     assert best.replica is not None
     values = {name: best.replica.values[name] for name in names}
     return measured_replica(best, values, spread=sure, origin=", ".join(run.name for run in runs))
@@ -202,13 +202,13 @@ def _bounded(values: Mapping[str, float]) -> dict[str, float]:
 
 def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
     """Logarithms of predicted over measured, in spreads."""
-    found = predicted_run(workload, run)
-    tps, reads = counted(found, run)
+    prediction = predicted_run(workload, run)
+    tps, reads = counted(prediction, run)
     parts = [math.log(max(tps, 1e-9) / run.tps) / TPS_SPREAD]
     if run.reads is not None and run.reads > LEAST_READS:
         parts.append(math.log(max(reads, 1e-6) / run.reads) / READS_SPREAD)
     if run.group is not None and (run.replica.settings()["workers"] or 0) > 1:
-        parts.append(math.log(max(found.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
+        parts.append(math.log(max(prediction.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
     if run.cpu_ms is not None:
         applier = applier_of(workload)
         taken = applier["cpu_ms"] + _cpu_of_others(run, applier["page_cpu_ms"])

@@ -60,8 +60,10 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         for mean, variance in zip(means, variances, strict=True)
     ]
     mean_scale = float(np.mean([1.0 / sum(row) for row in rows]))
-    found, _ = nnls(np.array([*rows, [0.33, 0.0], [0.0, 0.33]]), np.array([1.0] * len(rows) + [0.33 * mean_scale] * 2))
-    return {"fano": float(before[0] * found[0]), "cv": float(np.sqrt(before[1] * found[1]))}
+    factors, _ = nnls(
+        np.array([*rows, [0.33, 0.0], [0.0, 0.33]]), np.array([1.0] * len(rows) + [0.33 * mean_scale] * 2)
+    )
+    return {"fano": float(before[0] * factors[0]), "cv": float(np.sqrt(before[1] * factors[1]))}
 
 
 def _variance(ratio: np.ndarray) -> float:

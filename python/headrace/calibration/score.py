@@ -130,20 +130,20 @@ def leave_out(
     check_distinct(runs)
     sets = [[run] for run in runs] if from_one else [[other for other in runs if other is not run] for run in runs]
     rows = []
-    for index, known in enumerate(sets):
-        workload = calibrate(known)
+    for index, sources in enumerate(sets):
+        workload = calibrate(sources)
         for run in runs if from_one else [runs[index]]:
-            if run not in known:
-                rows.append(_score(compare_run(run, workload, draws=0), known))
+            if run not in sources:
+                rows.append(_score(compare_run(run, workload, draws=0), sources))
         progress((index + 1) / len(sets))
     return rows
 
 
-def _score(comparison: ComparedRun, known: Sequence[Run]) -> dict:
+def _score(comparison: ComparedRun, sources: Sequence[Run]) -> dict:
     error = comparison.error_percent
     return {
         "predicted": comparison.run.name,
-        "from": ", ".join(run.name for run in known),
+        "from": ", ".join(run.name for run in sources),
         "mean": error("mean tps, second half"),
         **{f"quarter_{i}": error(f"mean tps, quarter {i}") for i in (1, 2, 3, 4)},
         "p5": error("one-second tps, p5"),

@@ -76,7 +76,7 @@ def test_disk_figures_lie_on_the_benchmarks_rows():
         # iostat prints two decimals.
         assert run.series["read_iops"][row] == pytest.approx(sum(p[0] for p in pairs) / 5, abs=0.01)
         assert run.series["write_mib_s"][row] == pytest.approx(sum(p[1] for p in pairs) / 5 * 24 / 1024, abs=0.01)
-    assert any("by the clock" in finding.text for finding in run.found("alignment"))
+    assert any("by the clock" in finding.text for finding in run.select_findings("alignment"))
 
 
 def test_clock_moves_the_disk_file(tmp_path):
@@ -100,7 +100,7 @@ def test_without_clocks_correlation_finds_the_lag(tmp_path, shift):
     row = 60
     assert run.series["read_mib_s"][row] == pytest.approx(make.ios(row)[0] * 16 / 1024, abs=0.01)
     assert run.series["read_iops"].null_count() == 180
-    said = run.found("alignment")[-1].text
+    said = run.select_findings("alignment")[-1].text
     assert ("begin together" in said) if shift == 0 else (f"moved by {shift:+g} s" in said)
 
 
@@ -128,7 +128,7 @@ def test_noise_moves_nothing(tmp_path):
         for i, line in enumerate(lines)
     ]
     run = load_run(write(tmp_path, only("sysbench", "vmstat"), vmstat="".join(shuffled)))
-    assert "begin together" in run.found("alignment")[-1].text
+    assert "begin together" in run.select_findings("alignment")[-1].text
 
 
 def hash_of(number):
@@ -173,7 +173,7 @@ def test_status_of_differences_only_has_no_levels(tmp_path):
         write(tmp_path, only("sysbench", "status", status_relative="true"), status=make.status_table(samples))
     )
     assert "com_commit_per_s" in run.status.columns and not set(LEVELS) & set(run.status.columns)
-    assert any("levels" in finding.text for finding in run.found("status"))
+    assert any("levels" in finding.text for finding in run.select_findings("status"))
 
 
 def test_status_restart_is_found_and_null(tmp_path):
@@ -183,7 +183,7 @@ def test_status_restart_is_found_and_null(tmp_path):
             if name in ("Com_commit", "Innodb_pages_written", "Uptime"):
                 sample[name] -= samples[19][name] if sample is not samples[19] else 0
     run = load_run(write(tmp_path, only("sysbench", "status", status_interval_s=5), status=make.status_table(samples)))
-    (found,) = run.found("restart")
+    (found,) = run.select_findings("restart")
     assert found.t_s == 95.0 and "starts over" in found.text
     assert run.status["com_commit_per_s"].null_count() == 1 and run.status["com_commit_per_s"][19] is None
 
@@ -212,16 +212,16 @@ def test_columns_that_are_not_there_are_null(tmp_path):
 
 def test_other_percentile_is_not_taken_for_p95(tmp_path):
     run = load_run(write(tmp_path, only("sysbench"), sysbench=make.sysbench_10(percent=99)))
-    assert run.series["p95_ms"].null_count() == 180 and run.found("percentile")
+    assert run.series["p95_ms"].null_count() == 180 and run.select_findings("percentile")
 
 
 def test_times_in_front_of_sysbench_lines_are_its_clock(tmp_path):
     text = make.sysbench_10(stamp=True)
     run = load_run(write(tmp_path, only("sysbench", "iostat", device='"nvme1n1"'), sysbench=text))
-    assert any("by the clock" in finding.text for finding in run.found("alignment"))
+    assert any("by the clock" in finding.text for finding in run.select_findings("alignment"))
     jumped = re.sub(r"10:01:3(\d)", r"10:31:3\1", text)
     run = load_run(write(tmp_path, only("sysbench"), sysbench=jumped))
-    assert run.found("clock")[0].t_s == 90.0 and "forward by 1,800 s" in run.found("clock")[0].text
+    assert run.select_findings("clock")[0].t_s == 90.0 and "forward by 1,800 s" in run.select_findings("clock")[0].text
 
 
 def test_means_over_other_intervals():
@@ -255,7 +255,7 @@ def test_stalls_and_outliers_are_flagged_where_they_are(tmp_path):
     run = load_run(write(tmp_path, only("sysbench"), sysbench=changed(s60=0.0, s61=2.0, s62=0.0, s100=9.0, s130=900.0)))
     assert run.series.filter(pl.col("stall"))["t_s"].to_list() == [60.0, 61.0, 62.0, 100.0]
     assert run.series.filter(pl.col("suspect"))["t_s"].to_list() == [130.0] and run.series.height == 180
-    (stall,), (outlier,) = run.found("stall"), run.found("outlier")
+    (stall,), (outlier,) = run.select_findings("stall"), run.select_findings("outlier")
     assert stall.t_s == 60.0 and "2 stalls, 4 s in all" in stall.text and outlier.t_s == 130.0
     assert run.series["p95_ms"][60] is None
     assert "2 stalls (4 s), 1 suspect rows of 180." in describe(run)
@@ -265,7 +265,7 @@ def test_clients_that_leave_are_marked_not_refused(tmp_path):
     text = make.csv_text() + "181,5,20.0,400.0,90.0\n182,2,3.0,60.0,90.0\n"
     run = load_run(write(tmp_path, only("sysbench"), sysbench=text))
     assert (
-        run.found("ending")[0].t_s == 180.0
+        run.select_findings("ending")[0].t_s == 180.0
         and run.series["suspect"].to_list()[-3:] == [False, True, True]
         and not run.series["stall"].any()
     )
@@ -291,7 +291,7 @@ def test_cold_and_warm_without_disk_figures(tmp_path, start, text, found):
     toml = only("sysbench").replace('"cold"', f'"{start}"').replace("seconds = 180\n", "")
     text = text[: text.rindex("\n") + 1]
     run = load_run(write(tmp_path, toml, sysbench=text))
-    assert [found in finding.text for finding in run.found("start")] == ([True] if found else [])
+    assert [found in finding.text for finding in run.select_findings("start")] == ([True] if found else [])
 
 
 def test_cold_and_warm_from_reads_and_from_free_pages(tmp_path):
@@ -302,14 +302,14 @@ def test_cold_and_warm_from_reads_and_from_free_pages(tmp_path):
     ):
         extra = {"device": '"nvme1n1"'} if files == ("iostat",) else {}
         toml = only("sysbench", *files, **extra)
-        assert not load_run(write(tmp_path, toml)).found("start")
-        (found,) = load_run(write(tmp_path, toml.replace('"cold"', '"warm"'))).found("start")
+        assert not load_run(write(tmp_path, toml)).select_findings("start")
+        (found,) = load_run(write(tmp_path, toml.replace('"cold"', '"warm"'))).select_findings("start")
         assert words in found.text
 
 
 def test_what_cannot_be_told_is_said(tmp_path):
     toml = only("sysbench").replace("gp2:1000", "gp2:500")
-    assert "burst credits" in load_run(write(tmp_path, toml)).found("start")[0].text
+    assert "burst credits" in load_run(write(tmp_path, toml)).select_findings("start")[0].text
     toml = (
         only("sysbench")
         .replace("gp2:1000", "io1:1024:30000")
@@ -317,7 +317,7 @@ def test_what_cannot_be_told_is_said(tmp_path):
         .replace("2018", "2018")
     )
     slow = "t_s,tps\n" + "".join(f"{second + 1},30\n" for second in range(180))
-    assert "need not be at their cap" in load_run(write(tmp_path, toml, sysbench=slow)).found("start")[0].text
+    assert "need not be at their cap" in load_run(write(tmp_path, toml, sysbench=slow)).select_findings("start")[0].text
 
 
 # --- words and documentation ------------------------------------------------------------------------------------------
@@ -408,12 +408,12 @@ def test_every_published_run_loads(tmp_path):
         run = load_run(tmp_path / "run.toml")
         raw = pl.read_csv(path)
         assert run.series["tps"].to_list() == raw["tps"].to_list() and run.series.height == raw.height
-        assert not run.found("start"), (path.name, run.found("start"))
+        assert not run.select_findings("start"), (path.name, run.select_findings("start"))
         # An outlier at six robust deviations is rare in a healthy run.
         assert run.series["suspect"].sum() <= 0.005 * run.series.height, path.name
-        assert bool(run.found("ending")) == (raw["threads"].n_unique() > 1)
+        assert bool(run.select_findings("ending")) == (raw["threads"].n_unique() > 1)
         covered = run.series["read_mib_s"].count()
         assert covered >= raw.height - 1 if "vmstat" in run.files else covered == 0
         assert describe(run) and math.isfinite(run.transactions)
         if "128thr" in path.name:
-            assert "169 stalls" in run.found("stall")[0].text
+            assert "169 stalls" in run.select_findings("stall")[0].text

@@ -168,11 +168,11 @@ def test_a_day_after_the_catalog_is_said(tmp_path):
             TOML.replace("2018-08-15\n", "2090-01-01\n").replace('iostat = "iostat.txt"\ndevice = "nvme1n1"\n', ""),
         )
     )
-    assert "later than the catalog" in run.found("as_of")[0].text
+    assert "later than the catalog" in run.select_findings("as_of")[0].text
 
 
 def test_everything_in_the_cache_is_said(tmp_path):
-    assert load_run(write(tmp_path, TOML.replace("data_gb = 26", "data_gb = 2"))).found("cache")
+    assert load_run(write(tmp_path, TOML.replace("data_gb = 26", "data_gb = 2"))).select_findings("cache")
 
 
 # --- the benchmark's file ---------------------------------------------------------------------------------------------
@@ -251,23 +251,26 @@ def test_time_that_repeats_turns_back_or_starts_over(tmp_path):
         write(tmp_path, only("sysbench"), sysbench=make.csv_text().replace(row(60), row(60) + "\n" + row(60)))
     )
     assert (
-        run.series.height == 180 and "twice" in run.found("duplicate")[0].text and run.found("duplicate")[0].t_s == 60.0
+        run.series.height == 180
+        and "twice" in run.select_findings("duplicate")[0].text
+        and run.select_findings("duplicate")[0].t_s == 60.0
     )
 
 
 def test_gaps_are_found_not_filled(tmp_path):
     lines = make.csv_text().split("\n")
     run = load_run(write(tmp_path, only("sysbench"), sysbench="\n".join(lines[:41] + lines[46:101] + lines[103:])))
-    (gap,) = run.found("gap")
+    (gap,) = run.select_findings("gap")
     assert run.series.height == 173 and gap.t_s == 40.0 and "2 gaps, 7 s" in gap.text
 
 
 def test_cut_off_last_line(tmp_path):
     for text in (make.csv_text()[:-17], make.sysbench_10().split("SQL")[0][:-30]):
         run = load_run(write(tmp_path, only("sysbench"), sysbench=text))
-        assert run.series.height == 179 and run.found("cut")
+        assert run.series.height == 179 and run.select_findings("cut")
     assert (
-        "last figure" in load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text()[:-1])).found("cut")[0].text
+        "last figure"
+        in load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text()[:-1])).select_findings("cut")[0].text
     )
     lines = make.sysbench_10().split("\n")
     lines[50] = lines[50][:40]
@@ -276,7 +279,7 @@ def test_cut_off_last_line(tmp_path):
 
 def test_rows_that_do_not_make_the_total(tmp_path):
     text = re.sub(r"transactions: +\d+", "transactions:       99999", make.sysbench_10())
-    assert load_run(write(tmp_path, only("sysbench"), sysbench=text)).found("totals")
+    assert load_run(write(tmp_path, only("sysbench"), sysbench=text)).select_findings("totals")
 
 
 def test_threads_that_change(tmp_path):
@@ -299,7 +302,7 @@ def test_littles_law(tmp_path):
         else:
             assert load_run(write(tmp_path, only("sysbench"), sysbench=scaled(factor, 4)))
     refused(tmp_path, "columns swapped", only("sysbench"), sysbench=scaled(1 / 25, 3))
-    assert load_run(write(tmp_path, only("sysbench"), sysbench=scaled(2, 3))).found("benchmark")
+    assert load_run(write(tmp_path, only("sysbench"), sysbench=scaled(2, 3))).select_findings("benchmark")
     refused(tmp_path, "no transaction", only("sysbench"), sysbench=scaled(0, 2))
 
 
@@ -316,13 +319,13 @@ def test_more_than_the_storage_gives(tmp_path):
         if words and "gives" in words:
             refused(tmp_path, words, toml)
         else:
-            assert bool(load_run(write(tmp_path, toml)).found("storage")) == bool(words)
+            assert bool(load_run(write(tmp_path, toml)).select_findings("storage")) == bool(words)
     slow = TOML.replace("gp2:1000", "st1:500").replace("m5.2xlarge", "m5.2xlarge")
     refused(tmp_path, "gives at most", slow)
     # vmstat sees all disks, so only twice as much is a contradiction: 52 MiB/s beside sc1's 80 x
     # 0.5 TiB = 40 is said.
     run = load_run(write(tmp_path, only("sysbench", "vmstat").replace("gp2:1000", "sc1:500")))
-    assert run.found("storage")
+    assert run.select_findings("storage")
 
 
 def test_disk_files_that_do_not_fit_the_run(tmp_path):
@@ -336,17 +339,17 @@ def test_disk_files_that_do_not_fit_the_run(tmp_path):
     whole = load_run(write(tmp_path, TOML, iostat=make.iostat())).series["read_iops"]
     assert load_run(write(tmp_path, TOML, iostat=cut)).series["read_iops"].null_count() > whole.null_count()
     run = load_run(write(tmp_path, TOML, iostat=re.sub(r"08/15/2018 10:01:00\n(.*?\n)*?\n(?=08)", "", make.iostat())))
-    assert run.found("gap")[0].t_s == 55.0 and run.series["read_iops"][55:60].null_count() == 5
+    assert run.select_findings("gap")[0].t_s == 55.0 and run.series["read_iops"][55:60].null_count() == 5
 
 
 def test_iostat_and_vmstat_together(tmp_path):
     run = load_run(write(tmp_path, only("sysbench", "iostat", "vmstat", device='"nvme1n1"')))
     assert run.series["read_iops"].count() == 180 and any(
-        "figures are iostat's" in finding.text for finding in run.found("disk")
+        "figures are iostat's" in finding.text for finding in run.select_findings("disk")
     )
     small = re.sub(r"0    0 (\d+)\d (\d+)\d ", r"0    0 \1 \2 ", make.vmstat())
     run = load_run(write(tmp_path, only("sysbench", "iostat", "vmstat", device='"nvme1n1"'), vmstat=small))
-    assert any("not of one host" in finding.text for finding in run.found("disk"))
+    assert any("not of one host" in finding.text for finding in run.select_findings("disk"))
 
 
 def test_status_that_contradicts(tmp_path):
@@ -387,7 +390,7 @@ def test_status_damaged(tmp_path):
         status=make.status_tab(make.status_samples(), times=True).replace("2018-08-15T10:01:00+00:00\n", ""),
     )
     run = load_run(write(tmp_path, toml, status=text[:-60]))
-    assert run.found("cut") and run.status.height == 35
+    assert run.select_findings("cut") and run.status.height == 35
     refused(tmp_path, "columns", toml, status=make.status_csv(make.status_samples()).replace("\n5,", "\n5,,", 1))
 
 

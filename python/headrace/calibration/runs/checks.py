@@ -158,8 +158,8 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
 
 def median_of(values: pl.Series) -> float | None:
     """The median of what was measured; None where nothing was."""
-    known = values.drop_nulls().to_list()
-    return float(statistics.median(known)) if known else None
+    figures = values.drop_nulls().to_list()
+    return float(statistics.median(figures)) if figures else None
 
 
 def check_pool(name: str, status: Status, described: Description) -> None:

@@ -233,7 +233,7 @@ def _benchmark(table: dict) -> BenchmarkLoad:
     )
     ranges: dict[str, tuple[float, float, float]] = {}
     script = distribution = None
-    known = ["name", "tables", "scale", "data_gib", "data_gb"]
+    keys = ["name", "tables", "scale", "data_gib", "data_gb"]
     if read.name == "sysbench-oltp":
         hint = "sysbench 1.0 takes --rand-type=special unless told otherwise."
         needed_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
@@ -242,8 +242,8 @@ def _benchmark(table: dict) -> BenchmarkLoad:
             read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution"
         )
         ranges = DISTRIBUTIONS[distribution]
-        known += ["script", "distribution", *ranges]
-    known_keys(table, known, f"[benchmark] of {read.name}", DOC, "benchmark")
+        keys += ["script", "distribution", *ranges]
+    known_keys(table, keys, f"[benchmark] of {read.name}", DOC, "benchmark")
     if read.name != "own":
         needed_keys(table, ("scale",) if read.name == "hammerdb-tprocc" else ("tables", "scale"), DOC, "benchmark")
     return BenchmarkLoad(

@@ -125,10 +125,10 @@ def _by_server(described: Description, findings: list[RunFinding]) -> _Read:
         if given:
             raise InputError(f"files.{key}", "belongs to files.sysbench, and there is none", DOC, "Take it out.")
     recording = open_text(files.paths["status"])
-    found = status.parse(recording, files.status_relative, files.intervals.get("status"), None, 1.0, findings)
-    status.check_engine(found, described.engine, recording.name)
-    check_pool(recording.name, found, described)
-    return _Read("status", recording, server.rows_of(recording, found, files), found)
+    samples = status.parse(recording, files.status_relative, files.intervals.get("status"), None, 1.0, findings)
+    status.check_engine(samples, described.engine, recording.name)
+    check_pool(recording.name, samples, described)
+    return _Read("status", recording, server.rows_of(recording, samples, files), samples)
 
 
 def _run(
@@ -155,7 +155,7 @@ def _log_rates(described: Description, series: pl.DataFrame, clock_s: float | No
     offset = align.offset_of(read, "write_iops", series, clock_s, [])
     rows = align.onto(read, offset, series["t_s"].to_list(), series["duration_s"].to_list())
     means = [
-        fmean(known) if (known := [value for value in rows[name] if value is not None]) else 0.0
+        fmean(figures) if (figures := [value for value in rows[name] if value is not None]) else 0.0
         for name in ("write_iops", "write_mib_s")
     ]
     return LogRates(*means)
@@ -264,22 +264,22 @@ def _status(
     recording = open_text(described.files.paths["status"])
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     intervals, before = described.files.intervals, len(findings)
-    found = status.parse(recording, described.files.status_relative, intervals.get("status"), span_s, row_s, findings)
+    samples = status.parse(recording, described.files.status_relative, intervals.get("status"), span_s, row_s, findings)
     files["status"] = (recording.name, recording.sha256)
-    status.check_engine(found, described.engine, recording.name)
-    check_pool(recording.name, found, described)
+    status.check_engine(samples, described.engine, recording.name)
+    check_pool(recording.name, samples, described)
     reference = next(
-        (name for name in ("com_commit_per_s", *found.series.columns) if name in found.series.columns), None
+        (name for name in ("com_commit_per_s", *samples.series.columns) if name in samples.series.columns), None
     )
     if reference is None:
         hint = "Record SHOW GLOBAL STATUS whole."
         raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, hint)
-    offset = align.offset_of(found.series, reference, series, clock_s, findings)
+    offset = align.offset_of(samples.series, reference, series, clock_s, findings)
     # Places found in the file's own time move to the run's.
     findings[before:] = [finding.moved(offset) for finding in findings[before:]]
-    frame = status.frame(found.series, offset)
+    frame = status.frame(samples.series, offset)
     check_commits(recording.name, frame, series, findings)
     early = (
-        found.first_free_share if abs(offset) <= align.MAX_LAG_S else None
+        samples.first_free_share if abs(offset) <= align.MAX_LAG_S else None
     )  # another moment says nothing of the start
     return frame, early

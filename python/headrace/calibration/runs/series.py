@@ -250,12 +250,12 @@ def _disk(run: Run) -> list[str]:
     each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
     per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
     device = "device" if run.log_rates is None else "data volume"
-    told = [
+    sentences = [
         f"The {device} did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
     ]
     if run.log_rates is not None:
-        told.append(_log_disk(run, run.log_rates))
-    return told
+        sentences.append(_log_disk(run, run.log_rates))
+    return sentences
 
 
 def _log_disk(run: Run, log: LogRates) -> str:
@@ -308,9 +308,9 @@ def _quarters(run: Run) -> list[pl.DataFrame]:
 
 
 def _mean(rows: pl.DataFrame, column: str) -> float | None:
-    kept = rows.drop_nulls(column)
-    length = float(kept["duration_s"].sum())
-    return float((kept[column] * kept["duration_s"]).sum()) / length if length else None
+    measured_rows = rows.drop_nulls(column)
+    length = float(measured_rows["duration_s"].sum())
+    return float((measured_rows[column] * measured_rows["duration_s"]).sum()) / length if length else None
 
 
 def _gib(size: float) -> str:

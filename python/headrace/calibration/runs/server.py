@@ -70,33 +70,35 @@ def _transactions(
     recording: Recording, status: Status, asked: tuple[str, ...] | None
 ) -> tuple[tuple[str, ...], list[RunFinding]]:
     """The counters whose sum are the transactions, and what to say of it."""
-    known = {
+    totals = {
         name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns
     }
     if asked is not None:
-        missing = [name for name in asked if name not in known]
+        missing = [name for name in asked if name not in totals]
         if missing:
-            hint = f"There are: {', '.join(known) or 'none'}."
+            hint = f"There are: {', '.join(totals) or 'none'}."
             raise recording.bad("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
         return asked, [
             RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")
         ]
-    if not known:
+    if not totals:
         rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"
         hint = "Record SHOW GLOBAL STATUS whole."
         raise recording.bad("", "none of the counters of transactions", rule, hint, DOC)
-    commits, writes, reads = (sum(known.get(name, 0.0) for name in names) for names in (COMMITS, WRITES, READS))
+    commits, writes, reads = (sum(totals.get(name, 0.0) for name in names) for names in (COMMITS, WRITES, READS))
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
-        chosen, said = (
+        chosen, explanation = (
             COMMITS,
             f"a transaction is a commit ({commits:,.0f}, compared with {writes:,.0f} statements that write and {reads:,.0f} that read)",
         )
     else:
-        chosen, said = (
+        chosen, explanation = (
             (*WRITES, *READS),
             f"a transaction is a statement that reads or writes ({reads:,.0f} and {writes:,.0f}), since there are {commits:,.0f} commits",
         )
-    return tuple(name for name in chosen if name in known), [RunFinding("transactions", f"{recording.name}: {said}.")]
+    return tuple(name for name in chosen if name in totals), [
+        RunFinding("transactions", f"{recording.name}: {explanation}.")
+    ]
 
 
 def _total(status: Status, name: str) -> float:

@@ -39,14 +39,14 @@ class CountedPages:
     value: float
 
 
-def counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
+def average_counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
     """What was counted of a run's pages; empty where nothing was, or of MyRocks."""
     run, windows = observation.run, len(observation.tps)
     if run.engine != "innodb":
         return ()
     pages = []
     for column, names in COUNTERS.items():
-        rates = _rates(observation, names, column)
+        rates = _read_rates(observation, names, column)
         if rates is None:
             continue
         middle_s, seconds, per_s = rates
@@ -77,7 +77,7 @@ def compare_counted(
     return [np.array(residuals)] if residuals else []
 
 
-def _rates(
+def _read_rates(
     observation: Observation, names: tuple[str, ...], column: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Middle of each sample (s of the run), its length (s), and pages a second."""

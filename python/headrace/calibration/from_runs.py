@@ -34,7 +34,7 @@ def calibrate(
     Raises InputError or CouldNotRun.
     """
     from headrace.calibration.calibrate import calibrate as fit_runs
-    from headrace.calibration.calibrate import identified
+    from headrace.calibration.calibrate import tabulate_parameters
 
     if name is not None:
         check_name(name)
@@ -54,18 +54,18 @@ def calibrate(
         benchmark=longest.benchmark.name,
         instance=longest.instance,
         as_of=longest.as_of.isoformat(),
-        parameters=tuple(identified(calibrated)),
+        parameters=tuple(tabulate_parameters(calibrated)),
         covariance=tuple(tuple(float(cell) for cell in row) for row in calibrated.fit.covariance),
         covered=Covered(
-            _span([run.cache_gib for run in loaded]),
-            _span([run.threads for run in loaded]),
+            _find_span([run.cache_gib for run in loaded]),
+            _find_span([run.threads for run in loaded]),
             # Of a disk without a figure in the catalog nothing is known.
-            _span(iops) if all(map(math.isfinite, iops)) else None,
+            _find_span(iops) if all(map(math.isfinite, iops)) else None,
             max(run.transactions for run in loaded),
-            None if None in vcpus else _span(vcpus),
+            None if None in vcpus else _find_span(vcpus),
         ),
         runs=tuple(
-            _told(run) | (misfit.to_document() if misfit else {})
+            _describe_run(run) | (misfit.to_document() if misfit else {})
             for run, misfit in zip(loaded, calibrated.misfits, strict=True)
         ),
         caveats=calibrated.notes,
@@ -99,13 +99,13 @@ def check_distinct(runs: Sequence[Run]) -> None:
     learnt. Raises InputError."""
     for index, run in enumerate(runs):
         for other in runs[:index]:
-            if measured_by(run) == measured_by(other):
+            if identify_measurement(run) == identify_measurement(other):
                 rule = "are the same benchmark file: a run counts once"
                 hint = "Name it once."
                 raise InputError(f"{run.name} and {other.name}", rule, "headrace calibrate --help", hint)
 
 
-def measured_by(run: Run) -> str:
+def identify_measurement(run: Run) -> str:
     """The hash of the file with the run's transactions: the benchmark's, else the server's."""
     return (run.files.get("sysbench") or run.files["status"])[1]
 
@@ -116,16 +116,16 @@ def sysbench_tpcc(
     """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in
     InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
     from headrace.base.units import GIB
-    from headrace.calibration.prior import TPCC_BYTES, tpcc
+    from headrace.calibration.prior import TPCC_BYTES, build_tpcc
 
     if engine not in TPCC_BYTES:
         hint = "Choose one of them."
         raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", hint)
     size = check_size(size_gib) or warehouses * TPCC_BYTES[engine] / GIB
-    return _standard(
+    return _build_standard(
         f"sysbench-tpcc, {warehouses:g} warehouses",
         engine,
-        tpcc(engine, warehouses),
+        build_tpcc(engine, warehouses),
         cache_gib,
         threads,
         size,
@@ -148,7 +148,7 @@ def hammerdb_tprocc(
     """HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a warehouse
     where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
     from headrace.base.units import GIB
-    from headrace.calibration.prior import TPROCC_BYTES, tprocc
+    from headrace.calibration.prior import TPROCC_BYTES, build_tprocc
 
     options = {
         "warehouses": float(warehouses),
@@ -159,10 +159,10 @@ def hammerdb_tprocc(
         "log_bin": log_bin,
         "doublewrite": doublewrite,
     }
-    standard = tprocc(options)
+    standard = build_tprocc(options)
     size = check_size(size_gib) or warehouses * TPROCC_BYTES / GIB
     name = f"hammerdb-tprocc, {warehouses:g} warehouses"
-    workload = _standard(name, "innodb", dict(standard["database"]), cache_gib, threads, size, "hammerdb-tprocc")
+    workload = _build_standard(name, "innodb", dict(standard["database"]), cache_gib, threads, size, "hammerdb-tprocc")
     return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
@@ -173,18 +173,18 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     "special"}, ...), `engine`, and those of the server: docs/reference/workload-file.md, Standard
     benchmarks. Raises InputError.
     """
-    from headrace.calibration.prior import oltp
+    from headrace.calibration.prior import build_oltp
 
-    standard = oltp({"threads": threads, "cache_gib": cache_gib} | options)
+    standard = build_oltp({"threads": threads, "cache_gib": cache_gib} | options)
     database = dict(standard["database"])
     name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    workload = _standard(
+    workload = _build_standard(
         name, str(database["engine"]), database, cache_gib, threads, standard["size_gib"], "sysbench-oltp"
     )
     return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
-def _standard(
+def _build_standard(
     name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
 ) -> TransactionWorkload:
     rows = [
@@ -206,11 +206,11 @@ def _standard(
     )
 
 
-def _span(values: list) -> tuple:
+def _find_span(values: list) -> tuple:
     return (min(values), max(values))
 
 
-def _told(run: Run) -> dict:
+def _describe_run(run: Run) -> dict:
     return {
         "name": run.name,
         "storage": run.storage,
@@ -231,7 +231,7 @@ def _told(run: Run) -> dict:
 DEMO_TABLES, DEMO_ROWS, DEMO_CACHE_GIB, DEMO_THREADS = 64, 5_000_000, 18.0, 16
 
 
-def demo_database() -> TransactionWorkload:
+def build_demo_database() -> TransactionWorkload:
     """Return the database of `headrace demo`: sysbench over 72 GiB of InnoDB, 16 clients."""
     return sysbench_oltp(
         cache_gib=DEMO_CACHE_GIB,

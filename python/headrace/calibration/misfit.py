@@ -20,14 +20,16 @@ PARTS = 8
 NOT_STORAGE = {"clients": "the clients", "cpu": "the processors"}
 
 
-def misfits(database: dict, observations: list[Observation]) -> list[Misfit | None]:
+def measure_misfits(database: dict, observations: list[Observation]) -> list[Misfit | None]:
     """Of each run, predicted from its own start as `headrace predict` would; None of a run that did
     nothing in its second half."""
     runs = [core_run(each.run, len(each.tps) * each.step_s, each.step_s) for each in observations]
-    return [_misfit(*pair, len(runs)) for pair in zip(observations, core.mysql_runs(database, runs), strict=True)]
+    return [
+        _measure_misfit(*pair, len(runs)) for pair in zip(observations, core.mysql_runs(database, runs), strict=True)
+    ]
 
 
-def _misfit(observation: Observation, columns: core.DatabaseRows, runs: int) -> Misfit | None:
+def _measure_misfit(observation: Observation, columns: core.DatabaseRows, runs: int) -> Misfit | None:
     half = slice(len(observation.tps) // 2, None)
     measured = float(np.mean(observation.tps[half]))
     if measured <= 0:
@@ -35,19 +37,19 @@ def _misfit(observation: Observation, columns: core.DatabaseRows, runs: int) -> 
     predicted = float(np.mean(np.array(columns["tps"])[half]))
     caps, counts = np.unique(np.array(columns["cap"])[half], return_counts=True)
     limit = str(caps[np.argmax(counts)])
-    misfit = Misfit(measured, predicted, _noise(observation.tps[half]), limit)
+    misfit = Misfit(measured, predicted, _estimate_noise(observation.tps[half]), limit)
     if not misfit.misses:
         return misfit
-    return Misfit(measured, predicted, misfit.noise, limit, _cause(observation, misfit, runs))
+    return Misfit(measured, predicted, misfit.noise, limit, _name_cause(observation, misfit, runs))
 
 
-def _noise(tps: np.ndarray) -> float:
+def _estimate_noise(tps: np.ndarray) -> float:
     """Relative standard deviation of a mean, from that of its parts."""
     parts = [float(np.mean(part)) for part in np.array_split(tps, min(PARTS, len(tps)))]
     return float(np.std(parts, ddof=1) / np.sqrt(len(parts)) / np.mean(tps)) if len(parts) > 1 else 0.0
 
 
-def _cause(observation: Observation, misfit: Misfit, runs: int) -> str:
+def _name_cause(observation: Observation, misfit: Misfit, runs: int) -> str:
     """What is most likely behind a misfit, and what to do about it."""
     run = observation.run
     disturbed = float(np.mean(observation.disturbed[len(observation.tps) // 2 :]))

@@ -77,8 +77,8 @@ class Observation:
             return underused
         ios = self.reads_per_s if np.isfinite(self.reads_per_s).all() else self.iops
         seen = (self.iops > 0) & (self.tps > 0)
-        tps = _around(self.tps, seen)
-        ios_per_tx = _around(ios, seen) / np.maximum(tps, 1e-9)
+        tps = _average_around(self.tps, seen)
+        ios_per_tx = _average_around(ios, seen) / np.maximum(tps, 1e-9)
         by_ios = np.argsort(-ios_per_tx, kind="stable")
         by_ios = by_ios[seen[by_ios]]
         best = np.zeros(len(tps))
@@ -97,21 +97,23 @@ class Observation:
         counted = self.iops > 0
         if not counted.any():
             return counted
-        share = _around(self.iops / self.run.caps.iops, counted)
+        share = _average_around(self.iops / self.run.caps.iops, counted)
         bytes_counted = counted & np.isfinite(self.mib_s)
         of_bytes = (
-            _around(self.mib_s / self.run.caps.mib_s, bytes_counted) if bytes_counted.any() else np.zeros(len(counted))
+            _average_around(self.mib_s / self.run.caps.mib_s, bytes_counted)
+            if bytes_counted.any()
+            else np.zeros(len(counted))
         )
         return counted & (share < USED_WHOLE) & (of_bytes < USED_WHOLE)
 
-    def binned(self, values: np.ndarray) -> np.ndarray:
+    def average_in_bins(self, values: np.ndarray) -> np.ndarray:
         """Means per bin; bins without windows are left out."""
         good = np.isfinite(values)
-        counts = self.counted(values)
+        counts = self.count_in_bins(values)
         sums = np.bincount(self.bins[good], values[good], minlength=BINS + 1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
-    def counted(self, values: np.ndarray) -> np.ndarray:
+    def count_in_bins(self, values: np.ndarray) -> np.ndarray:
         """How many values each bin has."""
         return np.bincount(self.bins[np.isfinite(values)], minlength=BINS + 1)
 
@@ -146,27 +148,27 @@ def observe(run: Run) -> Observation:
     per = max(1, int(round(step_s / run.interval_s)))
     windows = series.height // per
 
-    def column(name: str) -> np.ndarray:
+    def read_column(name: str) -> np.ndarray:
         values = series[name].cast(float).to_numpy().astype(float, copy=True)[: windows * per]
         return values
 
-    def mean(values: np.ndarray) -> np.ndarray:
+    def average(values: np.ndarray) -> np.ndarray:
         return values.reshape(windows, per).mean(axis=1)
 
-    seconds = column("tps")
-    tps = mean(np.nan_to_num(seconds))
+    seconds = read_column("tps")
+    tps = average(np.nan_to_num(seconds))
     step_s = per * run.interval_s
     before = np.concatenate([[0.0], np.cumsum(tps * step_s)])[:-1]
     tx = before + tps * step_s / 2
-    reads, writes = mean(column("read_iops")), mean(column("write_iops"))
-    mib = mean(column("read_mib_s")) + mean(column("write_mib_s"))
+    reads, writes = average(read_column("read_iops")), average(read_column("write_iops"))
+    mib = average(read_column("read_mib_s")) + average(read_column("write_mib_s"))
     edges = np.geomspace(max(tx[0], tx[-1] * 1e-4, 1.0), tx[-1] * (1 + 1e-9), BINS)
     return Observation(
-        run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx)
+        run, step_s, tps, tx, reads + writes, reads, mib, seconds, read_column("p95_ms"), np.searchsorted(edges, tx)
     )
 
 
-def modelled_over_measured(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
+def compare_ios_per_tx(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
     """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell
     it: as counted where they were, else modelled over measured tps, which is the same at a cap that
     is used whole (a second in which the machine did something else does not mean more I/Os).
@@ -184,7 +186,7 @@ def modelled_over_measured(columns: core.DatabaseRows, observation: Observation)
     return np.interp(at, at[good], value[good]), good
 
 
-def _around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+def _average_around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
     """Means of what was counted over the windows around each."""
     window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
     return np.convolve(np.where(counted, values, 0.0), window, "same") / np.maximum(
@@ -192,6 +194,6 @@ def _around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
     )
 
 
-def held_by_clients(columns: core.DatabaseRows) -> np.ndarray:
+def find_client_bound_windows(columns: core.DatabaseRows) -> np.ndarray:
     """Windows of a modelled run in which clients or processors bind, not the storage."""
     return np.isin(columns["cap"], ("clients", "cpu", "contention"))

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration.observations import Observation, held_by_clients, modelled_over_measured
+from headrace.calibration.observations import Observation, compare_ios_per_tx, find_client_bound_windows
 
 # How far the scale may lie from the physics: a guess, so that a run's accidents do not become a
 # law.
@@ -29,7 +29,7 @@ FILLING_PARTS = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 14)])
 FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 26)])
 
 
-def popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
+def derive_popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
     """The shape that observations ask for beyond `database`, whose own shape and compaction profile
     are left as they are. `period_tx`: smooth over it."""
     filling: list[tuple[np.ndarray, np.ndarray, float]] = []
@@ -38,9 +38,9 @@ def popularity_scale(database: dict, observations: list[Observation], period_tx:
     for observation in observations:
         columns = core.mysql_runs(database, [observation.core_run])[0]
         curve = core.mysql_warm_up(database, observation.core_run["cache_bytes"])
-        ratio, moving = modelled_over_measured(columns, observation)
-        moving &= ~held_by_clients(columns) | (observation.iops > 0)
-        scatter = _scatter(ratio[moving])
+        ratio, moving = compare_ios_per_tx(columns, observation)
+        moving &= ~find_client_bound_windows(columns) | (observation.iops > 0)
+        scatter = _estimate_scatter(ratio[moving])
         ratio = _smooth(ratio, observation.tx, period_tx)
         tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
         at = curve["full_at_tx"] or np.inf
@@ -48,10 +48,10 @@ def popularity_scale(database: dict, observations: list[Observation], period_tx:
         filling.append((tx[before], ratio[before], scatter))
         full.append((np.interp(tx[after], curve["tx"], curve["turned"]), ratio[after], scatter))
         fill_tx = max(fill_tx, at if np.isfinite(at) else tx[-1])
-    return {"filling": _means(filling, FILLING_PARTS * fill_tx), "full": _means(full, FULL_PARTS)}
+    return {"filling": _average_parts(filling, FILLING_PARTS * fill_tx), "full": _average_parts(full, FULL_PARTS)}
 
 
-def _scatter(ratio: np.ndarray) -> float:
+def _estimate_scatter(ratio: np.ndarray) -> float:
     """Variance of a window by chance: what neighbours differ by. 3.29 standard deviations lie from
     the 5th to the 95th percentile; one absurd window does not count."""
     if len(ratio) < 3:
@@ -60,7 +60,7 @@ def _scatter(ratio: np.ndarray) -> float:
     return float((high - low) / 3.29) ** 2 / 2
 
 
-def product(first: dict, second: dict) -> dict:
+def multiply_shapes(first: dict, second: dict) -> dict:
     """Both shapes at once."""
 
     def multiply(a: list, b: list) -> list:
@@ -86,7 +86,7 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
     )
 
 
-def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
+def _average_parts(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
     """Means over runs of means over windows, at the middle of each part; neighbouring parts
     together where one alone does not tell it."""
     points, begin = [], edges[0]

@@ -73,7 +73,7 @@ class ReplicaRun:
             raise InputError(f"{self.name}: {self.tps:g} tps", "must be more than 0", DOC, "Was it behind?")
 
 
-def predicted_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPrediction:
+def predict_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPrediction:
     """The core's run of a replica with more backlog than it can apply."""
     return predict_replica(
         workload,
@@ -90,7 +90,7 @@ def predicted_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPred
     )
 
 
-def counted(prediction: ReplicaPrediction, run: ReplicaRun) -> tuple[float, float]:
+def average_rates(prediction: ReplicaPrediction, run: ReplicaRun) -> tuple[float, float]:
     """(transactions applied a second, pages read a transaction) over the seconds that count."""
     rows = prediction.rows[1:]
     first = min(round(run.warmup_s), rows.height - 1)
@@ -112,11 +112,11 @@ def calibrate_replica(
     """
     if not runs and sample is None:
         raise InputError("no runs", "a replica is calibrated from at least one run, or a binary log", DOC)
-    database = _from_log(workload, sample)
-    return _fitted(database, runs) if runs else database
+    database = _apply_log(workload, sample)
+    return _fit_runs(database, runs) if runs else database
 
 
-def _from_log(workload: TransactionWorkload, sample: BinaryLogSample | None) -> TransactionWorkload:
+def _apply_log(workload: TransactionWorkload, sample: BinaryLogSample | None) -> TransactionWorkload:
     if sample is None:
         return workload
     values = {"events_per_tx": sample.events}
@@ -132,7 +132,7 @@ WIDE = 1024
 LOG_SPREAD = 0.1
 
 
-def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> TransactionWorkload:
+def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> TransactionWorkload:
     import numpy as np
     from scipy.optimize import least_squares
 
@@ -144,7 +144,9 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     # A run of one thread whose processor time was counted begins there.
     pages_cpu = base["page_cpu_ms"]
     alone = [
-        max(run.cpu_ms - _cpu_of_others(run, pages_cpu), 0.05 * run.cpu_ms) for run in runs if run.cpu_ms is not None
+        max(run.cpu_ms - _estimate_other_cpu_ms(run, pages_cpu), 0.05 * run.cpu_ms)
+        for run in runs
+        if run.cpu_ms is not None
     ]
     begin = {name: 0.0 for name in names}
     if alone:
@@ -152,15 +154,15 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     pages = reads and not workload.parameters
     spreads = np.array([max(spread[name], 1e-3) for name in names] + ([_PAGES.spread] if pages else []))
 
-    def with_(deltas: Sequence[float]) -> TransactionWorkload:
+    def apply_deltas(deltas: Sequence[float]) -> TransactionWorkload:
         values = {name: base[name] * math.exp(delta) for name, delta in zip(names, deltas, strict=False)}
-        candidate = measured_replica(workload, _bounded(values))
+        candidate = measured_replica(workload, _clip_to_bounds(values))
         if not pages:
             return candidate
         return replace(candidate, database=applied(candidate.database, candidate.engine, {_PAGES.name: deltas[-1]}))
 
-    def residuals(deltas: np.ndarray) -> np.ndarray:
-        changed = with_([float(delta) for delta in deltas])
+    def compute_residuals(deltas: np.ndarray) -> np.ndarray:
+        changed = apply_deltas([float(delta) for delta in deltas])
         parts = list(deltas / spreads)
         for run in runs:
             parts += _compare(changed, run)
@@ -168,17 +170,22 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
 
     start = np.array([begin[name] for name in names] + ([0.0] if pages else []))
     minimum = least_squares(
-        residuals, start, bounds=(-LARGEST_STEP - 0.1, LARGEST_STEP + 0.1), diff_step=0.01, x_scale=spreads, max_nfev=40
+        compute_residuals,
+        start,
+        bounds=(-LARGEST_STEP - 0.1, LARGEST_STEP + 0.1),
+        diff_step=0.01,
+        x_scale=spreads,
+        max_nfev=40,
     )
     covariance = np.linalg.pinv(minimum.jac.T @ minimum.jac)
     sure = {name: float(math.sqrt(covariance[index, index])) for index, name in enumerate(names)}
-    best = with_([float(delta) for delta in minimum.x])
+    best = apply_deltas([float(delta) for delta in minimum.x])
     assert best.replica is not None
     values = {name: best.replica.values[name] for name in names}
     return measured_replica(best, values, spread=sure, origin=", ".join(run.name for run in runs))
 
 
-def _cpu_of_others(run: ReplicaRun, page_cpu_ms: float) -> float:
+def _estimate_other_cpu_ms(run: ReplicaRun, page_cpu_ms: float) -> float:
     """Processor time of a transaction that is not the applier's: of its pages, and of the thread
     that hands out transactions, which is busy whatever is applied. ms."""
     coordinator = 1e3 * run.replica.settings()["coordinator_cores"] / run.tps
@@ -195,15 +202,15 @@ def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
     return {"flush_factor": syncs, "group_share": grouped and syncs, "forced_writes": reads}.get(name, True)
 
 
-def _bounded(values: Mapping[str, float]) -> dict[str, float]:
+def _clip_to_bounds(values: Mapping[str, float]) -> dict[str, float]:
     rows = parameter_spreads()
     return {name: max(rows[name]["least"], min(rows[name]["most"], value)) for name, value in values.items()}
 
 
 def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
     """Logarithms of predicted over measured, in spreads."""
-    prediction = predicted_run(workload, run)
-    tps, reads = counted(prediction, run)
+    prediction = predict_run(workload, run)
+    tps, reads = average_rates(prediction, run)
     parts = [math.log(max(tps, 1e-9) / run.tps) / TPS_SPREAD]
     if run.reads is not None and run.reads > LEAST_READS:
         parts.append(math.log(max(reads, 1e-6) / run.reads) / READS_SPREAD)
@@ -211,6 +218,6 @@ def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
         parts.append(math.log(max(prediction.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
     if run.cpu_ms is not None:
         applier = applier_of(workload)
-        taken = applier["cpu_ms"] + _cpu_of_others(run, applier["page_cpu_ms"])
+        taken = applier["cpu_ms"] + _estimate_other_cpu_ms(run, applier["page_cpu_ms"])
         parts.append(math.log(taken / run.cpu_ms) / CPU_SPREAD)
     return parts

@@ -75,7 +75,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     measured = summarise(seen)
     # The scatter of means over a longer interval is smaller; the prediction is put into the same
     # intervals.
-    rows = _in_intervals(prediction.rows, run.interval_s)
+    rows = _average_in_intervals(prediction.rows, run.interval_s)
     predicted = summarise(rows)
     pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
     pairs += [
@@ -88,18 +88,18 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     if run.p95_ms is None:
         pairs.append(("p95 response, median", "ms", measured.get("p95_ms"), predicted.get("p95_ms")))
     else:
-        pairs.append(("p95 response, run", "ms", run.p95_ms, _whole_p95_ms(rows)))
+        pairs.append(("p95 response, run", "ms", run.p95_ms, _average_p95_ms(rows)))
     pairs += [("stalled", "s", measured["stalls_s"], predicted["stalls_s"])]
-    return ComparedRun(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
+    return ComparedRun(run, prediction, measured, tuple(_build_figure(*pair) for pair in pairs), rows)
 
 
-def _whole_p95_ms(rows: pl.DataFrame) -> float | None:
+def _average_p95_ms(rows: pl.DataFrame) -> float | None:
     """Of all transactions of a run: each row's, by how many transactions it has."""
     done = float(rows["tps"].sum())
     return float((rows["p95_ms"] * rows["tps"]).sum()) / done if done else None
 
 
-def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
+def _average_in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
     if interval_s <= 1.0:
         return rows
     group = (pl.col("t_s") / interval_s).floor()
@@ -108,7 +108,7 @@ def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
     )
 
 
-def _figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
+def _build_figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
     error = None
     if measured is not None and predicted is not None and measured > 0 and unit != "s":
         error = 100.0 * (predicted / measured - 1.0)

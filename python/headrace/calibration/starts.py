@@ -54,7 +54,7 @@ class Minimum:
     jac: np.ndarray
 
 
-def directions(names: Sequence[str]) -> list[np.ndarray]:
+def list_directions(names: Sequence[str]) -> list[np.ndarray]:
     """The fixed starts over parameters of these names, the standard benchmark first."""
     begins = [np.zeros(len(names))]
     for factors in DIRECTIONS:
@@ -62,7 +62,7 @@ def directions(names: Sequence[str]) -> list[np.ndarray]:
     return begins
 
 
-def lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finished: int = 1) -> Minimum:
+def find_lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finished: int = 1) -> Minimum:
     """The lowest minimum that is reached from any of `begins`: all are screened, and the best
     `finished` of them followed to their end."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -70,11 +70,11 @@ def lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarra
         best = list(begins)
         if len(best) > finished:
             screened = [search.descend(begin, SCREEN) for begin in begins]
-            best = [each.deltas for each in _lowest_first(screened)[:finished]]
-        return _lowest_first([search.descend(begin, FINISH) for begin in best])[0]
+            best = [each.deltas for each in _sort_by_cost(screened)[:finished]]
+        return _sort_by_cost([search.descend(begin, FINISH) for begin in best])[0]
 
 
-def _lowest_first(minima: Sequence[Minimum]) -> list[Minimum]:
+def _sort_by_cost(minima: Sequence[Minimum]) -> list[Minimum]:
     """By cost; of two that are as low, the one that was begun first comes first."""
     ordered: list[Minimum] = []
     for each in minima:
@@ -92,7 +92,7 @@ class _Search:
         self.spreads = spreads
         self.pool = pool
 
-    def jacobian(self, deltas: np.ndarray, *_: object) -> np.ndarray:
+    def compute_jacobian(self, deltas: np.ndarray, *_: object) -> np.ndarray:
         """Forward differences; backward ones at the upper bound."""
         steps = np.where(deltas + STEP < BOUND, STEP, -STEP)
         places = [deltas, *(deltas + step * unit for step, unit in zip(steps, np.eye(len(deltas)), strict=True))]
@@ -107,7 +107,7 @@ class _Search:
         end = least_squares(
             self.residuals,
             np.clip(begin, -BOUND + STEP, BOUND - STEP),
-            jac=self.jacobian,  # pyright: ignore[reportArgumentType]
+            jac=self.compute_jacobian,  # pyright: ignore[reportArgumentType]
             bounds=(-BOUND, BOUND),
             x_scale=self.spreads,
             max_nfev=evaluations,

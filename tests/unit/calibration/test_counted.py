@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from headrace.calibration import prior as counted
-from headrace.calibration.prior import prior
+from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad, Run
 from headrace.observe.run_storage import Caps
 
@@ -41,17 +41,17 @@ def run(engine: str = "innodb", status: dict[str, float] | None = None, **change
 
 
 def test_without_counters_nothing_changes():
-    assert counted.usable_share(run()) is None
-    plain, silent = prior(run()), prior(run(status={"com_commit_per_s": TPS}))
+    assert counted.measure_usable_share(run()) is None
+    plain, silent = build_prior(run()), build_prior(run(status={"com_commit_per_s": TPS}))
     assert plain == silent
 
 
 def test_redo_is_what_was_counted():
     """Whatever the amount; how often pages are flushed is not touched by it."""
-    begin = prior(run())
+    begin = build_prior(run())
     for seed in range(8):
         per_tx = random.Random(seed).uniform(3_000, 40_000)
-        made = prior(run(status={"innodb_os_log_written_per_s": per_tx * TPS}))
+        made = build_prior(run(status={"innodb_os_log_written_per_s": per_tx * TPS}))
         assert made["log"]["redo_bytes_per_tx"] == pytest.approx(per_tx), f"seed {seed}"
         assert made["writes"] == begin["writes"], f"seed {seed}"
 
@@ -59,12 +59,12 @@ def test_redo_is_what_was_counted():
 def test_a_pool_that_keeps_pages_free_holds_fewer():
     pages = 0.5 * 2**30 / 16_384
     status = {"innodb_buffer_pool_pages_free": 1_250.0, "innodb_buffer_pool_pages_total": 0.99 * pages}
-    assert counted.usable_share(run(status=status)) == pytest.approx(0.99 - 1_250 / pages)
+    assert counted.measure_usable_share(run(status=status)) == pytest.approx(0.99 - 1_250 / pages)
     # Of a pool that never filled, nothing is known.
-    assert counted.usable_share(run(status=status | {"innodb_buffer_pool_pages_free": 0.5 * pages})) is None
+    assert counted.measure_usable_share(run(status=status | {"innodb_buffer_pool_pages_free": 0.5 * pages})) is None
     # Pages of 4 KiB: four times as many.
     small = replace(run(status={name: 4 * value for name, value in status.items()}), settings={"page_kib": 4})
-    assert counted.usable_share(small) == pytest.approx(0.99 - 1_250 / pages)
+    assert counted.measure_usable_share(small) == pytest.approx(0.99 - 1_250 / pages)
 
 
 def test_myrocks_says_what_compaction_moves():
@@ -74,7 +74,7 @@ def test_myrocks_says_what_compaction_moves():
         "rocksdb_compact_write_bytes_per_s": 6_000 * TPS,
         "rocksdb_flush_write_bytes_per_s": 900 * TPS,
     }
-    begin, made = prior(run("myrocks")), prior(run("myrocks", status))
+    begin, made = build_prior(run("myrocks")), build_prior(run("myrocks", status))
     assert made["compaction"]["read_bytes_per_tx"] == pytest.approx(5_000) and made["compaction"][
         "write_bytes_per_tx"
     ] == pytest.approx(6_900)
@@ -88,4 +88,4 @@ def test_myrocks_says_what_compaction_moves():
 @pytest.mark.parametrize("value", [0.0, None])
 def test_counters_that_stand_still_say_nothing(value):
     made = run(status={"innodb_os_log_written_per_s": value})
-    assert counted.per_transaction(made, "innodb_os_log_written") is None
+    assert counted.sum_per_transaction(made, "innodb_os_log_written") is None

@@ -13,7 +13,7 @@ from calibration_runs import LONG, WHERE, recorded, truth
 
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.observations import core_run
-from headrace.calibration.prior import prior
+from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad
 from headrace.calibration.score import compare_run
 from headrace.simulation.database import predict
@@ -91,10 +91,10 @@ def test_what_a_description_leaves_out_is_the_servers_default(
         settings=settings,
         as_of=date(2020, 1, 1),  # before 2019-04-19 a version that is not said is taken for a 5.7
     )
-    database = prior(run)
+    database = build_prior(run)
     assert (database["log"]["binlog_bytes_per_tx"] > 0) == binlog
     assert database["log"]["syncs_per_commit"] == syncs and database["writes"]["background_per_s"] == background
-    own = prior(replace(run, benchmark=BenchmarkLoad("own", data_gib=5.0)))
+    own = build_prior(replace(run, benchmark=BenchmarkLoad("own", data_gib=5.0)))
     assert (own["writes"]["background_per_s"] == 0.0) == (background == 0.0)
 
 

@@ -12,7 +12,7 @@ from calibration_runs import LONG, record, truth
 import headrace
 from headrace.base import core
 from headrace.calibration.from_runs import calibrate
-from headrace.calibration.processor_time import SYSTEMATIC, processor_time
+from headrace.calibration.processor_time import SYSTEMATIC, measure_processor_time
 from headrace.calibration.runs import load_run
 from headrace.errors import InputError
 from headrace.observe.run_files.disk import busy_shares
@@ -47,7 +47,7 @@ def cpu_row(workload) -> dict:
 def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
     run = busy_run(tmp_path, cpu_ms)
     assert run.vcpus == VCPUS and run.series["busy_share"].null_count() == 0
-    told = processor_time([run])
+    told = measure_processor_time([run])
     # Most of these worked on a core by itself, where they are faster: 1 - 0.35 x share of the others
     # that are at work, over 0.65 where all are. Shares are printed to 0.01 %, of some 10 %: a
     # thousandth.
@@ -82,10 +82,10 @@ def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):
 
 def test_fewer_processors_than_the_instances_may_be_said(tmp_path):
     whole, half = busy_run(tmp_path / "a", 4.0), busy_run(tmp_path / "b", 4.0, settings=f"vcpus = {VCPUS // 2}")
-    assert processor_time([half]).cpu_ms == pytest.approx(processor_time([whole]).cpu_ms / 2)
+    assert measure_processor_time([half]).cpu_ms == pytest.approx(measure_processor_time([whole]).cpu_ms / 2)
     # Two that lie a factor of two apart know it no better than that: half of their distance, ln(2)
     # / 2.
-    both = processor_time([whole, half])
+    both = measure_processor_time([whole, half])
     assert both.spread > math.log(2) / 2 and both.runs == ("made", "made")
 
 

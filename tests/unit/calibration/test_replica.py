@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base import core
-from headrace.calibration.replica import ReplicaRun, calibrate_replica, counted, predicted_run
+from headrace.calibration.replica import ReplicaRun, average_rates, calibrate_replica, predict_run
 from headrace.calibration.runs.replica import load_database, load_replica_run, load_replica_runs
 from headrace.errors import InputError
 from headrace.simulation.replica import Replica
@@ -49,8 +49,8 @@ def as_if_measured(
     settings = {"version": "mariadb-10.11", "mode": mode, "workers": workers, "log_bin": True}
     replica = Replica(storage, instance="m5.large", cache_gib=cache_gib, **settings)
     asked = ReplicaRun(name, replica, seconds=10, tps=1.0, warmup_s=5)
-    told = predicted_run(workload, asked)
-    tps, reads = counted(told, asked)
+    told = predict_run(workload, asked)
+    tps, reads = average_rates(told, asked)
     applier = applier_of(workload)
     cpu_ms = applier["cpu_ms"] + applier["page_cpu_ms"] * reads
     return replace(asked, tps=tps, reads=reads, group=told.summary["grouped"], cpu_ms=cpu_ms)
@@ -79,8 +79,8 @@ def test_what_was_not_calibrated_on_is_predicted(runs):
     truth, found = measured_replica(database(), TRUE), calibrate_replica(database(), runs)
     for storage, cache_gib, workers in (("io2:20:8000", 0.15, 0), ("gp3:20:4000", 0.3, 8), ("gp2:100", 0.1, 0)):
         one = as_if_measured(truth, storage, storage, cache_gib, workers)
-        tps, _ = counted(predicted_run(found, one), one)
-        plain, _ = counted(predicted_run(database(), one), one)
+        tps, _ = average_rates(predict_run(found, one), one)
+        plain, _ = average_rates(predict_run(database(), one), one)
         assert tps == pytest.approx(one.tps, rel=0.1), storage
         # And it is the calibration that makes it so.
         assert abs(tps / one.tps - 1) <= abs(plain / one.tps - 1) + 0.01, storage

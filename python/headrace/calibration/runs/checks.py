@@ -92,7 +92,7 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
     """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in
     flight (Little's law)."""
     busy = series.filter((pl.col("tps") > 0) & ~pl.col("stall") & ~pl.col("suspect"))
-    tps, qps, p95 = (median_of(busy[name]) for name in ("tps", "qps", "p95_ms"))
+    tps, qps, p95 = (compute_median(busy[name]) for name in ("tps", "qps", "p95_ms"))
     if tps is None:
         return
     mean_ms = 1_000.0 * described.threads / tps
@@ -110,10 +110,10 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
         hint = "Are the columns swapped?"
         raise recording.bad("", f"qps is {qps:,.4g} and tps {tps:,.4g}", rule, hint, RULES)
     if qps is not None:
-        _queries(qps / tps, described, findings)
+        _check_queries(qps / tps, described, findings)
 
 
-def _queries(queries: float, described: Description, findings: list[RunFinding]) -> None:
+def _check_queries(queries: float, described: Description, findings: list[RunFinding]) -> None:
     benchmark = described.benchmark
     usual = QUERIES.get(benchmark.script or "")
     if usual and not 0.8 * usual <= queries <= 1.25 * usual:
@@ -132,8 +132,8 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
     host_wide = tool == "vmstat"
     if not (host_wide or tool == "disk" or "+" in (described.files.device or "")):
         log = None
-    iops = median_of(series["read_iops"] + series["write_iops"])
-    mib_s = median_of(series["read_mib_s"] + series["write_mib_s"])
+    iops = compute_median(series["read_iops"] + series["write_iops"])
+    mib_s = compute_median(series["read_mib_s"] + series["write_mib_s"])
     most_iops = caps.iops_burst + (log.iops_burst if log else 0.0)
     most_mib_s = caps.mib_s_burst + (log.mib_s_burst if log else 0.0)
     for value, most, far, unit in (
@@ -156,7 +156,7 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
         findings.append(RunFinding("storage", text))
 
 
-def median_of(values: pl.Series) -> float | None:
+def compute_median(values: pl.Series) -> float | None:
     """The median of what was measured; None where nothing was."""
     figures = values.drop_nulls().to_list()
     return float(statistics.median(figures)) if figures else None

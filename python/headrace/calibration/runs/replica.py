@@ -85,7 +85,7 @@ def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | No
     if (before is None) != (after is None):
         rule = "status_before and status_after belong together: the counters are their difference"
         raise InputError(f"{path.name}: files", rule, DOC, "Name both, or none.")
-    counts = _differences(path.name, before or {}, after or {})
+    counts = _subtract_counters(path.name, before or {}, after or {})
     replica = Replica(
         read.storage,
         log_storage=read.log_storage,
@@ -138,7 +138,7 @@ def load_database(path: Path) -> TransactionWorkload:
     return workload
 
 
-def _differences(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+def _subtract_counters(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     if before and after[UPTIME] < before[UPTIME]:
         rule = "was restarted between the two: status_after has the smaller Uptime"
         raise InputError(f"{name}: the server", rule, DOC, "Are the files exchanged?")

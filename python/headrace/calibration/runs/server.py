@@ -21,11 +21,11 @@ LEAST_COMMITS_PER_WRITE, LEAST_COMMITS_PER_READ = 0.1, 0.01
 JITTER = 0.02
 
 
-def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
+def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
     """Rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises InputError
     where the server counted nothing."""
-    counters, findings = _transactions(recording, status, files.transactions)
-    rows = Rows(findings=findings, interval_s=_interval(recording, status))
+    counters, findings = _choose_counters(recording, status, files.transactions)
+    rows = Rows(findings=findings, interval_s=_choose_interval(recording, status))
     rows.clock_at_zero_s = status.series.begin_s
     columns = status.series.columns
     counted = [columns[f"{name}_per_s"] for name in counters]
@@ -55,7 +55,7 @@ def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
     return rows
 
 
-def _interval(recording: Recording, status: Status) -> float:
+def _choose_interval(recording: Recording, status: Status) -> float:
     usual = statistics.median(status.series.duration_s)
     whole = round(usual)
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
@@ -66,12 +66,14 @@ def _interval(recording: Recording, status: Status) -> float:
     return interval
 
 
-def _transactions(
+def _choose_counters(
     recording: Recording, status: Status, asked: tuple[str, ...] | None
 ) -> tuple[tuple[str, ...], list[RunFinding]]:
     """The counters whose sum are the transactions, and what to say of it."""
     totals = {
-        name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns
+        name: _sum_counter(status, name)
+        for name in (*COMMITS, *WRITES, *READS)
+        if f"{name}_per_s" in status.series.columns
     }
     if asked is not None:
         missing = [name for name in asked if name not in totals]
@@ -101,6 +103,6 @@ def _transactions(
     ]
 
 
-def _total(status: Status, name: str) -> float:
+def _sum_counter(status: Status, name: str) -> float:
     pairs = zip(status.series.columns[f"{name}_per_s"], status.series.duration_s, strict=True)
     return sum(rate * duration for rate, duration in pairs if rate is not None)

@@ -109,7 +109,8 @@ def _fit_in_rounds(
     lenient: bool,
     progress: Callable[[float], None],
 ) -> _Rounds:
-    """Rounds of fit and shape, from the database `begin`; `lenient`: as of an `Objective`."""
+    """Fits parameters and shape in turn, ROUNDS times, from the database `begin`. `lenient`: as of
+    an `Objective`."""
     engine, compacts = first.engine, begin["compaction"] is not None
     # Measured with doublewrite, pages of 16 KiB, and one log that is synced once a commit: each
     # further sync is a small I/O, the more of them the fewer clients share one.
@@ -155,8 +156,9 @@ def _fit_in_rounds(
 
 
 def _list_begins(objective: Objective) -> list[np.ndarray]:
-    """Where the first round begins: from the fixed directions, and of several runs from what each
-    alone asks for, so that another run does not end the fit in a worse place."""
+    """Lists where the first round begins, one array of logarithms (a value per parameter) each: the
+    fixed directions, and of several runs also what each alone asks for, so that another run does
+    not end the fit in a worse place."""
     fixed = [*list_directions(objective.names), *_list_client_bound_begins(objective)]
     if len(objective.observations) == 1:
         return fixed
@@ -167,8 +169,9 @@ def _list_begins(objective: Objective) -> list[np.ndarray]:
 
 
 def _list_client_bound_begins(objective: Objective) -> list[np.ndarray]:
-    """Starts in which clients hold the runs: without I/O a transaction takes as long as was
-    measured, or half as long, and touches as few pages as a storage with room to spare allows."""
+    """Lists starts in which clients hold the runs: without I/O a transaction takes as long as was
+    measured, or half as long, and touches as few pages as a storage with room to spare allows. One
+    array of logarithms each."""
     measured_ms = [1e3 * each.run.threads / float(np.median(each.tps[each.tps > 0])) for each in objective.observations]
     base = np.log(float(np.mean(measured_ms)) / objective.database["clients"]["base_ms"])
     starts = []
@@ -179,8 +182,8 @@ def _list_client_bound_begins(objective: Objective) -> list[np.ndarray]:
 
 
 def _round_stated(after: Any, before: Any) -> Any:
-    """What a fit ended at, its numbers to STATED_DIGITS; those that are as before (sizes, limits,
-    settings) stay whole."""
+    """Rounds the numbers of what a fit ended at to STATED_DIGITS; those that are as before (sizes,
+    limits, settings) stay whole."""
     if isinstance(after, dict):
         return {
             key: _round_stated(item, before.get(key) if isinstance(before, dict) else None)
@@ -193,8 +196,8 @@ def _round_stated(after: Any, before: Any) -> Any:
 
 
 def tabulate_parameters(result: Calibrated) -> list[dict]:
-    """One row per parameter: `name`, `words`, `value`, `spread` (relative, one standard deviation),
-    `before` (the same with no run), `from` (what it was identified from)."""
+    """Returns one row per parameter: `name`, `words`, `value`, `spread` (relative, one standard
+    deviation), `before` (the same with no run), `from` (what it was identified from)."""
     rows = []
     for index, parameter in enumerate(of_engine(result.engine, result.database)):
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
@@ -222,12 +225,14 @@ def tabulate_parameters(result: Calibrated) -> list[dict]:
 
 
 def _describe_workload(run: Run) -> tuple:
+    """Returns what runs of one workload share, in the order of SAME."""
     benchmark = run.benchmark
     size = benchmark.data_gib if benchmark.name == "own" else f"{benchmark.tables} x {benchmark.scale:,}"
     return run.engine, benchmark.name, size, benchmark.script, benchmark.distribution
 
 
 def _check_runs(runs: list[Run], least_seconds: float) -> None:
+    """Refuses runs of several workloads, and runs that are too short. Raises InputError."""
     if not runs:
         raise InputError("no run", "a calibration needs at least one", DOC, "Name a RUN.toml.")
     first = runs[0]
@@ -251,7 +256,8 @@ def _check_runs(runs: list[Run], least_seconds: float) -> None:
 
 
 def _expect_cycle(database: dict, run: Run) -> None:
-    """Memtable size and trigger of the run move the expected period."""
+    """Moves the expected period of compaction (transactions) by memtable size and trigger of the
+    run, in place."""
     memtable_mib = run.settings.get("memtable_mib", 256.0)
     trigger = run.settings.get("l0_trigger", 4)
     by = memtable_mib / 256.0 * trigger / 4.0
@@ -263,7 +269,7 @@ def _expect_cycle(database: dict, run: Run) -> None:
 
 
 def _compute_narrowing(fitted: Fit, engine: str, name: str) -> float:
-    """Spread of a parameter after the fit over that before it."""
+    """Returns the spread of a parameter after the fit over that before it."""
     index = fitted.names.index(name)
     after = math.sqrt(max(0.0, float(fitted.covariance[index, index])))
     return after / of_engine(engine, fitted.database)[index].spread
@@ -272,6 +278,7 @@ def _compute_narrowing(fitted: Fit, engine: str, name: str) -> float:
 def _collect_notes(
     runs: list[Run], observations: list[Observation], database: dict, fitted: Fit, busy: ProcessorTime | None
 ) -> list[str]:
+    """Returns sentences on what the runs leave open."""
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]

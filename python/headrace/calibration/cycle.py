@@ -34,14 +34,15 @@ class CompactionCycle:
     intervals: int
 
     def as_core(self) -> dict:
-        """What a database of the core says of it."""
+        """Returns what a database of the core says of it."""
         return {"period_tx": self.period_tx, "first_tx": self.first_tx, "profile": list(self.profile)}
 
 
 def find(database: dict, observations: list[Observation], expected_tx: float) -> CompactionCycle | None:
-    """The cycle common to the runs, or None where it does not show.
+    """Finds the cycle common to the runs; None where it does not show.
 
-    `expected_tx`: what memtable size, trigger and bytes per transaction say.
+    `expected_tx`: the period in transactions that memtable size, trigger and bytes per transaction
+    give.
     """
     intervals, profiles, first = [], [], None
     for observation in observations:
@@ -64,8 +65,9 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
 
 
 def _compute_wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
-    """(transactions, log of measured over modelled I/Os per transaction with its trend over one
-    period taken out), from the second period on."""
+    """Returns two arrays with a value per window, from the second period on: transactions, and the
+    logarithm of measured over modelled I/Os per transaction with its trend over one period taken
+    out."""
     columns = core.mysql_runs(database, [observation.core_run])[0]
     value, _ = compare_ios_per_tx(columns, observation)
     tx = observation.tx
@@ -74,14 +76,16 @@ def _compute_wave(database: dict, observation: Observation, period: float) -> tu
 
 
 def _average_windows(tx: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Means of `value` over windows from `low` to `high` transactions; 0 where there are none."""
+    """Averages `value` over the windows from `low` to `high` transactions; 0 where there are
+    none."""
     sums = np.concatenate([[0.0], np.cumsum(value)])
     start, end = np.searchsorted(tx, low), np.searchsorted(tx, high)
     return (sums[end] - sums[start]) / np.maximum(end - start, 1)
 
 
 def _find_begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
-    """Transactions at which I/Os per transaction rise: merged files have just come, uncached."""
+    """Returns the transactions, ascending, at which I/Os per transaction rise: merged files have
+    just come, uncached."""
     if len(tx) < 2 * PARTS:
         return np.array([])
     climb = _average_windows(tx, value, tx, tx + EDGE * period) - _average_windows(tx, value, tx - EDGE * period, tx)
@@ -98,7 +102,8 @@ def _find_begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray
 
 
 def _average_profile(tx: np.ndarray, value: np.ndarray, begins: np.ndarray, period: float) -> np.ndarray:
-    """Mean logarithm through a period, from each beginning to the next or as long as a period."""
+    """Averages the logarithm in each of PARTS of a period, from each beginning to the next or as
+    long as a period."""
     since = tx - begins[np.maximum(np.searchsorted(begins, tx, side="right") - 1, 0)]
     inside = (since >= 0) & (since < period)
     part = (since[inside] / period * PARTS).astype(int)

@@ -72,8 +72,9 @@ class Objective:
         measured_cpu: ProcessorTime | None = None,
         lenient: bool = False,
     ) -> None:
-        """`kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc. `lenient`: bins that
-        clients hold in the model count as those of idle volumes do."""
+        """Prepares the measured figures. `kib_known`: the mix of bytes is that of InnoDB under
+        sysbench-tpcc. `lenient`: bins that clients hold in the model count as those of idle volumes
+        do."""
         self.lenient = lenient
         parameters = of_engine(engine, database)
         self.database, self.engine, self.observations = database, engine, observations
@@ -90,7 +91,7 @@ class Objective:
         }
 
     def restrict_to(self, observation: Observation) -> Objective:
-        """The same of one of the runs alone."""
+        """Returns the objective of one of the runs alone."""
         return Objective(self.database, self.engine, [observation], self.kib_known, self.measured_cpu, self.lenient)
 
     @property
@@ -99,10 +100,13 @@ class Objective:
         return len(self.names) + (self.measured_cpu is not None)
 
     def apply(self, deltas: np.ndarray) -> dict:
-        """The database with its parameters moved by these logarithms."""
+        """Returns the database with its parameters moved by these logarithms, in the order of
+        `names`."""
         return applied(self.database, self.engine, dict(zip(self.names, deltas, strict=True)))
 
     def __call__(self, deltas: np.ndarray) -> np.ndarray:
+        """Returns the residuals in standard deviations, one array: the parameters', then those of
+        each run."""
         changed = self.apply(deltas)
         parts = [deltas / self.spreads]
         if (cpu := self.measured_cpu) is not None:
@@ -128,8 +132,8 @@ class Objective:
 
 
 def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -> Fit:
-    """The parameters with the lowest objective that is reached from any of `begins`, of which the
-    best `finished` are followed to their end."""
+    """Finds the parameters with the lowest objective that is reached from any of `begins`
+    (logarithms in the order of `names`), of which the best `finished` are followed to their end."""
     end = find_lowest(objective, objective.spreads, begins, finished)
     covariance = np.linalg.pinv(end.jac.T @ end.jac)
     covariance += np.diag((LEAST_NARROWED * objective.spreads) ** 2)
@@ -137,8 +141,8 @@ def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -
 
 
 def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:
-    """Mean of the second half, in standard deviations; the fewer of its windows were undisturbed,
-    the less they tell."""
+    """Compares the mean tps of the second half, in standard deviations: one value, none where no
+    window counts. The fewer of its windows were undisturbed, the less they tell."""
     half = observation.judged_half
     if not half.any():
         return np.zeros(0)
@@ -148,8 +152,8 @@ def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:
 
 
 def _is_steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
-    """No bytes were measured, and the end of the run lies well behind the fill, during which an I/O
-    is mostly a page read."""
+    """Whether no bytes were measured, and the end of the run lies well behind the fill, during
+    which an I/O is mostly a page read."""
     settled = full_at_tx is not None and (
         observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx
     )
@@ -157,12 +161,15 @@ def _is_steady_without_bytes(observation: Observation, full_at_tx: float | None)
 
 
 def _interpolate_usual_kib(observation: Observation, database: dict) -> float:
-    """KiB of an I/O of InnoDB under sysbench-tpcc, by how much of the data the cache holds."""
+    """Returns KiB of an I/O of InnoDB under sysbench-tpcc, by how much of the data the cache
+    holds."""
     data_bytes = sum(item["pages"] for item in database["popularity"]) * database["read_bytes"]
     return float(np.interp(observation.core_run["cache_bytes"] / data_bytes, *np.array(TPCC_KIB_PER_IO).T))
 
 
 def _bin_measurements(observation: Observation) -> dict[str, np.ndarray]:
+    """Returns the measured means per bin: tps, and I/Os, reads and MiB a transaction; nan in bins
+    without windows."""
     per_tx = np.maximum(observation.tps, 1e-9)
     return {
         "tps": observation.average_in_bins(observation.moving_tps),
@@ -173,15 +180,15 @@ def _bin_measurements(observation: Observation) -> dict[str, np.ndarray]:
 
 
 def _estimate_bin_spreads(observation: Observation) -> np.ndarray:
-    """Relative standard deviation of each bin's mean of tps, from the measurement alone: what its
-    own windows scatter, and what is outside the model."""
+    """Returns the relative standard deviation of each bin's mean of tps, from the measurement
+    alone: what its own windows scatter, and what is outside the model."""
     idle = np.nan_to_num(observation.average_in_bins(observation.underused.astype(float)))
     return np.hypot(BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * idle, _estimate_noise(observation))
 
 
 def _estimate_noise(observation: Observation) -> np.ndarray:
-    """Relative standard deviation of each bin's mean by the scatter of its windows; of a bin with
-    one window by what is usual in the run, 0 where that is not known."""
+    """Returns the relative standard deviation of each bin's mean by the scatter of its windows; of
+    a bin with one window by what is usual in the run, 0 where that is not known."""
     tps = observation.moving_tps
     mean, squares = observation.average_in_bins(tps), observation.average_in_bins(tps**2)
     count = observation.count_in_bins(tps)
@@ -195,6 +202,8 @@ def _estimate_noise(observation: Observation) -> np.ndarray:
 def _compare(
     observation: Observation, columns: core.DatabaseRows, seen: dict[str, np.ndarray], spreads: np.ndarray
 ) -> list[np.ndarray]:
+    """Compares modelled with measured means per bin: an array of softened residuals for each figure
+    that was measured, in standard deviations of bins that err together."""
     tps = np.array(columns["tps"])
     per_tx = np.maximum(tps, 1e-9)
     ours = {
@@ -217,7 +226,8 @@ def _compare(
 
 
 def _soften(residual: np.ndarray) -> np.ndarray:
-    """Grows like a root beyond one standard deviation: a stall counts, but does not decide.
+    """Makes residuals grow like a root beyond one standard deviation: a stall counts, but does not
+    decide.
 
     What was known before the run is not softened.
     """

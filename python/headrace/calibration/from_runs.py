@@ -27,7 +27,7 @@ def calibrate(
     progress: Callable[[float], None] = lambda done: None,
     least_seconds: float | None = None,
 ) -> TransactionWorkload:
-    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave).
+    """Makes one workload from measured runs (paths of RUN.toml, or what `load_run` gave).
 
     `least_seconds`: of a run, None: what tells a mean and its scatter.
 
@@ -77,8 +77,8 @@ def calibrate(
 
 
 def server_of(runs: Sequence[Run]) -> SourceServer:
-    """The server of the longest run, and its processors in the run in which they had most to
-    do."""
+    """Returns the server of the longest run, and its processors in the run in which they had most
+    to do."""
     longest = max(runs, key=lambda run: run.transactions)
     shares = [(share, run) for run in runs if (share := run.busy_share) is not None]
     share, busiest = max(shares, key=lambda pair: pair[0], default=(None, None))
@@ -106,15 +106,16 @@ def check_distinct(runs: Sequence[Run]) -> None:
 
 
 def identify_measurement(run: Run) -> str:
-    """The hash of the file with the run's transactions: the benchmark's, else the server's."""
+    """Returns the SHA-256 of the file with the run's transactions: the benchmark's, else the
+    server's."""
     return (run.files.get("sysbench") or run.files["status"])[1]
 
 
 def sysbench_tpcc(
     *, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None
 ) -> TransactionWorkload:
-    """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in
-    InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
+    """Returns sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse
+    in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
     from headrace.base.units import GIB
     from headrace.calibration.prior import TPCC_BYTES, build_tpcc
 
@@ -145,8 +146,8 @@ def hammerdb_tprocc(
     log_bin: bool = True,
     doublewrite: bool = True,
 ) -> TransactionWorkload:
-    """HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a warehouse
-    where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
+    """Returns HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a
+    warehouse where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
     from headrace.base.units import GIB
     from headrace.calibration.prior import TPROCC_BYTES, build_tprocc
 
@@ -167,7 +168,7 @@ def hammerdb_tprocc(
 
 
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
-    """A sysbench OLTP script with no run measured.
+    """Returns a sysbench OLTP script with no run measured.
 
     `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type":
     "special"}, ...), `engine`, and those of the server: docs/reference/workload-file.md, Standard
@@ -187,6 +188,8 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
 def _build_standard(
     name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
 ) -> TransactionWorkload:
+    """Returns the workload of a standard database, its parameters with their spreads before any
+    run."""
     rows = [
         {
             "name": parameter.name,
@@ -207,10 +210,12 @@ def _build_standard(
 
 
 def _find_span(values: list) -> tuple:
+    """Returns the lowest and the highest value."""
     return (min(values), max(values))
 
 
 def _describe_run(run: Run) -> dict:
+    """Returns the row of a run in a workload file."""
     return {
         "name": run.name,
         "storage": run.storage,
@@ -232,7 +237,7 @@ DEMO_TABLES, DEMO_ROWS, DEMO_CACHE_GIB, DEMO_THREADS = 64, 5_000_000, 18.0, 16
 
 
 def build_demo_database() -> TransactionWorkload:
-    """Return the database of `headrace demo`: sysbench over 72 GiB of InnoDB, 16 clients."""
+    """Returns the database of `headrace demo`: sysbench over 72 GiB of InnoDB, 16 clients."""
     return sysbench_oltp(
         cache_gib=DEMO_CACHE_GIB,
         threads=DEMO_THREADS,

@@ -21,8 +21,8 @@ NOT_STORAGE = {"clients": "the clients", "cpu": "the processors"}
 
 
 def measure_misfits(database: dict, observations: list[Observation]) -> list[Misfit | None]:
-    """Of each run, predicted from its own start as `headrace predict` would; None of a run that did
-    nothing in its second half."""
+    """Measures how far the calibration is off on each run, predicted from its own start as
+    `headrace predict` would; None of a run that did nothing in its second half."""
     runs = [core_run(each.run, len(each.tps) * each.step_s, each.step_s) for each in observations]
     return [
         _measure_misfit(*pair, len(runs)) for pair in zip(observations, core.mysql_runs(database, runs), strict=True)
@@ -30,6 +30,8 @@ def measure_misfits(database: dict, observations: list[Observation]) -> list[Mis
 
 
 def _measure_misfit(observation: Observation, columns: core.DatabaseRows, runs: int) -> Misfit | None:
+    """Compares the mean tps of a second half as measured and as predicted, with the likely cause
+    where it is missed; None where nothing was done."""
     half = slice(len(observation.tps) // 2, None)
     measured = float(np.mean(observation.tps[half]))
     if measured <= 0:
@@ -44,13 +46,14 @@ def _measure_misfit(observation: Observation, columns: core.DatabaseRows, runs: 
 
 
 def _estimate_noise(tps: np.ndarray) -> float:
-    """Relative standard deviation of a mean, from that of its parts."""
+    """Returns the relative standard deviation of a mean, from that of its parts; 0 of a single
+    part."""
     parts = [float(np.mean(part)) for part in np.array_split(tps, min(PARTS, len(tps)))]
     return float(np.std(parts, ddof=1) / np.sqrt(len(parts)) / np.mean(tps)) if len(parts) > 1 else 0.0
 
 
 def _name_cause(observation: Observation, misfit: Misfit, runs: int) -> str:
-    """What is most likely behind a misfit, and what to do about it."""
+    """Says what is most likely behind a misfit, and what to do about it."""
     run = observation.run
     disturbed = float(np.mean(observation.disturbed[len(observation.tps) // 2 :]))
     if misfit.off > 0 and disturbed > misfit.bar:

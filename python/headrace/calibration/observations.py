@@ -35,8 +35,9 @@ STANDSTILL_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Observation:
-    """`tps`, `tx` (transactions by the middle of each window) and what else was measured, one value
-    per window; nan where not."""
+    """What was measured in windows of `step_s`, one value per window, nan where it was not: `tps`,
+    `tx` (transactions by the middle of the window), I/Os and reads a second, MiB a second, and the
+    bin. `seconds_tps` and `seconds_p95_ms` have a value per row of the run."""
 
     run: Run
     step_s: float
@@ -107,19 +108,20 @@ class Observation:
         return counted & (share < USED_WHOLE) & (of_bytes < USED_WHOLE)
 
     def average_in_bins(self, values: np.ndarray) -> np.ndarray:
-        """Means per bin; bins without windows are left out."""
+        """Averages one value per window in each of BINS + 1 bins; nan in bins without windows."""
         good = np.isfinite(values)
         counts = self.count_in_bins(values)
         sums = np.bincount(self.bins[good], values[good], minlength=BINS + 1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
     def count_in_bins(self, values: np.ndarray) -> np.ndarray:
-        """How many values each bin has."""
+        """Counts the finite values (one per window) in each of BINS + 1 bins."""
         return np.bincount(self.bins[np.isfinite(values)], minlength=BINS + 1)
 
 
 def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict:
-    """A run of the core on the storage, cache and clients of a measured run."""
+    """Returns a run of the core on the storage, cache and clients of a measured run; `seconds` and
+    `step_s`: its length and that of a window."""
     return {
         "storage": run.storage,
         "log_storage": run.log_storage,
@@ -139,7 +141,7 @@ def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict
 
 
 def observe(run: Run) -> Observation:
-    """Cuts a run into windows.
+    """Cuts a run into windows of whole rows, each about WINDOW_S long or a single row.
 
     Stalled and suspect seconds stay: they are part of what was delivered.
     """
@@ -169,11 +171,12 @@ def observe(run: Run) -> Observation:
 
 
 def compare_ios_per_tx(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell
-    it: as counted where they were, else modelled over measured tps, which is the same at a cap that
-    is used whole (a second in which the machine did something else does not mean more I/Os).
+    """Returns two arrays with a value per window: the logarithm of measured over modelled I/Os per
+    transaction, and whether the window tells it. As counted where they were, else modelled over
+    measured tps, which is the same at a cap that is used whole (a second in which the machine did
+    something else does not mean more I/Os).
 
-    Stalled ones do not; their values are bridged from their neighbours.
+    Stalled windows do not tell it; their values are bridged from their neighbours.
     """
     modelled, ios = np.array(columns["tps"]), np.array(columns["iops"])
     good = (observation.tps > STALL_SHARE * modelled) & (modelled > 0)
@@ -187,7 +190,7 @@ def compare_ios_per_tx(columns: core.DatabaseRows, observation: Observation) -> 
 
 
 def _average_around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Means of what was counted over the windows around each."""
+    """Averages what was counted over the TOGETHER windows around each."""
     window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
     return np.convolve(np.where(counted, values, 0.0), window, "same") / np.maximum(
         np.convolve(counted, window, "same"), 1.0
@@ -195,5 +198,5 @@ def _average_around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
 
 
 def find_client_bound_windows(columns: core.DatabaseRows) -> np.ndarray:
-    """Windows of a modelled run in which clients or processors bind, not the storage."""
+    """Marks the windows of a modelled run in which clients or processors bind, not the storage."""
     return np.isin(columns["cap"], ("clients", "cpu", "contention"))

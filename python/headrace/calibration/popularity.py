@@ -30,8 +30,9 @@ FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 
 
 
 def derive_popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
-    """The shape that observations ask for beyond `database`, whose own shape and compaction profile
-    are left as they are. `period_tx`: smooth over it."""
+    """Derives the shape that observations ask for beyond `database`, whose own shape and compaction
+    profile are left as they are: `filling` in pairs of transactions and a factor, `full` in pairs
+    of turnovers and a factor. `period_tx`: smooth over so many transactions."""
     filling: list[tuple[np.ndarray, np.ndarray, float]] = []
     full: list[tuple[np.ndarray, np.ndarray, float]] = []
     fill_tx = 0.0
@@ -52,8 +53,9 @@ def derive_popularity_scale(database: dict, observations: list[Observation], per
 
 
 def _estimate_scatter(ratio: np.ndarray) -> float:
-    """Variance of a window by chance: what neighbours differ by. 3.29 standard deviations lie from
-    the 5th to the 95th percentile; one absurd window does not count."""
+    """Estimates the variance of a window by chance: what neighbours differ by. 3.29 standard
+    deviations lie from the 5th to the 95th percentile; one absurd window does not count. Infinite
+    of fewer than three windows."""
     if len(ratio) < 3:
         return np.inf
     low, high = np.percentile(np.diff(ratio), [5, 95])
@@ -61,7 +63,8 @@ def _estimate_scatter(ratio: np.ndarray) -> float:
 
 
 def multiply_shapes(first: dict, second: dict) -> dict:
-    """Both shapes at once."""
+    """Multiplies two shapes: a point wherever either has one, the factor bounded by LEAST and
+    MOST."""
 
     def multiply(a: list, b: list) -> list:
         if not a or not b:
@@ -74,7 +77,8 @@ def multiply_shapes(first: dict, second: dict) -> dict:
 
 
 def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.ndarray:
-    """Centred mean over one period of transactions, from the first whole one on."""
+    """Averages the values over one period of transactions around each, from the first whole one
+    on."""
     if period_tx is None or tx[-1] < 2 * period_tx:
         return values
     sums = np.concatenate([[0.0], np.cumsum(values)])
@@ -87,8 +91,8 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
 
 
 def _average_parts(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
-    """Means over runs of means over windows, at the middle of each part; neighbouring parts
-    together where one alone does not tell it."""
+    """Averages over runs the means over windows, at the middle of each part between `edges`: pairs
+    of place and factor. Neighbouring parts are put together where one alone does not tell it."""
     points, begin = [], edges[0]
     for low, high in pairwise(edges):
         means = [(ratio[(x >= begin) & (x < high)], scatter) for x, ratio, scatter in parts]

@@ -2,8 +2,8 @@
 and with what its server counted.
 
 The counters (bytes of redo and WAL, compaction, pages of the pool in use) are of the whole server,
-so they are taken over the transactions of the run, which no other load may share:
-`checks.check_commits` refuses runs in which another load ran.
+so they are taken over the transactions of the run, which no other load should share:
+`checks.check_commits` notes runs in which another load ran.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ BY_DEFAULT = ("log_bin", "sync_binlog")
 
 
 def build_prior(run: Run) -> dict:
-    """The core's database for a run's benchmark, size and settings, at the speed of its processors.
+    """Returns the core's database for a run's benchmark, size and settings, at the speed of its
+    processors.
 
     Raises InputError for a benchmark no standard is known of.
     """
@@ -72,6 +73,7 @@ def speed_of(run: Run) -> float | None:
 
 
 def _build_standard(run: Run) -> dict:
+    """Returns the database of the run's benchmark under its settings and counters."""
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
         return _drop_background_writes(
@@ -90,31 +92,34 @@ def _build_standard(run: Run) -> dict:
 
 
 def build_own(run: Run) -> dict:
-    """A load of the user's own: TPC-C's spread of popularity over its data. Weakly founded; the
-    runs decide."""
+    """Returns a load of the user's own: TPC-C's spread of popularity over its data. Weakly founded;
+    the runs decide."""
     per_warehouse = TPCC_BYTES[run.engine] / GIB
     return build_tpcc(run.engine, max(1.0, (run.benchmark.data_gib or 0.0) / per_warehouse))
 
 
 def build_oltp(options: dict) -> core.SysbenchAnswer:
-    """A sysbench OLTP script: `database`, `size_gib`, `spreads`. Raises InputError."""
+    """Returns a sysbench OLTP script: `database`, `size_gib`, `changed` shares by class, `spreads`.
+    Raises InputError."""
     with core_errors():
         return core.mysql_sysbench(options)
 
 
 def build_tprocc(options: dict) -> core.TproccAnswer:
-    """HammerDB's TPROC-C: `database`, and `changed` shares by class. Raises InputError."""
+    """Returns HammerDB's TPROC-C: `database`, and `changed` shares by class. Raises InputError."""
     with core_errors():
         return core.mysql_tprocc(options)
 
 
 def _collect_tprocc_options(run: Run) -> dict:
+    """Returns the options of the core's TPROC-C for a run."""
     warehouses = (run.benchmark.tables or 1) * (run.benchmark.scale or 1)
     redo = {"redo_gib": run.settings["redo_gib"]} if "redo_gib" in run.settings else {}
     return {"warehouses": float(warehouses), "cache_gib": run.cache_gib} | redo
 
 
 def _collect_oltp_options(run: Run) -> dict:
+    """Returns the options of the core's sysbench OLTP scripts for a run."""
     benchmark, settings = run.benchmark, run.settings
     kind = {"type": benchmark.distribution or "special"}
     kind |= {
@@ -153,7 +158,7 @@ def writes_in_background(run: Run) -> bool:
 
 
 def _drop_background_writes(database: dict, run: Run) -> dict:
-    """Without writes in the background where the server makes none."""
+    """Returns the database without writes in the background where the server makes none."""
     return (
         database
         if writes_in_background(run)
@@ -168,11 +173,12 @@ TAKEN_FOR_8_0_FROM = "2019-04-19"
 
 
 def _parse_version(run: Run) -> tuple[int, ...]:
+    """Returns at most three numbers of the server's version; none where it is not known."""
     return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
 
 
 def _choose_defaults(run: Run) -> dict:
-    """Defaults of the server that are not those of MySQL 8.0, by flavor and version (their
+    """Returns defaults of the server that are not those of MySQL 8.0, by flavor and version (their
     manuals); for what a description leaves out."""
     version = _parse_version(run)
     if run.flavor == "mariadb":
@@ -189,13 +195,13 @@ def _choose_defaults(run: Run) -> dict:
 
 
 def build_tpcc(engine: str, warehouses: float) -> dict:
-    """sysbench-tpcc over `warehouses`. Raises InputError."""
+    """Returns sysbench-tpcc over `warehouses`. Raises InputError."""
     with core_errors():
         return dict(core.mysql_tpcc(engine, float(warehouses)))
 
 
 def apply_settings(database: dict, run: Run) -> dict:
-    """A database under the settings of a run: what they decide outright (docs/decisions/0006).
+    """Puts a database under the settings of a run: what they decide outright (docs/decisions/0006).
 
     Raises InputError.
     """
@@ -224,7 +230,8 @@ FEWEST_SAMPLES = 4
 
 
 def sum_per_transaction(run: Run, *names: str) -> float | None:
-    """Sum of counters over transactions; None where one was not counted, or nothing of them."""
+    """Sums counters and divides by the transactions of the run; None where one was not counted, or
+    nothing of them."""
     if run.status is None or run.transactions <= 0:
         return None
     total = 0.0
@@ -243,8 +250,8 @@ def sum_per_transaction(run: Run, *names: str) -> float | None:
 
 
 def measure_usable_share(run: Run) -> float | None:
-    """Share of the pool that holds pages once it is full: what is not control blocks, and not kept
-    free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
+    """Returns the share of the pool that holds pages once it is full: what is not control blocks,
+    and not kept free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
     if run.status is None or not {"innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total"} <= set(
         run.status.columns
     ):
@@ -261,7 +268,7 @@ def measure_usable_share(run: Run) -> float | None:
 
 
 def apply_counters(database: dict, run: Run) -> dict:
-    """The database with what was counted in place."""
+    """Returns the database with what was counted in place."""
     changed = dict(database)
     if run.engine == "innodb":
         share, redo = measure_usable_share(run), sum_per_transaction(run, "innodb_os_log_written")

@@ -39,7 +39,8 @@ class ProcessorTime:
 
 
 def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
-    """What the runs say together; None where none has both a busy share and virtual CPUs."""
+    """Measures what the runs say together; None where none has both a busy share and virtual
+    CPUs."""
     speed = speed_of(runs[0]) if runs else None
     times = [(run.name, time) for run in runs if (time := _measure_run(run, speed)) is not None]
     if not times:
@@ -63,8 +64,8 @@ def has_foreign_load(run: Run) -> bool:
 
 
 def _measure_run(run: Run, speed: float | None) -> tuple[float, float] | None:
-    """Processor time on cores of a speed, and the relative standard deviation of its mean, by the
-    scatter of parts of the run."""
+    """Returns processor time of a transaction (ms, on cores of a speed) and the relative standard
+    deviation of its mean, by the scatter of parts of the run; None where it cannot be told."""
     if run.vcpus is None or has_foreign_load(run):
         return None
     busy, tps = (run.series[name].cast(float).to_numpy() for name in ("busy_share", "tps"))

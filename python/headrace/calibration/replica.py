@@ -69,12 +69,13 @@ class ReplicaRun:
     cpu_ms: float | None = None
 
     def __post_init__(self) -> None:
+        """Refuses a run that applied nothing. Raises InputError."""
         if not self.tps > 0 or not self.seconds > 0:
             raise InputError(f"{self.name}: {self.tps:g} tps", "must be more than 0", DOC, "Was it behind?")
 
 
 def predict_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPrediction:
-    """The core's run of a replica with more backlog than it can apply."""
+    """Predicts the run of a replica with more backlog than it can apply."""
     return predict_replica(
         workload,
         run.replica.storage,
@@ -91,7 +92,8 @@ def predict_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPredic
 
 
 def average_rates(prediction: ReplicaPrediction, run: ReplicaRun) -> tuple[float, float]:
-    """(transactions applied a second, pages read a transaction) over the seconds that count."""
+    """Averages over the seconds that count: (transactions applied a second, pages read a
+    transaction)."""
     rows = prediction.rows[1:]
     first = min(round(run.warmup_s), rows.height - 1)
     last = max(first + 1, math.ceil(run.warmup_s + run.seconds))
@@ -106,7 +108,8 @@ def calibrate_replica(
     runs: Sequence[ReplicaRun],
     sample: BinaryLogSample | None = None,
 ) -> TransactionWorkload:
-    """The workload with a replica's parameters from its runs, and from a sample of the binary log.
+    """Returns the workload with a replica's parameters from its runs, and from a sample of the
+    binary log.
 
     Raises InputError for neither of them, and for runs that no storage notation fits.
     """
@@ -117,6 +120,8 @@ def calibrate_replica(
 
 
 def _apply_log(workload: TransactionWorkload, sample: BinaryLogSample | None) -> TransactionWorkload:
+    """Returns the workload with what a sample of the binary log tells: events of a transaction, and
+    how many could be applied at once."""
     if sample is None:
         return workload
     values = {"events_per_tx": sample.events}
@@ -133,6 +138,7 @@ LOG_SPREAD = 0.1
 
 
 def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> TransactionWorkload:
+    """Fits the parameters that the runs can tell, as logarithms, by least squares."""
     import numpy as np
     from scipy.optimize import least_squares
 
@@ -186,13 +192,14 @@ def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Tran
 
 
 def _estimate_other_cpu_ms(run: ReplicaRun, page_cpu_ms: float) -> float:
-    """Processor time of a transaction that is not the applier's: of its pages, and of the thread
-    that hands out transactions, which is busy whatever is applied. ms."""
+    """Returns processor time of a transaction (ms) that is not the applier's: of its pages, and of
+    the thread that hands out transactions, which is busy whatever is applied."""
     coordinator = 1e3 * run.replica.settings()["coordinator_cores"] / run.tps
     return page_cpu_ms * (run.reads or 0.0) + coordinator
 
 
 def _syncs(run: ReplicaRun) -> bool:
+    """Whether the replica flushes a log as it commits."""
     settings = run.replica.settings()
     return settings["flush_log_at_trx_commit"] == 1 or (settings["log_bin"] and settings["sync_binlog"] > 0)
 
@@ -203,12 +210,14 @@ def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
 
 
 def _clip_to_bounds(values: Mapping[str, float]) -> dict[str, float]:
+    """Returns the values between the least and the most of each parameter."""
     rows = parameter_spreads()
     return {name: max(rows[name]["least"], min(rows[name]["most"], value)) for name, value in values.items()}
 
 
 def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
-    """Logarithms of predicted over measured, in spreads."""
+    """Returns logarithms of predicted over measured, in spreads: one for each figure that was
+    measured."""
     prediction = predict_run(workload, run)
     tps, reads = average_rates(prediction, run)
     parts = [math.log(max(tps, 1e-9) / run.tps) / TPS_SPREAD]

@@ -14,7 +14,7 @@ NO_SCATTER = 1e-4
 
 
 def estimate_scatter(database: dict, observations: list[Observation]) -> dict[str, float]:
-    """`fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2.
+    """Estimates `fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2.
 
     One run gives one variance: both then move together.
     """
@@ -67,15 +67,15 @@ def estimate_scatter(database: dict, observations: list[Observation]) -> dict[st
 
 
 def _estimate_variance(ratio: np.ndarray) -> float:
-    """From the 5th to the 95th percentile lie 3.29 standard deviations of a normal distribution;
-    tails of stalls do not count."""
+    """Estimates a variance: from the 5th to the 95th percentile lie 3.29 standard deviations of a
+    normal distribution; tails of stalls do not count."""
     low, high = np.nanpercentile(ratio, [5, 95])
     return float((high - low) / 3.29) ** 2
 
 
 def estimate_p95_over_mean(observations: list[Observation], default: float) -> float:
-    """95th percentile of response times over threads / tps: of whole runs, else the median over the
-    seconds of their second halves; `default` where no run tells it.
+    """Estimates the 95th percentile of response times over threads / tps: of whole runs, else the
+    median over the seconds of their second halves; `default` where no run tells it.
 
     A second's percentile leaves out what makes seconds differ (a checkpoint, a stall): in lab runs
     of oltp_read_write it was 1.6 to 3.3 times the mean where that of the run was 3.0 to 3.6

@@ -31,11 +31,11 @@ class ComparedRun:
     predicted_rows: pl.DataFrame
 
     def error_percent(self, what: str) -> float:
-        """The error of one figure, by its name."""
+        """Returns the error of one figure, by its name."""
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
     def to_document(self, workload: TransactionWorkload) -> dict:
-        """What `headrace compare-run --output json` prints.
+        """Returns what `headrace compare-run --output json` prints.
 
         `workload`: what was compared with the run.
         """
@@ -94,12 +94,13 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
 
 
 def _average_p95_ms(rows: pl.DataFrame) -> float | None:
-    """Of all transactions of a run: each row's, by how many transactions it has."""
+    """Averages the rows' p95 (ms) by how many transactions each has; None where there are none."""
     done = float(rows["tps"].sum())
     return float((rows["p95_ms"] * rows["tps"]).sum()) / done if done else None
 
 
 def _average_in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
+    """Averages rows of a second over intervals of `interval_s`; p95 is their median."""
     if interval_s <= 1.0:
         return rows
     group = (pl.col("t_s") / interval_s).floor()
@@ -109,6 +110,7 @@ def _average_in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame
 
 
 def _build_figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
+    """Returns a row of `figures`; no error of seconds, or where one of the two is missing."""
     error = None
     if measured is not None and predicted is not None and measured > 0 and unit != "s":
         error = 100.0 * (predicted / measured - 1.0)
@@ -140,6 +142,7 @@ def leave_out(
 
 
 def _score(comparison: ComparedRun, sources: Sequence[Run]) -> dict:
+    """Returns a row of `leave_out`."""
     error = comparison.error_percent
     return {
         "predicted": comparison.run.name,

@@ -55,7 +55,8 @@ class Minimum:
 
 
 def list_directions(names: Sequence[str]) -> list[np.ndarray]:
-    """The fixed starts over parameters of these names, the standard benchmark first."""
+    """Lists the fixed starts over parameters of these names, an array of logarithms each, the
+    standard benchmark first."""
     begins = [np.zeros(len(names))]
     for factors in DIRECTIONS:
         begins.append(np.array([np.log(factors.get(name, 1.0)) for name in names]))
@@ -63,8 +64,8 @@ def list_directions(names: Sequence[str]) -> list[np.ndarray]:
 
 
 def find_lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finished: int = 1) -> Minimum:
-    """The lowest minimum that is reached from any of `begins`: all are screened, and the best
-    `finished` of them followed to their end."""
+    """Finds the lowest minimum that is reached from any of `begins` (logarithms): all are screened,
+    and the best `finished` of them followed to their end."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         search = _Search(residuals, spreads, pool)
         best = list(begins)
@@ -75,7 +76,7 @@ def find_lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.n
 
 
 def _sort_by_cost(minima: Sequence[Minimum]) -> list[Minimum]:
-    """By cost; of two that are as low, the one that was begun first comes first."""
+    """Sorts by cost; of two that are as low, the one that was begun first comes first."""
     ordered: list[Minimum] = []
     for each in minima:
         place = next((i for i, other in enumerate(ordered) if each.cost < other.cost * (1.0 - LOWER)), len(ordered))
@@ -93,14 +94,15 @@ class _Search:
         self.pool = pool
 
     def compute_jacobian(self, deltas: np.ndarray, *_: object) -> np.ndarray:
-        """Forward differences; backward ones at the upper bound."""
+        """Takes forward differences, backward ones at the upper bound: a row per residual, a column
+        per parameter."""
         steps = np.where(deltas + STEP < BOUND, STEP, -STEP)
         places = [deltas, *(deltas + step * unit for step, unit in zip(steps, np.eye(len(deltas)), strict=True))]
         here, *moved = self.pool.map(self.residuals, places)
         return np.stack([(there - here) / step for there, step in zip(moved, steps, strict=True)], axis=1)
 
     def descend(self, begin: np.ndarray, evaluations: int) -> Minimum:
-        """Where least squares end from `begin`, or are after that number of evaluations."""
+        """Returns where least squares end from `begin`, or are after that number of evaluations."""
         with import_optional():
             from scipy.optimize import least_squares
 

@@ -52,9 +52,10 @@ LEAST_QUERIES = 0.98
 
 
 def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool]:
-    """True for rows at the end in which clients had already left.
+    """Returns a list with a value per row, true for those at the end in which clients had already
+    left.
 
-    Raises InputError for any other difference.
+    Raises InputError for any other difference from the described number.
     """
     threads, count = rows.threads, len(rows.threads)
     for where, value in zip(rows.where, threads, strict=True):
@@ -76,7 +77,7 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
 
 
 def check_length(recording: Recording, rows: Rows, seconds: float | None) -> None:
-    """The file's last second against `seconds`."""
+    """Checks the file's last second against `seconds`. Raises InputError."""
     last = rows.t_s[-1]
     if (
         seconds is not None
@@ -89,8 +90,8 @@ def check_length(recording: Recording, rows: Rows, seconds: float | None) -> Non
 
 
 def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
-    """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in
-    flight (Little's law)."""
+    """Checks threads, tps, qps and p95 (ms) against each other: a closed loop keeps `threads`
+    transactions in flight (Little's law). Raises InputError."""
     busy = series.filter((pl.col("tps") > 0) & ~pl.col("stall") & ~pl.col("suspect"))
     tps, qps, p95 = (compute_median(busy[name]) for name in ("tps", "qps", "p95_ms"))
     if tps is None:
@@ -114,6 +115,7 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
 
 
 def _check_queries(queries: float, described: Description, findings: list[RunFinding]) -> None:
+    """Notes queries a transaction that the described benchmark does not make."""
     benchmark = described.benchmark
     usual = QUERIES.get(benchmark.script or "")
     if usual and not 0.8 * usual <= queries <= 1.25 * usual:
@@ -126,8 +128,8 @@ def _check_queries(queries: float, described: Description, findings: list[RunFin
 
 
 def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
-    """Measured I/Os and bytes against what the storage could give on that day on that instance:
-    data and log volumes, where the figures can be of both."""
+    """Checks measured I/Os and MiB a second against what the storage could give on that day on that
+    instance: data and log volumes, where the figures can be of both. Raises InputError."""
     caps, log = described.caps, described.log_caps
     host_wide = tool == "vmstat"
     if not (host_wide or tool == "disk" or "+" in (described.files.device or "")):
@@ -157,13 +159,13 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
 
 
 def compute_median(values: pl.Series) -> float | None:
-    """The median of what was measured; None where nothing was."""
+    """Returns the median of what was measured; None where nothing was."""
     figures = values.drop_nulls().to_list()
     return float(statistics.median(figures)) if figures else None
 
 
 def check_pool(name: str, status: Status, described: Description) -> None:
-    """InnoDB's own count of pages against `cache_gib`."""
+    """Checks InnoDB's own count of pages against `cache_gib`. Raises InputError."""
     if described.engine != "innodb" or not status.pages_total:
         return
     pool_gib = status.pages_total * status.page_bytes / 2**30
@@ -174,7 +176,8 @@ def check_pool(name: str, status: Status, described: Description) -> None:
 
 
 def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, findings: list[RunFinding]) -> None:
-    """Commits of the server against transactions of the benchmark: other clients show here."""
+    """Compares commits of the server with transactions of the benchmark: other clients show
+    here."""
     if "com_commit_per_s" not in status.columns:
         return
     commits, tps = (rates.drop_nulls().to_numpy() for rates in (status["com_commit_per_s"], series["tps"]))

@@ -161,7 +161,7 @@ class Description(RunFacts):
 
 
 def check_description(document: dict, folder: Path) -> Description:
-    """Every key of the document by its rule; paths become relative to `folder`.
+    """Checks every key of the document by its rule; paths become relative to `folder`.
 
     Raises InputError.
     """
@@ -212,6 +212,7 @@ def check_description(document: dict, folder: Path) -> Description:
 
 
 def _check_against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:
+    """Refuses a cache or processors that the instance does not have. Raises InputError."""
     if host is None:
         return
     memory_gib = None if host["memory_mib"] is None else host["memory_mib"] / 1024
@@ -226,7 +227,7 @@ def _check_against_instance(instance: str | None, host: core.Instance | None, ca
 
 
 def _check_benchmark(table: dict) -> BenchmarkLoad:
-    """[benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
+    """Checks [benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
     of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
     read = convert(
         {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
@@ -261,6 +262,7 @@ def _check_benchmark(table: dict) -> BenchmarkLoad:
 
 
 def _check_files(read: FilesTable, folder: Path) -> Files:
+    """Checks [files]: which keys need which others. Raises InputError."""
     if read.sysbench is None and read.status is None:
         rule = "the benchmark's reports, or samples of the server (files.status), are needed"
         hint = "Without a benchmark record SHOW GLOBAL STATUS: headrace workload capture does."
@@ -315,6 +317,7 @@ def _parse_day(value: object) -> date:
 
 
 def _convert_size(gib: float | None, gb: float | None, what: str) -> float | None:
+    """Returns the one size that is given, in GiB; None where neither is."""
     if gib is not None and gb is not None:
         raise InputError(f"{what}_gib and {what}_gb", EXACTLY_ONE.format(what.rpartition(".")[2]), DOC)
     return gib if gb is None else gb * GIB_PER_GB

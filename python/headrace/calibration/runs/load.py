@@ -40,7 +40,7 @@ LEAST_HOST_SHARE = 0.8
 
 
 def load_run(path: str | os.PathLike) -> Run:
-    """The run described in a TOML file, with the files it names.
+    """Loads the run described in a TOML file, with the files it names.
 
     Raises InputError (exit code 2) or CouldNotRun (3).
     """
@@ -85,6 +85,7 @@ def _load(described: Description) -> Run:
 
 
 def _note_description(described: Description) -> list[RunFinding]:
+    """Returns what stands out in the description alone."""
     findings: list[RunFinding] = []
     later = later_than_catalog(described.as_of)
     if later:
@@ -111,6 +112,7 @@ class _Read:
 
 
 def _read_benchmark(described: Description) -> _Read:
+    """Reads the transactions from the benchmark's reports."""
     recording = open_text(described.files.paths["sysbench"])
     return _Read(
         "sysbench",
@@ -120,6 +122,7 @@ def _read_benchmark(described: Description) -> _Read:
 
 
 def _read_server(described: Description, findings: list[RunFinding]) -> _Read:
+    """Reads the transactions from samples of the server. Raises InputError."""
     files = described.files
     for key, given in (("columns", files.columns), ("interval_s", files.intervals.get("sysbench"))):
         if given:
@@ -146,7 +149,7 @@ def _build_run(
 
 
 def _read_log_rates(described: Description, series: pl.DataFrame, clock_s: float | None) -> LogRates | None:
-    """What the log's own volume did during the run. Raises InputError."""
+    """Averages what the log's own volume did during the run. Raises InputError."""
     device = described.files.log_device
     if device is None:
         return None
@@ -162,6 +165,8 @@ def _read_log_rates(described: Description, series: pl.DataFrame, clock_s: float
 
 
 def _build_frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFrame:
+    """Returns a frame with a row per report, its columns as in SERIES_COLUMNS but
+    `stall` and those of disks."""
     interval, count = rows.interval_s, len(rows.t_s)
     series = pl.DataFrame(
         {
@@ -185,6 +190,7 @@ def _build_frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.Da
 def _read_disks(
     described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]
 ) -> dict[str, TimeSeries]:
+    """Reads the files of disks, by key, each on its own time axis."""
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     disks = {}
     if "disk" in described.files.paths:
@@ -201,6 +207,7 @@ def _read_disks(
 def _add_disks(
     series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: float | None, findings: list[RunFinding]
 ) -> pl.DataFrame:
+    """Returns the series with the figures of disks on its rows, null where they do not reach."""
     starts, durations = series["t_s"].to_list(), series["duration_s"].to_list()
     measured = {}
     for key, disk in disks.items():
@@ -237,6 +244,7 @@ def _add_disks(
 
 
 def _compare_disks(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
+    """Notes which file gives the figures where several are there, and whether they fit."""
     total = {
         key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name])
         for key, columns in measured.items()
@@ -259,6 +267,8 @@ def _read_status(
     files: dict,
     findings: list[RunFinding],
 ) -> tuple[pl.DataFrame | None, float | None]:
+    """Returns the server's samples on the run's time axis, and the free share of the pool at the
+    first of them; None where there are none."""
     if "status" not in described.files.paths:
         return None, None
     recording = open_text(described.files.paths["status"])

@@ -39,7 +39,7 @@ MOST_IOS_PER_TRANSACTION = 100.0
 
 
 def mark_rows(series: pl.DataFrame) -> pl.DataFrame:
-    """The frame with `suspect` (outliers added to what is there) and `stall`."""
+    """Returns the frame with `suspect` (outliers added to what is there) and `stall`."""
     median = pl.col("tps").rolling_median(WINDOW_ROWS, center=True, min_samples=1)
     series = series.with_columns(median.alias("_median")).with_columns(
         (pl.col("tps") - pl.col("_median")).abs().alias("_away")
@@ -77,7 +77,7 @@ def finish_rows(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFram
 
 
 def find_stalls(series: pl.DataFrame) -> list[tuple[float, float]]:
-    """(start, length) in seconds of each run of stalled rows."""
+    """Returns (start, length) in seconds of each run of stalled rows."""
     runs: list[tuple[float, float]] = []
     for t_s, duration in series.filter(pl.col("stall")).select("t_s", "duration_s").rows():
         if runs and abs(runs[-1][0] + runs[-1][1] - t_s) < 0.5 * duration:
@@ -108,8 +108,8 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
 def check_start(
     series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]
 ) -> None:
-    """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and
-    not in a warm one."""
+    """Notes whether the run begins as described: I/Os a transaction fall by over 15 % in a cold
+    one, and not in a warm one."""
     if described.engine == "innodb" and first_free_share is not None:
         data_gib = described.benchmark.data_gib
         _check_free_pages(
@@ -137,6 +137,7 @@ def _describe_change(fall: float) -> str:
 
 
 def _check_free_pages(start: str, share: float, data_share: float | None, findings: list[RunFinding]) -> None:
+    """Notes a start that the free share of the pool at the first sample contradicts."""
     if (start == "cold") != looks_cold(share, data_share):
         only = "only " if start == "cold" else ""
         findings.append(
@@ -149,8 +150,8 @@ def _check_free_pages(start: str, share: float, data_share: float | None, findin
 
 
 def compute_window_s(described: Description, length_s: float) -> float:
-    """How long the beginning is: a quarter of the time the cache takes to fill at the cap, from a
-    sixtieth to an eighth of the run."""
+    """Returns how long the beginning is, s: a quarter of the time the cache takes to fill at the
+    cap, from a sixtieth to an eighth of the run."""
     fill_s = (
         described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops
         if math.isfinite(described.caps.iops)
@@ -160,8 +161,8 @@ def compute_window_s(described: Description, length_s: float) -> float:
 
 
 def _measure_fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[float | None, str]:
-    """By which share the I/Os a transaction fell from the beginning to the last eighth, and of
-    what; or (None, why not)."""
+    """Returns by which share the I/Os a transaction fell from the beginning to the last eighth, and
+    of what; or (None, why not)."""
     first_t, last_t = good["t_s"][0], good["t_s"][-1] + good["duration_s"][-1]
     head = good.filter(pl.col("t_s") < first_t + compute_window_s(described, length_s))
     tail = good.filter(pl.col("t_s") >= last_t - (last_t - first_t) / 8)
@@ -185,6 +186,8 @@ def _measure_fall(good: pl.DataFrame, described: Description, length_s: float) -
 
 
 def _divide_by_transactions(rows: pl.DataFrame, column: str) -> float | None:
+    """Returns the amount of a column over the transactions of the same rows; None where it covers
+    less than half of the time."""
     both = rows.drop_nulls(column)
     transactions, amount = (float((both[name] * both["duration_s"]).sum()) for name in ("tps", column))
     covered = float(both["duration_s"].sum()) >= 0.5 * float(rows["duration_s"].sum())
@@ -195,8 +198,8 @@ def _divide_by_transactions(rows: pl.DataFrame, column: str) -> float | None:
 
 
 def describe(run: Run) -> list[str]:
-    """What was run, for how long, how fast (means weighted by time), and what was measured and
-    found."""
+    """Says what was run, for how long, how fast (means weighted by time), and what was measured and
+    found: a list of sentences."""
     return [
         *_describe_set_up(run),
         *_describe_speed(run),
@@ -272,7 +275,7 @@ def _describe_log_disk(run: Run, log: LogRates) -> str:
 
 
 def _describe_processors(run: Run) -> list[str]:
-    """How busy they were, and what that means where they were full."""
+    """Says how busy the processors were, and what that means where they were full."""
     share = run.busy_share
     if share is None:
         return []
@@ -309,12 +312,14 @@ def _list_doubts(run: Run) -> list[str]:
 
 
 def _split_quarters(run: Run) -> list[pl.DataFrame]:
+    """Splits the rows into four frames by time."""
     start, quarter = run.series["t_s"][0], run.span_s / 4
     at = ((pl.col("t_s") - start) / quarter).floor()
     return [run.series.filter(at.clip(0, 3) == index) for index in range(4)]
 
 
 def _average(rows: pl.DataFrame, column: str) -> float | None:
+    """Averages a column by time over the rows that have it; None where none has."""
     measured_rows = rows.drop_nulls(column)
     length = float(measured_rows["duration_s"].sum())
     return float((measured_rows[column] * measured_rows["duration_s"]).sum()) / length if length else None

@@ -22,8 +22,8 @@ JITTER = 0.02
 
 
 def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
-    """Rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises InputError
-    where the server counted nothing."""
+    """Makes rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises
+    InputError where the server counted nothing."""
     counters, findings = _choose_counters(recording, status, files.transactions)
     rows = Rows(findings=findings, interval_s=_choose_interval(recording, status))
     rows.clock_at_zero_s = status.series.begin_s
@@ -56,6 +56,8 @@ def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
 
 
 def _choose_interval(recording: Recording, status: Status) -> float:
+    """Returns the usual length of an interval between samples, s: whole seconds where it is near
+    them. Raises InputError."""
     usual = statistics.median(status.series.duration_s)
     whole = round(usual)
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
@@ -69,7 +71,7 @@ def _choose_interval(recording: Recording, status: Status) -> float:
 def _choose_counters(
     recording: Recording, status: Status, asked: tuple[str, ...] | None
 ) -> tuple[tuple[str, ...], list[RunFinding]]:
-    """The counters whose sum are the transactions, and what to say of it."""
+    """Chooses the counters whose sum are the transactions, and says why. Raises InputError."""
     totals = {
         name: _sum_counter(status, name)
         for name in (*COMMITS, *WRITES, *READS)
@@ -104,5 +106,6 @@ def _choose_counters(
 
 
 def _sum_counter(status: Status, name: str) -> float:
+    """Returns how much a counter grew in all samples."""
     pairs = zip(status.series.columns[f"{name}_per_s"], status.series.duration_s, strict=True)
     return sum(rate * duration for rate, duration in pairs if rate is not None)

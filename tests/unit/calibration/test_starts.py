@@ -21,8 +21,8 @@ PAIRS = int(os.environ.get("HEADRACE_PAIRS", "2"))
 STORAGES = (LONG, "io1:1024:5000", "io1:1024:10000", "gp2:2000")
 
 
-def valleys(centre: np.ndarray, other: np.ndarray):
-    """Residuals with a minimum of 0 at `centre` and one that is higher at `other`."""
+def make_valleys(centre: np.ndarray, other: np.ndarray):
+    """Makes residuals with a minimum of 0 at `centre` and one that is higher at `other`."""
 
     def residuals(x: np.ndarray) -> np.ndarray:
         near, far = np.sum((x - centre) ** 2), np.sum((x - other) ** 2)
@@ -36,7 +36,7 @@ def test_the_lowest_valley_of_a_grid_is_found(seed):
     """A grid of starts as the naive reference: what is found is no higher than its lowest point."""
     chance = np.random.default_rng(seed)
     centre, other = chance.uniform(-2, 2, (2, 2))
-    residuals = valleys(centre, other)
+    residuals = make_valleys(centre, other)
     ticks = np.linspace(-3, 3, 41)
     grid = min(0.5 * float(np.sum(residuals(np.array([x, y])) ** 2)) for x in ticks for y in ticks)
     begins = [np.zeros(2), *(np.array(place) for place in ((-2.0, -2.0), (-2.0, 2.0), (2.0, -2.0), (2.0, 2.0)))]
@@ -81,7 +81,7 @@ def test_another_run_ends_no_fit_in_a_worse_place(tmp_path, seed):
     observations = [observe(run) for run in runs]
     objective = Objective(build_prior(runs[0]), engine, observations)
     together = fit(objective, begins_of(objective))
-    for one in observations:
-        alone = find_lowest(objective.restrict_to(one), objective.spreads, list_directions(objective.names))
+    for observation in observations:
+        alone = find_lowest(objective.restrict_to(observation), objective.spreads, list_directions(objective.names))
         assert together.cost <= 0.5 * float(np.sum(objective(alone.deltas) ** 2)) * (1.0 + LOWER), seed
     assert not [misfit for misfit in calibrate(runs).misfits if misfit is None or misfit.misses], seed

@@ -14,13 +14,13 @@ from headrace.base import core
 from headrace.base.units import in_percent
 from headrace.calibration import cycle, popularity, scatter
 from headrace.calibration.fit import Fit, Objective, fit
-from headrace.calibration.misfit import misfits
+from headrace.calibration.misfit import measure_misfits
 from headrace.calibration.observations import Observation, observe
-from headrace.calibration.prior import prior
-from headrace.calibration.processor_time import ProcessorTime, foreign, processor_time
+from headrace.calibration.prior import build_prior
+from headrace.calibration.processor_time import ProcessorTime, has_foreign_load, measure_processor_time
 from headrace.calibration.runs import Run
 from headrace.calibration.runs.model import LEAST_SECONDS
-from headrace.calibration.starts import directions, lowest
+from headrace.calibration.starts import find_lowest, list_directions
 from headrace.errors import InputError
 from headrace.workload.misfit import Misfit
 from headrace.workload.parameters import of_engine, value
@@ -68,25 +68,25 @@ def calibrate(
 
     Raises InputError where they cannot belong together or are too short (`least_seconds`).
     """
-    _check(runs, least_seconds)
+    _check_runs(runs, least_seconds)
     first = runs[0]
     engine = first.engine
     observations = [observe(run) for run in runs]
-    begin = prior(first)
+    begin = build_prior(first)
     # a script that only reads does not, in MyRocks either
     if begin["compaction"] is not None:
         _expect_cycle(begin, first)
-    busy = processor_time(runs)
+    busy = measure_processor_time(runs)
     # Where clients hold a run, the latency of the volume blurs what it tells of I/Os. Near the
     # standard benchmark that is seen in the model; a fit that does not describe its runs so may
     # hide behind it, and another is looked for from many starts, to which every bin counts alike.
     for lenient in (True, False):
-        rounds = _in_rounds(first, begin, observations, busy, lenient, progress)
-        run_misfits = misfits(rounds.database, observations)
+        rounds = _fit_in_rounds(first, begin, observations, busy, lenient, progress)
+        run_misfits = measure_misfits(rounds.database, observations)
         if not any(each is not None and each.misses for each in run_misfits):
             break
     notes = [each.in_words(run.name) for run, each in zip(runs, run_misfits, strict=True) if each and each.misses]
-    notes += _notes(runs, observations, rounds.database, rounds.fitted, busy)
+    notes += _collect_notes(runs, observations, rounds.database, rounds.fitted, busy)
     return Calibrated(
         engine, rounds.database, rounds.fitted, rounds.ring, tuple(notes), tuple(observations), tuple(run_misfits), busy
     )
@@ -101,7 +101,7 @@ class _Rounds:
     ring: cycle.CompactionCycle | None
 
 
-def _in_rounds(
+def _fit_in_rounds(
     first: Run,
     begin: dict,
     observations: list[Observation],
@@ -109,7 +109,8 @@ def _in_rounds(
     lenient: bool,
     progress: Callable[[float], None],
 ) -> _Rounds:
-    """Rounds of fit and shape, from the database `begin`; `lenient`: as of an `Objective`."""
+    """Fits parameters and shape in turn, ROUNDS times, from the database `begin`. `lenient`: as of
+    an `Objective`."""
     engine, compacts = first.engine, begin["compaction"] is not None
     # Measured with doublewrite, pages of 16 KiB, and one log that is synced once a commit: each
     # further sync is a small I/O, the more of them the fewer clients share one.
@@ -123,7 +124,7 @@ def _in_rounds(
         if lenient:
             fitted = fit(objective, [standard if fitted is None else fitted.deltas])
         elif fitted is None:
-            fitted = fit(objective, _begins(objective), FINISHED)
+            fitted = fit(objective, _list_begins(objective), FINISHED)
         else:
             # What the shape took over may have been the parameters': the standard benchmark again.
             fitted = fit(objective, [fitted.deltas, standard])
@@ -137,36 +138,40 @@ def _in_rounds(
             if ring is not None:
                 base = base | {"compaction": base["compaction"] | ring.as_core()}
         period = base["compaction"]["period_tx"] if compacts else None
-        more = popularity.popularity_scale(fitted.database, observations, period)
-        shape = popularity.product(shape, more)
+        more = popularity.derive_popularity_scale(fitted.database, observations, period)
+        shape = popularity.multiply_shapes(shape, more)
         progress((turn + 1.0) / ROUNDS)
     assert fitted is not None  # ROUNDS is at least one
     database = copy.deepcopy(fitted.database) | {"shape": shape}
     if ring is not None:
         database["compaction"] |= ring.as_core()
-    database["noise"] = scatter.scatter(database, observations)
+    database["noise"] = scatter.estimate_scatter(database, observations)
     clients = database["clients"]
-    clients["p95_over_mean"] = scatter.p95_over_mean(observations, clients["p95_over_mean"])
-    database = _stated(database, begin)
+    clients["p95_over_mean"] = scatter.estimate_p95_over_mean(observations, clients["p95_over_mean"])
+    database = _round_stated(database, begin)
     spreads = np.array([parameter.spread for parameter in of_engine(engine, database)])
     units = np.outer(spreads, spreads)
     covariance = np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units
     return _Rounds(database, replace(fitted, covariance=covariance), ring)
 
 
-def _begins(objective: Objective) -> list[np.ndarray]:
-    """Where the first round begins: from the fixed directions, and of several runs from what each
-    alone asks for, so that another run does not end the fit in a worse place."""
-    fixed = [*directions(objective.names), *_held_by_clients(objective)]
+def _list_begins(objective: Objective) -> list[np.ndarray]:
+    """Lists where the first round begins, one array of logarithms (a value per parameter) each: the
+    fixed directions, and of several runs also what each alone asks for, so that another run does
+    not end the fit in a worse place."""
+    fixed = [*list_directions(objective.names), *_list_client_bound_begins(objective)]
     if len(objective.observations) == 1:
         return fixed
-    singles = [lowest(objective.of(each), objective.spreads, fixed).deltas for each in objective.observations]
+    singles = [
+        find_lowest(objective.restrict_to(each), objective.spreads, fixed).deltas for each in objective.observations
+    ]
     return [*fixed, *singles]
 
 
-def _held_by_clients(objective: Objective) -> list[np.ndarray]:
-    """Starts in which clients hold the runs: without I/O a transaction takes as long as was
-    measured, or half as long, and touches as few pages as a storage with room to spare allows."""
+def _list_client_bound_begins(objective: Objective) -> list[np.ndarray]:
+    """Lists starts in which clients hold the runs: without I/O a transaction takes as long as was
+    measured, or half as long, and touches as few pages as a storage with room to spare allows. One
+    array of logarithms each."""
     measured_ms = [1e3 * each.run.threads / float(np.median(each.tps[each.tps > 0])) for each in objective.observations]
     base = np.log(float(np.mean(measured_ms)) / objective.database["clients"]["base_ms"])
     starts = []
@@ -176,26 +181,27 @@ def _held_by_clients(objective: Objective) -> list[np.ndarray]:
     return starts
 
 
-def _stated(after: Any, before: Any) -> Any:
-    """What a fit ended at, its numbers to STATED_DIGITS; those that are as before (sizes, limits,
-    settings) stay whole."""
+def _round_stated(after: Any, before: Any) -> Any:
+    """Rounds the numbers of what a fit ended at to STATED_DIGITS; those that are as before (sizes,
+    limits, settings) stay whole."""
     if isinstance(after, dict):
         return {
-            key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in after.items()
+            key: _round_stated(item, before.get(key) if isinstance(before, dict) else None)
+            for key, item in after.items()
         }
     if isinstance(after, (list, tuple)):
         earlier = before if isinstance(before, (list, tuple)) and len(before) == len(after) else [None] * len(after)
-        return [_stated(item, old) for item, old in zip(after, earlier, strict=True)]
+        return [_round_stated(item, old) for item, old in zip(after, earlier, strict=True)]
     return float(f"{after:.{STATED_DIGITS}g}") if isinstance(after, float) and after != before else after
 
 
-def identified(result: Calibrated) -> list[dict]:
-    """One row per parameter: `name`, `words`, `value`, `spread` (relative, one standard deviation),
-    `before` (the same with no run), `from` (what it was identified from)."""
+def tabulate_parameters(result: Calibrated) -> list[dict]:
+    """Returns one row per parameter: `name`, `words`, `value`, `spread` (relative, one standard
+    deviation), `before` (the same with no run), `from` (what it was identified from)."""
     rows = []
     for index, parameter in enumerate(of_engine(result.engine, result.database)):
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
-        narrowed = _narrowed(result.fit, result.engine, parameter.name)
+        narrowed = _compute_narrowing(result.fit, result.engine, parameter.name)
         origin = (
             "the runs"
             if narrowed < TOLD_BY_RUNS
@@ -218,20 +224,22 @@ def identified(result: Calibrated) -> list[dict]:
     return rows
 
 
-def _same(run: Run) -> tuple:
+def _describe_workload(run: Run) -> tuple:
+    """Returns what runs of one workload share, in the order of SAME."""
     benchmark = run.benchmark
     size = benchmark.data_gib if benchmark.name == "own" else f"{benchmark.tables} x {benchmark.scale:,}"
     return run.engine, benchmark.name, size, benchmark.script, benchmark.distribution
 
 
-def _check(runs: list[Run], least_seconds: float) -> None:
+def _check_runs(runs: list[Run], least_seconds: float) -> None:
+    """Refuses runs of several workloads, and runs that are too short. Raises InputError."""
     if not runs:
         raise InputError("no run", "a calibration needs at least one", DOC, "Name a RUN.toml.")
     first = runs[0]
     # A shorter run that was asked for may hold as many fewer.
     least_tx = LEAST_TRANSACTIONS * min(1.0, least_seconds / LEAST_SECONDS)
     for run in runs:
-        for what, here, there in zip(SAME, _same(run), _same(first), strict=True):
+        for what, here, there in zip(SAME, _describe_workload(run), _describe_workload(first), strict=True):
             if here != there:
                 rule = f"must be {there}, as in {first.name}: one workload has one"
                 hint = "Calibrate them apart."
@@ -248,7 +256,8 @@ def _check(runs: list[Run], least_seconds: float) -> None:
 
 
 def _expect_cycle(database: dict, run: Run) -> None:
-    """Memtable size and trigger of the run move the expected period."""
+    """Moves the expected period of compaction (transactions) by memtable size and trigger of the
+    run, in place."""
     memtable_mib = run.settings.get("memtable_mib", 256.0)
     trigger = run.settings.get("l0_trigger", 4)
     by = memtable_mib / 256.0 * trigger / 4.0
@@ -259,21 +268,22 @@ def _expect_cycle(database: dict, run: Run) -> None:
     }
 
 
-def _narrowed(fitted: Fit, engine: str, name: str) -> float:
-    """Spread of a parameter after the fit over that before it."""
+def _compute_narrowing(fitted: Fit, engine: str, name: str) -> float:
+    """Returns the spread of a parameter after the fit over that before it."""
     index = fitted.names.index(name)
     after = math.sqrt(max(0.0, float(fitted.covariance[index, index])))
     return after / of_engine(engine, fitted.database)[index].spread
 
 
-def _notes(
+def _collect_notes(
     runs: list[Run], observations: list[Observation], database: dict, fitted: Fit, busy: ProcessorTime | None
 ) -> list[str]:
+    """Returns sentences on what the runs leave open."""
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]
         before = next(each.spread for each in of_engine(runs[0].engine, database) if each.name == "cpu_ms")
-        others = next((run.busy_before for run in runs if run.busy_share is not None and foreign(run)), None)
+        others = next((run.busy_before for run in runs if run.busy_share is not None and has_foreign_load(run)), None)
         why = (
             "How busy the processors were is not known"
             if others is None
@@ -310,7 +320,10 @@ def _notes(
                 f"{run.name}: no disk figures with the transactions: I/Os per transaction "
                 "follow from the cap, their parts from the standard benchmark."
             )
-    if len({run.threads for run in runs}) == 1 and _narrowed(fitted, runs[0].engine, "base_ms") >= TOLD_BY_RUNS:
+    if (
+        len({run.threads for run in runs}) == 1
+        and _compute_narrowing(fitted, runs[0].engine, "base_ms") >= TOLD_BY_RUNS
+    ):
         notes.append(
             "All runs have the same number of clients: the response time without I/O is "
             "the standard benchmark's; a run with a quarter of the clients would tell."

@@ -39,14 +39,15 @@ class CountedPages:
     value: float
 
 
-def counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
-    """What was counted of a run's pages; empty where nothing was, or of MyRocks."""
+def average_counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
+    """Averages what the server counted of a run's pages, over each half or the whole run; empty
+    where nothing was counted, or of MyRocks."""
     run, windows = observation.run, len(observation.tps)
     if run.engine != "innodb":
         return ()
     pages = []
     for column, names in COUNTERS.items():
-        rates = _rates(observation, names, column)
+        rates = _read_rates(observation, names, column)
         if rates is None:
             continue
         middle_s, seconds, per_s = rates
@@ -67,7 +68,8 @@ def counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
 def compare_counted(
     counted: tuple[CountedPages, ...], observation: Observation, columns: Mapping[str, Any]
 ) -> list[np.ndarray]:
-    """Logarithms of modelled over counted pages a transaction, in standard deviations."""
+    """Returns logarithms of modelled over counted pages a transaction, in standard deviations: one
+    array with a value per mean, or no array where nothing was counted."""
     residuals = []
     for pages in counted:
         tps = np.maximum(observation.tps[pages.part], 1e-9)
@@ -77,10 +79,11 @@ def compare_counted(
     return [np.array(residuals)] if residuals else []
 
 
-def _rates(
+def _read_rates(
     observation: Observation, names: tuple[str, ...], column: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Middle of each sample (s of the run), its length (s), and pages a second."""
+    """Returns three arrays with a value per sample: its middle (s of the run), its length (s), and
+    pages a second; None where none of the counters is there."""
     run = observation.run
     first_s = float(run.series["t_s"][0])
     for name in names:

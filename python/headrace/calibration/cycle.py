@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration.observations import Observation, modelled_over_measured
+from headrace.calibration.observations import Observation, compare_ios_per_tx
 
 PARTS = 16  # of a period: as fine as windows of the published runs allow
 # Around a moment, so much of a period before and after it is compared; two beginnings are at least
@@ -34,25 +34,26 @@ class CompactionCycle:
     intervals: int
 
     def as_core(self) -> dict:
-        """What a database of the core says of it."""
+        """Returns what a database of the core says of it."""
         return {"period_tx": self.period_tx, "first_tx": self.first_tx, "profile": list(self.profile)}
 
 
 def find(database: dict, observations: list[Observation], expected_tx: float) -> CompactionCycle | None:
-    """The cycle common to the runs, or None where it does not show.
+    """Finds the cycle common to the runs; None where it does not show.
 
-    `expected_tx`: what memtable size, trigger and bytes per transaction say.
+    `expected_tx`: the period in transactions that memtable size, trigger and bytes per transaction
+    give.
     """
     intervals, profiles, first = [], [], None
     for observation in observations:
-        tx, value = _wave(database, observation, expected_tx)
-        begins = _begins(tx, value, expected_tx)
+        tx, value = _compute_wave(database, observation, expected_tx)
+        begins = _find_begins(tx, value, expected_tx)
         gaps = np.diff(begins)
         near = gaps[np.abs(gaps / expected_tx - 1.0) < NEAR]
         if len(near) < min(LEAST_INTERVALS, max(1, int(tx[-1] / expected_tx) - 2 if len(tx) else LEAST_INTERVALS)):
             continue
         intervals += near.tolist()
-        profiles.append(_profile(tx, value, begins, expected_tx))
+        profiles.append(_average_profile(tx, value, begins, expected_tx))
         first = begins[0] if first is None else first
     if not intervals or first is None:
         return None
@@ -63,42 +64,46 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
     )
 
 
-def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
-    """(transactions, log of measured over modelled I/Os per transaction with its trend over one
-    period taken out), from the second period on."""
+def _compute_wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
+    """Returns two arrays with a value per window, from the second period on: transactions, and the
+    logarithm of measured over modelled I/Os per transaction with its trend over one period taken
+    out."""
     columns = core.mysql_runs(database, [observation.core_run])[0]
-    value, _ = modelled_over_measured(columns, observation)
+    value, _ = compare_ios_per_tx(columns, observation)
     tx = observation.tx
     whole = (tx > period) & (tx < tx[-1] - period / 2)
-    return tx[whole], (value - _mean(tx, value, tx - period / 2, tx + period / 2))[whole]
+    return tx[whole], (value - _average_windows(tx, value, tx - period / 2, tx + period / 2))[whole]
 
 
-def _mean(tx: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Means of `value` over windows from `low` to `high` transactions; 0 where there are none."""
+def _average_windows(tx: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Averages `value` over the windows from `low` to `high` transactions; 0 where there are
+    none."""
     sums = np.concatenate([[0.0], np.cumsum(value)])
     start, end = np.searchsorted(tx, low), np.searchsorted(tx, high)
     return (sums[end] - sums[start]) / np.maximum(end - start, 1)
 
 
-def _begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
-    """Transactions at which I/Os per transaction rise: merged files have just come, uncached."""
+def _find_begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
+    """Returns the transactions, ascending, at which I/Os per transaction rise: merged files have
+    just come, uncached."""
     if len(tx) < 2 * PARTS:
         return np.array([])
-    climb = _mean(tx, value, tx, tx + EDGE * period) - _mean(tx, value, tx - EDGE * period, tx)
+    climb = _average_windows(tx, value, tx, tx + EDGE * period) - _average_windows(tx, value, tx - EDGE * period, tx)
     # What chance does to the difference of two means over that many windows.
     per_edge = max(1.0, EDGE * period / max((tx[-1] - tx[0]) / len(tx), 1e-9))
     chance = float(np.std(np.diff(value))) / np.sqrt(2.0) * np.sqrt(2.0 / per_edge)
-    found: list[float] = []
+    begins: list[float] = []
     for index in np.argsort(-climb):
         if climb[index] < LEAST_SIGMAS * chance:
             break
-        if all(abs(tx[index] - other) >= APART * period for other in found):
-            found.append(float(tx[index]))
-    return np.sort(found)
+        if all(abs(tx[index] - other) >= APART * period for other in begins):
+            begins.append(float(tx[index]))
+    return np.sort(begins)
 
 
-def _profile(tx: np.ndarray, value: np.ndarray, begins: np.ndarray, period: float) -> np.ndarray:
-    """Mean logarithm through a period, from each beginning to the next or as long as a period."""
+def _average_profile(tx: np.ndarray, value: np.ndarray, begins: np.ndarray, period: float) -> np.ndarray:
+    """Averages the logarithm in each of PARTS of a period, from each beginning to the next or as
+    long as a period."""
     since = tx - begins[np.maximum(np.searchsorted(begins, tx, side="right") - 1, 0)]
     inside = (since >= 0) & (since < period)
     part = (since[inside] / period * PARTS).astype(int)

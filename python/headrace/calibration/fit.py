@@ -14,10 +14,10 @@ import numpy as np
 
 from headrace.base import core
 from headrace.base.units import GIB
-from headrace.calibration.counted import compare_counted, counted_pages
-from headrace.calibration.observations import STANDSTILL_SHARE, Observation, held_by_clients
+from headrace.calibration.counted import average_counted_pages, compare_counted
+from headrace.calibration.observations import STANDSTILL_SHARE, Observation, find_client_bound_windows
 from headrace.calibration.processor_time import ProcessorTime
-from headrace.calibration.starts import lowest
+from headrace.calibration.starts import find_lowest
 from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the
@@ -72,8 +72,9 @@ class Objective:
         measured_cpu: ProcessorTime | None = None,
         lenient: bool = False,
     ) -> None:
-        """`kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc. `lenient`: bins that
-        clients hold in the model count as those of idle volumes do."""
+        """Prepares the measured figures. `kib_known`: the mix of bytes is that of InnoDB under
+        sysbench-tpcc. `lenient`: bins that clients hold in the model count as those of idle volumes
+        do."""
         self.lenient = lenient
         parameters = of_engine(engine, database)
         self.database, self.engine, self.observations = database, engine, observations
@@ -81,16 +82,16 @@ class Objective:
         self.names = tuple(parameter.name for parameter in parameters)
         self.spreads = np.array([parameter.spread for parameter in parameters])
         self.runs = [observation.core_run for observation in observations]
-        self.seen = [_measured(observation) for observation in observations]
-        self.counted = [counted_pages(observation) for observation in observations]
-        self.bin_spreads = [_bin_spreads(observation) for observation in observations]
+        self.seen = [_bin_measurements(observation) for observation in observations]
+        self.counted = [average_counted_pages(observation) for observation in observations]
+        self.bin_spreads = [_estimate_bin_spreads(observation) for observation in observations]
         self.full_at = {
             run.cache_gib: core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
             for run in (observation.run for observation in observations)
         }
 
-    def of(self, observation: Observation) -> Objective:
-        """The same of one of the runs alone."""
+    def restrict_to(self, observation: Observation) -> Objective:
+        """Returns the objective of one of the runs alone."""
         return Objective(self.database, self.engine, [observation], self.kib_known, self.measured_cpu, self.lenient)
 
     @property
@@ -98,12 +99,15 @@ class Objective:
         """How many residuals are of what was known before."""
         return len(self.names) + (self.measured_cpu is not None)
 
-    def at(self, deltas: np.ndarray) -> dict:
-        """The database with its parameters moved by these logarithms."""
+    def apply(self, deltas: np.ndarray) -> dict:
+        """Returns the database with its parameters moved by these logarithms, in the order of
+        `names`."""
         return applied(self.database, self.engine, dict(zip(self.names, deltas, strict=True)))
 
     def __call__(self, deltas: np.ndarray) -> np.ndarray:
-        changed = self.at(deltas)
+        """Returns the residuals in standard deviations, one array: the parameters', then those of
+        each run."""
+        changed = self.apply(deltas)
         parts = [deltas / self.spreads]
         if (cpu := self.measured_cpu) is not None:
             parts.append(np.array([np.log(changed["clients"]["cpu_ms"] / cpu.cpu_ms) / cpu.spread]))
@@ -113,30 +117,32 @@ class Objective:
         ):
             parts.append(_compare_half(observation, np.array(columns["tps"])))
             if self.lenient:
-                held = observation.binned(held_by_clients(columns).astype(float))
-                spreads = np.maximum(spreads, BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * np.nan_to_num(held))
+                client_bound_share = observation.average_in_bins(find_client_bound_windows(columns).astype(float))
+                spreads = np.maximum(
+                    spreads, BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * np.nan_to_num(client_bound_share)
+                )
             parts += _compare(observation, columns, seen, spreads)
             parts += compare_counted(pages, observation, columns)
-            if self.kib_known and _steady_without_bytes(observation, self.full_at[observation.run.cache_gib]):
+            if self.kib_known and _is_steady_without_bytes(observation, self.full_at[observation.run.cache_gib]):
                 last = slice(-20, None)
                 kib = np.mean(columns["mib_s"][last]) * 1024 / np.mean(columns["iops"][last])
-                usual = _usual_kib(observation, self.database)
+                usual = _interpolate_usual_kib(observation, self.database)
                 parts.append(np.array([np.log(kib / usual) / TPCC_KIB_SPREAD]))
         return np.concatenate(parts)
 
 
 def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -> Fit:
-    """The parameters with the lowest objective that is reached from any of `begins`, of which the
-    best `finished` are followed to their end."""
-    end = lowest(objective, objective.spreads, begins, finished)
+    """Finds the parameters with the lowest objective that is reached from any of `begins`
+    (logarithms in the order of `names`), of which the best `finished` are followed to their end."""
+    end = find_lowest(objective, objective.spreads, begins, finished)
     covariance = np.linalg.pinv(end.jac.T @ end.jac)
     covariance += np.diag((LEAST_NARROWED * objective.spreads) ** 2)
-    return Fit(objective.names, end.deltas, covariance, objective.at(end.deltas), end.cost)
+    return Fit(objective.names, end.deltas, covariance, objective.apply(end.deltas), end.cost)
 
 
 def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:
-    """Mean of the second half, in standard deviations; the fewer of its windows were undisturbed,
-    the less they tell."""
+    """Compares the mean tps of the second half, in standard deviations: one value, none where no
+    window counts. The fewer of its windows were undisturbed, the less they tell."""
     half = observation.judged_half
     if not half.any():
         return np.zeros(0)
@@ -145,44 +151,47 @@ def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:
     return np.array([np.log(np.clip(ratio, STANDSTILL_SHARE, 1.0 / STANDSTILL_SHARE)) / spread])
 
 
-def _steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
-    """No bytes were measured, and the end of the run lies well behind the fill, during which an I/O
-    is mostly a page read."""
+def _is_steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
+    """Whether no bytes were measured, and the end of the run lies well behind the fill, during
+    which an I/O is mostly a page read."""
     settled = full_at_tx is not None and (
         observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx
     )
     return settled and not np.isfinite(observation.mib_s).any()
 
 
-def _usual_kib(observation: Observation, database: dict) -> float:
-    """KiB of an I/O of InnoDB under sysbench-tpcc, by how much of the data the cache holds."""
+def _interpolate_usual_kib(observation: Observation, database: dict) -> float:
+    """Returns KiB of an I/O of InnoDB under sysbench-tpcc, by how much of the data the cache
+    holds."""
     data_bytes = sum(item["pages"] for item in database["popularity"]) * database["read_bytes"]
     return float(np.interp(observation.core_run["cache_bytes"] / data_bytes, *np.array(TPCC_KIB_PER_IO).T))
 
 
-def _measured(observation: Observation) -> dict[str, np.ndarray]:
+def _bin_measurements(observation: Observation) -> dict[str, np.ndarray]:
+    """Returns the measured means per bin: tps, and I/Os, reads and MiB a transaction; nan in bins
+    without windows."""
     per_tx = np.maximum(observation.tps, 1e-9)
     return {
-        "tps": observation.binned(observation.moving_tps),
-        "ios_per_tx": observation.binned(observation.iops / per_tx),
-        "reads_per_tx": observation.binned(observation.reads_per_s / per_tx),
-        "mib_per_tx": observation.binned(observation.mib_s / per_tx),
+        "tps": observation.average_in_bins(observation.moving_tps),
+        "ios_per_tx": observation.average_in_bins(observation.iops / per_tx),
+        "reads_per_tx": observation.average_in_bins(observation.reads_per_s / per_tx),
+        "mib_per_tx": observation.average_in_bins(observation.mib_s / per_tx),
     }
 
 
-def _bin_spreads(observation: Observation) -> np.ndarray:
-    """Relative standard deviation of each bin's mean of tps, from the measurement alone: what its
-    own windows scatter, and what is outside the model."""
-    idle = np.nan_to_num(observation.binned(observation.underused.astype(float)))
-    return np.hypot(BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * idle, _noise(observation))
+def _estimate_bin_spreads(observation: Observation) -> np.ndarray:
+    """Returns the relative standard deviation of each bin's mean of tps, from the measurement
+    alone: what its own windows scatter, and what is outside the model."""
+    idle = np.nan_to_num(observation.average_in_bins(observation.underused.astype(float)))
+    return np.hypot(BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * idle, _estimate_noise(observation))
 
 
-def _noise(observation: Observation) -> np.ndarray:
-    """Relative standard deviation of each bin's mean by the scatter of its windows; of a bin with
-    one window by what is usual in the run, 0 where that is not known."""
+def _estimate_noise(observation: Observation) -> np.ndarray:
+    """Returns the relative standard deviation of each bin's mean by the scatter of its windows; of
+    a bin with one window by what is usual in the run, 0 where that is not known."""
     tps = observation.moving_tps
-    mean, squares = observation.binned(tps), observation.binned(tps**2)
-    count = observation.counted(tps)
+    mean, squares = observation.average_in_bins(tps), observation.average_in_bins(tps**2)
+    count = observation.count_in_bins(tps)
     several = count > 1
     variance = np.maximum(squares - mean**2, 0.0) * count / np.maximum(count - 1, 1)
     of_a_window = np.sqrt(np.nan_to_num(variance)) / np.where(mean > 0, mean, 1.0)
@@ -193,6 +202,8 @@ def _noise(observation: Observation) -> np.ndarray:
 def _compare(
     observation: Observation, columns: core.DatabaseRows, seen: dict[str, np.ndarray], spreads: np.ndarray
 ) -> list[np.ndarray]:
+    """Compares modelled with measured means per bin: an array of softened residuals for each figure
+    that was measured, in standard deviations of bins that err together."""
     tps = np.array(columns["tps"])
     per_tx = np.maximum(tps, 1e-9)
     ours = {
@@ -204,18 +215,19 @@ def _compare(
     parts = []
     for name, values in ours.items():
         if np.isfinite(seen[name]).any():
-            binned = observation.binned(values)
+            binned = observation.average_in_bins(values)
             # Which bins count may not depend on the parameters: what they make nothing of is very
             # little.
             good = np.isfinite(seen[name]) & np.isfinite(binned) & (seen[name] > 0)
             binned[good] = np.maximum(binned[good], STANDSTILL_SHARE * seen[name][good])
             spread = spreads if name == "tps" else np.full(len(binned), BIN_SPREAD)
-            parts.append(_soft(np.log(binned[good] / seen[name][good]) / spread[good]) / np.sqrt(ERR_TOGETHER))
+            parts.append(_soften(np.log(binned[good] / seen[name][good]) / spread[good]) / np.sqrt(ERR_TOGETHER))
     return parts
 
 
-def _soft(residual: np.ndarray) -> np.ndarray:
-    """Grows like a root beyond one standard deviation: a stall counts, but does not decide.
+def _soften(residual: np.ndarray) -> np.ndarray:
+    """Makes residuals grow like a root beyond one standard deviation: a stall counts, but does not
+    decide.
 
     What was known before the run is not softened.
     """

@@ -27,48 +27,48 @@ def calibrate(
     progress: Callable[[float], None] = lambda done: None,
     least_seconds: float | None = None,
 ) -> TransactionWorkload:
-    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave).
+    """Makes one workload from measured runs (paths of RUN.toml, or what `load_run` gave).
 
     `least_seconds`: of a run, None: what tells a mean and its scatter.
 
     Raises InputError or CouldNotRun.
     """
     from headrace.calibration.calibrate import calibrate as fit_runs
-    from headrace.calibration.calibrate import identified
+    from headrace.calibration.calibrate import tabulate_parameters
 
     if name is not None:
         check_name(name)
     loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
     check_distinct(loaded)
     with core_errors():
-        found = fit_runs(loaded, progress) if least_seconds is None else fit_runs(loaded, progress, least_seconds)
+        calibrated = fit_runs(loaded, progress) if least_seconds is None else fit_runs(loaded, progress, least_seconds)
     longest = max(loaded, key=lambda run: run.transactions)
     iops, vcpus = [run.caps.iops for run in loaded], [run.vcpus for run in loaded]
     return TransactionWorkload(
         name=name or longest.name,
-        engine=found.engine,
-        database=found.database,
+        engine=calibrated.engine,
+        database=calibrated.database,
         cache_gib=longest.cache_gib,
         threads=longest.threads,
         size_gib=longest.benchmark.data_gib,
         benchmark=longest.benchmark.name,
         instance=longest.instance,
         as_of=longest.as_of.isoformat(),
-        parameters=tuple(identified(found)),
-        covariance=tuple(tuple(float(cell) for cell in row) for row in found.fit.covariance),
+        parameters=tuple(tabulate_parameters(calibrated)),
+        covariance=tuple(tuple(float(cell) for cell in row) for row in calibrated.fit.covariance),
         covered=Covered(
-            _span([run.cache_gib for run in loaded]),
-            _span([run.threads for run in loaded]),
+            _find_span([run.cache_gib for run in loaded]),
+            _find_span([run.threads for run in loaded]),
             # Of a disk without a figure in the catalog nothing is known.
-            _span(iops) if all(map(math.isfinite, iops)) else None,
+            _find_span(iops) if all(map(math.isfinite, iops)) else None,
             max(run.transactions for run in loaded),
-            None if None in vcpus else _span(vcpus),
+            None if None in vcpus else _find_span(vcpus),
         ),
         runs=tuple(
-            _told(run) | (misfit.to_document() if misfit else {})
-            for run, misfit in zip(loaded, found.misfits, strict=True)
+            _describe_run(run) | (misfit.to_document() if misfit else {})
+            for run, misfit in zip(loaded, calibrated.misfits, strict=True)
         ),
-        caveats=found.notes,
+        caveats=calibrated.notes,
         storage=longest.storage,
         log_storage=longest.log_storage,
         start=longest.start,
@@ -77,11 +77,11 @@ def calibrate(
 
 
 def server_of(runs: Sequence[Run]) -> SourceServer:
-    """The server of the longest run, and its processors in the run in which they had most to
-    do."""
+    """Returns the server of the longest run, and its processors in the run in which they had most
+    to do."""
     longest = max(runs, key=lambda run: run.transactions)
     shares = [(share, run) for run in runs if (share := run.busy_share) is not None]
-    share, busiest = max(shares, key=lambda one: one[0], default=(None, None))
+    share, busiest = max(shares, key=lambda pair: pair[0], default=(None, None))
     log_bin = longest.settings.get("binlog")
     return SourceServer(
         flavor=longest.flavor,
@@ -99,33 +99,34 @@ def check_distinct(runs: Sequence[Run]) -> None:
     learnt. Raises InputError."""
     for index, run in enumerate(runs):
         for other in runs[:index]:
-            if measured_by(run) == measured_by(other):
+            if identify_measurement(run) == identify_measurement(other):
                 rule = "are the same benchmark file: a run counts once"
                 hint = "Name it once."
                 raise InputError(f"{run.name} and {other.name}", rule, "headrace calibrate --help", hint)
 
 
-def measured_by(run: Run) -> str:
-    """The hash of the file with the run's transactions: the benchmark's, else the server's."""
+def identify_measurement(run: Run) -> str:
+    """Returns the SHA-256 of the file with the run's transactions: the benchmark's, else the
+    server's."""
     return (run.files.get("sysbench") or run.files["status"])[1]
 
 
 def sysbench_tpcc(
     *, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None
 ) -> TransactionWorkload:
-    """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in
-    InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
+    """Returns sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse
+    in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
     from headrace.base.units import GIB
-    from headrace.calibration.prior import TPCC_BYTES, tpcc
+    from headrace.calibration.prior import TPCC_BYTES, build_tpcc
 
     if engine not in TPCC_BYTES:
         hint = "Choose one of them."
         raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", hint)
     size = check_size(size_gib) or warehouses * TPCC_BYTES[engine] / GIB
-    return _standard(
+    return _build_standard(
         f"sysbench-tpcc, {warehouses:g} warehouses",
         engine,
-        tpcc(engine, warehouses),
+        build_tpcc(engine, warehouses),
         cache_gib,
         threads,
         size,
@@ -145,10 +146,10 @@ def hammerdb_tprocc(
     log_bin: bool = True,
     doublewrite: bool = True,
 ) -> TransactionWorkload:
-    """HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a warehouse
-    where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
+    """Returns HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a
+    warehouse where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
     from headrace.base.units import GIB
-    from headrace.calibration.prior import TPROCC_BYTES, tprocc
+    from headrace.calibration.prior import TPROCC_BYTES, build_tprocc
 
     options = {
         "warehouses": float(warehouses),
@@ -159,34 +160,36 @@ def hammerdb_tprocc(
         "log_bin": log_bin,
         "doublewrite": doublewrite,
     }
-    standard = tprocc(options)
+    standard = build_tprocc(options)
     size = check_size(size_gib) or warehouses * TPROCC_BYTES / GIB
     name = f"hammerdb-tprocc, {warehouses:g} warehouses"
-    workload = _standard(name, "innodb", dict(standard["database"]), cache_gib, threads, size, "hammerdb-tprocc")
+    workload = _build_standard(name, "innodb", dict(standard["database"]), cache_gib, threads, size, "hammerdb-tprocc")
     return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
-    """A sysbench OLTP script with no run measured.
+    """Returns a sysbench OLTP script with no run measured.
 
     `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type":
     "special"}, ...), `engine`, and those of the server: docs/reference/workload-file.md, Standard
     benchmarks. Raises InputError.
     """
-    from headrace.calibration.prior import oltp
+    from headrace.calibration.prior import build_oltp
 
-    standard = oltp({"threads": threads, "cache_gib": cache_gib} | options)
+    standard = build_oltp({"threads": threads, "cache_gib": cache_gib} | options)
     database = dict(standard["database"])
     name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    workload = _standard(
+    workload = _build_standard(
         name, str(database["engine"]), database, cache_gib, threads, standard["size_gib"], "sysbench-oltp"
     )
     return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
-def _standard(
+def _build_standard(
     name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
 ) -> TransactionWorkload:
+    """Returns the workload of a standard database, its parameters with their spreads before any
+    run."""
     rows = [
         {
             "name": parameter.name,
@@ -206,11 +209,13 @@ def _standard(
     )
 
 
-def _span(values: list) -> tuple:
+def _find_span(values: list) -> tuple:
+    """Returns the lowest and the highest value."""
     return (min(values), max(values))
 
 
-def _told(run: Run) -> dict:
+def _describe_run(run: Run) -> dict:
+    """Returns the row of a run in a workload file."""
     return {
         "name": run.name,
         "storage": run.storage,
@@ -231,8 +236,8 @@ def _told(run: Run) -> dict:
 DEMO_TABLES, DEMO_ROWS, DEMO_CACHE_GIB, DEMO_THREADS = 64, 5_000_000, 18.0, 16
 
 
-def demo_database() -> TransactionWorkload:
-    """Return the database of `headrace demo`: sysbench over 72 GiB of InnoDB, 16 clients."""
+def build_demo_database() -> TransactionWorkload:
+    """Returns the database of `headrace demo`: sysbench over 72 GiB of InnoDB, 16 clients."""
     return sysbench_oltp(
         cache_gib=DEMO_CACHE_GIB,
         threads=DEMO_THREADS,

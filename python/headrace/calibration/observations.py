@@ -35,8 +35,9 @@ STANDSTILL_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Observation:
-    """`tps`, `tx` (transactions by the middle of each window) and what else was measured, one value
-    per window; nan where not."""
+    """What was measured in windows of `step_s`, one value per window, nan where it was not: `tps`,
+    `tx` (transactions by the middle of the window), I/Os and reads a second, MiB a second, and the
+    bin. `seconds_tps` and `seconds_p95_ms` have a value per row of the run."""
 
     run: Run
     step_s: float
@@ -77,8 +78,8 @@ class Observation:
             return underused
         ios = self.reads_per_s if np.isfinite(self.reads_per_s).all() else self.iops
         seen = (self.iops > 0) & (self.tps > 0)
-        tps = _around(self.tps, seen)
-        ios_per_tx = _around(ios, seen) / np.maximum(tps, 1e-9)
+        tps = _average_around(self.tps, seen)
+        ios_per_tx = _average_around(ios, seen) / np.maximum(tps, 1e-9)
         by_ios = np.argsort(-ios_per_tx, kind="stable")
         by_ios = by_ios[seen[by_ios]]
         best = np.zeros(len(tps))
@@ -97,27 +98,30 @@ class Observation:
         counted = self.iops > 0
         if not counted.any():
             return counted
-        share = _around(self.iops / self.run.caps.iops, counted)
+        share = _average_around(self.iops / self.run.caps.iops, counted)
         bytes_counted = counted & np.isfinite(self.mib_s)
         of_bytes = (
-            _around(self.mib_s / self.run.caps.mib_s, bytes_counted) if bytes_counted.any() else np.zeros(len(counted))
+            _average_around(self.mib_s / self.run.caps.mib_s, bytes_counted)
+            if bytes_counted.any()
+            else np.zeros(len(counted))
         )
         return counted & (share < USED_WHOLE) & (of_bytes < USED_WHOLE)
 
-    def binned(self, values: np.ndarray) -> np.ndarray:
-        """Means per bin; bins without windows are left out."""
+    def average_in_bins(self, values: np.ndarray) -> np.ndarray:
+        """Averages one value per window in each of BINS + 1 bins; nan in bins without windows."""
         good = np.isfinite(values)
-        counts = self.counted(values)
+        counts = self.count_in_bins(values)
         sums = np.bincount(self.bins[good], values[good], minlength=BINS + 1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
-    def counted(self, values: np.ndarray) -> np.ndarray:
-        """How many values each bin has."""
+    def count_in_bins(self, values: np.ndarray) -> np.ndarray:
+        """Counts the finite values (one per window) in each of BINS + 1 bins."""
         return np.bincount(self.bins[np.isfinite(values)], minlength=BINS + 1)
 
 
 def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict:
-    """A run of the core on the storage, cache and clients of a measured run."""
+    """Returns a run of the core on the storage, cache and clients of a measured run; `seconds` and
+    `step_s`: its length and that of a window."""
     return {
         "storage": run.storage,
         "log_storage": run.log_storage,
@@ -137,7 +141,7 @@ def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict
 
 
 def observe(run: Run) -> Observation:
-    """Cuts a run into windows.
+    """Cuts a run into windows of whole rows, each about WINDOW_S long or a single row.
 
     Stalled and suspect seconds stay: they are part of what was delivered.
     """
@@ -146,32 +150,33 @@ def observe(run: Run) -> Observation:
     per = max(1, int(round(step_s / run.interval_s)))
     windows = series.height // per
 
-    def column(name: str) -> np.ndarray:
+    def read_column(name: str) -> np.ndarray:
         values = series[name].cast(float).to_numpy().astype(float, copy=True)[: windows * per]
         return values
 
-    def mean(values: np.ndarray) -> np.ndarray:
+    def average(values: np.ndarray) -> np.ndarray:
         return values.reshape(windows, per).mean(axis=1)
 
-    seconds = column("tps")
-    tps = mean(np.nan_to_num(seconds))
+    seconds = read_column("tps")
+    tps = average(np.nan_to_num(seconds))
     step_s = per * run.interval_s
     before = np.concatenate([[0.0], np.cumsum(tps * step_s)])[:-1]
     tx = before + tps * step_s / 2
-    reads, writes = mean(column("read_iops")), mean(column("write_iops"))
-    mib = mean(column("read_mib_s")) + mean(column("write_mib_s"))
+    reads, writes = average(read_column("read_iops")), average(read_column("write_iops"))
+    mib = average(read_column("read_mib_s")) + average(read_column("write_mib_s"))
     edges = np.geomspace(max(tx[0], tx[-1] * 1e-4, 1.0), tx[-1] * (1 + 1e-9), BINS)
     return Observation(
-        run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx)
+        run, step_s, tps, tx, reads + writes, reads, mib, seconds, read_column("p95_ms"), np.searchsorted(edges, tx)
     )
 
 
-def modelled_over_measured(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell
-    it: as counted where they were, else modelled over measured tps, which is the same at a cap that
-    is used whole (a second in which the machine did something else does not mean more I/Os).
+def compare_ios_per_tx(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
+    """Returns two arrays with a value per window: the logarithm of measured over modelled I/Os per
+    transaction, and whether the window tells it. As counted where they were, else modelled over
+    measured tps, which is the same at a cap that is used whole (a second in which the machine did
+    something else does not mean more I/Os).
 
-    Stalled ones do not; their values are bridged from their neighbours.
+    Stalled windows do not tell it; their values are bridged from their neighbours.
     """
     modelled, ios = np.array(columns["tps"]), np.array(columns["iops"])
     good = (observation.tps > STALL_SHARE * modelled) & (modelled > 0)
@@ -184,14 +189,14 @@ def modelled_over_measured(columns: core.DatabaseRows, observation: Observation)
     return np.interp(at, at[good], value[good]), good
 
 
-def _around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Means of what was counted over the windows around each."""
+def _average_around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Averages what was counted over the TOGETHER windows around each."""
     window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
     return np.convolve(np.where(counted, values, 0.0), window, "same") / np.maximum(
         np.convolve(counted, window, "same"), 1.0
     )
 
 
-def held_by_clients(columns: core.DatabaseRows) -> np.ndarray:
-    """Windows of a modelled run in which clients or processors bind, not the storage."""
+def find_client_bound_windows(columns: core.DatabaseRows) -> np.ndarray:
+    """Marks the windows of a modelled run in which clients or processors bind, not the storage."""
     return np.isin(columns["cap"], ("clients", "cpu", "contention"))

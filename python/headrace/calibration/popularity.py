@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration.observations import Observation, held_by_clients, modelled_over_measured
+from headrace.calibration.observations import Observation, compare_ios_per_tx, find_client_bound_windows
 
 # How far the scale may lie from the physics: a guess, so that a run's accidents do not become a
 # law.
@@ -29,18 +29,19 @@ FILLING_PARTS = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 14)])
 FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 26)])
 
 
-def popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
-    """The shape that observations ask for beyond `database`, whose own shape and compaction profile
-    are left as they are. `period_tx`: smooth over it."""
+def derive_popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
+    """Derives the shape that observations ask for beyond `database`, whose own shape and compaction
+    profile are left as they are: `filling` in pairs of transactions and a factor, `full` in pairs
+    of turnovers and a factor. `period_tx`: smooth over so many transactions."""
     filling: list[tuple[np.ndarray, np.ndarray, float]] = []
     full: list[tuple[np.ndarray, np.ndarray, float]] = []
     fill_tx = 0.0
     for observation in observations:
         columns = core.mysql_runs(database, [observation.core_run])[0]
         curve = core.mysql_warm_up(database, observation.core_run["cache_bytes"])
-        ratio, moving = modelled_over_measured(columns, observation)
-        moving &= ~held_by_clients(columns) | (observation.iops > 0)
-        scatter = _scatter(ratio[moving])
+        ratio, moving = compare_ios_per_tx(columns, observation)
+        moving &= ~find_client_bound_windows(columns) | (observation.iops > 0)
+        scatter = _estimate_scatter(ratio[moving])
         ratio = _smooth(ratio, observation.tx, period_tx)
         tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
         at = curve["full_at_tx"] or np.inf
@@ -48,20 +49,22 @@ def popularity_scale(database: dict, observations: list[Observation], period_tx:
         filling.append((tx[before], ratio[before], scatter))
         full.append((np.interp(tx[after], curve["tx"], curve["turned"]), ratio[after], scatter))
         fill_tx = max(fill_tx, at if np.isfinite(at) else tx[-1])
-    return {"filling": _means(filling, FILLING_PARTS * fill_tx), "full": _means(full, FULL_PARTS)}
+    return {"filling": _average_parts(filling, FILLING_PARTS * fill_tx), "full": _average_parts(full, FULL_PARTS)}
 
 
-def _scatter(ratio: np.ndarray) -> float:
-    """Variance of a window by chance: what neighbours differ by. 3.29 standard deviations lie from
-    the 5th to the 95th percentile; one absurd window does not count."""
+def _estimate_scatter(ratio: np.ndarray) -> float:
+    """Estimates the variance of a window by chance: what neighbours differ by. 3.29 standard
+    deviations lie from the 5th to the 95th percentile; one absurd window does not count. Infinite
+    of fewer than three windows."""
     if len(ratio) < 3:
         return np.inf
     low, high = np.percentile(np.diff(ratio), [5, 95])
     return float((high - low) / 3.29) ** 2 / 2
 
 
-def product(first: dict, second: dict) -> dict:
-    """Both shapes at once."""
+def multiply_shapes(first: dict, second: dict) -> dict:
+    """Multiplies two shapes: a point wherever either has one, the factor bounded by LEAST and
+    MOST."""
 
     def multiply(a: list, b: list) -> list:
         if not a or not b:
@@ -74,7 +77,8 @@ def product(first: dict, second: dict) -> dict:
 
 
 def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.ndarray:
-    """Centred mean over one period of transactions, from the first whole one on."""
+    """Averages the values over one period of transactions around each, from the first whole one
+    on."""
     if period_tx is None or tx[-1] < 2 * period_tx:
         return values
     sums = np.concatenate([[0.0], np.cumsum(values)])
@@ -86,9 +90,9 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
     )
 
 
-def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
-    """Means over runs of means over windows, at the middle of each part; neighbouring parts
-    together where one alone does not tell it."""
+def _average_parts(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
+    """Averages over runs the means over windows, at the middle of each part between `edges`: pairs
+    of place and factor. Neighbouring parts are put together where one alone does not tell it."""
     points, begin = [], edges[0]
     for low, high in pairwise(edges):
         means = [(ratio[(x >= begin) & (x < high)], scatter) for x, ratio, scatter in parts]

@@ -2,8 +2,8 @@
 and with what its server counted.
 
 The counters (bytes of redo and WAL, compaction, pages of the pool in use) are of the whole server,
-so they are taken over the transactions of the run, which no other load may share:
-`checks.check_commits` refuses runs in which another load ran.
+so they are taken over the transactions of the run, which no other load should share:
+`checks.check_commits` notes runs in which another load ran.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ SETTINGS_OF_DATABASE = {
 BY_DEFAULT = ("log_bin", "sync_binlog")
 
 
-def prior(run: Run) -> dict:
-    """The core's database for a run's benchmark, size and settings, at the speed of its processors.
+def build_prior(run: Run) -> dict:
+    """Returns the core's database for a run's benchmark, size and settings, at the speed of its
+    processors.
 
     Raises InputError for a benchmark no standard is known of.
     """
-    database = _standard(run)
+    database = _build_standard(run)
     speed = speed_of(run)
     clients = core.clients_at_speed(database["clients"], speed)
     # The catalog has no figure of a local disk: how fast it is, the run tells.
@@ -71,46 +72,54 @@ def speed_of(run: Run) -> float | None:
         return core.instance(run.instance, run.as_of.isoformat())["core_speed"]
 
 
-def _standard(run: Run) -> dict:
+def _build_standard(run: Run) -> dict:
+    """Returns the database of the run's benchmark under its settings and counters."""
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
-        return _unhurried(with_settings(tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1)), run), run)
+        return _drop_background_writes(
+            apply_settings(build_tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1)), run), run
+        )
     if benchmark.name == "hammerdb-tprocc":
-        return with_counters(with_settings(dict(tprocc(_tprocc_options(run))["database"]), run), run)
+        return apply_counters(apply_settings(dict(build_tprocc(_collect_tprocc_options(run))["database"]), run), run)
     if benchmark.name == "sysbench-oltp":
-        return with_counters(_unhurried(dict(oltp(_options(run))["database"]), run), run)
+        return apply_counters(
+            _drop_background_writes(dict(build_oltp(_collect_oltp_options(run))["database"]), run), run
+        )
     if benchmark.data_gib is None:
         hint = "Give data_gib."
         raise InputError("benchmark.data_gib is missing", "a load of your own needs the size of its data", DOC, hint)
-    return with_counters(_unhurried(with_settings(own(run), run), run), run)
+    return apply_counters(_drop_background_writes(apply_settings(build_own(run), run), run), run)
 
 
-def own(run: Run) -> dict:
-    """A load of the user's own: TPC-C's spread of popularity over its data. Weakly founded; the
-    runs decide."""
+def build_own(run: Run) -> dict:
+    """Returns a load of the user's own: TPC-C's spread of popularity over its data. Weakly founded;
+    the runs decide."""
     per_warehouse = TPCC_BYTES[run.engine] / GIB
-    return tpcc(run.engine, max(1.0, (run.benchmark.data_gib or 0.0) / per_warehouse))
+    return build_tpcc(run.engine, max(1.0, (run.benchmark.data_gib or 0.0) / per_warehouse))
 
 
-def oltp(options: dict) -> core.SysbenchAnswer:
-    """A sysbench OLTP script: `database`, `size_gib`, `spreads`. Raises InputError."""
+def build_oltp(options: dict) -> core.SysbenchAnswer:
+    """Returns a sysbench OLTP script: `database`, `size_gib`, `changed` shares by class, `spreads`.
+    Raises InputError."""
     with core_errors():
         return core.mysql_sysbench(options)
 
 
-def tprocc(options: dict) -> core.TproccAnswer:
-    """HammerDB's TPROC-C: `database`, and `changed` shares by class. Raises InputError."""
+def build_tprocc(options: dict) -> core.TproccAnswer:
+    """Returns HammerDB's TPROC-C: `database`, and `changed` shares by class. Raises InputError."""
     with core_errors():
         return core.mysql_tprocc(options)
 
 
-def _tprocc_options(run: Run) -> dict:
+def _collect_tprocc_options(run: Run) -> dict:
+    """Returns the options of the core's TPROC-C for a run."""
     warehouses = (run.benchmark.tables or 1) * (run.benchmark.scale or 1)
     redo = {"redo_gib": run.settings["redo_gib"]} if "redo_gib" in run.settings else {}
     return {"warehouses": float(warehouses), "cache_gib": run.cache_gib} | redo
 
 
-def _options(run: Run) -> dict:
+def _collect_oltp_options(run: Run) -> dict:
+    """Returns the options of the core's sysbench OLTP scripts for a run."""
     benchmark, settings = run.benchmark, run.settings
     kind = {"type": benchmark.distribution or "special"}
     kind |= {
@@ -118,14 +127,14 @@ def _options(run: Run) -> dict:
         for name, value in benchmark.parameters.items()
         if name in DISTRIBUTION_OPTIONS
     }
-    known = {
+    options = {
         name: settings[name]
         for name in ("redo_gib", "flush_log_at_trx_commit", "sync_binlog", "io_capacity", "doublewrite", "memtable_mib")
         if name in settings
     }
-    known = _usual(run) | known
+    options = _choose_defaults(run) | options
     if "binlog" in settings:
-        known["log_bin"] = bool(settings["binlog"])
+        options["log_bin"] = bool(settings["binlog"])
     return {
         "script": benchmark.script,
         "distribution": kind,
@@ -134,7 +143,7 @@ def _options(run: Run) -> dict:
         "table_size": benchmark.scale,
         "threads": run.threads,
         "cache_gib": run.cache_gib,
-    } | known
+    } | options
 
 
 def writes_in_background(run: Run) -> bool:
@@ -145,11 +154,11 @@ def writes_in_background(run: Run) -> bool:
     a transaction at 300, 600, 1,000 and 3,000 IOPS alike, with innodb_io_capacity = 500 (a lab,
     2026-11-21).
     """
-    return run.flavor != "mariadb" or () < _version(run) < (10, 5)
+    return run.flavor != "mariadb" or () < _parse_version(run) < (10, 5)
 
 
-def _unhurried(database: dict, run: Run) -> dict:
-    """Without writes in the background where the server makes none."""
+def _drop_background_writes(database: dict, run: Run) -> dict:
+    """Returns the database without writes in the background where the server makes none."""
     return (
         database
         if writes_in_background(run)
@@ -163,14 +172,15 @@ def _unhurried(database: dict, run: Run) -> dict:
 TAKEN_FOR_8_0_FROM = "2019-04-19"
 
 
-def _version(run: Run) -> tuple[int, ...]:
+def _parse_version(run: Run) -> tuple[int, ...]:
+    """Returns at most three numbers of the server's version; none where it is not known."""
     return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
 
 
-def _usual(run: Run) -> dict:
-    """Defaults of the server that are not those of MySQL 8.0, by flavor and version (their
+def _choose_defaults(run: Run) -> dict:
+    """Returns defaults of the server that are not those of MySQL 8.0, by flavor and version (their
     manuals); for what a description leaves out."""
-    version = _version(run)
+    version = _parse_version(run)
     if run.flavor == "mariadb":
         return {"log_bin": False, "sync_binlog": 0}
     if version and version < (8, 0):
@@ -184,14 +194,14 @@ def _usual(run: Run) -> dict:
     return {"io_capacity": 10_000} if version >= (8, 4) else {}
 
 
-def tpcc(engine: str, warehouses: float) -> dict:
-    """sysbench-tpcc over `warehouses`. Raises InputError."""
+def build_tpcc(engine: str, warehouses: float) -> dict:
+    """Returns sysbench-tpcc over `warehouses`. Raises InputError."""
     with core_errors():
         return dict(core.mysql_tpcc(engine, float(warehouses)))
 
 
-def with_settings(database: dict, run: Run) -> dict:
-    """A database under the settings of a run: what they decide outright (docs/decisions/0006).
+def apply_settings(database: dict, run: Run) -> dict:
+    """Puts a database under the settings of a run: what they decide outright (docs/decisions/0006).
 
     Raises InputError.
     """
@@ -202,7 +212,7 @@ def with_settings(database: dict, run: Run) -> dict:
         given.pop("io_capacity", None)
     if "redo_gib" in run.settings:
         given["redo_bytes"] = run.settings["redo_gib"] * GIB
-    usual = {"sync_binlog": 1} | {name: value for name, value in _usual(run).items() if name in BY_DEFAULT}
+    usual = {"sync_binlog": 1} | {name: value for name, value in _choose_defaults(run).items() if name in BY_DEFAULT}
     return database_under(database, usual | given)
 
 
@@ -219,8 +229,9 @@ LEAST_SHARE, MOST_SHARE = 0.5, 0.995
 FEWEST_SAMPLES = 4
 
 
-def per_transaction(run: Run, *names: str) -> float | None:
-    """Sum of counters over transactions; None where one was not counted, or nothing of them."""
+def sum_per_transaction(run: Run, *names: str) -> float | None:
+    """Sums counters and divides by the transactions of the run; None where one was not counted, or
+    nothing of them."""
     if run.status is None or run.transactions <= 0:
         return None
     total = 0.0
@@ -228,27 +239,27 @@ def per_transaction(run: Run, *names: str) -> float | None:
         column = f"{name}_per_s"
         if column not in run.status.columns or run.status[column].drop_nulls().is_empty():
             return None
-        known = run.status.select(column, "duration_s").drop_nulls()
+        samples = run.status.select(column, "duration_s").drop_nulls()
         total += (
-            float((known[column] * known["duration_s"]).sum())
-            / float(known["duration_s"].sum())
+            float((samples[column] * samples["duration_s"]).sum())
+            / float(samples["duration_s"].sum())
             * run.span_s
             / run.transactions
         )
     return total if np.isfinite(total) and total > 0 else None
 
 
-def usable_share(run: Run) -> float | None:
-    """Share of the pool that holds pages once it is full: what is not control blocks, and not kept
-    free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
+def measure_usable_share(run: Run) -> float | None:
+    """Returns the share of the pool that holds pages once it is full: what is not control blocks,
+    and not kept free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
     if run.status is None or not {"innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total"} <= set(
         run.status.columns
     ):
         return None
-    known = run.status.select("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total").drop_nulls()
-    if known.height < FEWEST_SAMPLES:
+    samples = run.status.select("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total").drop_nulls()
+    if samples.height < FEWEST_SAMPLES:
         return None
-    last = known[-max(FEWEST_SAMPLES, known.height // 4) :]
+    last = samples[-max(FEWEST_SAMPLES, samples.height // 4) :]
     free, total = (float(np.median(last[f"innodb_buffer_pool_pages_{what}"])) for what in ("free", "total"))
     if not 0 <= free < FULL_FREE_SHARE * total:
         return None
@@ -256,17 +267,17 @@ def usable_share(run: Run) -> float | None:
     return float(np.clip((total - free) * page_bytes / (run.cache_gib * GIB), LEAST_SHARE, MOST_SHARE))
 
 
-def with_counters(database: dict, run: Run) -> dict:
-    """The database with what was counted in place."""
+def apply_counters(database: dict, run: Run) -> dict:
+    """Returns the database with what was counted in place."""
     changed = dict(database)
     if run.engine == "innodb":
-        share, redo = usable_share(run), per_transaction(run, "innodb_os_log_written")
+        share, redo = measure_usable_share(run), sum_per_transaction(run, "innodb_os_log_written")
         if share is not None:
             changed["usable_share"] = share
         if redo is not None:
             changed["log"] = {**changed["log"], "redo_bytes_per_tx": redo}
         return changed
-    wal = per_transaction(run, "rocksdb_wal_bytes")
+    wal = sum_per_transaction(run, "rocksdb_wal_bytes")
     if wal is not None:
         factor = changed["log"]["redo_bytes_per_tx"] / wal if changed["log"]["redo_bytes_per_tx"] > 0 else 1.0
         changed["log"] = {**changed["log"], "redo_bytes_per_tx": wal}
@@ -278,8 +289,8 @@ def with_counters(database: dict, run: Run) -> dict:
                 "first_tx": compaction["first_tx"] * factor,
             }
     read, written = (
-        per_transaction(run, "rocksdb_compact_read_bytes"),
-        per_transaction(run, "rocksdb_compact_write_bytes", "rocksdb_flush_write_bytes"),
+        sum_per_transaction(run, "rocksdb_compact_read_bytes"),
+        sum_per_transaction(run, "rocksdb_compact_write_bytes", "rocksdb_flush_write_bytes"),
     )
     if changed["compaction"] is not None and read is not None and written is not None:
         changed["compaction"] = {**changed["compaction"], "read_bytes_per_tx": read, "write_bytes_per_tx": written}

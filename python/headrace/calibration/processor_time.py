@@ -38,10 +38,11 @@ class ProcessorTime:
     runs: tuple[str, ...]
 
 
-def processor_time(runs: list[Run]) -> ProcessorTime | None:
-    """What the runs say together; None where none has both a busy share and virtual CPUs."""
+def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
+    """Measures what the runs say together; None where none has both a busy share and virtual
+    CPUs."""
     speed = speed_of(runs[0]) if runs else None
-    times = [(run.name, time) for run in runs if (time := _of_run(run, speed)) is not None]
+    times = [(run.name, time) for run in runs if (time := _measure_run(run, speed)) is not None]
     if not times:
         return None
     logs = np.log([cpu_ms for _, (cpu_ms, _) in times])
@@ -56,16 +57,16 @@ def processor_time(runs: list[Run]) -> ProcessorTime | None:
     )
 
 
-def foreign(run: Run) -> bool:
+def has_foreign_load(run: Run) -> bool:
     """Whether something else had so much of the processors that what the run took is not known: a
     larger part than what is systematic anyway."""
     return (run.busy_before or 0.0) > SYSTEMATIC * (run.busy_share or 1.0)
 
 
-def _of_run(run: Run, speed: float | None) -> tuple[float, float] | None:
-    """Processor time on cores of a speed, and the relative standard deviation of its mean, by the
-    scatter of parts of the run."""
-    if run.vcpus is None or foreign(run):
+def _measure_run(run: Run, speed: float | None) -> tuple[float, float] | None:
+    """Returns processor time of a transaction (ms, on cores of a speed) and the relative standard
+    deviation of its mean, by the scatter of parts of the run; None where it cannot be told."""
+    if run.vcpus is None or has_foreign_load(run):
         return None
     busy, tps = (run.series[name].cast(float).to_numpy() for name in ("busy_share", "tps"))
     good = np.isfinite(busy) & np.isfinite(tps)

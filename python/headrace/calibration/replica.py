@@ -69,12 +69,13 @@ class ReplicaRun:
     cpu_ms: float | None = None
 
     def __post_init__(self) -> None:
+        """Refuses a run that applied nothing. Raises InputError."""
         if not self.tps > 0 or not self.seconds > 0:
             raise InputError(f"{self.name}: {self.tps:g} tps", "must be more than 0", DOC, "Was it behind?")
 
 
-def predicted_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPrediction:
-    """The core's run of a replica with more backlog than it can apply."""
+def predict_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPrediction:
+    """Predicts the run of a replica with more backlog than it can apply."""
     return predict_replica(
         workload,
         run.replica.storage,
@@ -90,9 +91,10 @@ def predicted_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPred
     )
 
 
-def counted(found: ReplicaPrediction, run: ReplicaRun) -> tuple[float, float]:
-    """(transactions applied a second, pages read a transaction) over the seconds that count."""
-    rows = found.rows[1:]
+def average_rates(prediction: ReplicaPrediction, run: ReplicaRun) -> tuple[float, float]:
+    """Averages over the seconds that count: (transactions applied a second, pages read a
+    transaction)."""
+    rows = prediction.rows[1:]
     first = min(round(run.warmup_s), rows.height - 1)
     last = max(first + 1, math.ceil(run.warmup_s + run.seconds))
     part = rows[first:last]
@@ -106,17 +108,20 @@ def calibrate_replica(
     runs: Sequence[ReplicaRun],
     sample: BinaryLogSample | None = None,
 ) -> TransactionWorkload:
-    """The workload with a replica's parameters from its runs, and from a sample of the binary log.
+    """Returns the workload with a replica's parameters from its runs, and from a sample of the
+    binary log.
 
     Raises InputError for neither of them, and for runs that no storage notation fits.
     """
     if not runs and sample is None:
         raise InputError("no runs", "a replica is calibrated from at least one run, or a binary log", DOC)
-    made = _from_log(workload, sample)
-    return _fitted(made, runs) if runs else made
+    database = _apply_log(workload, sample)
+    return _fit_runs(database, runs) if runs else database
 
 
-def _from_log(workload: TransactionWorkload, sample: BinaryLogSample | None) -> TransactionWorkload:
+def _apply_log(workload: TransactionWorkload, sample: BinaryLogSample | None) -> TransactionWorkload:
+    """Returns the workload with what a sample of the binary log tells: events of a transaction, and
+    how many could be applied at once."""
     if sample is None:
         return workload
     values = {"events_per_tx": sample.events}
@@ -132,7 +137,8 @@ WIDE = 1024
 LOG_SPREAD = 0.1
 
 
-def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> TransactionWorkload:
+def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> TransactionWorkload:
+    """Fits the parameters that the runs can tell, as logarithms, by least squares."""
     import numpy as np
     from scipy.optimize import least_squares
 
@@ -144,7 +150,9 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     # A run of one thread whose processor time was counted begins there.
     pages_cpu = base["page_cpu_ms"]
     alone = [
-        max(run.cpu_ms - _cpu_of_others(run, pages_cpu), 0.05 * run.cpu_ms) for run in runs if run.cpu_ms is not None
+        max(run.cpu_ms - _estimate_other_cpu_ms(run, pages_cpu), 0.05 * run.cpu_ms)
+        for run in runs
+        if run.cpu_ms is not None
     ]
     begin = {name: 0.0 for name in names}
     if alone:
@@ -152,40 +160,46 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     pages = reads and not workload.parameters
     spreads = np.array([max(spread[name], 1e-3) for name in names] + ([_PAGES.spread] if pages else []))
 
-    def with_(deltas: Sequence[float]) -> TransactionWorkload:
+    def apply_deltas(deltas: Sequence[float]) -> TransactionWorkload:
         values = {name: base[name] * math.exp(delta) for name, delta in zip(names, deltas, strict=False)}
-        made = measured_replica(workload, _bounded(values))
+        candidate = measured_replica(workload, _clip_to_bounds(values))
         if not pages:
-            return made
-        return replace(made, database=applied(made.database, made.engine, {_PAGES.name: deltas[-1]}))
+            return candidate
+        return replace(candidate, database=applied(candidate.database, candidate.engine, {_PAGES.name: deltas[-1]}))
 
-    def residuals(deltas: np.ndarray) -> np.ndarray:
-        changed = with_([float(delta) for delta in deltas])
+    def compute_residuals(deltas: np.ndarray) -> np.ndarray:
+        changed = apply_deltas([float(delta) for delta in deltas])
         parts = list(deltas / spreads)
         for run in runs:
             parts += _compare(changed, run)
         return np.array(parts)
 
     start = np.array([begin[name] for name in names] + ([0.0] if pages else []))
-    found = least_squares(
-        residuals, start, bounds=(-LARGEST_STEP - 0.1, LARGEST_STEP + 0.1), diff_step=0.01, x_scale=spreads, max_nfev=40
+    minimum = least_squares(
+        compute_residuals,
+        start,
+        bounds=(-LARGEST_STEP - 0.1, LARGEST_STEP + 0.1),
+        diff_step=0.01,
+        x_scale=spreads,
+        max_nfev=40,
     )
-    covariance = np.linalg.pinv(found.jac.T @ found.jac)
+    covariance = np.linalg.pinv(minimum.jac.T @ minimum.jac)
     sure = {name: float(math.sqrt(covariance[index, index])) for index, name in enumerate(names)}
-    best = with_([float(delta) for delta in found.x])
+    best = apply_deltas([float(delta) for delta in minimum.x])
     assert best.replica is not None
     values = {name: best.replica.values[name] for name in names}
     return measured_replica(best, values, spread=sure, origin=", ".join(run.name for run in runs))
 
 
-def _cpu_of_others(run: ReplicaRun, page_cpu_ms: float) -> float:
-    """Processor time of a transaction that is not the applier's: of its pages, and of the thread
-    that hands out transactions, which is busy whatever is applied. ms."""
+def _estimate_other_cpu_ms(run: ReplicaRun, page_cpu_ms: float) -> float:
+    """Returns processor time of a transaction (ms) that is not the applier's: of its pages, and of
+    the thread that hands out transactions, which is busy whatever is applied."""
     coordinator = 1e3 * run.replica.settings()["coordinator_cores"] / run.tps
     return page_cpu_ms * (run.reads or 0.0) + coordinator
 
 
 def _syncs(run: ReplicaRun) -> bool:
+    """Whether the replica flushes a log as it commits."""
     settings = run.replica.settings()
     return settings["flush_log_at_trx_commit"] == 1 or (settings["log_bin"] and settings["sync_binlog"] > 0)
 
@@ -195,22 +209,24 @@ def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
     return {"flush_factor": syncs, "group_share": grouped and syncs, "forced_writes": reads}.get(name, True)
 
 
-def _bounded(values: Mapping[str, float]) -> dict[str, float]:
+def _clip_to_bounds(values: Mapping[str, float]) -> dict[str, float]:
+    """Returns the values between the least and the most of each parameter."""
     rows = parameter_spreads()
     return {name: max(rows[name]["least"], min(rows[name]["most"], value)) for name, value in values.items()}
 
 
 def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
-    """Logarithms of predicted over measured, in spreads."""
-    found = predicted_run(workload, run)
-    tps, reads = counted(found, run)
+    """Returns logarithms of predicted over measured, in spreads: one for each figure that was
+    measured."""
+    prediction = predict_run(workload, run)
+    tps, reads = average_rates(prediction, run)
     parts = [math.log(max(tps, 1e-9) / run.tps) / TPS_SPREAD]
     if run.reads is not None and run.reads > LEAST_READS:
         parts.append(math.log(max(reads, 1e-6) / run.reads) / READS_SPREAD)
     if run.group is not None and (run.replica.settings()["workers"] or 0) > 1:
-        parts.append(math.log(max(found.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
+        parts.append(math.log(max(prediction.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
     if run.cpu_ms is not None:
         applier = applier_of(workload)
-        taken = applier["cpu_ms"] + _cpu_of_others(run, applier["page_cpu_ms"])
+        taken = applier["cpu_ms"] + _estimate_other_cpu_ms(run, applier["page_cpu_ms"])
         parts.append(math.log(taken / run.cpu_ms) / CPU_SPREAD)
     return parts

@@ -13,8 +13,8 @@ from headrace.calibration.observations import Observation
 NO_SCATTER = 1e-4
 
 
-def scatter(database: dict, observations: list[Observation]) -> dict[str, float]:
-    """`fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2.
+def estimate_scatter(database: dict, observations: list[Observation]) -> dict[str, float]:
+    """Estimates `fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2.
 
     One run gives one variance: both then move together.
     """
@@ -39,9 +39,9 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         if mean <= 0:
             continue
         # A run that is missed does not scatter more.
-        relative, cycle = _variance(ratio / np.nanmean(ratio)), 0.0
+        relative, cycle = _estimate_variance(ratio / np.nanmean(ratio)), 0.0
         if compaction:
-            cycle = _variance(
+            cycle = _estimate_variance(
                 np.repeat(core.mysql_runs(database, [observation.core_run])[0]["tps"], per)[half][good]
                 / model[half][good]
             )
@@ -60,20 +60,22 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         for mean, variance in zip(means, variances, strict=True)
     ]
     mean_scale = float(np.mean([1.0 / sum(row) for row in rows]))
-    found, _ = nnls(np.array([*rows, [0.33, 0.0], [0.0, 0.33]]), np.array([1.0] * len(rows) + [0.33 * mean_scale] * 2))
-    return {"fano": float(before[0] * found[0]), "cv": float(np.sqrt(before[1] * found[1]))}
+    factors, _ = nnls(
+        np.array([*rows, [0.33, 0.0], [0.0, 0.33]]), np.array([1.0] * len(rows) + [0.33 * mean_scale] * 2)
+    )
+    return {"fano": float(before[0] * factors[0]), "cv": float(np.sqrt(before[1] * factors[1]))}
 
 
-def _variance(ratio: np.ndarray) -> float:
-    """From the 5th to the 95th percentile lie 3.29 standard deviations of a normal distribution;
-    tails of stalls do not count."""
+def _estimate_variance(ratio: np.ndarray) -> float:
+    """Estimates a variance: from the 5th to the 95th percentile lie 3.29 standard deviations of a
+    normal distribution; tails of stalls do not count."""
     low, high = np.nanpercentile(ratio, [5, 95])
     return float((high - low) / 3.29) ** 2
 
 
-def p95_over_mean(observations: list[Observation], default: float) -> float:
-    """95th percentile of response times over threads / tps: of whole runs, else the median over the
-    seconds of their second halves; `default` where no run tells it.
+def estimate_p95_over_mean(observations: list[Observation], default: float) -> float:
+    """Estimates the 95th percentile of response times over threads / tps: of whole runs, else the
+    median over the seconds of their second halves; `default` where no run tells it.
 
     A second's percentile leaves out what makes seconds differ (a checkpoint, a stall): in lab runs
     of oltp_read_write it was 1.6 to 3.3 times the mean where that of the run was 3.0 to 3.6

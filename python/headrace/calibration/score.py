@@ -31,11 +31,11 @@ class ComparedRun:
     predicted_rows: pl.DataFrame
 
     def error_percent(self, what: str) -> float:
-        """The error of one figure, by its name."""
+        """Returns the error of one figure, by its name."""
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
     def to_document(self, workload: TransactionWorkload) -> dict:
-        """What `headrace compare-run --output json` prints.
+        """Returns what `headrace compare-run --output json` prints.
 
         `workload`: what was compared with the run.
         """
@@ -75,7 +75,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     measured = summarise(seen)
     # The scatter of means over a longer interval is smaller; the prediction is put into the same
     # intervals.
-    rows = _in_intervals(prediction.rows, run.interval_s)
+    rows = _average_in_intervals(prediction.rows, run.interval_s)
     predicted = summarise(rows)
     pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
     pairs += [
@@ -88,18 +88,19 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     if run.p95_ms is None:
         pairs.append(("p95 response, median", "ms", measured.get("p95_ms"), predicted.get("p95_ms")))
     else:
-        pairs.append(("p95 response, run", "ms", run.p95_ms, _whole_p95_ms(rows)))
+        pairs.append(("p95 response, run", "ms", run.p95_ms, _average_p95_ms(rows)))
     pairs += [("stalled", "s", measured["stalls_s"], predicted["stalls_s"])]
-    return ComparedRun(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
+    return ComparedRun(run, prediction, measured, tuple(_build_figure(*pair) for pair in pairs), rows)
 
 
-def _whole_p95_ms(rows: pl.DataFrame) -> float | None:
-    """Of all transactions of a run: each row's, by how many transactions it has."""
+def _average_p95_ms(rows: pl.DataFrame) -> float | None:
+    """Averages the rows' p95 (ms) by how many transactions each has; None where there are none."""
     done = float(rows["tps"].sum())
     return float((rows["p95_ms"] * rows["tps"]).sum()) / done if done else None
 
 
-def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
+def _average_in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
+    """Averages rows of a second over intervals of `interval_s`; p95 is their median."""
     if interval_s <= 1.0:
         return rows
     group = (pl.col("t_s") / interval_s).floor()
@@ -108,7 +109,8 @@ def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
     )
 
 
-def _figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
+def _build_figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
+    """Returns a row of `figures`; no error of seconds, or where one of the two is missing."""
     error = None
     if measured is not None and predicted is not None and measured > 0 and unit != "s":
         error = 100.0 * (predicted / measured - 1.0)
@@ -130,20 +132,21 @@ def leave_out(
     check_distinct(runs)
     sets = [[run] for run in runs] if from_one else [[other for other in runs if other is not run] for run in runs]
     rows = []
-    for index, known in enumerate(sets):
-        workload = calibrate(known)
+    for index, sources in enumerate(sets):
+        workload = calibrate(sources)
         for run in runs if from_one else [runs[index]]:
-            if run not in known:
-                rows.append(_score(compare_run(run, workload, draws=0), known))
+            if run not in sources:
+                rows.append(_score(compare_run(run, workload, draws=0), sources))
         progress((index + 1) / len(sets))
     return rows
 
 
-def _score(comparison: ComparedRun, known: Sequence[Run]) -> dict:
+def _score(comparison: ComparedRun, sources: Sequence[Run]) -> dict:
+    """Returns a row of `leave_out`."""
     error = comparison.error_percent
     return {
         "predicted": comparison.run.name,
-        "from": ", ".join(run.name for run in known),
+        "from": ", ".join(run.name for run in sources),
         "mean": error("mean tps, second half"),
         **{f"quarter_{i}": error(f"mean tps, quarter {i}") for i in (1, 2, 3, 4)},
         "p5": error("one-second tps, p5"),

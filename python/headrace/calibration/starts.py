@@ -54,28 +54,29 @@ class Minimum:
     jac: np.ndarray
 
 
-def directions(names: Sequence[str]) -> list[np.ndarray]:
-    """The fixed starts over parameters of these names, the standard benchmark first."""
+def list_directions(names: Sequence[str]) -> list[np.ndarray]:
+    """Lists the fixed starts over parameters of these names, an array of logarithms each, the
+    standard benchmark first."""
     begins = [np.zeros(len(names))]
     for factors in DIRECTIONS:
         begins.append(np.array([np.log(factors.get(name, 1.0)) for name in names]))
     return begins
 
 
-def lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finished: int = 1) -> Minimum:
-    """The lowest minimum that is reached from any of `begins`: all are screened, and the best
-    `finished` of them followed to their end."""
+def find_lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finished: int = 1) -> Minimum:
+    """Finds the lowest minimum that is reached from any of `begins` (logarithms): all are screened,
+    and the best `finished` of them followed to their end."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         search = _Search(residuals, spreads, pool)
         best = list(begins)
         if len(best) > finished:
             screened = [search.descend(begin, SCREEN) for begin in begins]
-            best = [each.deltas for each in _lowest_first(screened)[:finished]]
-        return _lowest_first([search.descend(begin, FINISH) for begin in best])[0]
+            best = [each.deltas for each in _sort_by_cost(screened)[:finished]]
+        return _sort_by_cost([search.descend(begin, FINISH) for begin in best])[0]
 
 
-def _lowest_first(minima: Sequence[Minimum]) -> list[Minimum]:
-    """By cost; of two that are as low, the one that was begun first comes first."""
+def _sort_by_cost(minima: Sequence[Minimum]) -> list[Minimum]:
+    """Sorts by cost; of two that are as low, the one that was begun first comes first."""
     ordered: list[Minimum] = []
     for each in minima:
         place = next((i for i, other in enumerate(ordered) if each.cost < other.cost * (1.0 - LOWER)), len(ordered))
@@ -92,22 +93,23 @@ class _Search:
         self.spreads = spreads
         self.pool = pool
 
-    def jacobian(self, deltas: np.ndarray, *_: object) -> np.ndarray:
-        """Forward differences; backward ones at the upper bound."""
+    def compute_jacobian(self, deltas: np.ndarray, *_: object) -> np.ndarray:
+        """Takes forward differences, backward ones at the upper bound: a row per residual, a column
+        per parameter."""
         steps = np.where(deltas + STEP < BOUND, STEP, -STEP)
         places = [deltas, *(deltas + step * unit for step, unit in zip(steps, np.eye(len(deltas)), strict=True))]
         here, *moved = self.pool.map(self.residuals, places)
         return np.stack([(there - here) / step for there, step in zip(moved, steps, strict=True)], axis=1)
 
     def descend(self, begin: np.ndarray, evaluations: int) -> Minimum:
-        """Where least squares end from `begin`, or are after that number of evaluations."""
+        """Returns where least squares end from `begin`, or are after that number of evaluations."""
         with import_optional():
             from scipy.optimize import least_squares
 
         end = least_squares(
             self.residuals,
             np.clip(begin, -BOUND + STEP, BOUND - STEP),
-            jac=self.jacobian,  # pyright: ignore[reportArgumentType]
+            jac=self.compute_jacobian,  # pyright: ignore[reportArgumentType]
             bounds=(-BOUND, BOUND),
             x_scale=self.spreads,
             max_nfev=evaluations,

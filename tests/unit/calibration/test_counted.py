@@ -11,16 +11,16 @@ from datetime import date
 import polars as pl
 import pytest
 
-from headrace.calibration import prior as counted
-from headrace.calibration.prior import prior
+from headrace.calibration import prior
+from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad, Run
 from headrace.observe.run_storage import Caps
 
 SECONDS, TPS = 200, 100.0
 
 
-def run(engine: str = "innodb", status: dict[str, float] | None = None, **changes: object) -> Run:
-    """A run whose status samples say the same in every second."""
+def make_run(engine: str = "innodb", status: dict[str, float] | None = None, **changes: object) -> Run:
+    """Makes a run whose status samples say the same in every second."""
     series = pl.DataFrame(
         {"t_s": [float(t) for t in range(SECONDS)], "duration_s": [1.0] * SECONDS, "tps": [TPS] * SECONDS}
     )
@@ -41,30 +41,30 @@ def run(engine: str = "innodb", status: dict[str, float] | None = None, **change
 
 
 def test_without_counters_nothing_changes():
-    assert counted.usable_share(run()) is None
-    plain, silent = prior(run()), prior(run(status={"com_commit_per_s": TPS}))
+    assert prior.measure_usable_share(make_run()) is None
+    plain, silent = build_prior(make_run()), build_prior(make_run(status={"com_commit_per_s": TPS}))
     assert plain == silent
 
 
 def test_redo_is_what_was_counted():
     """Whatever the amount; how often pages are flushed is not touched by it."""
-    begin = prior(run())
+    begin = build_prior(make_run())
     for seed in range(8):
         per_tx = random.Random(seed).uniform(3_000, 40_000)
-        made = prior(run(status={"innodb_os_log_written_per_s": per_tx * TPS}))
-        assert made["log"]["redo_bytes_per_tx"] == pytest.approx(per_tx), f"seed {seed}"
-        assert made["writes"] == begin["writes"], f"seed {seed}"
+        database = build_prior(make_run(status={"innodb_os_log_written_per_s": per_tx * TPS}))
+        assert database["log"]["redo_bytes_per_tx"] == pytest.approx(per_tx), f"seed {seed}"
+        assert database["writes"] == begin["writes"], f"seed {seed}"
 
 
 def test_a_pool_that_keeps_pages_free_holds_fewer():
     pages = 0.5 * 2**30 / 16_384
     status = {"innodb_buffer_pool_pages_free": 1_250.0, "innodb_buffer_pool_pages_total": 0.99 * pages}
-    assert counted.usable_share(run(status=status)) == pytest.approx(0.99 - 1_250 / pages)
+    assert prior.measure_usable_share(make_run(status=status)) == pytest.approx(0.99 - 1_250 / pages)
     # Of a pool that never filled, nothing is known.
-    assert counted.usable_share(run(status=status | {"innodb_buffer_pool_pages_free": 0.5 * pages})) is None
+    assert prior.measure_usable_share(make_run(status=status | {"innodb_buffer_pool_pages_free": 0.5 * pages})) is None
     # Pages of 4 KiB: four times as many.
-    small = replace(run(status={name: 4 * value for name, value in status.items()}), settings={"page_kib": 4})
-    assert counted.usable_share(small) == pytest.approx(0.99 - 1_250 / pages)
+    small = replace(make_run(status={name: 4 * value for name, value in status.items()}), settings={"page_kib": 4})
+    assert prior.measure_usable_share(small) == pytest.approx(0.99 - 1_250 / pages)
 
 
 def test_myrocks_says_what_compaction_moves():
@@ -74,18 +74,18 @@ def test_myrocks_says_what_compaction_moves():
         "rocksdb_compact_write_bytes_per_s": 6_000 * TPS,
         "rocksdb_flush_write_bytes_per_s": 900 * TPS,
     }
-    begin, made = prior(run("myrocks")), prior(run("myrocks", status))
-    assert made["compaction"]["read_bytes_per_tx"] == pytest.approx(5_000) and made["compaction"][
+    begin, database = build_prior(make_run("myrocks")), build_prior(make_run("myrocks", status))
+    assert database["compaction"]["read_bytes_per_tx"] == pytest.approx(5_000) and database["compaction"][
         "write_bytes_per_tx"
     ] == pytest.approx(6_900)
-    assert made["log"]["redo_bytes_per_tx"] == pytest.approx(2_000)
+    assert database["log"]["redo_bytes_per_tx"] == pytest.approx(2_000)
     # As many bytes in the memtables, so as many fewer transactions.
-    assert made["compaction"]["period_tx"] * 2_000 == pytest.approx(
+    assert database["compaction"]["period_tx"] * 2_000 == pytest.approx(
         begin["compaction"]["period_tx"] * begin["log"]["redo_bytes_per_tx"]
     )
 
 
 @pytest.mark.parametrize("value", [0.0, None])
 def test_counters_that_stand_still_say_nothing(value):
-    made = run(status={"innodb_os_log_written_per_s": value})
-    assert counted.per_transaction(made, "innodb_os_log_written") is None
+    silent = make_run(status={"innodb_os_log_written_per_s": value})
+    assert prior.sum_per_transaction(silent, "innodb_os_log_written") is None

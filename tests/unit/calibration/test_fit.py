@@ -37,27 +37,28 @@ AT_A_CAP = 0.03
 
 
 @functools.cache
-def made(engine: str, storage: str = LONG, **options: object) -> Run:
-    """A run of the known database, recorded once for all tests that look at it."""
+def record_known_run(engine: str, storage: str = LONG, **options: object) -> Run:
+    """Records a run of the known database, once for all tests that look at it."""
     with tempfile.TemporaryDirectory() as folder:
         return recorded(Path(folder), truth(engine), storage, name=f"{storage} {sorted(options.items())}", **options)
 
 
 @functools.cache
-def found(engine: str, which: str = "one") -> TransactionWorkload:
-    """What a calibration makes of one run, of three, or of one with iostat beside it."""
-    runs = [made(engine, iostat=which == "iostat")]
+def calibrate_known(engine: str, which: str = "one") -> TransactionWorkload:
+    """Calibrates one run, three, or one with iostat beside it."""
+    runs = [record_known_run(engine, iostat=which == "iostat")]
     if which == "three":
-        runs += [made(engine, "io1:1024:5000"), made(engine, threads=16, seed=5)]
+        runs += [record_known_run(engine, "io1:1024:5000"), record_known_run(engine, threads=16, seed=5)]
     return calibrate(runs)
 
 
-def answer(workload: TransactionWorkload, storage: str, draws: int = 0, **options: object) -> Prediction:
+def predict_on(workload: TransactionWorkload, storage: str, draws: int = 0, **options: object) -> Prediction:
+    """Predicts a database on a storage, without chance."""
     return predict(workload, storage, seed=None, draws=draws, **WHERE, **options)
 
 
 @dataclass(frozen=True)
-class Told:
+class ComparedParameter:
     """A parameter beside the truth: `off`, logarithm of identified over true."""
 
     off: float
@@ -65,11 +66,14 @@ class Told:
     origin: str
 
 
-def told(engine: str, which: str = "one") -> dict[str, Told]:
-    rows = {row["name"]: row for row in found(engine, which).parameters}
+def compare_parameters(engine: str, which: str = "one") -> dict[str, ComparedParameter]:
+    """Compares each identified parameter with the truth, by name."""
+    rows = {row["name"]: row for row in calibrate_known(engine, which).parameters}
     database = truth(engine).database
     return {
-        p.name: Told(math.log(rows[p.name]["value"] / value(database, p)), rows[p.name]["spread"], rows[p.name]["from"])
+        p.name: ComparedParameter(
+            math.log(rows[p.name]["value"] / value(database, p)), rows[p.name]["spread"], rows[p.name]["from"]
+        )
         for p in of_engine(engine)
     }
 
@@ -80,7 +84,7 @@ def told(engine: str, which: str = "one") -> dict[str, Told]:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("storage", [LONG, "io1:1024:5000", "gp2:2000"])
 def test_storages_at_their_iops_are_predicted(engine, storage):
-    ours, true = (answer(workload, storage).summary for workload in (found(engine), truth(engine)))
+    ours, true = (predict_on(workload, storage).summary for workload in (calibrate_known(engine), truth(engine)))
     assert true["caps"].get("volume-iops", 0) > 0.9, "the case is no longer what it was"
     # MyRocks: what compaction moves is not seen in tps at one cap (its spread stays at 50 %); at a
     # quarter of the IOPS it weighs otherwise by some percent.
@@ -93,7 +97,7 @@ def test_the_plateau_of_bytes_is_predicted():
     """No bytes were measured: what an I/O weighs is known of InnoDB under sysbench-tpcc to 1.5 %;
     the truth lies in the middle of that.
     """
-    ours, true = (answer(workload, "gp2:3334").summary for workload in (found("innodb"), truth("innodb")))
+    ours, true = (predict_on(workload, "gp2:3334").summary for workload in (calibrate_known("innodb"), truth("innodb")))
     assert true["caps"].get("volume-throughput", 0) > 0.5, "the case is no longer what it was"
     assert ours["tps"] == pytest.approx(true["tps"], rel=3 * TPCC_KIB_SPREAD)
 
@@ -103,7 +107,9 @@ def test_half_the_cache_is_predicted(engine):
     """Pages touched and usable share are told apart by the place at which the cache is full; what
     is left moves half the cache by less than thrice what no parameter covers.
     """
-    ours, true = (answer(workload, LONG, cache_gib=25).summary for workload in (found(engine), truth(engine)))
+    ours, true = (
+        predict_on(workload, LONG, cache_gib=25).summary for workload in (calibrate_known(engine), truth(engine))
+    )
     assert ours["tps"] == pytest.approx(true["tps"], rel=3 * spreads()["none"])
 
 
@@ -112,9 +118,11 @@ def test_few_clients_need_a_run_with_few_clients(engine):
     """At the cap of the storage nothing is seen of the response time without I/O: the interval must
     say so, and a run in which clients bind must end it.
     """
-    true = answer(truth(engine), LONG, threads=16).summary
+    true = predict_on(truth(engine), LONG, threads=16).summary
     assert true["caps"]["clients"] > 0.9, "the case is no longer what it was"
-    blind, seeing = (answer(found(engine, which), LONG, threads=16, draws=24).summary for which in ("one", "three"))
+    blind, seeing = (
+        predict_on(calibrate_known(engine, which), LONG, threads=16, draws=24).summary for which in ("one", "three")
+    )
     # The truth of base_ms was moved by no more than half its spread: two stated standard deviations
     # hold it.
     assert abs(math.log(blind["tps"] / true["tps"])) < 2 * blind["relative_spread"]
@@ -129,29 +137,30 @@ def test_what_is_said_to_be_identified_is(engine, which):
     """Three stated standard deviations, for every parameter: those the runs do not tell were moved
     by two of theirs at most.
     """
-    for name, parameter in told(engine, which).items():
+    for name, parameter in compare_parameters(engine, which).items():
         assert abs(parameter.off) < 3 * parameter.spread, (name, parameter)
-    assert any(parameter.origin == "the runs" for parameter in told(engine, which).values())
+    assert any(parameter.origin == "the runs" for parameter in compare_parameters(engine, which).values())
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_more_runs_narrow(engine):
-    one, three = told(engine), told(engine, "three")
+    single, three = compare_parameters(engine), compare_parameters(engine, "three")
     # A linear fit would narrow all of them; here three runs are linearised at another place: a
     # tenth at most the other way.
-    assert all(three[name].spread < 1.1 * one[name].spread for name in one)
+    assert all(three[name].spread < 1.1 * single[name].spread for name in single)
     # The response time shares what the runs tell with the processor's queue and the serial share.
-    assert three["base_ms"].spread < 0.8 * one["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
+    assert three["base_ms"].spread < 0.8 * single["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
     # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell,
     # take some.
-    pages = [beyond_the_floor(engine, "pages_touched", fit["pages_touched"].spread) for fit in (three, one)]
+    pages = [subtract_floor(engine, "pages_touched", fit["pages_touched"].spread) for fit in (three, single)]
     assert pages[0] < 0.8 * pages[1]
     # Nothing is told better than it was before without having been measured, or worse.
-    assert all(0 < row["spread"] <= row["before"] for row in found(engine, "three").parameters)
+    assert all(0 < row["spread"] <= row["before"] for row in calibrate_known(engine, "three").parameters)
 
 
-def beyond_the_floor(engine: str, name: str, spread: float) -> float:
-    """A spread without the share of what was known before that stays whatever is measured."""
+def subtract_floor(engine: str, name: str, spread: float) -> float:
+    """Returns a spread without the share of what was known before that stays whatever is
+    measured."""
     before = next(parameter.spread for parameter in of_engine(engine) if parameter.name == name)
     return math.sqrt(max(0.0, spread**2 - (LEAST_NARROWED * before) ** 2))
 
@@ -164,11 +173,11 @@ def test_iostat_beside_the_transactions_identifies_more():
         ("innodb", ("flush_per_tx", "pages_touched", "old_share")),
         ("myrocks", ("compaction_bytes", "read_bytes", "pages_touched")),
     ):
-        without, beside = told(engine), told(engine, "iostat")
+        without, beside = compare_parameters(engine), compare_parameters(engine, "iostat")
         for name in names:
             # Counted I/Os halve what is left of most; a third less at least, since each is
             # linearised at its own place. Beyond what no run narrows.
-            seeing, blind = (beyond_the_floor(engine, name, each[name].spread) for each in (beside, without))
+            seeing, blind = (subtract_floor(engine, name, each[name].spread) for each in (beside, without))
             assert beside[name].origin == "the runs" and seeing < 2 / 3 * blind, (engine, name)
             # A run has some 60 bins with windows, each known to 5 %, a tenth of them independent: 5
             # % / sqrt(6) = 2 % times what the parameter weighs in I/Os (a third at least): 6 %,
@@ -177,8 +186,8 @@ def test_iostat_beside_the_transactions_identifies_more():
             # and is drawn back by what was known before, which counts as much as ten bins: one
             # stated standard deviation, where that is more.
             assert abs(beside[name].off) < max(0.12, beside[name].spread), (engine, name, beside[name])
-    assert any("no disk figures" in text for text in found("innodb").caveats)
-    assert not any("no disk figures" in text for text in found("innodb", "iostat").caveats)
+    assert any("no disk figures" in text for text in calibrate_known("innodb").caveats)
+    assert not any("no disk figures" in text for text in calibrate_known("innodb", "iostat").caveats)
 
 
 def test_settings_of_the_run_are_taken_as_they_are(tmp_path):
@@ -193,7 +202,12 @@ def test_settings_of_the_run_are_taken_as_they_are(tmp_path):
     assert database["writes"]["doublewrite"] is False and database["writes"]["flush_limit_per_s"] == 4_000
     # Not said in a run of 2018, it is taken for a MySQL 5.7, which syncs no binary log unless told
     # to (docs/decisions/0006).
-    assert database["log"]["syncs_per_commit"] == 3.0 > found("innodb").database["log"]["syncs_per_commit"] == 1.0
+    assert (
+        database["log"]["syncs_per_commit"]
+        == 3.0
+        > calibrate_known("innodb").database["log"]["syncs_per_commit"]
+        == 1.0
+    )
 
 
 # --- compaction and scatter -------------------------------------------------------------------------------------------------
@@ -201,7 +215,7 @@ def test_settings_of_the_run_are_taken_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("which", ["one", "three", "iostat"])
 def test_the_compaction_cycle_is_found(which):
-    compaction = found("myrocks", which).database["compaction"]
+    compaction = calibrate_known("myrocks", which).database["compaction"]
     assert compaction["period_tx"] == pytest.approx(PERIOD_TX, rel=0.03)  # the issue's bar
     # A climb is placed to within the edges it is told from: 12 % of a period.
     assert (compaction["first_tx"] - 1.3 * PERIOD_TX) / PERIOD_TX == pytest.approx(
@@ -222,7 +236,7 @@ def test_one_second_scatter_is_found():
     """
     true = truth("innodb").database["noise"]
     for which in ("one", "three", "iostat"):
-        noise = found("innodb", which).database["noise"]
+        noise = calibrate_known("innodb", which).database["noise"]
         for mean in (280.0, 1_200.0):
             ours, real = (math.sqrt(each["fano"] / mean + each["cv"] ** 2) for each in (noise, true))
             assert ours == pytest.approx(real, rel=0.07), (which, mean, noise)
@@ -244,7 +258,7 @@ def test_one_second_scatter_is_found():
 def test_the_width_of_one_second_tps_is_predicted(engine, which, storage, threads, within):
     ours, true = (
         predict(each, storage, seed=3, draws=0, threads=threads, **WHERE).summary
-        for each in (found(engine, which), truth(engine))
+        for each in (calibrate_known(engine, which), truth(engine))
     )
     width, real = ((each["tps_p95"] - each["tps_p5"]) / each["tps"] for each in (ours, true))
     assert width == pytest.approx(real, rel=within)
@@ -252,7 +266,7 @@ def test_the_width_of_one_second_tps_is_predicted(engine, which, storage, thread
 
 def test_p95_over_mean_is_found():
     for engine in ENGINES:
-        clients = found(engine).database["clients"]
+        clients = calibrate_known(engine).database["clients"]
         assert clients["p95_over_mean"] == pytest.approx(truth(engine).database["clients"]["p95_over_mean"], rel=0.02)
 
 
@@ -284,14 +298,14 @@ def test_a_run_without_transactions_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "key"),
     [({"scale": 50}, "data"), ({"tables": 49}, "data"), ({"benchmark": "own", "more": "data_gib = 438"}, "benchmark")],
 )  # fmt: skip
-def test_runs_of_other_benchmarks_are_refused(tmp_path, changes, said):
+def test_runs_of_other_benchmarks_are_refused(tmp_path, changes, key):
     other = recorded(tmp_path, truth("innodb"), name="other", seed=12, **changes)
     with pytest.raises(InputError) as refused:
-        calibrate([made("innodb"), other])
-    assert f"other: {said} =" in refused.value.value and "one workload has one" in refused.value.rule
+        calibrate([record_known_run("innodb"), other])
+    assert f"other: {key} =" in refused.value.value and "one workload has one" in refused.value.rule
 
 
 @pytest.mark.parametrize(
@@ -299,12 +313,12 @@ def test_runs_of_other_benchmarks_are_refused(tmp_path, changes, said):
 )
 def test_settings_at_their_ends_are_taken(tmp_path, setting):
     run = recorded(tmp_path, truth("innodb"), seconds=200, settings=setting)
-    assert answer(calibrate([run]), LONG, seconds=60).summary["tps"] > 0
+    assert predict_on(calibrate([run]), LONG, seconds=60).summary["tps"] > 0
 
 
 def test_runs_of_two_engines_and_no_run_are_refused():
     with pytest.raises(InputError, match="engine = myrocks"):
-        calibrate([made("innodb"), made("myrocks")])
+        calibrate([record_known_run("innodb"), record_known_run("myrocks")])
     with pytest.raises(InputError, match="at least one"):
         calibrate([])
 
@@ -329,21 +343,23 @@ def test_a_run_that_ends_before_the_cache_is_full_says_how_long_it_would_take(tm
     assert said_full == pytest.approx(full, rel=0.35)
     # The note takes the pace of the last quarter for what follows; behind the fill, writes slow it
     # by up to a half.
-    done = answer(truth(engine), storage, seconds=24 * 3600).rows["tps"].cum_sum()
+    done = predict_on(truth(engine), storage, seconds=24 * 3600).rows["tps"].cum_sum()
     needed = (done.search_sorted(3 * full) - 3600) / 60
     assert 0.4 * needed < minutes < 1.6 * needed
-    assert not any("cache is full at" in text for text in found(engine).caveats)
+    assert not any("cache is full at" in text for text in calibrate_known(engine).caveats)
 
 
 def test_a_warm_run_says_what_it_cannot_tell(tmp_path):
     warm = recorded(tmp_path, truth("innodb"), start="warm", seconds=900)
     workload = calibrate([warm])
     assert any("warm run" in text for text in workload.caveats)
-    ours, true = (answer(each, LONG, start="warm", seconds=900).summary["tps"] for each in (workload, truth("innodb")))
+    ours, true = (
+        predict_on(each, LONG, start="warm", seconds=900).summary["tps"] for each in (workload, truth("innodb"))
+    )
     assert ours == pytest.approx(true, rel=AT_A_CAP)
     # How the cache fills was not seen: less is known of the pages touched than from a cold run.
     spread = {row["name"]: row["spread"] for row in workload.parameters}
-    assert spread["first_dirty"] > told("innodb")["first_dirty"].spread
+    assert spread["first_dirty"] > compare_parameters("innodb")["first_dirty"].spread
 
 
 def test_a_warm_run_given_as_cold_is_said(tmp_path):
@@ -352,20 +368,20 @@ def test_a_warm_run_given_as_cold_is_said(tmp_path):
     assert any(finding.kind == "start" for finding in load_run(path).findings)
 
 
-def zeroed(rows: pl.DataFrame) -> pl.DataFrame:
-    """A stall of twenty seconds."""
+def add_stall(rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds a stall of twenty seconds."""
     return rows.with_columns(
         pl.when(pl.col("t_s").is_between(2_000, 2_019)).then(0.0).otherwise(pl.col("tps", "p95_ms")).name.keep()
     )
 
 
-def absurd(rows: pl.DataFrame) -> pl.DataFrame:
-    """One second with a thousand times the transactions."""
+def add_absurd_second(rows: pl.DataFrame) -> pl.DataFrame:
+    """Gives one second a thousand times the transactions."""
     return rows.with_columns(pl.when(pl.col("t_s") == 1_000).then(pl.col("tps") * 1_000).otherwise(pl.col("tps")))
 
 
-def outliers(rows: pl.DataFrame) -> pl.DataFrame:
-    """Every ninetieth second twice as fast."""
+def add_outliers(rows: pl.DataFrame) -> pl.DataFrame:
+    """Makes every ninetieth second twice as fast."""
     return rows.with_columns(pl.col("tps") * pl.when(pl.col("t_s") % 90 == 45).then(2.0).otherwise(1.0))
 
 
@@ -374,25 +390,25 @@ def outliers(rows: pl.DataFrame) -> pl.DataFrame:
     [
         # 1.1 % of the second half, by which a plain mean would move: half of that may be left. The
         # loss is soft, and a stalled window says nothing of I/Os.
-        (zeroed, "stall", 0.006),
+        (add_stall, "stall", 0.006),
         # A plain mean of the hour would move by 28 %: a thirtieth of that may be left, some of
         # which processor time takes up where nobody measured it.
-        (absurd, "outlier", 0.0093),
+        (add_absurd_second, "outlier", 0.0093),
         # 1.1 % more transactions, spread evenly: no loss can know that they were not delivered. 1.1
         # % and a quarter of a percent of the fit.
-        (outliers, "outlier", 0.0136),
+        (add_outliers, "outlier", 0.0136),
     ],
 )
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_disturbed_run_tells_nearly_the_same(tmp_path, engine, change, kind, within):
     run = recorded(tmp_path, truth(engine), change=change)
     assert kind in {finding.kind for finding in run.findings}
-    ours, calm = (answer(each, LONG).summary["tps"] for each in (calibrate([run]), found(engine)))
+    ours, calm = (predict_on(each, LONG).summary["tps"] for each in (calibrate([run]), calibrate_known(engine)))
     assert ours == pytest.approx(calm, rel=within)
 
 
 def test_a_clock_that_jumps_changes_nothing(tmp_path):
-    path = record(tmp_path, truth("innodb"), name=made("innodb").name)
+    path = record(tmp_path, truth("innodb"), name=record_known_run("innodb").name)
     csv = path.with_name("run.csv")
     head, *rows = csv.read_text().splitlines()
     stamps = [1_534_327_200 + second + (3_600 if second > 1_500 else 0) for second in range(1, len(rows) + 1)]
@@ -401,7 +417,7 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path):
     )
     run = load_run(path)
     assert [finding.kind for finding in run.findings if finding.kind == "clock"] == ["clock"]
-    assert run.series.equals(made("innodb").series)
+    assert run.series.equals(record_known_run("innodb").series)
 
 
 def test_time_that_starts_over_is_refused(tmp_path):
@@ -414,17 +430,17 @@ def test_time_that_starts_over_is_refused(tmp_path):
 
 def test_the_same_runs_give_the_same_and_progress_is_told():
     seen: list[float] = []
-    again = calibrate([made("myrocks")], name="mine", progress=seen.append)
+    again = calibrate([record_known_run("myrocks")], name="mine", progress=seen.append)
     assert (
-        again.database == found("myrocks").database
-        and again.covariance == found("myrocks").covariance
+        again.database == calibrate_known("myrocks").database
+        and again.covariance == calibrate_known("myrocks").covariance
         and again.name == "mine"
     )
     assert seen == sorted(seen) and seen[-1] == 1.0 and len(seen) >= 3
 
 
 def test_what_was_measured_is_kept():
-    workload = found("innodb", "three")
+    workload = calibrate_known("innodb", "three")
     assert (
         workload.covered.cache_gib == (50.0, 50.0)
         and workload.covered.threads == (16, 72)
@@ -443,14 +459,16 @@ MYROCKS = [name for name, facts in FACTS.items() if facts[0] == "myrocks"]
 
 
 @functools.cache
-def of_2018(name: str) -> Run:
+def load_run_of_2018(name: str) -> Run:
+    """Loads a published run, once for all tests that look at it."""
     with tempfile.TemporaryDirectory() as folder:
         return published(name, Path(folder))
 
 
-def errors(known: list[str], held: list[str]) -> dict[str, dict[str, float]]:
-    workload = calibrate([of_2018(name) for name in known])
-    compared = {name: compare_run(of_2018(name), workload, draws=0) for name in held}
+def compute_errors(sources: list[str], others: list[str]) -> dict[str, dict[str, float]]:
+    """Returns errors in percent by figure of each of the `others`, predicted from the `sources`."""
+    workload = calibrate([load_run_of_2018(name) for name in sources])
+    compared = {name: compare_run(load_run_of_2018(name), workload, draws=0) for name in others}
     return {
         name: {row["what"]: row["error_percent"] for row in each.figures if row["error_percent"] is not None}
         for name, each in compared.items()
@@ -461,23 +479,23 @@ def test_innodb_from_one_long_run():
     """Means of the second half within 3.5 %, quarters, 5th and 95th percentiles within 8 %: the
     project's bars for single runs.
     """
-    for name, error in errors(INNODB[:1], INNODB[1:]).items():
+    for name, error in compute_errors(INNODB[:1], INNODB[1:]).items():
         assert abs(error["mean tps, second half"]) < 3.5, (name, error)
         assert all(abs(error[f"mean tps, quarter {i}"]) < 8 for i in (1, 2, 3, 4)), (name, error)
         assert all(abs(error[f"one-second tps, {part}"]) < 8 for part in ("p5", "p95")), (name, error)
 
 
 def test_innodb_from_four_runs():
-    for name, error in errors(INNODB[:4], INNODB[4:]).items():
+    for name, error in compute_errors(INNODB[:4], INNODB[4:]).items():
         assert abs(error["mean tps, second half"]) < 2, (name, error)
 
 
 def test_myrocks_from_one_long_run():
-    for name, error in errors(MYROCKS[:1], MYROCKS[1:]).items():
+    for name, error in compute_errors(MYROCKS[:1], MYROCKS[1:]).items():
         assert abs(error["mean tps, second half"]) < 5, (name, error)
 
 
 def test_myrocks_period_of_the_published_runs():
     """326,000 transactions: read off the published series by eye, minimum to minimum."""
-    period = calibrate([of_2018(MYROCKS[0])]).database["compaction"]["period_tx"]
+    period = calibrate([load_run_of_2018(MYROCKS[0])]).database["compaction"]["period_tx"]
     assert period == pytest.approx(326_000, rel=0.03)

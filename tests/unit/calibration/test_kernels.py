@@ -25,45 +25,47 @@ RUN = ROOT / "examples/tpcc-run.toml"
 KERNELS = ("Prescott", "Nehalem")
 
 
-def on_openblas(package) -> bool:
+def uses_openblas(package) -> bool:
+    """Whether a package was built with OpenBLAS."""
     return "openblas" in str(package.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]).lower()
 
 
-def calibrated(kernel: str, to: Path) -> subprocess.CompletedProcess:
-    """`headrace calibrate` of the example in a process of its own, since the kernel is chosen when
-    the library is loaded.
-    """
+def run_calibrate(kernel: str, to: Path) -> subprocess.CompletedProcess:
+    """Runs `headrace calibrate` of the example in a process of its own, since the kernel is chosen
+    when the library is loaded."""
     environment = {**os.environ, "OPENBLAS_CORETYPE": kernel, "OPENBLAS_VERBOSE": "2", "COLUMNS": "150"}
     command = [sys.executable, "-m", "headrace", "calibrate", str(RUN), "-o", str(to)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=True)
 
 
-def numbers(value: object, key: str = "") -> dict[str, float]:
-    """Every number of a document, by its place."""
+def collect_numbers(value: object, key: str = "") -> dict[str, float]:
+    """Collects every number of a document, by its place."""
     if isinstance(value, dict):
         return {
-            place: number for name, item in value.items() for place, number in numbers(item, f"{key}.{name}").items()
+            place: number
+            for name, item in value.items()
+            for place, number in collect_numbers(item, f"{key}.{name}").items()
         }
     if isinstance(value, list):
         return {
             place: number
             for index, item in enumerate(value)
-            for place, number in numbers(item, f"{key}[{index}]").items()
+            for place, number in collect_numbers(item, f"{key}[{index}]").items()
         }
     return {key: value} if isinstance(value, float) else {}
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="kernels of x86-64 are compared")
 @pytest.mark.skipif(
-    not on_openblas(numpy) or not on_openblas(scipy), reason="numpy or scipy stands on another BLAS than OpenBLAS"
+    not uses_openblas(numpy) or not uses_openblas(scipy), reason="numpy or scipy stands on another BLAS than OpenBLAS"
 )
 def test_two_kernels_calibrate_alike(tmp_path):
-    one, other = (calibrated(kernel, tmp_path / f"{kernel}.toml") for kernel in KERNELS)
-    cores = [set(re.findall(r"^Core: (.+)$", done.stderr, re.MULTILINE)) for done in (one, other)]
+    prescott, nehalem = (run_calibrate(kernel, tmp_path / f"{kernel}.toml") for kernel in KERNELS)
+    cores = [set(re.findall(r"^Core: (.+)$", done.stderr, re.MULTILINE)) for done in (prescott, nehalem)]
     if not cores[0] or cores[0] & cores[1]:
         pytest.skip(f"OpenBLAS took the same kernels both times, or does not name them: {cores}")
-    assert one.stdout == other.stdout and "distinct pages that transactions touch" in one.stdout
-    first, second = (numbers(tomllib.loads((tmp_path / f"{kernel}.toml").read_text())) for kernel in KERNELS)
+    assert prescott.stdout == nehalem.stdout and "distinct pages that transactions touch" in prescott.stdout
+    first, second = (collect_numbers(tomllib.loads((tmp_path / f"{kernel}.toml").read_text())) for kernel in KERNELS)
     assert first.keys() == second.keys()
     for place, number in first.items():
         # Rounded to five digits, covariances (at most 0.7 squared here) to five decimals: one unit

@@ -13,7 +13,7 @@ from calibration_runs import LONG, WHERE, recorded, truth
 
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.observations import core_run
-from headrace.calibration.prior import prior
+from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad
 from headrace.calibration.score import compare_run
 from headrace.simulation.database import predict
@@ -21,10 +21,9 @@ from headrace.simulation.database import predict
 FASTER = "io1:1024:30000"
 
 
-def slowed(rows: pl.DataFrame) -> pl.DataFrame:
-    """From a third of the run on something beside the database (another process, say) takes a
-    quarter of its pace; a transaction asks what it asked.
-    """
+def slow_down(rows: pl.DataFrame) -> pl.DataFrame:
+    """Lets something beside the database (another process, say) take a quarter of its pace from a
+    third of the run on; a transaction asks what it asked."""
     pace = pl.when(pl.col("t_s") >= rows.height / 3).then(0.75).otherwise(1.0)
     return rows.with_columns(pl.col(name) * pace for name in ("tps", "iops", "mib_s"))
 
@@ -34,7 +33,7 @@ def test_a_machine_that_was_busy_does_not_change_what_a_transaction_asks(engine,
     """I/Os were counted, so that a slow stretch is not taken for more of them: the storage is
     predicted as if nothing had been there; the run, which no calibration describes, is named so.
     """
-    run = recorded(tmp_path, truth(engine), iostat=True, change=slowed)
+    run = recorded(tmp_path, truth(engine), iostat=True, change=slow_down)
     workload = calibrate([run])
     assert any("something other than the database took its time" in caveat for caveat in workload.caveats)
     for storage in (LONG, FASTER):
@@ -91,10 +90,10 @@ def test_what_a_description_leaves_out_is_the_servers_default(
         settings=settings,
         as_of=date(2020, 1, 1),  # before 2019-04-19 a version that is not said is taken for a 5.7
     )
-    database = prior(run)
+    database = build_prior(run)
     assert (database["log"]["binlog_bytes_per_tx"] > 0) == binlog
     assert database["log"]["syncs_per_commit"] == syncs and database["writes"]["background_per_s"] == background
-    own = prior(replace(run, benchmark=BenchmarkLoad("own", data_gib=5.0)))
+    own = build_prior(replace(run, benchmark=BenchmarkLoad("own", data_gib=5.0)))
     assert (own["writes"]["background_per_s"] == 0.0) == (background == 0.0)
 
 
@@ -102,8 +101,8 @@ def test_clients_that_were_told_are_not_called_unknown(tmp_path):
     """16 clients on 20,000 IOPS are held by their own response time: one run tells it, and no note
     says otherwise.
     """
-    held = calibrate([recorded(tmp_path / "held", truth("innodb"), threads=16)])
-    row = next(row for row in held.parameters if row["name"] == "base_ms")
-    assert (row["from"] == "the runs") == (not any("number of clients" in text for text in held.caveats))
+    client_bound = calibrate([recorded(tmp_path / "held", truth("innodb"), threads=16)])
+    row = next(row for row in client_bound.parameters if row["name"] == "base_ms")
+    assert (row["from"] == "the runs") == (not any("number of clients" in text for text in client_bound.caveats))
     capped = calibrate([recorded(tmp_path / "capped", truth("innodb"), "io1:1024:5000")])
     assert any("number of clients" in text for text in capped.caveats)

@@ -19,8 +19,8 @@ from headrace.workload.misfit import MOST_MISFIT, MOST_NOISE, Misfit, misfit_of
 FAR_TOO_SLOW = "io1:1024:200"
 
 
-def described_wrong(folder):
-    """A run measured at 20,000 IOPS, in whose description stands FAR_TOO_SLOW."""
+def record_misdescribed(folder):
+    """Records a run measured at 20,000 IOPS, in whose description stands FAR_TOO_SLOW."""
     path = record(folder, truth("innodb"), LONG, seconds=600, start="warm")
     path.write_text(path.read_text().replace(LONG, FAR_TOO_SLOW))
     return path
@@ -49,18 +49,18 @@ def test_a_calibration_that_describes_its_run_says_how_well(tmp_path):
 
 
 def test_a_run_that_is_missed_is_refused_and_forced(tmp_path, capsys):
-    path, shop = described_wrong(tmp_path), tmp_path / "shop.toml"
+    path, shop = record_misdescribed(tmp_path), tmp_path / "shop.toml"
     assert cli.main(["calibrate", str(path), "--to", str(shop)]) == 1
-    said = capsys.readouterr()
-    assert "Misses its own run: made: the calibration gives" in said.err and "Likely cause: the storage" in said.err
-    assert "nothing is written" in said.err and "--force" in said.err and not shop.exists()
+    output = capsys.readouterr()
+    assert "Misses its own run: made: the calibration gives" in output.err and "Likely cause: the storage" in output.err
+    assert "nothing is written" in output.err and "--force" in output.err and not shop.exists()
     assert cli.main(["calibrate", str(path), "--to", str(shop), "--force"]) == 0
     missed = load(shop)
     assert len(missed.missed) == 1 and missed.misfit > MOST_MISFIT
     assert any("Likely cause" in caveat for caveat in missed.caveats)
     # Off by so much on its own run, it is off by no less elsewhere.
-    told = predict(missed, FAR_TOO_SLOW, seconds=600, start="warm", **WHERE).summary
-    assert told["relative_spread"] >= missed.misfit
+    summary = predict(missed, FAR_TOO_SLOW, seconds=600, start="warm", **WHERE).summary
+    assert summary["relative_spread"] >= missed.misfit
 
 
 def test_a_disk_without_figures_is_written_and_read(tmp_path):

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from headrace.base import core
-from headrace.calibration.counted import COUNTED_SPREAD, compare_counted, counted_pages
+from headrace.calibration.counted import COUNTED_SPREAD, average_counted_pages, compare_counted
 from headrace.calibration.fit import Objective, fit
 from headrace.calibration.observations import core_run, observe
-from headrace.calibration.prior import prior
+from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad, Run
 from headrace.calibration.runs.model import SERIES_COLUMNS
 from headrace.observe.run_storage import Caps
@@ -24,8 +24,8 @@ SECONDS = 600
 TRUE = {"flush_per_tx": -0.7, "later_dirty": 0.5, "first_dirty": 0.2}
 
 
-def run(**changes: object) -> Run:
-    """A run of sysbench-tpcc on a small volume, without figures."""
+def make_run(**changes: object) -> Run:
+    """Makes a run of sysbench-tpcc on a small volume, without figures."""
     series = pl.DataFrame(
         {
             name: pl.Series([0.0] * SECONDS if name == "tps" else [None] * SECONDS, dtype=kind)
@@ -41,10 +41,10 @@ def run(**changes: object) -> Run:
     return Run(**(facts | changes))
 
 
-def measured(**changes: object) -> tuple[Run, dict]:
-    """The run as a database that is off the standard does it, and that database."""
-    described = run(**changes)
-    database = applied(prior(described), "innodb", TRUE)
+def simulate_run(**changes: object) -> tuple[Run, dict]:
+    """Returns the run as a database that is off the standard does it, and that database."""
+    described = make_run(**changes)
+    database = applied(build_prior(described), "innodb", TRUE)
     rows = core.mysql_runs(database, [core_run(described, SECONDS, 1.0)])[0]
     series = described.series.with_columns(tps=pl.Series(rows["tps"]))
     status = pl.DataFrame(
@@ -59,9 +59,9 @@ def measured(**changes: object) -> tuple[Run, dict]:
 
 
 def test_what_was_counted_is_what_the_core_says_of_the_same_database():
-    counted, database = measured()
+    counted, database = simulate_run()
     observation = observe(counted)
-    pages = counted_pages(observation)
+    pages = average_counted_pages(observation)
     assert [(each.column, each.part.start) for each in pages] == [
         ("reads_per_tx", 0), ("reads_per_tx", 60), ("written_per_tx", 0), ("written_per_tx", 60),
     ]  # fmt: skip
@@ -72,27 +72,27 @@ def test_what_was_counted_is_what_the_core_says_of_the_same_database():
 
 def test_counters_tell_reads_from_writes():
     """At a cap, throughput tells one sum of reads and writes; with counters both come out."""
-    counted, database = measured()
+    counted, database = simulate_run()
 
-    def written(of: Run) -> float:
+    def fit_written(of: Run) -> float:
         observation = observe(of)
-        objective = Objective(prior(of), "innodb", [observation])
+        objective = Objective(build_prior(of), "innodb", [observation])
         fitted = fit(objective, [np.zeros(len(objective.names))]).database
         rows = core.mysql_runs(fitted, [observation.core_run])[0]
         return float(np.mean(rows["written_per_tx"]))
 
     true = float(np.mean(core.mysql_runs(database, [observe(counted).core_run])[0]["written_per_tx"]))
-    with_counters, without = written(counted), written(replace(counted, status=None))
+    with_counters, without = fit_written(counted), fit_written(replace(counted, status=None))
     # Counted exactly, and held against priors of 25 to 50 %: within the spread of a mean, 5 %.
     assert abs(np.log(with_counters / true)) < COUNTED_SPREAD
     assert abs(np.log(with_counters / true)) < abs(np.log(without / true))
 
 
 def test_two_samples_tell_the_whole_run_alone():
-    counted, _ = measured()
+    counted, _ = simulate_run()
     assert counted.status is not None
     total = counted.status.mean().with_columns(t_s=pl.lit(0.0), duration_s=pl.lit(float(SECONDS)))
-    pages = counted_pages(observe(replace(counted, status=total)))
+    pages = average_counted_pages(observe(replace(counted, status=total)))
     assert [(each.column, each.part) for each in pages] == [
         ("reads_per_tx", slice(0, 120)),
         ("written_per_tx", slice(0, 120)),
@@ -100,10 +100,10 @@ def test_two_samples_tell_the_whole_run_alone():
 
 
 def test_pages_of_the_benchmarks_own_rows_count_too():
-    counted, _ = measured()
+    counted, _ = simulate_run()
     assert counted.status is not None
     series = counted.series.with_columns(pages_written_per_s=counted.status["innodb_pages_written_per_s"])
-    by_rows = counted_pages(observe(replace(counted, status=None, series=series)))
-    by_status = [each for each in counted_pages(observe(counted)) if each.column == "written_per_tx"]
+    by_rows = average_counted_pages(observe(replace(counted, status=None, series=series)))
+    by_status = [each for each in average_counted_pages(observe(counted)) if each.column == "written_per_tx"]
     assert [each.value for each in by_rows] == pytest.approx([each.value for each in by_status])
-    assert counted_pages(observe(replace(counted, status=None))) == ()
+    assert average_counted_pages(observe(replace(counted, status=None))) == ()

@@ -12,7 +12,7 @@ from calibration_runs import LONG, record, truth
 import headrace
 from headrace.base import core
 from headrace.calibration.from_runs import calibrate
-from headrace.calibration.processor_time import SYSTEMATIC, processor_time
+from headrace.calibration.processor_time import SYSTEMATIC, measure_processor_time
 from headrace.calibration.runs import load_run
 from headrace.errors import InputError
 from headrace.observe.run_files.disk import busy_shares
@@ -23,10 +23,9 @@ from headrace.workload.parameters import CPU_SPREAD
 VCPUS = 36  # of c5.9xlarge, on which the made runs are
 
 
-def busy_run(folder, cpu_ms: float, settings: str = "", engine: str = "innodb"):
-    """A made run with iostat beside it, whose processors are at work for `cpu_ms` a transaction; 55
-    % of that in user space.
-    """
+def record_busy_run(folder, cpu_ms: float, settings: str = "", engine: str = "innodb"):
+    """Records a run with iostat beside it, whose processors are at work for `cpu_ms` a transaction;
+    55 % of that in user space."""
     path = record(folder, truth(engine), seconds=600, iostat=True, settings=settings)
     tps = [float(row.split(",")[2]) for row in (folder / "run.csv").read_text().splitlines()[1:]]
     first, *reports = (folder / "iostat.txt").read_text().split("\nDevice ")
@@ -39,24 +38,24 @@ def busy_run(folder, cpu_ms: float, settings: str = "", engine: str = "innodb"):
     return load_run(path)
 
 
-def cpu_row(workload) -> dict:
+def find_cpu_row(workload) -> dict:
     return next(row for row in workload.parameters if row["name"] == "cpu_ms")
 
 
 @pytest.mark.parametrize("cpu_ms", [2.4, 9.6])
 def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
-    run = busy_run(tmp_path, cpu_ms)
+    run = record_busy_run(tmp_path, cpu_ms)
     assert run.vcpus == VCPUS and run.series["busy_share"].null_count() == 0
-    told = processor_time([run])
+    processors = measure_processor_time([run])
     # Most of these worked on a core by itself, where they are faster: 1 - 0.35 x share of the others
     # that are at work, over 0.65 where all are. Shares are printed to 0.01 %, of some 10 %: a
     # thousandth.
     busy_ms, cpu_ms = cpu_ms, cpu_ms * (1.0 - 0.35 * run.busy_share) / 0.65
     assert core.processor_ms(busy_ms, run.busy_share, 2) == pytest.approx(cpu_ms)
     assert core.processor_ms(busy_ms, run.busy_share, 1) == pytest.approx(busy_ms / 0.65)
-    assert told.cpu_ms == pytest.approx(cpu_ms, rel=2e-3) and SYSTEMATIC <= told.spread < 1.1 * SYSTEMATIC
+    assert processors.cpu_ms == pytest.approx(cpu_ms, rel=2e-3) and SYSTEMATIC <= processors.spread < 1.1 * SYSTEMATIC
     workload = calibrate([run])
-    row = cpu_row(workload)
+    row = find_cpu_row(workload)
     # What was known before, 4.8 ms to 35 %, pulls by its weight: 0.15^2 / (0.15^2 + 0.35^2) = 0.155
     # of the way in logarithms, here of up to a factor of three; processors bind nothing. The response
     # time moves with it (0.4 is known of the rest), which a run that stays as fast holds back: by
@@ -73,7 +72,7 @@ def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
 
 def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):
     workload = calibrate([load_run(record(tmp_path, truth("innodb"), seconds=600, iostat=True))])
-    row = cpu_row(workload)
+    row = find_cpu_row(workload)
     # A run that processors do not bind moves it little: well within what is known of it.
     assert row["spread"] == pytest.approx(CPU_SPREAD, rel=0.1) and "prior" in row["from"]
     assert abs(math.log(row["value"] / 4.8)) < CPU_SPREAD
@@ -81,11 +80,14 @@ def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):
 
 
 def test_fewer_processors_than_the_instances_may_be_said(tmp_path):
-    whole, half = busy_run(tmp_path / "a", 4.0), busy_run(tmp_path / "b", 4.0, settings=f"vcpus = {VCPUS // 2}")
-    assert processor_time([half]).cpu_ms == pytest.approx(processor_time([whole]).cpu_ms / 2)
+    whole, half = (
+        record_busy_run(tmp_path / "a", 4.0),
+        record_busy_run(tmp_path / "b", 4.0, settings=f"vcpus = {VCPUS // 2}"),
+    )
+    assert measure_processor_time([half]).cpu_ms == pytest.approx(measure_processor_time([whole]).cpu_ms / 2)
     # Two that lie a factor of two apart know it no better than that: half of their distance, ln(2)
     # / 2.
-    both = processor_time([whole, half])
+    both = measure_processor_time([whole, half])
     assert both.spread > math.log(2) / 2 and both.runs == ("made", "made")
 
 
@@ -97,7 +99,7 @@ VMSTAT = """procs -----------memory---------- ---swap-- -----io---- -system-- --
 """
 
 
-def shares(text: str, tool: str, reports: int):
+def read_shares(text: str, tool: str, reports: int):
     return busy_shares(_Text(text), tool, reports)
 
 
@@ -110,21 +112,21 @@ class _Text:
 
 def test_shares_are_what_is_neither_idle_nor_waiting():
     # the first, since boot, is left out
-    assert shares(VMSTAT, "vmstat", 2) == pytest.approx([0.21, 1.0])
-    assert shares(VMSTAT, "vmstat", 3) == pytest.approx([0.18, 0.21, 1.0])  # a file without one
-    assert shares(VMSTAT, "vmstat", 5) is None
-    assert shares(VMSTAT.replace(" 60 40 ", " 60 90 "), "vmstat", 2) is None, "more than all"
+    assert read_shares(VMSTAT, "vmstat", 2) == pytest.approx([0.21, 1.0])
+    assert read_shares(VMSTAT, "vmstat", 3) == pytest.approx([0.18, 0.21, 1.0])  # a file without one
+    assert read_shares(VMSTAT, "vmstat", 5) is None
+    assert read_shares(VMSTAT.replace(" 60 40 ", " 60 90 "), "vmstat", 2) is None, "more than all"
     iostat = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n 12,31 1,00 3,02 4,90 0,05 78,72\n\nDevice r/s\nnvme1n1 1\n\n"
-    assert shares(iostat * 2, "iostat", 1) == pytest.approx([0.1633])
-    assert shares("Device r/s\nnvme1n1 1\n\n" * 2, "iostat", 1) is None
+    assert read_shares(iostat * 2, "iostat", 1) == pytest.approx([0.1633])
+    assert read_shares("Device r/s\nnvme1n1 1\n\n" * 2, "iostat", 1) is None
 
 
 def test_a_workload_keeps_where_and_how_it_was_measured(tmp_path):
     workload = calibrate([load_run(record(tmp_path, truth("innodb"), seconds=600, start="warm"))])
-    kept = (LONG, None, "warm", "c5.9xlarge", (VCPUS, VCPUS))
+    origin = (LONG, None, "warm", "c5.9xlarge", (VCPUS, VCPUS))
     files.save(workload, tmp_path / "w.toml")
-    for one in (workload, files.load(tmp_path / "w.toml")):
-        assert (one.storage, one.log_storage, one.start, one.instance, one.covered.vcpus) == kept
+    for each in (workload, files.load(tmp_path / "w.toml")):
+        assert (each.storage, each.log_storage, each.start, each.instance, each.covered.vcpus) == origin
     # A file from before they were kept has them in its runs.
     document = tomllib.loads((tmp_path / "w.toml").read_text())
     for name in ("storage", "start"):
@@ -132,7 +134,7 @@ def test_a_workload_keeps_where_and_how_it_was_measured(tmp_path):
     del document["covered"]["vcpus"], document["database"]["log"]["commits_per_tx"]
     (tmp_path / "old.toml").write_text(tomli_w.dumps(document))
     old = files.load(tmp_path / "old.toml")
-    assert (old.storage, old.log_storage, old.start, old.instance, old.covered.vcpus) == kept
+    assert (old.storage, old.log_storage, old.start, old.instance, old.covered.vcpus) == origin
     standard = headrace.sysbench_tpcc(warehouses=10, cache_gib=1, threads=4)
     assert (standard.storage, standard.start, standard.covered.vcpus) == (None, None, None)
 
@@ -150,11 +152,13 @@ def test_where_it_was_measured_is_checked(tmp_path, key):
 def test_far_more_processors_are_said(tmp_path):
     workload = calibrate([load_run(record(tmp_path, truth("innodb"), seconds=600))])
 
-    def said(vcpus):
+    def list_warnings(vcpus):
         return [text for text in workload.outside(cache_gib=50, threads=72, vcpus=vcpus) if "virtual CPUs" in text]
 
-    assert not said(None) and not said(18) and not said(36) and not said(72)
-    assert said(16) and said(96) == ["96 virtual CPUs are more than twice away from the 36 of the runs."]
+    assert not list_warnings(None) and not list_warnings(18) and not list_warnings(36) and not list_warnings(72)
+    assert list_warnings(16) and list_warnings(96) == [
+        "96 virtual CPUs are more than twice away from the 36 of the runs."
+    ]
     far = predict(workload, LONG, instance="c5.4xlarge", as_of="2018-08-15", cache_gib=24, seconds=60, draws=0).warnings
     assert any("16 virtual CPUs" in text for text in far)
 

@@ -27,9 +27,8 @@ spec.loader.exec_module(make)
 
 
 def write(folder, toml=make.RUN_TOML, **files):
-    """A run in a folder: the sample's files, others by keyword (name without suffix), and the path
-    of its description.
-    """
+    """Writes a run into a folder: the sample's files, others by keyword (name without suffix);
+    returns the path of its description."""
     texts = {name: text() for name, text in make.FILES.items()} | {f"{name}.txt": text for name, text in files.items()}
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -37,8 +36,8 @@ def write(folder, toml=make.RUN_TOML, **files):
     return folder / "run.toml"
 
 
-def only(*keys, clock=False, **extra):
-    """The sample's description with these files only."""
+def select_files(*keys, clock=False, **extra):
+    """Returns the sample's description with these files only."""
     text = make.RUN_TOML[: make.RUN_TOML.index("[files]")] + "[files]\n"
     text += "".join(f'{key} = "{key}.txt"\n' for key in keys) + ("clock_start = 2018-08-15T10:00:00\n" if clock else "")
     return text + "".join(f"{key} = {value}\n" for key, value in extra.items())
@@ -76,12 +75,14 @@ def test_disk_figures_lie_on_the_benchmarks_rows():
         # iostat prints two decimals.
         assert run.series["read_iops"][row] == pytest.approx(sum(p[0] for p in pairs) / 5, abs=0.01)
         assert run.series["write_mib_s"][row] == pytest.approx(sum(p[1] for p in pairs) / 5 * 24 / 1024, abs=0.01)
-    assert any("by the clock" in finding.text for finding in run.found("alignment"))
+    assert any("by the clock" in finding.text for finding in run.select_findings("alignment"))
 
 
 def test_clock_moves_the_disk_file(tmp_path):
     late = load_run(
-        write(tmp_path, only("sysbench", "iostat", clock=True, device='"nvme1n1"'), iostat=make.iostat(late_s=20))
+        write(
+            tmp_path, select_files("sysbench", "iostat", clock=True, device='"nvme1n1"'), iostat=make.iostat(late_s=20)
+        )
     )
     plain = load_run(DATA / "run.toml")
     assert late.series["read_iops"][:20].null_count() == 20
@@ -94,30 +95,29 @@ def test_without_clocks_correlation_finds_the_lag(tmp_path, shift):
     """vmstat started `shift` s after the benchmark (its file is that much shorter); moved only when
     that is clear.
     """
-    toml = only("sysbench", "vmstat", vmstat_interval_s=1)
-    text = make.vmstat(shift) if shift >= 0 else make.vmstat(0).replace("\n", "\n" + _idle_lines(-shift), 3)
-    run = load_run(write(tmp_path, toml, vmstat=text if shift >= 0 else _early(-shift)))
+    toml = select_files("sysbench", "vmstat", vmstat_interval_s=1)
+    text = make.vmstat(shift) if shift >= 0 else make.vmstat(0).replace("\n", "\n" + _make_idle_lines(-shift), 3)
+    run = load_run(write(tmp_path, toml, vmstat=text if shift >= 0 else _start_early(-shift)))
     row = 60
     assert run.series["read_mib_s"][row] == pytest.approx(make.ios(row)[0] * 16 / 1024, abs=0.01)
     assert run.series["read_iops"].null_count() == 180
-    said = run.found("alignment")[-1].text
-    assert ("begin together" in said) if shift == 0 else (f"moved by {shift:+g} s" in said)
+    note = run.select_findings("alignment")[-1].text
+    assert ("begin together" in note) if shift == 0 else (f"moved by {shift:+g} s" in note)
 
 
-def _idle_lines(count):
+def _make_idle_lines(count):
     return " 0  1      0 311508   3004 29021104    0    0 40 90 16294 30020  5  5 47 44  0\n" * count
 
 
-def _early(seconds):
-    """vmstat started before the benchmark: idle lines after the line since boot, headers only at
-    the top.
-    """
+def _start_early(seconds):
+    """Starts vmstat before the benchmark: idle lines after the line since boot, headers only at the
+    top."""
     lines = [
         line
         for index, line in enumerate(make.vmstat().splitlines(keepends=True))
         if index < 2 or line.startswith(" 0 ")
     ]
-    return "".join(lines[:3]) + _idle_lines(seconds) + "".join(lines[3:])
+    return "".join(lines[:3]) + _make_idle_lines(seconds) + "".join(lines[3:])
 
 
 def test_noise_moves_nothing(tmp_path):
@@ -127,8 +127,8 @@ def test_noise_moves_nothing(tmp_path):
         line if not line.startswith(" 0 ") else re.sub(r"0    0 \d+", f"0    0 {16 * (900 + hash_of(i))}", line)
         for i, line in enumerate(lines)
     ]
-    run = load_run(write(tmp_path, only("sysbench", "vmstat"), vmstat="".join(shuffled)))
-    assert "begin together" in run.found("alignment")[-1].text
+    run = load_run(write(tmp_path, select_files("sysbench", "vmstat"), vmstat="".join(shuffled)))
+    assert "begin together" in run.select_findings("alignment")[-1].text
 
 
 def hash_of(number):
@@ -148,7 +148,7 @@ def test_status_in_every_form_gives_the_same(tmp_path, form):
     run = load_run(
         write(
             tmp_path,
-            only("sysbench", "status", clock=form == "times"),
+            select_files("sysbench", "status", clock=form == "times"),
             status="mysqladmin: [Warning] Using a password\n" * (form == "table") + text,
         )
     )
@@ -170,10 +170,10 @@ def test_status_in_every_form_gives_the_same(tmp_path, form):
 def test_status_of_differences_only_has_no_levels(tmp_path):
     samples = make.differences(make.status_samples())[1:]
     run = load_run(
-        write(tmp_path, only("sysbench", "status", status_relative="true"), status=make.status_table(samples))
+        write(tmp_path, select_files("sysbench", "status", status_relative="true"), status=make.status_table(samples))
     )
     assert "com_commit_per_s" in run.status.columns and not set(LEVELS) & set(run.status.columns)
-    assert any("levels" in finding.text for finding in run.found("status"))
+    assert any("levels" in finding.text for finding in run.select_findings("status"))
 
 
 def test_status_restart_is_found_and_null(tmp_path):
@@ -182,14 +182,16 @@ def test_status_restart_is_found_and_null(tmp_path):
         for name in sample:
             if name in ("Com_commit", "Innodb_pages_written", "Uptime"):
                 sample[name] -= samples[19][name] if sample is not samples[19] else 0
-    run = load_run(write(tmp_path, only("sysbench", "status", status_interval_s=5), status=make.status_table(samples)))
-    (found,) = run.found("restart")
-    assert found.t_s == 95.0 and "starts over" in found.text
+    run = load_run(
+        write(tmp_path, select_files("sysbench", "status", status_interval_s=5), status=make.status_table(samples))
+    )
+    (restart,) = run.select_findings("restart")
+    assert restart.t_s == 95.0 and "starts over" in restart.text
     assert run.status["com_commit_per_s"].null_count() == 1 and run.status["com_commit_per_s"][19] is None
 
 
 def test_raw_csv_old_and_mapped_say_the_same(tmp_path):
-    plain = load_run(write(tmp_path, only("sysbench"))).series
+    plain = load_run(write(tmp_path, select_files("sysbench"))).series
     mapped = make.csv_text().replace("t_s,threads,tps,qps,lat_p95_ms", "sec;thr;TPS;QPS;P".replace(";", ","))
     names = '{ t_s = "sec", threads = "thr", tps = "TPS", qps = "QPS", lat_p95_ms = "P" }'
     for text, extra in (
@@ -197,31 +199,31 @@ def test_raw_csv_old_and_mapped_say_the_same(tmp_path):
         (mapped, {"columns": names}),
         (mapped.replace(",", ";"), {"columns": names}),
     ):
-        assert load_run(write(tmp_path, only("sysbench", **extra), sysbench=text)).series.equals(plain)
-    old = load_run(write(tmp_path, only("sysbench"), sysbench=make.sysbench_05())).series
+        assert load_run(write(tmp_path, select_files("sysbench", **extra), sysbench=text)).series.equals(plain)
+    old = load_run(write(tmp_path, select_files("sysbench"), sysbench=make.sysbench_05())).series
     assert old["tps"].equals(plain["tps"]) and old["p95_ms"].equals(plain["p95_ms"])
 
 
 def test_columns_that_are_not_there_are_null(tmp_path):
     text = "tps\n" + "".join(f"{make.tps_of(second)}\n" for second in range(180))
-    run = load_run(write(tmp_path, only("sysbench", interval_s=1), sysbench=text))
+    run = load_run(write(tmp_path, select_files("sysbench", interval_s=1), sysbench=text))
     assert run.series["qps"].null_count() == run.series["p95_ms"].null_count() == 180 and run.series[
         "threads"
     ].unique().to_list() == [8]
 
 
 def test_other_percentile_is_not_taken_for_p95(tmp_path):
-    run = load_run(write(tmp_path, only("sysbench"), sysbench=make.sysbench_10(percent=99)))
-    assert run.series["p95_ms"].null_count() == 180 and run.found("percentile")
+    run = load_run(write(tmp_path, select_files("sysbench"), sysbench=make.sysbench_10(percent=99)))
+    assert run.series["p95_ms"].null_count() == 180 and run.select_findings("percentile")
 
 
 def test_times_in_front_of_sysbench_lines_are_its_clock(tmp_path):
     text = make.sysbench_10(stamp=True)
-    run = load_run(write(tmp_path, only("sysbench", "iostat", device='"nvme1n1"'), sysbench=text))
-    assert any("by the clock" in finding.text for finding in run.found("alignment"))
+    run = load_run(write(tmp_path, select_files("sysbench", "iostat", device='"nvme1n1"'), sysbench=text))
+    assert any("by the clock" in finding.text for finding in run.select_findings("alignment"))
     jumped = re.sub(r"10:01:3(\d)", r"10:31:3\1", text)
-    run = load_run(write(tmp_path, only("sysbench"), sysbench=jumped))
-    assert run.found("clock")[0].t_s == 90.0 and "forward by 1,800 s" in run.found("clock")[0].text
+    run = load_run(write(tmp_path, select_files("sysbench"), sysbench=jumped))
+    assert run.select_findings("clock")[0].t_s == 90.0 and "forward by 1,800 s" in run.select_findings("clock")[0].text
 
 
 def test_means_over_other_intervals():
@@ -242,8 +244,8 @@ def test_gb_and_gib_and_as_of_as_text(tmp_path):
 # --- stalls, outliers, cold and warm ----------------------------------------------------------------------------------
 
 
-def changed(**lines):
-    """The CSV with the tps of some seconds replaced: s60=3.0 is t_s 60 to 61."""
+def change_rows(**lines):
+    """Replaces the tps of some seconds in the CSV: s60=3.0 is t_s 60 to 61."""
     rows = make.csv_text().splitlines()
     for name, tps in lines.items():
         cells = rows[int(name[1:]) + 1].split(",")
@@ -252,10 +254,12 @@ def changed(**lines):
 
 
 def test_stalls_and_outliers_are_flagged_where_they_are(tmp_path):
-    run = load_run(write(tmp_path, only("sysbench"), sysbench=changed(s60=0.0, s61=2.0, s62=0.0, s100=9.0, s130=900.0)))
+    run = load_run(
+        write(tmp_path, select_files("sysbench"), sysbench=change_rows(s60=0.0, s61=2.0, s62=0.0, s100=9.0, s130=900.0))
+    )
     assert run.series.filter(pl.col("stall"))["t_s"].to_list() == [60.0, 61.0, 62.0, 100.0]
     assert run.series.filter(pl.col("suspect"))["t_s"].to_list() == [130.0] and run.series.height == 180
-    (stall,), (outlier,) = run.found("stall"), run.found("outlier")
+    (stall,), (outlier,) = run.select_findings("stall"), run.select_findings("outlier")
     assert stall.t_s == 60.0 and "2 stalls, 4 s in all" in stall.text and outlier.t_s == 130.0
     assert run.series["p95_ms"][60] is None
     assert "2 stalls (4 s), 1 suspect rows of 180." in describe(run)
@@ -263,35 +267,35 @@ def test_stalls_and_outliers_are_flagged_where_they_are(tmp_path):
 
 def test_clients_that_leave_are_marked_not_refused(tmp_path):
     text = make.csv_text() + "181,5,20.0,400.0,90.0\n182,2,3.0,60.0,90.0\n"
-    run = load_run(write(tmp_path, only("sysbench"), sysbench=text))
+    run = load_run(write(tmp_path, select_files("sysbench"), sysbench=text))
     assert (
-        run.found("ending")[0].t_s == 180.0
+        run.select_findings("ending")[0].t_s == 180.0
         and run.series["suspect"].to_list()[-3:] == [False, True, True]
         and not run.series["stall"].any()
     )
 
 
-def flat(reads_per_transaction=None):
-    """A run that neither warms nor cools."""
+def make_flat_csv(reads_per_transaction=None):
+    """Makes a run that neither warms nor cools."""
     tps = [290 + hash_of(second) % 20 for second in range(180)]
     return "t_s,tps\n" + "".join(f"{second + 1},{value}\n" for second, value in enumerate(tps))
 
 
 @pytest.mark.parametrize(
-    ("start", "text", "found"),
+    ("start", "text", "phrase"),
     [
         ("cold", make.csv_text(), None),
         ("warm", make.csv_text(), "cap over tps"),
-        ("cold", flat(), "cap over tps"),
-        ("warm", flat(), None),
-        ("cold", flat().replace("\n", "\n", 1)[: len(flat()) * 2 // 9], "too short"),
+        ("cold", make_flat_csv(), "cap over tps"),
+        ("warm", make_flat_csv(), None),
+        ("cold", make_flat_csv().replace("\n", "\n", 1)[: len(make_flat_csv()) * 2 // 9], "too short"),
     ],
 )
-def test_cold_and_warm_without_disk_figures(tmp_path, start, text, found):
-    toml = only("sysbench").replace('"cold"', f'"{start}"').replace("seconds = 180\n", "")
+def test_cold_and_warm_without_disk_figures(tmp_path, start, text, phrase):
+    toml = select_files("sysbench").replace('"cold"', f'"{start}"').replace("seconds = 180\n", "")
     text = text[: text.rindex("\n") + 1]
     run = load_run(write(tmp_path, toml, sysbench=text))
-    assert [found in finding.text for finding in run.found("start")] == ([True] if found else [])
+    assert [phrase in finding.text for finding in run.select_findings("start")] == ([True] if phrase else [])
 
 
 def test_cold_and_warm_from_reads_and_from_free_pages(tmp_path):
@@ -301,23 +305,23 @@ def test_cold_and_warm_from_reads_and_from_free_pages(tmp_path):
         (("status",), "free at the first sample"),
     ):
         extra = {"device": '"nvme1n1"'} if files == ("iostat",) else {}
-        toml = only("sysbench", *files, **extra)
-        assert not load_run(write(tmp_path, toml)).found("start")
-        (found,) = load_run(write(tmp_path, toml.replace('"cold"', '"warm"'))).found("start")
-        assert words in found.text
+        toml = select_files("sysbench", *files, **extra)
+        assert not load_run(write(tmp_path, toml)).select_findings("start")
+        (finding,) = load_run(write(tmp_path, toml.replace('"cold"', '"warm"'))).select_findings("start")
+        assert words in finding.text
 
 
 def test_what_cannot_be_told_is_said(tmp_path):
-    toml = only("sysbench").replace("gp2:1000", "gp2:500")
-    assert "burst credits" in load_run(write(tmp_path, toml)).found("start")[0].text
+    toml = select_files("sysbench").replace("gp2:1000", "gp2:500")
+    assert "burst credits" in load_run(write(tmp_path, toml)).select_findings("start")[0].text
     toml = (
-        only("sysbench")
+        select_files("sysbench")
         .replace("gp2:1000", "io1:1024:30000")
         .replace('instance = "m5.2xlarge"\n', "")
         .replace("2018", "2018")
     )
     slow = "t_s,tps\n" + "".join(f"{second + 1},30\n" for second in range(180))
-    assert "need not be at their cap" in load_run(write(tmp_path, toml, sysbench=slow)).found("start")[0].text
+    assert "need not be at their cap" in load_run(write(tmp_path, toml, sysbench=slow)).select_findings("start")[0].text
 
 
 # --- words and documentation ------------------------------------------------------------------------------------------
@@ -366,8 +370,8 @@ published = pytest.mark.skipif(
 )
 
 
-def published_toml(csv_path):
-    """A description made from the file's name, as the folder's README explains it."""
+def describe_published(csv_path):
+    """Makes a description from the file's name, as the folder's README explains it."""
     stem = csv_path.stem
     rds, m5 = stem.startswith("rds"), stem.startswith("m5")
     io1, gp2 = re.search(r"io1_(\d+)iops", stem), re.search(r"gp2_(\d+)gb", stem)
@@ -404,16 +408,16 @@ def test_every_published_run_loads(tmp_path):
     paths = sorted(PUBLISHED.glob("*.csv"))
     assert len(paths) + len(list(PUBLISHED.glob("*.vmstat.txt"))) == 21
     for path in paths:
-        (tmp_path / "run.toml").write_text(published_toml(path) + "\n")
+        (tmp_path / "run.toml").write_text(describe_published(path) + "\n")
         run = load_run(tmp_path / "run.toml")
         raw = pl.read_csv(path)
         assert run.series["tps"].to_list() == raw["tps"].to_list() and run.series.height == raw.height
-        assert not run.found("start"), (path.name, run.found("start"))
+        assert not run.select_findings("start"), (path.name, run.select_findings("start"))
         # An outlier at six robust deviations is rare in a healthy run.
         assert run.series["suspect"].sum() <= 0.005 * run.series.height, path.name
-        assert bool(run.found("ending")) == (raw["threads"].n_unique() > 1)
+        assert bool(run.select_findings("ending")) == (raw["threads"].n_unique() > 1)
         covered = run.series["read_mib_s"].count()
         assert covered >= raw.height - 1 if "vmstat" in run.files else covered == 0
         assert describe(run) and math.isfinite(run.transactions)
         if "128thr" in path.name:
-            assert "169 stalls" in run.found("stall")[0].text
+            assert "169 stalls" in run.select_findings("stall")[0].text

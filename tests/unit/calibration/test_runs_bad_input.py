@@ -8,7 +8,7 @@ import re
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from test_runs import DATA, PUBLISHED, make, only, published, published_toml, write
+from test_runs import DATA, PUBLISHED, describe_published, make, published, select_files, write
 
 from headrace.calibration.runs import describe, load_run
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -16,7 +16,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 TOML = make.RUN_TOML
 
 
-def refused(folder, words, toml=TOML, line=None, **files):
+def check_refused(folder, words, toml=TOML, line=None, **files):
     with pytest.raises(InputError, match=words) as caught:
         load_run(write(folder, toml, **files))
     error = caught.value
@@ -26,7 +26,7 @@ def refused(folder, words, toml=TOML, line=None, **files):
     return error
 
 
-def line_of(text, part):
+def find_line(text, part):
     return text[: text.index(part)].count("\n") + 1
 
 
@@ -114,11 +114,11 @@ WRONG = [
 @pytest.mark.parametrize(("old", "new", "words"), WRONG, ids=[(new or f"no {old}")[:40] for old, new, _ in WRONG])
 def test_wrong_descriptions(tmp_path, old, new, words):
     assert old in TOML
-    refused(tmp_path, words, TOML.replace(old, new, 1))
+    check_refused(tmp_path, words, TOML.replace(old, new, 1))
 
 
 def test_a_run_needs_reports_or_samples(tmp_path):
-    refused(
+    check_refused(
         tmp_path,
         "files.sysbench is missing",
         TOML.replace('sysbench = "sysbench.txt"', "").replace('status = "status.txt"', ""),
@@ -128,9 +128,9 @@ def test_a_run_needs_reports_or_samples(tmp_path):
 def test_engines_and_flavors_that_do_not_go_together(tmp_path):
     rocks = TOML.replace('"innodb"', '"myrocks"').split("[settings]")[0] + '[files]\nsysbench = "sysbench.txt"\n'
     assert load_run(write(tmp_path, rocks)).engine == "myrocks"
-    refused(tmp_path, "Oracle's MySQL has no MyRocks", rocks.replace('"percona"', '"mysql"'))
-    refused(tmp_path, "no MyRocks for 5.5", rocks.replace('"5.7.22"', '"5.5.60"'))
-    refused(tmp_path, "since 10.2", rocks.replace('"5.7.22"\nflavor = "percona"', '"10.1.9-MariaDB"'))
+    check_refused(tmp_path, "Oracle's MySQL has no MyRocks", rocks.replace('"percona"', '"mysql"'))
+    check_refused(tmp_path, "no MyRocks for 5.5", rocks.replace('"5.7.22"', '"5.5.60"'))
+    check_refused(tmp_path, "since 10.2", rocks.replace('"5.7.22"\nflavor = "percona"', '"10.1.9-MariaDB"'))
     for version, flavor in (
         ("8.0.36", "percona"),
         ("9.7.0", None),
@@ -143,9 +143,9 @@ def test_engines_and_flavors_that_do_not_go_together(tmp_path):
 
 
 def test_what_is_no_toml(tmp_path):
-    refused(tmp_path, "empty", " \n")
-    refused(tmp_path, "not valid TOML", TOML + "=")
-    refused(tmp_path, "looks like sysbench and is not a run description", make.sysbench_10())
+    check_refused(tmp_path, "empty", " \n")
+    check_refused(tmp_path, "not valid TOML", TOML + "=")
+    check_refused(tmp_path, "looks like sysbench and is not a run description", make.sysbench_10())
     (tmp_path / "run.toml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(InputError, match="UTF-8"):
         load_run(tmp_path / "run.toml")
@@ -168,54 +168,59 @@ def test_a_day_after_the_catalog_is_said(tmp_path):
             TOML.replace("2018-08-15\n", "2090-01-01\n").replace('iostat = "iostat.txt"\ndevice = "nvme1n1"\n', ""),
         )
     )
-    assert "later than the catalog" in run.found("as_of")[0].text
+    assert "later than the catalog" in run.select_findings("as_of")[0].text
 
 
 def test_everything_in_the_cache_is_said(tmp_path):
-    assert load_run(write(tmp_path, TOML.replace("data_gb = 26", "data_gb = 2"))).found("cache")
+    assert load_run(write(tmp_path, TOML.replace("data_gb = 26", "data_gb = 2"))).select_findings("cache")
 
 
 # --- the benchmark's file ---------------------------------------------------------------------------------------------
 
 
-def row(second):
+def find_row(second):
     return next(line for line in make.csv_text().split("\n") if line.startswith(f"{second},"))
 
 
-def csv_refused(folder, old, new, words, line=None):
+def check_csv_refused(folder, old, new, words, line=None):
     text = make.csv_text()
     assert old in text
-    return refused(
-        folder, words, only("sysbench").replace("seconds = 180\n", ""), line, sysbench=text.replace(old, new, 1)
+    return check_refused(
+        folder, words, select_files("sysbench").replace("seconds = 180\n", ""), line, sysbench=text.replace(old, new, 1)
     )
 
 
 @pytest.mark.parametrize("what", ["", " \n\n"])
 def test_empty_files(tmp_path, what):
     for key in ("sysbench", "iostat", "vmstat", "status"):
-        refused(
+        check_refused(
             tmp_path,
             f"{key}.txt: the file is empty|the file is empty",
-            only(*dict.fromkeys(("sysbench", key))),
+            select_files(*dict.fromkeys(("sysbench", key))),
             **{key: what},
         )
 
 
 def test_files_of_other_tools_are_named(tmp_path):
-    refused(tmp_path, "looks like vmstat", only("sysbench"), sysbench=make.vmstat())
-    refused(tmp_path, "looks like iostat", only("sysbench"), sysbench=make.iostat())
-    refused(tmp_path, "looks like SHOW GLOBAL STATUS|looks like", only("sysbench"), sysbench="Innodb_data_reads\t5\n")
-    refused(tmp_path, "looks like vmstat", only("sysbench", "iostat"), iostat=make.vmstat())
-    refused(tmp_path, "looks like sysbench", only("sysbench", "vmstat"), vmstat=make.sysbench_10())
-    refused(tmp_path, "looks like iostat", only("sysbench", "status"), status=make.iostat())
-    refused(tmp_path, "no tool known", only("sysbench", "iostat"), iostat="hello\nworld\n")
-    refused(
+    check_refused(tmp_path, "looks like vmstat", select_files("sysbench"), sysbench=make.vmstat())
+    check_refused(tmp_path, "looks like iostat", select_files("sysbench"), sysbench=make.iostat())
+    check_refused(
+        tmp_path,
+        "looks like SHOW GLOBAL STATUS|looks like",
+        select_files("sysbench"),
+        sysbench="Innodb_data_reads\t5\n",
+    )
+    check_refused(tmp_path, "looks like vmstat", select_files("sysbench", "iostat"), iostat=make.vmstat())
+    check_refused(tmp_path, "looks like sysbench", select_files("sysbench", "vmstat"), vmstat=make.sysbench_10())
+    check_refused(tmp_path, "looks like iostat", select_files("sysbench", "status"), status=make.iostat())
+    check_refused(tmp_path, "no tool known", select_files("sysbench", "iostat"), iostat="hello\nworld\n")
+    check_refused(
         tmp_path,
         "no report of sysbench",
-        only("sysbench"),
+        select_files("sysbench"),
         sysbench="sysbench 1.0.20 (using LuaJIT)\n\nThreads started!\n",
     )
-    refused(tmp_path, "no column tps", only("sysbench"), sysbench="a,b\n1,2\n3,4\n")
+    check_refused(tmp_path, "no column tps", select_files("sysbench"), sysbench="a,b\n1,2\n3,4\n")
 
 
 @pytest.mark.parametrize(
@@ -231,61 +236,82 @@ def test_files_of_other_tools_are_named(tmp_path):
     ],
 )
 def test_numbers_that_are_none(tmp_path, value, words):
-    cells = row(60).split(",")
-    csv_refused(tmp_path, row(60), ",".join([*cells[:2], value, *cells[3:]]), words, 61)
+    cells = find_row(60).split(",")
+    check_csv_refused(tmp_path, find_row(60), ",".join([*cells[:2], value, *cells[3:]]), words, 61)
     if value:
         text = make.sysbench_10()
         old = f"tps: {make.tps_of(59):.2f} "
-        refused(tmp_path, words, only("sysbench"), line_of(text, old), sysbench=text.replace(old, f"tps: {value} ", 1))
+        check_refused(
+            tmp_path,
+            words,
+            select_files("sysbench"),
+            find_line(text, old),
+            sysbench=text.replace(old, f"tps: {value} ", 1),
+        )
 
 
 def test_time_that_repeats_turns_back_or_starts_over(tmp_path):
-    csv_refused(tmp_path, row(60), row(59).replace("59,8,", "59,8,1"), "with other figures", 61)
-    csv_refused(tmp_path, row(60), row(60).replace("60,", "40,", 1), "19 s before", 61)
-    csv_refused(tmp_path, row(180), row(180) + "\n" + "\n".join(make.csv_text().split("\n")[1:50]), "starts over", 182)
+    check_csv_refused(tmp_path, find_row(60), find_row(59).replace("59,8,", "59,8,1"), "with other figures", 61)
+    check_csv_refused(tmp_path, find_row(60), find_row(60).replace("60,", "40,", 1), "19 s before", 61)
+    check_csv_refused(
+        tmp_path, find_row(180), find_row(180) + "\n" + "\n".join(make.csv_text().split("\n")[1:50]), "starts over", 182
+    )
     text = make.sysbench_10()
-    refused(tmp_path, "started again|second summary", only("sysbench"), sysbench=text + text)
-    csv_refused(tmp_path, row(61), "60.2,8,200,4000,80", "the others are 1 s apart")
-    csv_refused(tmp_path, row(180), "900,8,200,4000,80", "jumps forward by 721 s", 181)
+    check_refused(tmp_path, "started again|second summary", select_files("sysbench"), sysbench=text + text)
+    check_csv_refused(tmp_path, find_row(61), "60.2,8,200,4000,80", "the others are 1 s apart")
+    check_csv_refused(tmp_path, find_row(180), "900,8,200,4000,80", "jumps forward by 721 s", 181)
     run = load_run(
-        write(tmp_path, only("sysbench"), sysbench=make.csv_text().replace(row(60), row(60) + "\n" + row(60)))
+        write(
+            tmp_path,
+            select_files("sysbench"),
+            sysbench=make.csv_text().replace(find_row(60), find_row(60) + "\n" + find_row(60)),
+        )
     )
     assert (
-        run.series.height == 180 and "twice" in run.found("duplicate")[0].text and run.found("duplicate")[0].t_s == 60.0
+        run.series.height == 180
+        and "twice" in run.select_findings("duplicate")[0].text
+        and run.select_findings("duplicate")[0].t_s == 60.0
     )
 
 
 def test_gaps_are_found_not_filled(tmp_path):
     lines = make.csv_text().split("\n")
-    run = load_run(write(tmp_path, only("sysbench"), sysbench="\n".join(lines[:41] + lines[46:101] + lines[103:])))
-    (gap,) = run.found("gap")
+    run = load_run(
+        write(tmp_path, select_files("sysbench"), sysbench="\n".join(lines[:41] + lines[46:101] + lines[103:]))
+    )
+    (gap,) = run.select_findings("gap")
     assert run.series.height == 173 and gap.t_s == 40.0 and "2 gaps, 7 s" in gap.text
 
 
 def test_cut_off_last_line(tmp_path):
     for text in (make.csv_text()[:-17], make.sysbench_10().split("SQL")[0][:-30]):
-        run = load_run(write(tmp_path, only("sysbench"), sysbench=text))
-        assert run.series.height == 179 and run.found("cut")
+        run = load_run(write(tmp_path, select_files("sysbench"), sysbench=text))
+        assert run.series.height == 179 and run.select_findings("cut")
     assert (
-        "last figure" in load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text()[:-1])).found("cut")[0].text
+        "last figure"
+        in load_run(write(tmp_path, select_files("sysbench"), sysbench=make.csv_text()[:-1]))
+        .select_findings("cut")[0]
+        .text
     )
     lines = make.sysbench_10().split("\n")
     lines[50] = lines[50][:40]
-    refused(tmp_path, "not a whole report", only("sysbench"), 51, sysbench="\n".join(lines))
+    check_refused(tmp_path, "not a whole report", select_files("sysbench"), 51, sysbench="\n".join(lines))
 
 
 def test_rows_that_do_not_make_the_total(tmp_path):
     text = re.sub(r"transactions: +\d+", "transactions:       99999", make.sysbench_10())
-    assert load_run(write(tmp_path, only("sysbench"), sysbench=text)).found("totals")
+    assert load_run(write(tmp_path, select_files("sysbench"), sysbench=text)).select_findings("totals")
 
 
 def test_threads_that_change(tmp_path):
-    csv_refused(tmp_path, row(60), row(60).replace("60,8,", "60,16,"), "the description says threads = 8", 61)
-    csv_refused(tmp_path, row(60), row(60).replace("60,8,", "60,8.5,"), "whole number", 61)
+    check_csv_refused(
+        tmp_path, find_row(60), find_row(60).replace("60,8,", "60,16,"), "the description says threads = 8", 61
+    )
+    check_csv_refused(tmp_path, find_row(60), find_row(60).replace("60,8,", "60,8.5,"), "whole number", 61)
 
 
 def test_littles_law(tmp_path):
-    def scaled(factor, column):
+    def scale_column(factor, column):
         rows = [line.split(",") for line in make.csv_text().split("\n")[1:-1]]
         for cells in rows:
             cells[column] = str(float(cells[column]) * factor)
@@ -295,12 +321,12 @@ def test_littles_law(tmp_path):
     # one of 1/6.
     for factor, words in ((9, None), (11, "Markov"), (1 / 5, None), (1 / 7, "waited for something else")):
         if words:
-            refused(tmp_path, words, only("sysbench"), sysbench=scaled(factor, 4))
+            check_refused(tmp_path, words, select_files("sysbench"), sysbench=scale_column(factor, 4))
         else:
-            assert load_run(write(tmp_path, only("sysbench"), sysbench=scaled(factor, 4)))
-    refused(tmp_path, "columns swapped", only("sysbench"), sysbench=scaled(1 / 25, 3))
-    assert load_run(write(tmp_path, only("sysbench"), sysbench=scaled(2, 3))).found("benchmark")
-    refused(tmp_path, "no transaction", only("sysbench"), sysbench=scaled(0, 2))
+            assert load_run(write(tmp_path, select_files("sysbench"), sysbench=scale_column(factor, 4)))
+    check_refused(tmp_path, "columns swapped", select_files("sysbench"), sysbench=scale_column(1 / 25, 3))
+    assert load_run(write(tmp_path, select_files("sysbench"), sysbench=scale_column(2, 3))).select_findings("benchmark")
+    check_refused(tmp_path, "no transaction", select_files("sysbench"), sysbench=scale_column(0, 2))
 
 
 # --- disk and status --------------------------------------------------------------------------------------------------
@@ -314,48 +340,48 @@ def test_more_than_the_storage_gives(tmp_path):
     ):
         toml = TOML.replace("gp2:1000", storage)
         if words and "gives" in words:
-            refused(tmp_path, words, toml)
+            check_refused(tmp_path, words, toml)
         else:
-            assert bool(load_run(write(tmp_path, toml)).found("storage")) == bool(words)
+            assert bool(load_run(write(tmp_path, toml)).select_findings("storage")) == bool(words)
     slow = TOML.replace("gp2:1000", "st1:500").replace("m5.2xlarge", "m5.2xlarge")
-    refused(tmp_path, "gives at most", slow)
+    check_refused(tmp_path, "gives at most", slow)
     # vmstat sees all disks, so only twice as much is a contradiction: 52 MiB/s beside sc1's 80 x
     # 0.5 TiB = 40 is said.
-    run = load_run(write(tmp_path, only("sysbench", "vmstat").replace("gp2:1000", "sc1:500")))
-    assert run.found("storage")
+    run = load_run(write(tmp_path, select_files("sysbench", "vmstat").replace("gp2:1000", "sc1:500")))
+    assert run.select_findings("storage")
 
 
 def test_disk_files_that_do_not_fit_the_run(tmp_path):
-    refused(tmp_path, "reports without times", only("sysbench", "vmstat"), vmstat=make.vmstat(seconds=60))
+    check_refused(tmp_path, "reports without times", select_files("sysbench", "vmstat"), vmstat=make.vmstat(seconds=60))
     text = make.iostat().replace("08/15/2018 10:02:00", "08/15/2018 10:01:00")
-    refused(tmp_path, "before the report above", TOML, iostat=text)
+    check_refused(tmp_path, "before the report above", TOML, iostat=text)
     jumped = re.sub(r"08/15/2018 10:02:(\d\d)", r"08/15/2018 11:02:\1", make.iostat().replace("10:03:00", "11:03:00"))
-    refused(tmp_path, "jumps forward by 3,605 s", TOML, iostat=jumped)
+    check_refused(tmp_path, "jumps forward by 3,605 s", TOML, iostat=jumped)
     cut = make.iostat()[:-60]
     # A cut-off last report costs that report: the run goes on without it.
     whole = load_run(write(tmp_path, TOML, iostat=make.iostat())).series["read_iops"]
     assert load_run(write(tmp_path, TOML, iostat=cut)).series["read_iops"].null_count() > whole.null_count()
     run = load_run(write(tmp_path, TOML, iostat=re.sub(r"08/15/2018 10:01:00\n(.*?\n)*?\n(?=08)", "", make.iostat())))
-    assert run.found("gap")[0].t_s == 55.0 and run.series["read_iops"][55:60].null_count() == 5
+    assert run.select_findings("gap")[0].t_s == 55.0 and run.series["read_iops"][55:60].null_count() == 5
 
 
 def test_iostat_and_vmstat_together(tmp_path):
-    run = load_run(write(tmp_path, only("sysbench", "iostat", "vmstat", device='"nvme1n1"')))
+    run = load_run(write(tmp_path, select_files("sysbench", "iostat", "vmstat", device='"nvme1n1"')))
     assert run.series["read_iops"].count() == 180 and any(
-        "figures are iostat's" in finding.text for finding in run.found("disk")
+        "figures are iostat's" in finding.text for finding in run.select_findings("disk")
     )
     small = re.sub(r"0    0 (\d+)\d (\d+)\d ", r"0    0 \1 \2 ", make.vmstat())
-    run = load_run(write(tmp_path, only("sysbench", "iostat", "vmstat", device='"nvme1n1"'), vmstat=small))
-    assert any("not of one host" in finding.text for finding in run.found("disk"))
+    run = load_run(write(tmp_path, select_files("sysbench", "iostat", "vmstat", device='"nvme1n1"'), vmstat=small))
+    assert any("not of one host" in finding.text for finding in run.select_findings("disk"))
 
 
 def test_status_that_contradicts(tmp_path):
-    refused(tmp_path, "28 GiB|4 GiB of buffer pool", TOML.replace("cache_gib = 4", "cache_gib = 28"))
+    check_refused(tmp_path, "28 GiB|4 GiB of buffer pool", TOML.replace("cache_gib = 4", "cache_gib = 28"))
     rocks = (
-        only("sysbench", "status").replace('"innodb"', '"myrocks"').split("[settings]")[0]
+        select_files("sysbench", "status").replace('"innodb"', '"myrocks"').split("[settings]")[0]
         + '[files]\nsysbench = "sysbench.txt"\nstatus = "status.txt"\n'
     )
-    refused(tmp_path, "counters of innodb only", rocks)
+    check_refused(tmp_path, "counters of innodb only", rocks)
     run = load_run(write(tmp_path, rocks, status=make.status_table(make.status_samples(engine="myrocks"))))
     assert run.status["rocksdb_flush_write_bytes_per_s"].count() == 36
     text = "".join(
@@ -364,7 +390,7 @@ def test_status_that_contradicts(tmp_path):
         for name, value in s.items()
         if "nnodb" not in name
     )
-    refused(tmp_path, "counters of rocksdb only", only("sysbench", "status"), status=text)
+    check_refused(tmp_path, "counters of rocksdb only", select_files("sysbench", "status"), status=text)
     busy = [sample | {"Com_commit": 3 * sample["Com_commit"]} for sample in make.status_samples()]
     assert any(
         "other clients" in finding.text
@@ -373,22 +399,22 @@ def test_status_that_contradicts(tmp_path):
 
 
 def test_status_damaged(tmp_path):
-    toml = only("sysbench", "status")
+    toml = select_files("sysbench", "status")
     text = make.status_tab(make.status_samples())
-    refused(tmp_path, "64 bits", toml, status=text.replace("Com_commit\t1", "Com_commit\tnan", 1))
-    refused(tmp_path, "cannot be negative", toml, status=text.replace("Com_commit\t1", "Com_commit\t-1", 1))
-    refused(tmp_path, "not a line of SHOW", toml, status=text.replace("Com_commit\t1", "?? 1", 1))
-    refused(tmp_path, "at least two", toml, status=make.status_tab(make.status_samples()[:1]))
-    refused(tmp_path, "none of the counters", toml, status="Uptime\t5\nUptime\t6\n")
-    refused(
+    check_refused(tmp_path, "64 bits", toml, status=text.replace("Com_commit\t1", "Com_commit\tnan", 1))
+    check_refused(tmp_path, "cannot be negative", toml, status=text.replace("Com_commit\t1", "Com_commit\t-1", 1))
+    check_refused(tmp_path, "not a line of SHOW", toml, status=text.replace("Com_commit\t1", "?? 1", 1))
+    check_refused(tmp_path, "at least two", toml, status=make.status_tab(make.status_samples()[:1]))
+    check_refused(tmp_path, "none of the counters", toml, status="Uptime\t5\nUptime\t6\n")
+    check_refused(
         tmp_path,
         "without a time",
         toml,
         status=make.status_tab(make.status_samples(), times=True).replace("2018-08-15T10:01:00+00:00\n", ""),
     )
     run = load_run(write(tmp_path, toml, status=text[:-60]))
-    assert run.found("cut") and run.status.height == 35
-    refused(tmp_path, "columns", toml, status=make.status_csv(make.status_samples()).replace("\n5,", "\n5,,", 1))
+    assert run.select_findings("cut") and run.status.height == 35
+    check_refused(tmp_path, "columns", toml, status=make.status_csv(make.status_samples()).replace("\n5,", "\n5,,", 1))
 
 
 # --- thousands of damaged files ---------------------------------------------------------------------------------------
@@ -466,7 +492,7 @@ def mutate(rng, text):
     return text
 
 
-def survives(path):
+def check_survives(path):
     try:
         run = load_run(path)
     except HeadraceError as error:
@@ -510,7 +536,7 @@ def test_damaged_files_load_or_are_refused(tmp_path, name):
     original = DAMAGED[name]()
     stem = name.removesuffix(".txt")
     key = TAKES_PLACE_OF.get(stem, stem)
-    toml = TOML if key in ("run.toml", "iostat", "status") else only(*dict.fromkeys(("sysbench", key)))
+    toml = TOML if key in ("run.toml", "iostat", "status") else select_files(*dict.fromkeys(("sysbench", key)))
     path = write(tmp_path, toml)
 
     @settings(
@@ -521,14 +547,14 @@ def test_damaged_files_load_or_are_refused(tmp_path, name):
         note(f"file {name}, seed {seed}")
         damaged = mutate(random.Random(seed), original)
         (path if key == "run.toml" else tmp_path / f"{key}.txt").write_bytes(damaged.encode("utf-8", "surrogatepass"))
-        survives(path)
+        check_survives(path)
 
     run()
 
 
 @pytest.mark.parametrize("key", ["run.toml", "sysbench", "iostat", "vmstat", "status"])
 def test_random_bytes_load_or_are_refused(tmp_path, key):
-    path = write(tmp_path, only(*dict.fromkeys(("sysbench", key))) if key != "run.toml" else TOML)
+    path = write(tmp_path, select_files(*dict.fromkeys(("sysbench", key))) if key != "run.toml" else TOML)
 
     @settings(
         max_examples=100, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -540,7 +566,7 @@ def test_random_bytes_load_or_are_refused(tmp_path, key):
     )
     def run(content):
         (path if key == "run.toml" else tmp_path / f"{key}.txt").write_bytes(content)
-        survives(path)
+        check_survives(path)
 
     run()
 
@@ -563,12 +589,15 @@ def test_damaged_published_runs_load_or_are_refused(tmp_path):
             beside: "".join(beside.open().readlines()[: lines + 2]),
         }
         toml = (
-            published_toml(path).replace("seconds = 3600", "").replace(str(path), "a.csv").replace(str(beside), "b.txt")
+            describe_published(path)
+            .replace("seconds = 3600", "")
+            .replace(str(path), "a.csv")
+            .replace(str(beside), "b.txt")
         )
         (tmp_path / "run.toml").write_text(toml + "\n")
         for name, (original, text) in zip(("a.csv", "b.txt"), texts.items(), strict=True):
             (tmp_path / name).write_text(mutate(rng, text) if rng.random() < 0.7 or original == path else text)
-        survives(tmp_path / "run.toml")
+        check_survives(tmp_path / "run.toml")
 
     run()
 

@@ -14,8 +14,8 @@ from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload.server import FULL_SHARE, UNEXPLAINED_WHERE_FULL, SourceServer
 
 
-def with_lines(path, top: str = "", settings: str = "", busy: float | None = None):
-    """The description with more in it; `busy`: share of the processors, beside the transactions."""
+def add_lines(path, top: str = "", settings: str = "", busy: float | None = None):
+    """Adds lines to the description; `busy`: share of the processors, beside the transactions."""
     text = (
         path.read_text().replace("[benchmark]", f"{top}\n[benchmark]").replace("[settings]", f"[settings]\n{settings}")
     )
@@ -33,66 +33,68 @@ MARIADB = 'engine_version = "10.11.19-MariaDB-log"\nflavor = "mariadb"'
 def mariadb(tmp_path_factory):
     """A run of a full MariaDB 10.11 with a binary log, calibrated."""
     folder = tmp_path_factory.mktemp("mariadb")
-    path = with_lines(record(folder, truth("innodb"), seconds=300), MARIADB, "binlog = true\nvcpus = 2", busy=0.97)
+    path = add_lines(record(folder, truth("innodb"), seconds=300), MARIADB, "binlog = true\nvcpus = 2", busy=0.97)
     return load_run(path), headrace.calibrate([path])
 
 
 def test_the_server_is_kept_and_read_again(mariadb, tmp_path):
-    run, made = mariadb
-    facts = made.server
+    run, workload = mariadb
+    facts = workload.server
     assert (facts.flavor, facts.version, facts.log_bin, facts.vcpus) == ("mariadb", "10.11.19-MariaDB-log", True, 2)
     assert facts.busy_share == 0.97 and facts.busy_s == run.span_s and facts.is_full
-    headrace.save(made, tmp_path / "shop.toml")
+    headrace.save(workload, tmp_path / "shop.toml")
     assert headrace.load(tmp_path / "shop.toml").server == facts
 
 
 def test_full_processors_are_said_and_widen_what_is_predicted(mariadb):
-    run, made = mariadb
+    run, workload = mariadb
     assert any("97 % busy" in text and "Predictions are wider" in text for text in describe(run))
-    assert any("97 % busy" in text for text in made.caveats)
-    assert not any("is not known" in text and "processors" in text for text in made.caveats)
-    assert made.unexplained(made.distances(cache_gib=made.cache_gib)) >= UNEXPLAINED_WHERE_FULL
-    idle = headrace.workload.TransactionWorkload(**(vars(made) | {"server": SourceServer(busy_share=FULL_SHARE - 0.1)}))
+    assert any("97 % busy" in text for text in workload.caveats)
+    assert not any("is not known" in text and "processors" in text for text in workload.caveats)
+    assert workload.unexplained(workload.distances(cache_gib=workload.cache_gib)) >= UNEXPLAINED_WHERE_FULL
+    idle = headrace.workload.TransactionWorkload(
+        **(vars(workload) | {"server": SourceServer(busy_share=FULL_SHARE - 0.1)})
+    )
     wide, narrow = (
-        math.log(found.summary["tps_high"] / found.summary["tps_low"])
-        for found in (headrace.predict(one, "gp3:2000:6000", seconds=600) for one in (made, idle))
+        math.log(prediction.summary["tps_high"] / prediction.summary["tps_low"])
+        for prediction in (headrace.predict(each, "gp3:2000:6000", seconds=600) for each in (workload, idle))
     )
     # 80 % of a normal distribution are within 1.28 standard deviations: 2 x 1.28 x 0.35 alone.
     assert wide > 2 * 1.28 * UNEXPLAINED_WHERE_FULL and narrow < wide
 
 
 def test_a_replica_of_it_is_the_one_that_replica_up_makes(mariadb):
-    _, made = mariadb
-    found = predict_replica(made, "gp3:2000:6000", Replica("gp3:2000:3000"), seconds=60, draws=0)
-    assert found.replica.release == "mariadb-10.11.19" and found.settings["mode"] == "optimistic"
-    assert found.settings["log_bin"] and found.settings["sync_binlog"] == 1
+    _, workload = mariadb
+    prediction = predict_replica(workload, "gp3:2000:6000", Replica("gp3:2000:3000"), seconds=60, draws=0)
+    assert prediction.replica.release == "mariadb-10.11.19" and prediction.settings["mode"] == "optimistic"
+    assert prediction.settings["log_bin"] and prediction.settings["sync_binlog"] == 1
     named = predict_replica(
-        made, "gp3:2000:6000", Replica("gp3:2000:3000", version="mariadb-10.11"), seconds=60, draws=0
+        workload, "gp3:2000:6000", Replica("gp3:2000:3000", version="mariadb-10.11"), seconds=60, draws=0
     )
-    assert named.settings == found.settings
+    assert named.settings == prediction.settings
     bare = Replica("gp3:2000:3000", log_bin=False)
-    assert not predict_replica(made, "gp3:2000:6000", bare, seconds=60, draws=0).settings["log_bin"]
-    assert not any("version of the source is not known" in text for text in found.warnings)
+    assert not predict_replica(workload, "gp3:2000:6000", bare, seconds=60, draws=0).settings["log_bin"]
+    assert not any("version of the source is not known" in text for text in prediction.warnings)
 
 
 def test_an_unknown_server_is_said(tmp_path):
-    made = headrace.sysbench_tpcc(warehouses=10, engine="innodb", cache_gib=1, threads=4)
-    assert made.server == SourceServer() and not made.server.is_full and made.server.release is None
-    found = predict_replica(made, "gp3:100", Replica("gp3:100"), seconds=60, draws=0)
-    assert any("version of the source is not known" in text and "mysql-8.4" in text for text in found.warnings)
-    headrace.save(made, tmp_path / "plain.toml")
+    workload = headrace.sysbench_tpcc(warehouses=10, engine="innodb", cache_gib=1, threads=4)
+    assert workload.server == SourceServer() and not workload.server.is_full and workload.server.release is None
+    prediction = predict_replica(workload, "gp3:100", Replica("gp3:100"), seconds=60, draws=0)
+    assert any("version of the source is not known" in text and "mysql-8.4" in text for text in prediction.warnings)
+    headrace.save(workload, tmp_path / "plain.toml")
     assert "[server]" not in (tmp_path / "plain.toml").read_text()
 
 
 def test_processors_that_others_used_say_nothing_of_a_transaction(tmp_path):
     """A machine that was busy before the run: its share during the run is not the server's."""
-    path = with_lines(record(tmp_path, truth("innodb"), seconds=300), "busy_before = 0.9", "vcpus = 2", busy=0.97)
-    made = headrace.calibrate([path])
-    assert made.server.is_full
-    assert any("90 % of the processors were busy before the run" in text for text in made.caveats)
-    cpu = next(row for row in made.parameters if row["name"] == "cpu_ms")
+    path = add_lines(record(tmp_path, truth("innodb"), seconds=300), "busy_before = 0.9", "vcpus = 2", busy=0.97)
+    workload = headrace.calibrate([path])
+    assert workload.server.is_full
+    assert any("90 % of the processors were busy before the run" in text for text in workload.caveats)
+    cpu = next(row for row in workload.parameters if row["name"] == "cpu_ms")
     assert "processors at work" not in cpu["from"]
-    quiet = with_lines(
+    quiet = add_lines(
         record(tmp_path / "q", truth("innodb"), seconds=300), "busy_before = 0.01", "vcpus = 2", busy=0.97
     )
     cpu = next(row for row in headrace.calibrate([quiet]).parameters if row["name"] == "cpu_ms")
@@ -117,8 +119,8 @@ def test_releases_as_the_model_knows_them(flavor, version, release):
     "line", ["busy_share = 1.5", 'flavor = "oracle"', "vcpus = 0", 'version = ""', "unknown = 1", 'log_bin = "yes"']
 )
 def test_a_damaged_table_is_refused(tmp_path, line):
-    made = headrace.sysbench_tpcc(warehouses=10, engine="innodb", cache_gib=1, threads=4)
-    headrace.save(made, tmp_path / "w.toml")
+    workload = headrace.sysbench_tpcc(warehouses=10, engine="innodb", cache_gib=1, threads=4)
+    headrace.save(workload, tmp_path / "w.toml")
     text = (tmp_path / "w.toml").read_text()
     (tmp_path / "w.toml").write_text(f"{text}\n[server]\n{line}\n")
     with pytest.raises(headrace.InputError, match="server"):

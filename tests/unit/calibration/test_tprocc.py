@@ -9,10 +9,10 @@ import pytest
 
 import headrace
 from headrace.base import core
-from headrace.calibration.counted import counted_pages
+from headrace.calibration.counted import average_counted_pages
 from headrace.calibration.fit import Objective, fit
 from headrace.calibration.observations import core_run, observe
-from headrace.calibration.prior import prior
+from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import load_run
 from headrace.errors import InputError
 
@@ -39,8 +39,8 @@ sysbench = "run.csv"
 """
 
 
-def described(folder, storage: str, tps: list[float], more: str = ""):
-    """A run of so many transactions in each second."""
+def write_run(folder, storage: str, tps: list[float], more: str = ""):
+    """Writes and loads a run of so many transactions in each second."""
     (folder / "run.csv").write_text(
         "t_s,threads,tps\n" + "".join(f"{t},{THREADS},{rate:.3f}\n" for t, rate in enumerate(tps, 1))
     )
@@ -68,18 +68,18 @@ def test_a_larger_pool_reads_less_and_leaves_dirtier():
     4.3 and 0.9 of them are changed."""
     database = headrace.hammerdb_tprocc(warehouses=1000, cache_gib=10, threads=16, redo_gib=64).database
 
-    def settled(gib: float) -> tuple[float, float]:
+    def find_settled(gib: float) -> tuple[float, float]:
         curve = core.mysql_warm_up(database, gib * 2**30)
         return curve["reads"][-1], curve["evicted_dirty"][-1] / curve["reads"][-1]
 
-    (most, clean), (middle, dirtier), (least, dirtiest) = settled(4), settled(16), settled(40)
+    (most, clean), (middle, dirtier), (least, dirtiest) = find_settled(4), find_settled(16), find_settled(40)
     assert 12 < most < 16.5 and most > middle > least
     assert 0.25 < clean < dirtier < dirtiest < 1
 
 
 def test_a_run_begins_at_its_warehouses_and_redo(tmp_path):
-    run = described(tmp_path, "gp3:200:6000:500", [300.0] * SECONDS)
-    database = prior(run)
+    run = write_run(tmp_path, "gp3:200:6000:500", [300.0] * SECONDS)
+    database = build_prior(run)
     # InnoDB pages of 100 warehouses: 0.087 GB each, without history.
     assert sum(item["pages"] for item in database["popularity"]) * 16_384 == pytest.approx(8.7e9, rel=0.02)
     assert database["log"]["redo_capacity_bytes"] == 8 * 2**30
@@ -91,13 +91,13 @@ def test_a_run_begins_at_its_warehouses_and_redo(tmp_path):
 
 
 def test_pages_that_the_benchmarks_rows_count_are_read(tmp_path):
-    described(tmp_path, "gp3:200:6000:500", [300.0] * SECONDS)
+    write_run(tmp_path, "gp3:200:6000:500", [300.0] * SECONDS)
     rows = "".join(f"{t},{THREADS},300,{600 + t % 2}\n" for t in range(1, SECONDS + 1))
     (tmp_path / "run.csv").write_text("t_s,threads,tps,pages_flushed_ps\n" + rows)
     run = load_run(tmp_path / "run.toml")
     assert run.series["pages_written_per_s"].to_list() == [601.0, 600.0] * (SECONDS // 2)
     # 600.5 pages a second at 300 transactions, in each half.
-    assert [each.value for each in counted_pages(observe(run))] == pytest.approx([600.5 / 300] * 2, rel=1e-3)
+    assert [each.value for each in average_counted_pages(observe(run))] == pytest.approx([600.5 / 300] * 2, rel=1e-3)
 
 
 def test_only_of_innodb(tmp_path):
@@ -135,8 +135,8 @@ def test_a_documented_local_disk_keeps_its_figures():
 
 def test_a_fit_tells_the_speed_of_a_local_disk(tmp_path):
     """Of a run on a disk three times as fast as the catalog's guess, with its counters: within a tenth."""
-    first = described(tmp_path, "instance-store:500", [300.0] * SECONDS)
-    true = deepcopy(prior(first)) | {"local_disk": 3.0}
+    first = write_run(tmp_path, "instance-store:500", [300.0] * SECONDS)
+    true = deepcopy(build_prior(first)) | {"local_disk": 3.0}
     rows = core.mysql_runs(true, [core_run(first, SECONDS, 1.0)])[0]
     status = "t_s,Innodb_pages_read,Innodb_pages_written,Com_commit\n"
     tps = np.array(rows["tps"])
@@ -147,8 +147,8 @@ def test_a_fit_tells_the_speed_of_a_local_disk(tmp_path):
         f"{t},{a:.0f},{b:.0f},{c:.0f}\n" for t, (a, b, c) in enumerate(zip(*sums, strict=True), 1)
     )
     (tmp_path / "status.csv").write_text(status)
-    run = described(tmp_path, "instance-store:500", rows["tps"], 'status = "status.csv"\n')
-    objective = Objective(prior(run), "innodb", [observe(run)])
+    run = write_run(tmp_path, "instance-store:500", rows["tps"], 'status = "status.csv"\n')
+    objective = Objective(build_prior(run), "innodb", [observe(run)])
     fitted = fit(objective, [np.zeros(len(objective.names))])
     assert fitted.names[-1] == "local_disk"
     assert fitted.database["local_disk"] == pytest.approx(3.0, rel=0.1)

@@ -16,7 +16,6 @@ VAGUE = frozenset({"one", "found", "told", "made", "known", "left", "said", "kep
 # Most uses of these names per room, a ratchet: it goes down only. A room that is not in the table may have none. The use in
 # `lab` is a key of the protocol in its generated calls.
 MOST = {
-    "calibration": 94,
     "lab": 1,
 }
 # A room may fall this far below its number before somebody has to lower it: several people work in a room at a time.

@@ -100,7 +100,11 @@ def test_transactions_are_what_the_server_counted(tmp_path):
     assert run.series["read_iops"].median() == pytest.approx(1_200) and run.series[
         "write_mib_s"
     ].median() == pytest.approx(600 * 20 / 1024)
-    assert "is a commit" in run.found("transactions")[0].text and not run.found("start") and not run.found("status")
+    assert (
+        "is a commit" in run.select_findings("transactions")[0].text
+        and not run.select_findings("start")
+        and not run.select_findings("status")
+    )
     assert set(run.files) == {"status", "disk"} and run.status.height == SECONDS
     assert any("transactions" in line for line in describe(run))
 
@@ -110,7 +114,7 @@ def test_statements_that_commit_by_themselves_are_transactions(tmp_path):
     run = load_run(write(tmp_path, lonely))
     assert (
         run.series["tps"].median() == pytest.approx(550, rel=0.005)
-        and "reads or writes" in run.found("transactions")[0].text
+        and "reads or writes" in run.select_findings("transactions")[0].text
     )
     reading = load_run(write(tmp_path, counters(com_commit=0.0, com_update=0.0, com_select=900.0)))
     assert reading.series["tps"].median() == pytest.approx(900, rel=0.005)
@@ -135,12 +139,12 @@ def test_missed_samples_and_restarts_are_gaps(tmp_path):
     run = load_run(write(tmp_path, holed))
     # Two samples gone take three rows, one takes two.
     assert run.series.height == SECONDS - 5 and sorted({39.0, 40.0, 41.0, 89.0, 90.0} & set(run.series["t_s"])) == []
-    assert any("gaps" in finding.text for finding in run.found("gap"))
+    assert any("gaps" in finding.text for finding in run.select_findings("gap"))
     again = {name: [value - (1_000 + column[60] if at > 60 and name.startswith(("com_", "questions")) else 0) + (1_000 if at > 60 else 0)
                     for at, value in enumerate(column)] for name, column in columns.items()}  # fmt: skip
     again["t_unix"] = columns["t_unix"]
     started = load_run(write(tmp_path, {name: [max(0.0, value) for value in column] for name, column in again.items()}))
-    assert started.found("restart") and started.series.height == SECONDS - 1
+    assert started.select_findings("restart") and started.series.height == SECONDS - 1
 
 
 def test_samples_further_apart(tmp_path):
@@ -218,7 +222,7 @@ def test_requests_are_as_the_volume_had_them(tmp_path):
     # A second with a flush and no write is no restart.
     still = disks(loop3=(10.0, 0.0)).with_columns((pl.col("t_unix") - T0).alias("flushes"))
     run = load_run(write(tmp_path, disk=still))
-    assert not run.found("restart") and run.series["write_iops"].max() == 0
+    assert not run.select_findings("restart") and run.series["write_iops"].max() == 0
 
 
 def test_a_device_attached_again_is_null_there(tmp_path):
@@ -229,7 +233,7 @@ def test_a_device_attached_again_is_null_there(tmp_path):
         .alias("reads")
     )
     run = load_run(write(tmp_path, disk=again))
-    assert run.series["read_iops"].null_count() == 1 and run.found("restart")
+    assert run.series["read_iops"].null_count() == 1 and run.select_findings("restart")
 
 
 def test_data_and_log_may_give_what_both_give(tmp_path):
@@ -237,7 +241,7 @@ def test_data_and_log_may_give_what_both_give(tmp_path):
     much = disks(loop3=(2_900.0, 0.0), loop4=(0.0, 2_000.0))
     refused(write(tmp_path, disk=much), "gives at most 3,000 IOPS")
     run = load_run(write(tmp_path, disk=much, toml=TOML.replace("as_of", 'log_storage = "gp3:10"\nas_of')))
-    assert not run.found("storage")
+    assert not run.select_findings("storage")
 
 
 def test_disk_counters_win_over_iostat(tmp_path):
@@ -250,7 +254,7 @@ def test_disk_counters_win_over_iostat(tmp_path):
         (tmp_path / name).write_text(make.FILES[name]())
     run = load_run(tmp_path / "RUN.toml")
     assert run.series["read_iops"].median() == pytest.approx(1_000) and any(
-        "disk's" in finding.text for finding in run.found("disk")
+        "disk's" in finding.text for finding in run.select_findings("disk")
     )
 
 
@@ -282,7 +286,10 @@ def test_a_disk_file_cut_off_is_said(tmp_path):
     text = (tmp_path / "disk.csv").read_text()
     (tmp_path / "disk.csv").write_text(text[: text.rindex("loop3")])
     run = load_run(path)
-    assert any("cut off" in finding.text for finding in run.found("cut")) and run.series["read_iops"].null_count() <= 1
+    assert (
+        any("cut off" in finding.text for finding in run.select_findings("cut"))
+        and run.series["read_iops"].null_count() <= 1
+    )
 
 
 def test_the_age_of_the_checkpoint_from_its_ends(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.base import core
-from headrace.calibration.prior import prior
+from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad
 from headrace.errors import InputError
 from headrace.observe.run_storage import Caps
@@ -262,7 +262,7 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
     )
     run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0, instance=None,
                           status=None, transactions=1.0, as_of=date(2020, 1, 1), caps=Caps(3000, 3000, 125, 125, 100))  # fmt: skip
-    log = prior(run)["log"]
+    log = build_prior(run)["log"]
     # Of a transaction: two in 23 of TPROC-C commit nothing.
     assert log["syncs_per_commit"] == pytest.approx(syncs * log["commits_per_tx"], rel=1e-12)
 

@@ -52,9 +52,10 @@ LEAST_QUERIES = 0.98
 
 
 def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool]:
-    """True for rows at the end in which clients had already left.
+    """Returns a list with a value per row, true for those at the end in which clients had already
+    left.
 
-    Raises InputError for any other difference.
+    Raises InputError for any other difference from the described number.
     """
     threads, count = rows.threads, len(rows.threads)
     for where, value in zip(rows.where, threads, strict=True):
@@ -76,7 +77,7 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
 
 
 def check_length(recording: Recording, rows: Rows, seconds: float | None) -> None:
-    """The file's last second against `seconds`."""
+    """Checks the file's last second against `seconds`. Raises InputError."""
     last = rows.t_s[-1]
     if (
         seconds is not None
@@ -89,10 +90,10 @@ def check_length(recording: Recording, rows: Rows, seconds: float | None) -> Non
 
 
 def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
-    """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in
-    flight (Little's law)."""
+    """Checks threads, tps, qps and p95 (ms) against each other: a closed loop keeps `threads`
+    transactions in flight (Little's law). Raises InputError."""
     busy = series.filter((pl.col("tps") > 0) & ~pl.col("stall") & ~pl.col("suspect"))
-    tps, qps, p95 = (median_of(busy[name]) for name in ("tps", "qps", "p95_ms"))
+    tps, qps, p95 = (compute_median(busy[name]) for name in ("tps", "qps", "p95_ms"))
     if tps is None:
         return
     mean_ms = 1_000.0 * described.threads / tps
@@ -110,10 +111,11 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
         hint = "Are the columns swapped?"
         raise recording.bad("", f"qps is {qps:,.4g} and tps {tps:,.4g}", rule, hint, RULES)
     if qps is not None:
-        _queries(qps / tps, described, findings)
+        _check_queries(qps / tps, described, findings)
 
 
-def _queries(queries: float, described: Description, findings: list[RunFinding]) -> None:
+def _check_queries(queries: float, described: Description, findings: list[RunFinding]) -> None:
+    """Notes queries a transaction that the described benchmark does not make."""
     benchmark = described.benchmark
     usual = QUERIES.get(benchmark.script or "")
     if usual and not 0.8 * usual <= queries <= 1.25 * usual:
@@ -126,14 +128,14 @@ def _queries(queries: float, described: Description, findings: list[RunFinding])
 
 
 def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
-    """Measured I/Os and bytes against what the storage could give on that day on that instance:
-    data and log volumes, where the figures can be of both."""
+    """Checks measured I/Os and MiB a second against what the storage could give on that day on that
+    instance: data and log volumes, where the figures can be of both. Raises InputError."""
     caps, log = described.caps, described.log_caps
     host_wide = tool == "vmstat"
     if not (host_wide or tool == "disk" or "+" in (described.files.device or "")):
         log = None
-    iops = median_of(series["read_iops"] + series["write_iops"])
-    mib_s = median_of(series["read_mib_s"] + series["write_mib_s"])
+    iops = compute_median(series["read_iops"] + series["write_iops"])
+    mib_s = compute_median(series["read_mib_s"] + series["write_mib_s"])
     most_iops = caps.iops_burst + (log.iops_burst if log else 0.0)
     most_mib_s = caps.mib_s_burst + (log.mib_s_burst if log else 0.0)
     for value, most, far, unit in (
@@ -156,14 +158,14 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
         findings.append(RunFinding("storage", text))
 
 
-def median_of(values: pl.Series) -> float | None:
-    """The median of what was measured; None where nothing was."""
-    known = values.drop_nulls().to_list()
-    return float(statistics.median(known)) if known else None
+def compute_median(values: pl.Series) -> float | None:
+    """Returns the median of what was measured; None where nothing was."""
+    figures = values.drop_nulls().to_list()
+    return float(statistics.median(figures)) if figures else None
 
 
 def check_pool(name: str, status: Status, described: Description) -> None:
-    """InnoDB's own count of pages against `cache_gib`."""
+    """Checks InnoDB's own count of pages against `cache_gib`. Raises InputError."""
     if described.engine != "innodb" or not status.pages_total:
         return
     pool_gib = status.pages_total * status.page_bytes / 2**30
@@ -174,7 +176,8 @@ def check_pool(name: str, status: Status, described: Description) -> None:
 
 
 def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, findings: list[RunFinding]) -> None:
-    """Commits of the server against transactions of the benchmark: other clients show here."""
+    """Compares commits of the server with transactions of the benchmark: other clients show
+    here."""
     if "com_commit_per_s" not in status.columns:
         return
     commits, tps = (rates.drop_nulls().to_numpy() for rates in (status["com_commit_per_s"], series["tps"]))

@@ -161,15 +161,15 @@ class Description(RunFacts):
 
 
 def check_description(document: dict, folder: Path) -> Description:
-    """Every key of the document by its rule; paths become relative to `folder`.
+    """Checks every key of the document by its rule; paths become relative to `folder`.
 
     Raises InputError.
     """
     read = convert(document, RunFile, source=DOC, where="a run description")
     engine, instance = read.engine, read.instance
     version, flavor = check_version(read.engine_version, read.flavor, engine)
-    as_of = _day(read.as_of)
-    cache_gib = _one_size(read.cache_gib, read.cache_gb, "cache")
+    as_of = _parse_day(read.as_of)
+    cache_gib = _convert_size(read.cache_gib, read.cache_gb, "cache")
     if cache_gib is None:
         raise InputError("cache_gib is missing", EXACTLY_ONE.format("cache"), DOC)
     storage, caps, host = check_storage("storage", read.storage, as_of, instance)
@@ -177,8 +177,8 @@ def check_description(document: dict, folder: Path) -> Description:
     if read.log_storage is not None:
         log_storage, log_caps, _ = check_storage("log_storage", read.log_storage, as_of, instance)
     settings = check_settings(read.settings, engine)
-    _against_instance(instance, host, cache_gib, settings)
-    benchmark = _benchmark(read.benchmark)
+    _check_against_instance(instance, host, cache_gib, settings)
+    benchmark = _check_benchmark(read.benchmark)
     if benchmark.name == "hammerdb-tprocc" and engine != "innodb":
         hint = 'Say name = "own" with data_gib.'
         raise InputError(f"engine = {engine!r} with hammerdb-tprocc", "its standard is of InnoDB alone", DOC, hint)
@@ -204,14 +204,15 @@ def check_description(document: dict, folder: Path) -> Description:
         caveats=tuple(read.caveats),
         caps=caps,
         log_caps=log_caps,
-        files=_files(read.files, folder),
+        files=_check_files(read.files, folder),
         p95_ms=read.p95_ms,
         start_balance_percent=read.start_balance_percent,
         busy_before=read.busy_before,
     )
 
 
-def _against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:
+def _check_against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:
+    """Refuses a cache or processors that the instance does not have. Raises InputError."""
     if host is None:
         return
     memory_gib = None if host["memory_mib"] is None else host["memory_mib"] / 1024
@@ -225,15 +226,15 @@ def _against_instance(instance: str | None, host: core.Instance | None, cache_gi
         raise InputError(f"settings.vcpus = {settings['vcpus']}", rule, "data/instances.csv", hint)
 
 
-def _benchmark(table: dict) -> BenchmarkLoad:
-    """[benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
+def _check_benchmark(table: dict) -> BenchmarkLoad:
+    """Checks [benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
     of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
     read = convert(
         {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
     )
     ranges: dict[str, tuple[float, float, float]] = {}
     script = distribution = None
-    known = ["name", "tables", "scale", "data_gib", "data_gb"]
+    keys = ["name", "tables", "scale", "data_gib", "data_gb"]
     if read.name == "sysbench-oltp":
         hint = "sysbench 1.0 takes --rand-type=special unless told otherwise."
         needed_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
@@ -242,15 +243,15 @@ def _benchmark(table: dict) -> BenchmarkLoad:
             read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution"
         )
         ranges = DISTRIBUTIONS[distribution]
-        known += ["script", "distribution", *ranges]
-    known_keys(table, known, f"[benchmark] of {read.name}", DOC, "benchmark")
+        keys += ["script", "distribution", *ranges]
+    known_keys(table, keys, f"[benchmark] of {read.name}", DOC, "benchmark")
     if read.name != "own":
         needed_keys(table, ("scale",) if read.name == "hammerdb-tprocc" else ("tables", "scale"), DOC, "benchmark")
     return BenchmarkLoad(
         name=read.name,
         tables=read.tables,
         scale=read.scale,
-        data_gib=_one_size(read.data_gib, read.data_gb, "benchmark.data"),
+        data_gib=_convert_size(read.data_gib, read.data_gb, "benchmark.data"),
         script=script,
         distribution=distribution,
         parameters={
@@ -260,7 +261,8 @@ def _benchmark(table: dict) -> BenchmarkLoad:
     )
 
 
-def _files(read: FilesTable, folder: Path) -> Files:
+def _check_files(read: FilesTable, folder: Path) -> Files:
+    """Checks [files]: which keys need which others. Raises InputError."""
     if read.sysbench is None and read.status is None:
         rule = "the benchmark's reports, or samples of the server (files.status), are needed"
         hint = "Without a benchmark record SHOW GLOBAL STATUS: headrace workload capture does."
@@ -285,12 +287,12 @@ def _files(read: FilesTable, folder: Path) -> Files:
         columns={key: name for key in columns.__struct_fields__ if (name := getattr(columns, key)) is not None},
         status_relative=read.status_relative,
         transactions=tuple(dict.fromkeys(counters)) or None,
-        clock_start=_clock_start(read.clock_start),
+        clock_start=_parse_clock_start(read.clock_start),
         intervals={key: seconds for key, name in INTERVAL_KEYS.items() if (seconds := getattr(read, name)) is not None},
     )
 
 
-def _clock_start(value: object) -> Stamp | None:
+def _parse_clock_start(value: object) -> Stamp | None:
     if value is None:
         return None
     stamp = (
@@ -302,7 +304,7 @@ def _clock_start(value: object) -> Stamp | None:
     return stamp
 
 
-def _day(value: object) -> date:
+def _parse_day(value: object) -> date:
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     try:
@@ -314,7 +316,8 @@ def _day(value: object) -> date:
     raise InputError(f"as_of = {shown(value)}", "must be a day like 2018-08-15", "ISO 8601", hint)
 
 
-def _one_size(gib: float | None, gb: float | None, what: str) -> float | None:
+def _convert_size(gib: float | None, gb: float | None, what: str) -> float | None:
+    """Returns the one size that is given, in GiB; None where neither is."""
     if gib is not None and gb is not None:
         raise InputError(f"{what}_gib and {what}_gb", EXACTLY_ONE.format(what.rpartition(".")[2]), DOC)
     return gib if gb is None else gb * GIB_PER_GB

@@ -23,7 +23,7 @@ from headrace.calibration.runs.checks import (
 )
 from headrace.calibration.runs.description import KIND, MAX_TOML_BYTES, Description, check_description
 from headrace.calibration.runs.model import SERIES_COLUMNS, LogRates, Run, RunFacts
-from headrace.calibration.runs.series import check_start, finished, marked
+from headrace.calibration.runs.series import check_start, finish_rows, mark_rows
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files import align, status, sysbench
@@ -40,7 +40,7 @@ LEAST_HOST_SHARE = 0.8
 
 
 def load_run(path: str | os.PathLike) -> Run:
-    """The run described in a TOML file, with the files it names.
+    """Loads the run described in a TOML file, with the files it names.
 
     Raises InputError (exit code 2) or CouldNotRun (3).
     """
@@ -56,35 +56,36 @@ def load_run(path: str | os.PathLike) -> Run:
 
 
 def _load(described: Description) -> Run:
-    findings = _said_by_the_description(described)
-    read = _by_benchmark(described) if "sysbench" in described.files.paths else _by_server(described, findings)
+    findings = _note_description(described)
+    read = _read_benchmark(described) if "sysbench" in described.files.paths else _read_server(described, findings)
     recording, rows, files = read.recording, read.rows, {read.key: (read.recording.name, read.recording.sha256)}
     recording.text = ""  # read once, not kept with the columns
     ending = check_threads(recording, rows, described.threads)
     check_length(recording, rows, described.seconds)
-    series = _frame(rows, ending, described.threads)
+    series = _build_frame(rows, ending, described.threads)
     clock_s = described.files.clock_start.epoch_s if described.files.clock_start else rows.clock_at_zero_s
     findings += rows.findings
-    disks = _disks(described, series, rows.interval_s, findings)
+    disks = _read_disks(described, series, rows.interval_s, findings)
     files |= {key: (disk.name, disk.sha256) for key, disk in disks.items()}
-    series = _with_disks(series, disks, clock_s, findings)
-    series = marked(series)
+    series = _add_disks(series, disks, clock_s, findings)
+    series = mark_rows(series)
     check_rates(recording, series, described, findings)
     for key in [key for key in DISK_KEYS if key in disks][:1]:
         check_caps(disks[key].name, key, series, described, findings)
     if read.status is None:
-        frame, first_free_share = _status(described, series, rows.interval_s, clock_s, files, findings)
+        frame, first_free_share = _read_status(described, series, rows.interval_s, clock_s, files, findings)
     else:
         frame, first_free_share = status.frame(read.status.series, 0.0), read.status.first_free_share
     check_start(series.with_columns(pl.col("suspect") | pl.col("_outlier")), described, first_free_share, findings)
-    series = finished(series, findings).select(pl.col(name).cast(kind) for name, kind in SERIES_COLUMNS.items())
+    series = finish_rows(series, findings).select(pl.col(name).cast(kind) for name, kind in SERIES_COLUMNS.items())
     if described.p95_ms is None:
         described = replace(described, p95_ms=rows.whole_p95_ms)
-    log_rates = _log_rates(described, series, clock_s)
-    return _run(described, files, rows.interval_s, series, frame, findings, log_rates)
+    log_rates = _read_log_rates(described, series, clock_s)
+    return _build_run(described, files, rows.interval_s, series, frame, findings, log_rates)
 
 
-def _said_by_the_description(described: Description) -> list[RunFinding]:
+def _note_description(described: Description) -> list[RunFinding]:
+    """Returns what stands out in the description alone."""
     findings: list[RunFinding] = []
     later = later_than_catalog(described.as_of)
     if later:
@@ -110,7 +111,8 @@ class _Read:
     status: status.Status | None = None
 
 
-def _by_benchmark(described: Description) -> _Read:
+def _read_benchmark(described: Description) -> _Read:
+    """Reads the transactions from the benchmark's reports."""
     recording = open_text(described.files.paths["sysbench"])
     return _Read(
         "sysbench",
@@ -119,19 +121,20 @@ def _by_benchmark(described: Description) -> _Read:
     )
 
 
-def _by_server(described: Description, findings: list[RunFinding]) -> _Read:
+def _read_server(described: Description, findings: list[RunFinding]) -> _Read:
+    """Reads the transactions from samples of the server. Raises InputError."""
     files = described.files
     for key, given in (("columns", files.columns), ("interval_s", files.intervals.get("sysbench"))):
         if given:
             raise InputError(f"files.{key}", "belongs to files.sysbench, and there is none", DOC, "Take it out.")
     recording = open_text(files.paths["status"])
-    found = status.parse(recording, files.status_relative, files.intervals.get("status"), None, 1.0, findings)
-    status.check_engine(found, described.engine, recording.name)
-    check_pool(recording.name, found, described)
-    return _Read("status", recording, server.rows_of(recording, found, files), found)
+    samples = status.parse(recording, files.status_relative, files.intervals.get("status"), None, 1.0, findings)
+    status.check_engine(samples, described.engine, recording.name)
+    check_pool(recording.name, samples, described)
+    return _Read("status", recording, server.build_rows(recording, samples, files), samples)
 
 
-def _run(
+def _build_run(
     described: Description,
     files: dict,
     interval_s: float,
@@ -145,8 +148,8 @@ def _run(
     return Run(**given, **read, findings=tuple(findings))
 
 
-def _log_rates(described: Description, series: pl.DataFrame, clock_s: float | None) -> LogRates | None:
-    """What the log's own volume did during the run. Raises InputError."""
+def _read_log_rates(described: Description, series: pl.DataFrame, clock_s: float | None) -> LogRates | None:
+    """Averages what the log's own volume did during the run. Raises InputError."""
     device = described.files.log_device
     if device is None:
         return None
@@ -155,13 +158,15 @@ def _log_rates(described: Description, series: pl.DataFrame, clock_s: float | No
     offset = align.offset_of(read, "write_iops", series, clock_s, [])
     rows = align.onto(read, offset, series["t_s"].to_list(), series["duration_s"].to_list())
     means = [
-        fmean(known) if (known := [value for value in rows[name] if value is not None]) else 0.0
+        fmean(figures) if (figures := [value for value in rows[name] if value is not None]) else 0.0
         for name in ("write_iops", "write_mib_s")
     ]
     return LogRates(*means)
 
 
-def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFrame:
+def _build_frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFrame:
+    """Returns a frame with a row per report, its columns as in SERIES_COLUMNS but
+    `stall` and those of disks."""
     interval, count = rows.interval_s, len(rows.t_s)
     series = pl.DataFrame(
         {
@@ -182,9 +187,10 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
     return series.with_columns(pl.col("qps", "p95_ms", "busy_share", "pages_written_per_s").fill_nan(None))
 
 
-def _disks(
+def _read_disks(
     described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]
 ) -> dict[str, TimeSeries]:
+    """Reads the files of disks, by key, each on its own time axis."""
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     disks = {}
     if "disk" in described.files.paths:
@@ -198,9 +204,10 @@ def _disks(
     return disks
 
 
-def _with_disks(
+def _add_disks(
     series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: float | None, findings: list[RunFinding]
 ) -> pl.DataFrame:
+    """Returns the series with the figures of disks on its rows, null where they do not reach."""
     starts, durations = series["t_s"].to_list(), series["duration_s"].to_list()
     measured = {}
     for key, disk in disks.items():
@@ -223,7 +230,7 @@ def _with_disks(
     if busy is not None and not series["busy_share"].count():
         series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
     if len(used) > 1:
-        _compare(used, measured, findings)
+        _compare_disks(used, measured, findings)
     for key in DISK_KEYS:
         missing = sum(value is None for value in measured.get(key, {}).get("read_mib_s", ()))
         if missing:
@@ -236,7 +243,8 @@ def _with_disks(
     return series
 
 
-def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
+def _compare_disks(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
+    """Notes which file gives the figures where several are there, and whether they fit."""
     total = {
         key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name])
         for key, columns in measured.items()
@@ -251,7 +259,7 @@ def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFindi
     findings.append(RunFinding("disk", text))
 
 
-def _status(
+def _read_status(
     described: Description,
     series: pl.DataFrame,
     row_s: float,
@@ -259,27 +267,29 @@ def _status(
     files: dict,
     findings: list[RunFinding],
 ) -> tuple[pl.DataFrame | None, float | None]:
+    """Returns the server's samples on the run's time axis, and the free share of the pool at the
+    first of them; None where there are none."""
     if "status" not in described.files.paths:
         return None, None
     recording = open_text(described.files.paths["status"])
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     intervals, before = described.files.intervals, len(findings)
-    found = status.parse(recording, described.files.status_relative, intervals.get("status"), span_s, row_s, findings)
+    samples = status.parse(recording, described.files.status_relative, intervals.get("status"), span_s, row_s, findings)
     files["status"] = (recording.name, recording.sha256)
-    status.check_engine(found, described.engine, recording.name)
-    check_pool(recording.name, found, described)
+    status.check_engine(samples, described.engine, recording.name)
+    check_pool(recording.name, samples, described)
     reference = next(
-        (name for name in ("com_commit_per_s", *found.series.columns) if name in found.series.columns), None
+        (name for name in ("com_commit_per_s", *samples.series.columns) if name in samples.series.columns), None
     )
     if reference is None:
         hint = "Record SHOW GLOBAL STATUS whole."
         raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, hint)
-    offset = align.offset_of(found.series, reference, series, clock_s, findings)
+    offset = align.offset_of(samples.series, reference, series, clock_s, findings)
     # Places found in the file's own time move to the run's.
     findings[before:] = [finding.moved(offset) for finding in findings[before:]]
-    frame = status.frame(found.series, offset)
+    frame = status.frame(samples.series, offset)
     check_commits(recording.name, frame, series, findings)
     early = (
-        found.first_free_share if abs(offset) <= align.MAX_LAG_S else None
+        samples.first_free_share if abs(offset) <= align.MAX_LAG_S else None
     )  # another moment says nothing of the start
     return frame, early

@@ -148,6 +148,6 @@ class Run(RunFacts):
         """Transactions in all rows."""
         return float((self.series["tps"] * self.series["duration_s"]).sum())
 
-    def found(self, kind: str) -> tuple[RunFinding, ...]:
-        """The findings of one kind."""
+    def select_findings(self, kind: str) -> tuple[RunFinding, ...]:
+        """Returns the findings of one kind."""
         return tuple(finding for finding in self.findings if finding.kind == kind)

@@ -72,7 +72,7 @@ class _Document(DocumentTable, kw_only=True):
 
 
 def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | None]:
-    """The run in a file and its sample of a binary log. Raises InputError, CouldNotRun."""
+    """Loads the run in a file and its sample of a binary log. Raises InputError, CouldNotRun."""
     path = Path(path)
     read = convert(
         parse_toml(path.name, read_bytes(path, MOST_BYTES), KIND), _Document, source=DOC, where="a replica's run"
@@ -85,7 +85,7 @@ def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | No
     if (before is None) != (after is None):
         rule = "status_before and status_after belong together: the counters are their difference"
         raise InputError(f"{path.name}: files", rule, DOC, "Name both, or none.")
-    counts = _differences(path.name, before or {}, after or {})
+    counts = _subtract_counters(path.name, before or {}, after or {})
     replica = Replica(
         read.storage,
         log_storage=read.log_storage,
@@ -117,8 +117,8 @@ def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | No
 def load_replica_runs(
     paths: Sequence[Path], binary_log: Path | None = None
 ) -> tuple[list[ReplicaRun], BinaryLogSample | None]:
-    """The runs in files, and the one sample of the source's binary log that they or `binary_log`
-    name. Raises InputError for more than one, CouldNotRun."""
+    """Loads the runs in files, and the one sample of the source's binary log that they or
+    `binary_log` name. Raises InputError for more than one, CouldNotRun."""
     measured = [load_replica_run(path) for path in paths]
     samples = [sample for _, sample in measured if sample is not None]
     if binary_log is not None:
@@ -130,7 +130,7 @@ def load_replica_runs(
 
 
 def load_database(path: Path) -> TransactionWorkload:
-    """The workload of a file, where it can have a replica. Raises InputError."""
+    """Loads the workload of a file, where it can have a replica. Raises InputError."""
     workload = load(path)
     if not isinstance(workload, TransactionWorkload):
         rule = "is not a database in transactions, so it has no replica"
@@ -138,7 +138,9 @@ def load_database(path: Path) -> TransactionWorkload:
     return workload
 
 
-def _differences(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+def _subtract_counters(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Returns what each counter grew by between two samples. Raises InputError where the server was
+    restarted."""
     if before and after[UPTIME] < before[UPTIME]:
         rule = "was restarted between the two: status_after has the smaller Uptime"
         raise InputError(f"{name}: the server", rule, DOC, "Are the files exchanged?")

@@ -38,8 +38,8 @@ PAGE_BYTES = 16_384  # InnoDB's default page
 MOST_IOS_PER_TRANSACTION = 100.0
 
 
-def marked(series: pl.DataFrame) -> pl.DataFrame:
-    """The frame with `suspect` (outliers added to what is there) and `stall`."""
+def mark_rows(series: pl.DataFrame) -> pl.DataFrame:
+    """Returns the frame with `suspect` (outliers added to what is there) and `stall`."""
     median = pl.col("tps").rolling_median(WINDOW_ROWS, center=True, min_samples=1)
     series = series.with_columns(median.alias("_median")).with_columns(
         (pl.col("tps") - pl.col("_median")).abs().alias("_away")
@@ -57,8 +57,8 @@ def marked(series: pl.DataFrame) -> pl.DataFrame:
     return series.with_columns(outlier.alias("_outlier"))
 
 
-def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
-    """Say what `marked` found, fold outliers into `suspect`, and drop the working columns."""
+def finish_rows(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
+    """Says what `mark_rows` found, folds outliers into `suspect`, and drops the working columns."""
     _say_stalls(series, findings)
     outliers = series.filter(pl.col("_outlier"))
     if outliers.height:
@@ -76,8 +76,8 @@ def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
     return series.with_columns(suspect).drop("_median", "_away", "_sigma", "_outlier")
 
 
-def stall_runs(series: pl.DataFrame) -> list[tuple[float, float]]:
-    """(start, length) in seconds of each run of stalled rows."""
+def find_stalls(series: pl.DataFrame) -> list[tuple[float, float]]:
+    """Returns (start, length) in seconds of each run of stalled rows."""
     runs: list[tuple[float, float]] = []
     for t_s, duration in series.filter(pl.col("stall")).select("t_s", "duration_s").rows():
         if runs and abs(runs[-1][0] + runs[-1][1] - t_s) < 0.5 * duration:
@@ -88,7 +88,7 @@ def stall_runs(series: pl.DataFrame) -> list[tuple[float, float]]:
 
 
 def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
-    runs = stall_runs(series)
+    runs = find_stalls(series)
     if not runs:
         return
     longest = max(runs, key=lambda run: run[1])
@@ -108,11 +108,11 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
 def check_start(
     series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]
 ) -> None:
-    """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and
-    not in a warm one."""
+    """Notes whether the run begins as described: I/Os a transaction fall by over 15 % in a cold
+    one, and not in a warm one."""
     if described.engine == "innodb" and first_free_share is not None:
         data_gib = described.benchmark.data_gib
-        _by_free_pages(
+        _check_free_pages(
             described.start, first_free_share, None if data_gib is None else data_gib / described.cache_gib, findings
         )
         return
@@ -121,22 +121,23 @@ def check_start(
     if good.height < FEWEST_ROWS or length_s < FEWEST_SECONDS:
         findings.append(RunFinding("start", f"{length_s:,.0f} s are too short to tell a cold start from a warm one."))
         return
-    fall, how = _fall(good, described, length_s)
+    fall, how = _measure_fall(good, described, length_s)
     if fall is None:
         findings.append(RunFinding("start", f"Whether the start was {described.start} cannot be told: {how}"))
     elif described.start == "cold" and fall < WARMING:
-        text = f'start = "cold", but {how} {_changed(fall)}: it was warm, or its cache filled in the first moments.'
+        text = f'start = "cold", but {how} {_describe_change(fall)}: it was warm, or its cache filled in the first moments.'
         findings.append(RunFinding("start", text, 0.0))
     elif described.start == "warm" and fall > WARMING:
-        text = f'start = "warm", but {how} {_changed(fall)}: the caches were still filling.'
+        text = f'start = "warm", but {how} {_describe_change(fall)}: the caches were still filling.'
         findings.append(RunFinding("start", text, 0.0))
 
 
-def _changed(fall: float) -> str:
+def _describe_change(fall: float) -> str:
     return f"fell by {in_percent(fall)} over the run" if fall >= 0 else f"rose by {in_percent(-fall)} over the run"
 
 
-def _by_free_pages(start: str, share: float, data_share: float | None, findings: list[RunFinding]) -> None:
+def _check_free_pages(start: str, share: float, data_share: float | None, findings: list[RunFinding]) -> None:
+    """Notes a start that the free share of the pool at the first sample contradicts."""
     if (start == "cold") != looks_cold(share, data_share):
         only = "only " if start == "cold" else ""
         findings.append(
@@ -148,9 +149,9 @@ def _by_free_pages(start: str, share: float, data_share: float | None, findings:
         )
 
 
-def window_s(described: Description, length_s: float) -> float:
-    """How long the beginning is: a quarter of the time the cache takes to fill at the cap, from a
-    sixtieth to an eighth of the run."""
+def compute_window_s(described: Description, length_s: float) -> float:
+    """Returns how long the beginning is, s: a quarter of the time the cache takes to fill at the
+    cap, from a sixtieth to an eighth of the run."""
     fill_s = (
         described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops
         if math.isfinite(described.caps.iops)
@@ -159,20 +160,20 @@ def window_s(described: Description, length_s: float) -> float:
     return min(max(fill_s / 4, length_s / 60, 10.0), length_s / 8)
 
 
-def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[float | None, str]:
-    """By which share the I/Os a transaction fell from the beginning to the last eighth, and of
-    what; or (None, why not)."""
+def _measure_fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[float | None, str]:
+    """Returns by which share the I/Os a transaction fell from the beginning to the last eighth, and
+    of what; or (None, why not)."""
     first_t, last_t = good["t_s"][0], good["t_s"][-1] + good["duration_s"][-1]
-    head = good.filter(pl.col("t_s") < first_t + window_s(described, length_s))
+    head = good.filter(pl.col("t_s") < first_t + compute_window_s(described, length_s))
     tail = good.filter(pl.col("t_s") >= last_t - (last_t - first_t) / 8)
     for column, words in (
         ("read_iops", "reads a transaction (iostat)"),
         ("read_mib_s", "MiB read a transaction (vmstat)"),
     ):
-        before, after = _per_transaction(head, column), _per_transaction(tail, column)
+        before, after = _divide_by_transactions(head, column), _divide_by_transactions(tail, column)
         if before and after is not None:
             return 1 - after / before, words
-    before, after = _mean(head, "tps"), _mean(tail, "tps")
+    before, after = _average(head, "tps"), _average(tail, "tps")
     if not before or not after:
         return None, "transactions are missing at the beginning or the end."
     fall = 1 - before / after
@@ -184,7 +185,9 @@ def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[
     return fall, f"cap over tps (disk figures are missing; {caps.iops:,.0f} IOPS)"
 
 
-def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:
+def _divide_by_transactions(rows: pl.DataFrame, column: str) -> float | None:
+    """Returns the amount of a column over the transactions of the same rows; None where it covers
+    less than half of the time."""
     both = rows.drop_nulls(column)
     transactions, amount = (float((both[name] * both["duration_s"]).sum()) for name in ("tps", column))
     covered = float(both["duration_s"].sum()) >= 0.5 * float(rows["duration_s"].sum())
@@ -195,21 +198,28 @@ def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:
 
 
 def describe(run: Run) -> list[str]:
-    """What was run, for how long, how fast (means weighted by time), and what was measured and
-    found."""
-    return [*_set_up(run), *_speed(run), *_disk(run), *_processors(run), *_measured(run), *_doubts(run)]
+    """Says what was run, for how long, how fast (means weighted by time), and what was measured and
+    found: a list of sentences."""
+    return [
+        *_describe_set_up(run),
+        *_describe_speed(run),
+        *_describe_disk(run),
+        *_describe_processors(run),
+        *_list_measured(run),
+        *_list_doubts(run),
+    ]
 
 
-def _set_up(run: Run) -> list[str]:
+def _describe_set_up(run: Run) -> list[str]:
     engine = {"innodb": "InnoDB", "myrocks": "MyRocks"}[run.engine]
     version = f" ({run.flavor or 'version'} {run.engine_version})" if run.engine_version else ""
     where = f" on {run.instance}" if run.instance else ""
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
-    data = f" over {_gib(run.benchmark.data_gib)} GiB of data" if run.benchmark.data_gib else ""
+    data = f" over {_format_gib(run.benchmark.data_gib)} GiB of data" if run.benchmark.data_gib else ""
     script = f" {run.benchmark.script} ({run.benchmark.distribution})" if run.benchmark.script else ""
     first = (
         f"{run.name}: {engine}{version}, {run.benchmark.name}{script}{data}, {run.threads} "
-        f"threads, {run.start} start with {_gib(run.cache_gib)} GiB of cache{where}."
+        f"threads, {run.start} start with {_format_gib(run.cache_gib)} GiB of cache{where}."
     )
     if math.isfinite(run.caps.iops):
         burst = f" (with burst credits {run.caps.iops_burst:,.0f})" if run.caps.iops_burst > run.caps.iops else ""
@@ -219,16 +229,16 @@ def _set_up(run: Run) -> list[str]:
     return [first, f"Storage {run.storage}: {limits}{log}."]
 
 
-def _speed(run: Run) -> list[str]:
+def _describe_speed(run: Run) -> list[str]:
     series = run.series
     rows = "second" if run.interval_s == 1 else f"{run.interval_s:g} s"
     mean = run.transactions / float(series["duration_s"].sum())
     p5, p50, p95 = (series["tps"].quantile(q, "nearest") for q in (0.05, 0.5, 0.95))
     sentences = [
-        f"{_length(run.span_s)}, a row each {rows}: {run.transactions:,.0f} transactions, {mean:,.1f} tps on average; "
+        f"{_format_length(run.span_s)}, a row each {rows}: {run.transactions:,.0f} transactions, {mean:,.1f} tps on average; "
         f"5 % of the rows are below {p5:,.0f}, half below {p50:,.0f}, 95 % below {p95:,.0f} tps."
     ]
-    quarters = [_mean(part, "tps") for part in _quarters(run)]
+    quarters = [_average(part, "tps") for part in _split_quarters(run)]
     sentences.append(
         "Mean tps by quarter: " + ", ".join("none" if value is None else f"{value:,.0f}" for value in quarters) + "."
     )
@@ -238,34 +248,34 @@ def _speed(run: Run) -> list[str]:
     return sentences
 
 
-def _disk(run: Run) -> list[str]:
-    read, write = _mean(run.series, "read_mib_s"), _mean(run.series, "write_mib_s")
+def _describe_disk(run: Run) -> list[str]:
+    read, write = _average(run.series, "read_mib_s"), _average(run.series, "write_mib_s")
     if read is None or write is None:
         return []
-    reads, writes = _mean(run.series, "read_iops"), _mean(run.series, "write_iops")
+    reads, writes = _average(run.series, "read_iops"), _average(run.series, "write_iops")
     if reads is None or writes is None:
         return [
             f"The host read {read:,.1f} and wrote {write:,.1f} MiB/s on average (all its disks; I/Os were not counted)."
         ]
-    each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
+    each = [_divide_by_transactions(run.series, column) for column in ("read_iops", "write_iops")]
     per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
     device = "device" if run.log_rates is None else "data volume"
-    told = [
+    sentences = [
         f"The {device} did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
     ]
     if run.log_rates is not None:
-        told.append(_log_disk(run, run.log_rates))
-    return told
+        sentences.append(_describe_log_disk(run, run.log_rates))
+    return sentences
 
 
-def _log_disk(run: Run, log: LogRates) -> str:
+def _describe_log_disk(run: Run, log: LogRates) -> str:
     tps = run.transactions / max(float(run.series["duration_s"].sum()), 1e-9)
     per = f", {log.write_iops / tps:,.1f} a transaction" if tps > 0 else ""
     return f"The log volume did {log.write_iops:,.0f} writes a second, {log.write_mib_s:,.1f} MiB/s on average{per}."
 
 
-def _processors(run: Run) -> list[str]:
-    """How busy they were, and what that means where they were full."""
+def _describe_processors(run: Run) -> list[str]:
+    """Says how busy the processors were, and what that means where they were full."""
     share = run.busy_share
     if share is None:
         return []
@@ -278,7 +288,7 @@ def _processors(run: Run) -> list[str]:
     ]
 
 
-def _measured(run: Run) -> list[str]:
+def _list_measured(run: Run) -> list[str]:
     names = ["transactions a second"]
     names += [
         words
@@ -295,27 +305,29 @@ def _measured(run: Run) -> list[str]:
     return [f"Measured: {', '.join(names)}."]
 
 
-def _doubts(run: Run) -> list[str]:
-    stalls, suspect = stall_runs(run.series), int(run.series["suspect"].sum())
+def _list_doubts(run: Run) -> list[str]:
+    stalls, suspect = find_stalls(run.series), int(run.series["suspect"].sum())
     first = f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} s), {suspect} suspect rows of {run.series.height}."
     return [first, *(finding.text for finding in run.findings if finding.kind not in ("stall", "outlier"))]
 
 
-def _quarters(run: Run) -> list[pl.DataFrame]:
+def _split_quarters(run: Run) -> list[pl.DataFrame]:
+    """Splits the rows into four frames by time."""
     start, quarter = run.series["t_s"][0], run.span_s / 4
     at = ((pl.col("t_s") - start) / quarter).floor()
     return [run.series.filter(at.clip(0, 3) == index) for index in range(4)]
 
 
-def _mean(rows: pl.DataFrame, column: str) -> float | None:
-    kept = rows.drop_nulls(column)
-    length = float(kept["duration_s"].sum())
-    return float((kept[column] * kept["duration_s"]).sum()) / length if length else None
+def _average(rows: pl.DataFrame, column: str) -> float | None:
+    """Averages a column by time over the rows that have it; None where none has."""
+    measured_rows = rows.drop_nulls(column)
+    length = float(measured_rows["duration_s"].sum())
+    return float((measured_rows[column] * measured_rows["duration_s"]).sum()) / length if length else None
 
 
-def _gib(size: float) -> str:
+def _format_gib(size: float) -> str:
     return f"{size:,.1f}" if size >= 1 else f"{size:.3g}"
 
 
-def _length(seconds: float) -> str:
+def _format_length(seconds: float) -> str:
     return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.1f} min"

@@ -21,11 +21,11 @@ LEAST_COMMITS_PER_WRITE, LEAST_COMMITS_PER_READ = 0.1, 0.01
 JITTER = 0.02
 
 
-def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
-    """Rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises InputError
-    where the server counted nothing."""
-    counters, findings = _transactions(recording, status, files.transactions)
-    rows = Rows(findings=findings, interval_s=_interval(recording, status))
+def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
+    """Makes rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises
+    InputError where the server counted nothing."""
+    counters, findings = _choose_counters(recording, status, files.transactions)
+    rows = Rows(findings=findings, interval_s=_choose_interval(recording, status))
     rows.clock_at_zero_s = status.series.begin_s
     columns = status.series.columns
     counted = [columns[f"{name}_per_s"] for name in counters]
@@ -55,7 +55,9 @@ def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
     return rows
 
 
-def _interval(recording: Recording, status: Status) -> float:
+def _choose_interval(recording: Recording, status: Status) -> float:
+    """Returns the usual length of an interval between samples, s: whole seconds where it is near
+    them. Raises InputError."""
     usual = statistics.median(status.series.duration_s)
     whole = round(usual)
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
@@ -66,39 +68,44 @@ def _interval(recording: Recording, status: Status) -> float:
     return interval
 
 
-def _transactions(
+def _choose_counters(
     recording: Recording, status: Status, asked: tuple[str, ...] | None
 ) -> tuple[tuple[str, ...], list[RunFinding]]:
-    """The counters whose sum are the transactions, and what to say of it."""
-    known = {
-        name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns
+    """Chooses the counters whose sum are the transactions, and says why. Raises InputError."""
+    totals = {
+        name: _sum_counter(status, name)
+        for name in (*COMMITS, *WRITES, *READS)
+        if f"{name}_per_s" in status.series.columns
     }
     if asked is not None:
-        missing = [name for name in asked if name not in known]
+        missing = [name for name in asked if name not in totals]
         if missing:
-            hint = f"There are: {', '.join(known) or 'none'}."
+            hint = f"There are: {', '.join(totals) or 'none'}."
             raise recording.bad("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
         return asked, [
             RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")
         ]
-    if not known:
+    if not totals:
         rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"
         hint = "Record SHOW GLOBAL STATUS whole."
         raise recording.bad("", "none of the counters of transactions", rule, hint, DOC)
-    commits, writes, reads = (sum(known.get(name, 0.0) for name in names) for names in (COMMITS, WRITES, READS))
+    commits, writes, reads = (sum(totals.get(name, 0.0) for name in names) for names in (COMMITS, WRITES, READS))
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
-        chosen, said = (
+        chosen, explanation = (
             COMMITS,
             f"a transaction is a commit ({commits:,.0f}, compared with {writes:,.0f} statements that write and {reads:,.0f} that read)",
         )
     else:
-        chosen, said = (
+        chosen, explanation = (
             (*WRITES, *READS),
             f"a transaction is a statement that reads or writes ({reads:,.0f} and {writes:,.0f}), since there are {commits:,.0f} commits",
         )
-    return tuple(name for name in chosen if name in known), [RunFinding("transactions", f"{recording.name}: {said}.")]
+    return tuple(name for name in chosen if name in totals), [
+        RunFinding("transactions", f"{recording.name}: {explanation}.")
+    ]
 
 
-def _total(status: Status, name: str) -> float:
+def _sum_counter(status: Status, name: str) -> float:
+    """Returns how much a counter grew in all samples."""
     pairs = zip(status.series.columns[f"{name}_per_s"], status.series.duration_s, strict=True)
     return sum(rate * duration for rate, duration in pairs if rate is not None)

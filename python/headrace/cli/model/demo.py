@@ -56,7 +56,7 @@ def demo(
     check_chart_path(report, (".html",))
     if stage in ("all", "proof"):
         check_output("the page of the proof,", PROOF, force=force or WRITES_PAGE.allows(PROOF))
-    database = from_runs.demo_database()
+    database = from_runs.build_demo_database()
     recommended = True
     if stage in ("all", "plan"):
         show("1. The database", "", *databases.workload_in_words(database), "")

@@ -18,7 +18,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.bench import SysbenchOltp
 from headrace.calibration.prior import DISTRIBUTION_OPTIONS
-from headrace.calibration.replica import ReplicaRun, calibrate_replica, counted, predicted_run
+from headrace.calibration.replica import ReplicaRun, average_rates, calibrate_replica, predict_run
 from headrace.experiment import machine
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.dynamics import ONSET_S, Course
@@ -147,8 +147,8 @@ def score(workload: TransactionWorkload, measured: Sequence[Drained]) -> list[Sc
     scores = []
     for drained in measured:
         run = run_of(drained)
-        prediction = predicted_run(workload, run)
-        tps, reads = counted(prediction, run)
+        prediction = predict_run(workload, run)
+        tps, reads = average_rates(prediction, run)
         scores.append(ScoredCell(drained, tps, reads, str(prediction.summary["binding"])))
     return scores
 

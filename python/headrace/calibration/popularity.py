@@ -32,7 +32,8 @@ FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 
 def derive_popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
     """Derives the shape that observations ask for beyond `database`, whose own shape and compaction
     profile are left as they are: `filling` in pairs of transactions and a factor, `full` in pairs
-    of turnovers and a factor. `period_tx`: smooth over so many transactions."""
+    of turnovers and a factor. `period_tx`: the length, in
+    transactions, to smooth over."""
     filling: list[tuple[np.ndarray, np.ndarray, float]] = []
     full: list[tuple[np.ndarray, np.ndarray, float]] = []
     fill_tx = 0.0

@@ -75,7 +75,7 @@ impl Engine {
     /// is not there yet. It outlives a creation that is refused later, as at AWS. Says what a dry
     /// run must leave out, which makes none.
     pub(crate) fn key_for_new_volume(&self, request: &mut CreateRequest) -> Outcome<()> {
-        let missing = self.lab(|lab| match lab.keys.wanted(request.encrypted, request.kms_key.as_deref()) {
+        let missing = self.lab(|lab| match lab.keys.choose(request.encrypted, request.kms_key.as_deref()) {
             Ok(Some(None)) => lab.keys.default_for_volumes().is_none(),
             _ => false,
         });

@@ -187,7 +187,7 @@ proptest! {
             same("evicted of the first", by(fluid.evicted_first), by(list.moved.evicted_first))?;
             same("evicted later", by(fluid.evicted_later), by(list.moved.evicted_later))?;
             let first = list.pages.iter().filter(|&&page| list.first[page as usize]).count();
-            same("first ones left", cache.first_share() * cache.held(), first as f64)?;
+            same("first ones left", cache.first_share() * cache.page_count(), first as f64)?;
         }
     }
 
@@ -238,7 +238,7 @@ proptest! {
         for (what, fluid, list) in [
             ("left dirty", left_by_fluid, left_dirty),
             ("written", written_by_fluid, written),
-            ("dirty at the end", cache.dirty_share().unwrap() * cache.held(), still),
+            ("dirty at the end", cache.dirty_share().unwrap() * cache.page_count(), still),
         ] {
             // As for reads. A step of 1 % of the cache's touches counts a change twice where a page
             // is touched twice within it, and a page read in one is not written before its end: 2 %
@@ -287,7 +287,7 @@ proptest! {
             // Differences of sums of a few thousand pages, in doubles.
             prop_assert!((cache.reads_per_tx() - popularity.first_touches_per_tx(tx)).abs() < 1e-11 * popularity.touches_per_tx());
             prop_assert!((reads - popularity.touched(tx)).abs() < 1e-10 * popularity.pages());
-            prop_assert!((cache.held() - reads).abs() < 1e-10 * popularity.pages());
+            prop_assert!((cache.page_count() - reads).abs() < 1e-10 * popularity.pages());
             prop_assert!(!cache.is_full() && cache.first_share() > 1.0 - 1e-12);
         }
     }
@@ -318,8 +318,8 @@ proptest! {
             let cache = &mut alone[0];
             let moved = cache.clone().pass(0.0);
             prop_assert_eq!(moved.reads, 0.0);
-            prop_assert!(cache.held() <= capacity * (1.0 + 1e-8));
-            prop_assert!((cache.held() + outside.iter().sum::<f64>() - popularity.pages()).abs() < slack, "{} inside, {outside:?} outside, {evicted} evicted", cache.held());
+            prop_assert!(cache.page_count() <= capacity * (1.0 + 1e-8));
+            prop_assert!((cache.page_count() + outside.iter().sum::<f64>() - popularity.pages()).abs() < slack, "{} inside, {outside:?} outside, {evicted} evicted", cache.page_count());
             let reads: f64 = outside.iter().zip(&popularity.classes).map(|(outside, class)| outside * class.touches_per_tx).sum();
             prop_assert!((cache.reads_per_tx() - reads).abs() < 1e-8 * popularity.touches_per_tx());
             prop_assert!((-1e-9..=1.0 + 1e-9).contains(&cache.first_share()));

@@ -53,7 +53,7 @@ impl Engine {
     /// other volume fail.
     fn check_room(&self, source: &VolumeRecord) -> Outcome<()> {
         let needed = self.allocated_of(source).unwrap_or_default();
-        let free = rustix::fs::statvfs(&self.volumes_folder()).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
+        let free = rustix::fs::statvfs(self.volumes_folder()).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
         if needed <= free {
             return Ok(());
         }

@@ -65,7 +65,7 @@ pub enum AlarmCommand {
     EnableActions {
         /// Names.
         names: Vec<String>,
-        /// On or off.
+        /// Whether the actions are carried out.
         enabled: bool,
     },
     /// Removes tags by key, then sets tags.
@@ -124,7 +124,7 @@ pub enum AlarmChange {
         #[serde(default)]
         reason_data: Option<String>,
     },
-    /// Its actions are on or off.
+    /// Its actions are switched on or off.
     ActionsEnabled { wall_ms: u64, name: String, enabled: bool },
     /// Keys removed, then tags set.
     Tagged {
@@ -151,7 +151,7 @@ impl AlarmChange {
         }
     }
 
-    /// Must be on disk before anyone is told. How an action went need not be.
+    /// Whether the change must be on disk before anyone is told. How an action went need not be.
     pub fn must_last(&self) -> bool {
         !matches!(self, AlarmChange::ActionDone { .. })
     }
@@ -193,7 +193,7 @@ pub struct HistoryItem {
     pub kind: String,
     /// A sentence.
     pub summary: String,
-    /// The same as JSON.
+    /// What happened, as JSON.
     pub data: String,
 }
 
@@ -201,7 +201,7 @@ pub struct HistoryItem {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Alarms {
-    /// By name.
+    /// The alarms, by name.
     pub by_name: BTreeMap<String, AlarmRecord>,
     /// The last [`MAX_ALARM_HISTORY`] items, oldest first. An alarm's items outlive it.
     pub history: VecDeque<HistoryItem>,

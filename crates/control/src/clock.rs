@@ -31,7 +31,7 @@ impl LabClock {
         self.anchor_monotonic_ns.saturating_add(u64::try_from(wait_ns).unwrap_or(u64::MAX))
     }
 
-    /// The same clock at another speed from now on, without a jump.
+    /// Makes the clock go on at another speed from now on, without a jump.
     pub fn rescaled(&self, monotonic_ns: u64, time_scale: u32) -> LabClock {
         LabClock::new(self.lab_ms(monotonic_ns), monotonic_ns, time_scale)
     }

@@ -31,7 +31,7 @@ pub struct CreateRequest {
     pub encrypted: Option<bool>,
     /// The key that wraps its data key; none: the default one.
     pub kms_key: Option<String>,
-    /// For several instances at once, of which the lab has one: refused.
+    /// Whether several instances may attach it at once: refused, since the lab has one instance.
     pub multi_attach: bool,
     /// Unique name.
     pub name: Option<String>,
@@ -57,11 +57,11 @@ pub struct CreateRequest {
 pub struct AttachRequest {
     /// Attach name like `sdf` or `/dev/sdf`; else the first free one.
     pub name: Option<String>,
-    /// The same as EC2 takes it: only names of EBS devices.
+    /// The attach name as EC2 takes it: only names of EBS devices.
     pub device_name: Option<String>,
     /// Id of the instance; none: the lab's.
     pub instance: Option<String>,
-    /// Without the model's delays.
+    /// Whether requests complete without the model's delays.
     pub unpaced: bool,
     /// Measure the machine's own latency and ceiling.
     pub probe: bool,
@@ -71,11 +71,11 @@ pub struct AttachRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DetachRequest {
-    /// Also under a mounted filesystem, and a second time.
+    /// Whether it is detached under a mounted filesystem too, and a second time.
     pub force: bool,
-    /// Only from this instance.
+    /// The instance it must be attached to, if the caller names one.
     pub instance: Option<String>,
-    /// Only where it has this attach name.
+    /// The attach name it must have, if the caller names one.
     pub name: Option<String>,
 }
 
@@ -169,7 +169,7 @@ pub enum Command {
     DetachBusy {
         /// Volume.
         volume: String,
-        /// By what, in words.
+        /// What made it fail, in words.
         reason: String,
         /// Detached as soon as it is not, as EC2 does it.
         waits: bool,
@@ -255,7 +255,7 @@ pub enum Command {
     },
     /// About keys.
     Key(KeyCommand),
-    /// Of an alarm.
+    /// A command for an alarm.
     Alarm(AlarmRequest),
     /// About snapshots.
     Snapshot(SnapshotCommand),

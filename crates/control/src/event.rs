@@ -28,7 +28,8 @@ impl Event {
         matches!(self.change, Change::VolumeReady { .. } | Change::VolumeDeleted { .. })
     }
 
-    /// Must be on disk before anyone is told. Progress need not: it is measured again.
+    /// Whether the event must be on disk before anyone is told. Progress need not be: it is
+    /// measured again.
     pub fn must_last(&self) -> bool {
         match &self.change {
             Change::MemberRebuilding { .. } => false,
@@ -99,9 +100,9 @@ pub enum Change {
     ModificationStarted { volume: VolumeId, modification: Modification },
     /// The volume has its new specification; limits are in between until completed.
     ModificationOptimizing { volume: VolumeId, modification: String },
-    /// New limits.
+    /// The modification is completed: the new limits hold.
     ModificationCompleted { volume: VolumeId, modification: String },
-    /// All as before.
+    /// The modification failed, and all is as before.
     ModificationFailed { volume: VolumeId, modification: String, reason: String },
     /// Credits of a member, in millionths of its capacity.
     BalanceSet { volume: VolumeId, member: u32, per_million: u32 },
@@ -123,13 +124,13 @@ pub enum Change {
     MemberRebuilding { volume: VolumeId, member: u32, done_bytes: u64 },
     /// Its rebuild is complete.
     MemberRebuilt { volume: VolumeId, member: u32 },
-    /// Of a client token.
+    /// A change of a client token.
     Token(TokenChange),
-    /// Of keys.
+    /// A change of a key.
     Key(KeyChange),
-    /// Of an alarm.
+    /// A change of an alarm.
     Alarm(AlarmChange),
-    /// Of snapshots.
+    /// A change of a snapshot.
     Snapshot(SnapshotChange),
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A new id: its prefix and 17 digits.
+/// Draws a new id: its prefix and 17 digits.
 pub(crate) fn draw_id(prefix: &str, ids: &mut dyn FnMut() -> u64) -> String {
     format!("{prefix}-0{:016x}", ids())
 }

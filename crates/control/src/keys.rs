@@ -34,7 +34,7 @@ const KMS_API: &str = "KMS API text, PyPI botocore 1.43.11";
 /// Where a key stands; KMS's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeyState {
-    /// Can be used.
+    /// The key can be used.
     Enabled,
     /// Cannot be used until it is enabled.
     Disabled,
@@ -86,7 +86,7 @@ pub struct NewKey {
     pub policy: String,
     /// Tags.
     pub tags: BTreeMap<String, String>,
-    /// Made by EBS for itself, with [`EBS_ALIAS`].
+    /// Whether EBS made the key for itself, with [`EBS_ALIAS`].
     pub managed: bool,
     /// Where it is, when its material is in KMS elsewhere.
     pub elsewhere: Option<String>,
@@ -127,9 +127,9 @@ pub struct Alias {
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // `key` names the key everywhere
 pub enum KeyCommand {
-    /// A new key, whose material the daemon has made under this id.
+    /// Creates a key, whose material the daemon has made under this id.
     Create { id: String, new: NewKey },
-    /// Can be used again.
+    /// Lets a key be used again.
     Enable { key: String },
     /// Cannot be used.
     Disable { key: String },
@@ -137,11 +137,11 @@ pub enum KeyCommand {
     ScheduleDeletion { key: String, days: u32 },
     /// Will not be deleted; it is disabled then.
     CancelDeletion { key: String },
-    /// Another description or policy; none: as it is.
+    /// Gives a key another description or policy; none: as it is.
     Update { key: String, description: Option<String>, policy: Option<String> },
     /// Sets and removes tags.
     Tag { key: String, request: TagRequest },
-    /// A new alias, or one that leads to another key.
+    /// Makes a new alias, or lets one lead to another key.
     SetAlias { alias: String, key: String, exists: bool },
     /// No such alias any more.
     DeleteAlias { alias: String },
@@ -223,11 +223,11 @@ impl Keys {
         let prefix = key_arn(settings, "");
         let prefix = prefix.trim_end_matches("key/");
         let name = given.strip_prefix(prefix).map_or(given, |rest| rest.strip_prefix("key/").unwrap_or(rest));
-        let found = match name.starts_with("alias/") {
+        let key = match name.starts_with("alias/") {
             true => self.aliases.get(name).and_then(|alias| self.keys.get(&alias.key)),
             false => self.keys.get(name),
         };
-        found.ok_or_else(|| {
+        key.ok_or_else(|| {
             let message = match name.starts_with("alias/") {
                 true => format!("Alias {} is not found.", key_arn(settings, name)),
                 false if given.starts_with("arn:") => format!("Key '{given}' does not exist"),
@@ -255,12 +255,12 @@ impl Keys {
         }
     }
 
-    /// Whether a new volume is encrypted, and the key it names. Encryption by default wins over a
-    /// volume that asks for none (EC2 API, CreateVolume).
+    /// Chooses whether a new volume is encrypted, and the key it names. Encryption by default wins
+    /// over a volume that asks for none (EC2 API, CreateVolume).
     ///
     /// # Errors
     /// A key without encryption.
-    pub fn wanted<'a>(&self, encrypted: Option<bool>, key: Option<&'a str>) -> Result<Option<Option<&'a str>>, ControlError> {
+    pub fn choose<'a>(&self, encrypted: Option<bool>, key: Option<&'a str>) -> Result<Option<Option<&'a str>>, ControlError> {
         let encrypted = encrypted.unwrap_or(false) || self.encrypt_by_default;
         match key {
             Some(key) if !encrypted => {
@@ -280,9 +280,9 @@ impl Keys {
     /// The key of a new volume: that which it names, or the default one.
     ///
     /// # Errors
-    /// As EC2 says it: there is no such key, or it cannot be used.
+    /// There is no such key, or it cannot be used, in EC2's words.
     pub fn for_volume(&self, settings: &Settings, encrypted: Option<bool>, key: Option<&str>) -> Result<Option<String>, ControlError> {
-        let Some(named) = self.wanted(encrypted, key)? else { return Ok(None) };
+        let Some(named) = self.choose(encrypted, key)? else { return Ok(None) };
         let named = match named {
             Some(named) => named,
             None => self.default_for_volumes().map_or(EBS_ALIAS, |key| &key.id),
@@ -327,7 +327,7 @@ impl Keys {
                     KeyChange::StateSet { state, deletion_ms, .. } => (record.state, record.deletion_ms) = (*state, *deletion_ms),
                     KeyChange::Updated { new, .. } => record.new = new.clone(),
                     KeyChange::GrantCreated { grant, .. } => record.grants.push(Grant { created_ms: at_ms, ..grant.clone() }),
-                    KeyChange::GrantEnded { grant, .. } => record.grants.retain(|one| one.id != *grant),
+                    KeyChange::GrantEnded { grant, .. } => record.grants.retain(|candidate| candidate.id != *grant),
                     _ => {}
                 }
             }
@@ -397,7 +397,7 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
         KeyCommand::CreateGrant { key, grant } => create_grant(keys.usable(settings, key)?, grant),
         KeyCommand::EndGrant { key, grant } => {
             let record = find(key)?;
-            match record.grants.iter().any(|one| one.id == *grant) {
+            match record.grants.iter().any(|candidate| candidate.id == *grant) {
                 true => Ok(vec![KeyChange::GrantEnded { key: record.id.clone(), grant: grant.clone() }]),
                 false => {
                     let message = format!("Grant ID {grant} not found");
@@ -505,15 +505,15 @@ fn set_alias(keys: &Keys, settings: &Settings, alias: &str, key: &KeyRecord, exi
     if key.state == KeyState::PendingDeletion {
         return Err(pending(&key.id, &key_arn(settings, &key.id)));
     }
-    let known = keys.aliases.get(alias);
-    if known.is_some() && !exists {
+    let current = keys.aliases.get(alias);
+    if current.is_some() && !exists {
         let message = format!("An alias with the name {} already exists", key_arn(settings, alias));
         return Err(refuse(ErrorKind::InvalidParameter, alias, "is an alias already", "Update it.", "AlreadyExistsException", message));
     }
     if exists {
         keys.find(settings, alias)?;
     }
-    if known.is_none() && keys.aliases.values().filter(|alias| alias.key == key.id).count() >= MOST_ALIASES {
+    if current.is_none() && keys.aliases.values().filter(|alias| alias.key == key.id).count() >= MOST_ALIASES {
         let message = format!("A key has at most {MOST_ALIASES} aliases.");
         let rule = format!("a key has at most {MOST_ALIASES} aliases");
         return Err(refuse(ErrorKind::LimitExceeded, alias, rule, "Delete one.", "LimitExceededException", message));
@@ -527,7 +527,7 @@ fn create_grant(key: &KeyRecord, grant: &Grant) -> Result<Vec<KeyChange>, Contro
         return Err(refuse(ErrorKind::LimitExceeded, &key.id, rule, "Revoke grants that are no longer needed.", "LimitExceededException", message));
     }
     // The same name and content again are the same grant (KMS API, CreateGrant).
-    let same = |one: &&Grant| one.name.is_some() && Grant { id: grant.id.clone(), created_ms: grant.created_ms, ..(*one).clone() } == *grant;
+    let same = |candidate: &&Grant| candidate.name.is_some() && Grant { id: grant.id.clone(), created_ms: grant.created_ms, ..(*candidate).clone() } == *grant;
     Ok(match key.grants.iter().find(same) {
         Some(_) => Vec::new(),
         None => vec![KeyChange::GrantCreated { key: key.id.clone(), grant: grant.clone() }],

@@ -28,11 +28,11 @@ impl Lab {
         Ok(changes.into_iter().map(|change| Event { at_ms, change }).collect())
     }
 
-    /// As [`Lab::decide`], under a client token: the events note it too. See [`Tokens::find`] for
-    /// one that was used before.
+    /// Decides like [`Lab::decide`], under a client token: the events note it too. [`Tokens::find`]
+    /// says what was done under a token that was used before.
     ///
     /// # Errors
-    /// As [`Lab::decide`]; and the token was used before.
+    /// Those of [`Lab::decide`], and the token was used before.
     pub fn decide_once(&self, command: &Command, token: &ClientToken, now_ms: u64, ids: &mut impl FnMut() -> u64) -> Result<Vec<Event>, ControlError> {
         self.tokens.find(token)?;
         let mut events = self.decide(command, now_ms, ids)?;
@@ -117,9 +117,9 @@ impl Lab {
             }
             Change::Snapshot(change) => self.snapshots.apply(change, at_ms),
             change => {
-                let known = change.volume().and_then(|volume| self.volumes.get_mut(volume));
-                debug_assert!(known.is_some(), "an event of an unknown volume: {change:?}");
-                if let Some(record) = known {
+                let record = change.volume().and_then(|volume| self.volumes.get_mut(volume));
+                debug_assert!(record.is_some(), "an event of an unknown volume: {change:?}");
+                if let Some(record) = record {
                     // Each knows its own changes and leaves the others alone.
                     volumes::apply(record, change);
                     attachments::apply(record, change, at_ms);
@@ -150,7 +150,7 @@ impl Lab {
         modifications::next_due(&self.volumes).into_iter().chain(snapshots::next_due(&self.snapshots)).chain(deletions).min()
     }
 
-    /// A new volume with the key of its encryption, where it is encrypted.
+    /// Adds the key of its encryption to the changes that create a volume, where it is encrypted.
     fn with_key(&self, request: &CreateRequest, mut changes: Vec<Change>) -> Result<Vec<Change>, ControlError> {
         // Of an encrypted snapshot or volume: encrypted, and under its key where none is named.
         let of_snapshot = changes.iter().find_map(|change| match change {

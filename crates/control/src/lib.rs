@@ -59,12 +59,12 @@ pub use event::{Change, Event};
 pub use ids::{fault_id, SnapshotId, VolumeId};
 pub use keys::{KeyCommand, KeyRecord, KeyState, Keys};
 pub use settings::{ModificationTimes, Settings, SettingsRequest};
-pub use snapshots::kept::{Snapshots, MAX_SNAPSHOTS};
 pub use snapshots::messages::{CopyRequest, DirectRequest, LockRequest, ScheduleRequest, SnapshotChange, SnapshotCommand, SnapshotRequest};
 pub use snapshots::record::{
     Binned, FastRestore, FastRestoreState, LockMode, NewSnapshot, RetentionRule, Schedule, SnapshotKey, SnapshotLock, SnapshotRecord, SnapshotSource,
     SnapshotState, VolumeOrigin,
 };
+pub use snapshots::registry::{Snapshots, MAX_SNAPSHOTS};
 pub use state::Lab;
 pub use tags::TagRequest;
 pub use tokens::{ClientToken, TokenChange, Tokens, UsedToken};

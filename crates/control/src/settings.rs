@@ -12,9 +12,9 @@ const MAX_TIME_SCALE: u32 = 1_000_000;
 /// Durations of a modification, in milliseconds of lab time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModificationTimes {
-    /// In `modifying`.
+    /// How long a modification stays in `modifying`.
     pub modifying_ms: u64,
-    /// In `optimizing`.
+    /// How long a modification stays in `optimizing`.
     pub optimizing_ms: u64,
 }
 

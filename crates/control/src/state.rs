@@ -5,7 +5,7 @@ use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::ids::VolumeId;
 use crate::keys::Keys;
 use crate::settings::{self, Settings};
-use crate::snapshots::kept::Snapshots;
+use crate::snapshots::registry::Snapshots;
 use crate::tokens::Tokens;
 use crate::volumes::record::{VolumeRecord, Volumes};
 use serde::{Deserialize, Serialize};
@@ -51,10 +51,10 @@ impl Lab {
     /// [`ErrorKind::NotFound`], which names those that are not there and no other: clients read
     /// them out of EC2's sentence.
     pub fn find_all(&self, volumes: &[String]) -> Result<Vec<&VolumeRecord>, ControlError> {
-        let found: Vec<Result<&VolumeRecord, &str>> = volumes.iter().map(|volume| self.find(volume).map_err(|_| volume.as_str())).collect();
-        let missing: Vec<&str> = found.iter().filter_map(|one| one.err()).collect();
+        let lookups: Vec<Result<&VolumeRecord, &str>> = volumes.iter().map(|volume| self.find(volume).map_err(|_| volume.as_str())).collect();
+        let missing: Vec<&str> = lookups.iter().filter_map(|lookup| lookup.err()).collect();
         match missing.is_empty() {
-            true => Ok(found.into_iter().flatten().collect()),
+            true => Ok(lookups.into_iter().flatten().collect()),
             false => Err(self.unknown(&missing)),
         }
     }

@@ -76,7 +76,7 @@ impl Tokens {
         }
         match self.used.get(token) {
             Some(used) if used.request != given.request => Err(mismatch(token)),
-            found => Ok(found),
+            entry => Ok(entry),
         }
     }
 
@@ -152,14 +152,14 @@ mod tests {
         for n in 0..KEPT_ANYWAY as u64 {
             used(&mut tokens, &format!("t{n}"), n);
         }
-        let known = |tokens: &Tokens, name: &str| tokens.find(&token(name, "volume.create 1")).unwrap().is_some();
+        let remembers = |tokens: &Tokens, name: &str| tokens.find(&token(name, "volume.create 1")).unwrap().is_some();
         // One more, a day and a millisecond after the first: only the first is too old.
         used(&mut tokens, "late", KEPT_MS + 1);
-        assert!(!known(&tokens, "t0") && known(&tokens, "t1") && known(&tokens, "late"));
+        assert!(!remembers(&tokens, "t0") && remembers(&tokens, "t1") && remembers(&tokens, "late"));
         assert_eq!((tokens.used.len(), tokens.order.len()), (KEPT_ANYWAY, KEPT_ANYWAY));
         // Exactly a day old stays, whatever the number.
         used(&mut tokens, "later", KEPT_MS + 1);
-        assert!(known(&tokens, "t1"));
+        assert!(remembers(&tokens, "t1"));
         // A year later most are old, and few enough are kept anyway.
         used(&mut tokens, "much-later", 365 * KEPT_MS);
         assert_eq!(tokens.order.len(), KEPT_ANYWAY);

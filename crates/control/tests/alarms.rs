@@ -53,7 +53,7 @@ fn with(changes: Value) -> Value {
 #[test]
 fn what_is_wrong_is_refused_with_cloudwatchs_code() {
     let invalid = "InvalidParameterValue";
-    for (changes, wanted, words) in [
+    for (changes, expected, words) in [
         (json!({"EvaluationPeriods": 0}), invalid, "EvaluationPeriods"),
         (json!({"DatapointsToAlarm": 4}), invalid, "1 to EvaluationPeriods (3)"),
         (json!({"Period": 45}), invalid, "45"),
@@ -69,8 +69,8 @@ fn what_is_wrong_is_refused_with_cloudwatchs_code() {
         (json!({"Metrics": [{"Id": "m1", "Expression": "1"}]}), "InvalidParameterCombination", "has no MetricName"),
         (json!({"AlarmName": ""}), invalid, "AlarmName"),
     ] {
-        let (found, message) = code(with(changes.clone()));
-        assert_eq!(found, wanted, "{changes}: {message}");
+        let (refusal, message) = code(with(changes.clone()));
+        assert_eq!(refusal, expected, "{changes}: {message}");
         assert!(message.contains(words), "{changes}: {message}");
     }
 }
@@ -89,8 +89,8 @@ fn an_alarm_on_an_expression_returns_exactly_one_series() {
         |metrics: Value| json!({"AlarmName": "m", "Metrics": metrics, "EvaluationPeriods": 1, "Threshold": 1.0, "ComparisonOperator": "GreaterThanThreshold"});
     let metric = json!({"Id": "m1", "MetricStat": {"Metric": {"Namespace": "N", "MetricName": "M"}, "Period": 60, "Stat": "Sum"}, "ReturnData": false});
     run(&mut Lab::default(), 0, put(&math(json!([metric, {"Id": "e1", "Expression": "m1 * 2"}])))).unwrap();
-    let (found, message) = code(math(json!([metric, {"Id": "e1", "Expression": "m1 *"}])));
-    assert_eq!((found.as_str(), message.contains("Error in expression 'e1' at position 5")), ("ValidationError", true), "{message}");
+    let (refusal, message) = code(math(json!([metric, {"Id": "e1", "Expression": "m1 *"}])));
+    assert_eq!((refusal.as_str(), message.contains("Error in expression 'e1' at position 5")), ("ValidationError", true), "{message}");
     assert!(code(math(json!([metric]))).1.contains("Exactly one element of Metrics must have ReturnData true, and 0 have"));
     let mut shown = metric.clone();
     shown["ReturnData"] = json!(true);
@@ -201,12 +201,12 @@ proptest! {
             };
             prop_assert_eq!(run(&mut lab, wall_ms, command).is_ok(), done);
         }
-        let mut wanted = list.clone();
-        wanted.sort_by(|one, other| one.0.cmp(&other.0));
-        let found: Vec<_> = lab.alarms.by_name.iter().map(|(name, alarm)| {
+        let mut expected = list.clone();
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        let actual: Vec<_> = lab.alarms.by_name.iter().map(|(name, alarm)| {
             (name.clone(), alarm.state, alarm.spec.actions_enabled, alarm.tags.get("k").cloned(), alarm.transitioned_ms)
         }).collect();
-        prop_assert_eq!(found, wanted);
+        prop_assert_eq!(actual, expected);
         prop_assert_eq!(lab.alarms.history.len(), items.min(MAX_ALARM_HISTORY));
         prop_assert_eq!(lab.alarms.next_item as usize, items);
     }

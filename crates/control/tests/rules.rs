@@ -176,12 +176,12 @@ fn volumes() {
 fn tags() {
     use ErrorKind::*;
     let mut bench = Bench::with("gp2:100");
-    let one = |key: &str, value: &str| tag([(key.to_string(), value.to_string())]);
-    bench.refuses(one("", "v"), InvalidParameter, "(nothing)", "1 to 128 characters, this one 0", "tag restrictions");
-    bench.refuses(one(&"ä".repeat(129), "v"), InvalidParameter, "ä", "this one 129", "tag restrictions");
-    bench.refuses(one("aws:x", "v"), InvalidParameter, "aws:x", "belong to AWS", "tag restrictions");
-    bench.refuses(one("k", &"v".repeat(257)), InvalidParameter, "vvv...", "at most 256 characters", "tag restrictions");
-    bench.ok(one(&"ä".repeat(128), &"ä".repeat(256)));
+    let tag_pair = |key: &str, value: &str| tag([(key.to_string(), value.to_string())]);
+    bench.refuses(tag_pair("", "v"), InvalidParameter, "(nothing)", "1 to 128 characters, this one 0", "tag restrictions");
+    bench.refuses(tag_pair(&"ä".repeat(129), "v"), InvalidParameter, "ä", "this one 129", "tag restrictions");
+    bench.refuses(tag_pair("aws:x", "v"), InvalidParameter, "aws:x", "belong to AWS", "tag restrictions");
+    bench.refuses(tag_pair("k", &"v".repeat(257)), InvalidParameter, "vvv...", "at most 256 characters", "tag restrictions");
+    bench.ok(tag_pair(&"ä".repeat(128), &"ä".repeat(256)));
     let many = |count: usize| tag((0..count).map(|n| (format!("k{n}"), String::new())));
     bench.refuses(many(50), LimitExceeded, "51 tags", "at most 50 tags", "tag restrictions");
     bench.ok(many(49));
@@ -396,11 +396,11 @@ fn members() {
     let restore = |member| Command::RestoreMember { volume: data(), member };
     bench.refuses(fail(4), NotFound, "member 4", "members 0 to 3", "lab");
     // What the user gave comes back, in his units, whatever is wrong with it.
-    for (caps, said) in [(0.0, "0 %"), (0.09, "0.09 %"), (-5.0, "-5 %"), (100.1, "100.1 %"), (f64::NAN, "NaN %")] {
-        bench.refuses(slow(0, caps, 0.0), InvalidParameter, said, "0.1 to 100 percent", "lab");
+    for (caps, shown) in [(0.0, "0 %"), (0.09, "0.09 %"), (-5.0, "-5 %"), (100.1, "100.1 %"), (f64::NAN, "NaN %")] {
+        bench.refuses(slow(0, caps, 0.0), InvalidParameter, shown, "0.1 to 100 percent", "lab");
     }
-    for (extra, said) in [(60_000.001, "60000.001 ms"), (-0.001, "-0.001 ms"), (1e6, "1000000 ms"), (f64::INFINITY, "inf ms")] {
-        bench.refuses(slow(0, 50.0, extra), InvalidParameter, said, "0 to 60000 ms", "lab");
+    for (extra, shown) in [(60_000.001, "60000.001 ms"), (-0.001, "-0.001 ms"), (1e6, "1000000 ms"), (f64::INFINITY, "inf ms")] {
+        bench.refuses(slow(0, 50.0, extra), InvalidParameter, shown, "0 to 60000 ms", "lab");
     }
     bench.refuses(replace(0, Some(0)), InvalidParameter, "0 MiB/s", "1 MiB/s or more", "lab");
     bench.refuses(Command::MemberRebuilt { volume: data(), member: 0 }, IncorrectState, "-m0", "is not being rebuilt", "lab");

@@ -29,18 +29,18 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let one = 0..12usize;
+    let index = 0..12usize;
     prop_oneof![
         4 => (0..2usize).prop_map(Act::Create),
         1 => Just(Act::CreateBoth),
-        6 => one.clone().prop_map(Act::Complete),
-        1 => one.clone().prop_map(Act::Fail),
-        3 => one.clone().prop_map(Act::Delete),
-        1 => one.clone().prop_map(Act::Recover),
-        1 => one.clone().prop_map(Act::Copy),
-        2 => (one.clone(), any::<bool>(), 1..4u32, prop_oneof![Just(None), Just(Some(1)), Just(Some(72))])
+        6 => index.clone().prop_map(Act::Complete),
+        1 => index.clone().prop_map(Act::Fail),
+        3 => index.clone().prop_map(Act::Delete),
+        1 => index.clone().prop_map(Act::Recover),
+        1 => index.clone().prop_map(Act::Copy),
+        2 => (index.clone(), any::<bool>(), 1..4u32, prop_oneof![Just(None), Just(Some(1)), Just(Some(72))])
             .prop_map(|(of, compliance, days, cool_off)| Act::Lock { of, compliance, days, cool_off }),
-        2 => one.prop_map(Act::Unlock),
+        2 => index.prop_map(Act::Unlock),
         1 => prop_oneof![Just(None), (1..3u32).prop_map(Some)].prop_map(Act::Rule),
         4 => prop_oneof![Just(0), Just(14 * SECOND_MS), Just(15 * SECOND_MS), Just(HOUR_MS), Just(DAY_MS)].prop_map(Act::Wait),
     ]
@@ -70,8 +70,8 @@ impl Bench {
     fn new() -> Bench {
         let mut bench = Bench { lab: Lab::default(), events: Vec::new(), now: START_MS, next_id: 0, volumes: vec!["a".to_string(), "b".to_string()] };
         for name in bench.volumes.clone() {
-            let made = CreateRequest { spec: "gp3:10".to_string(), name: Some(name.clone()), ..CreateRequest::default() };
-            bench.run(Command::CreateVolume(made)).expect("a volume");
+            let request = CreateRequest { spec: "gp3:10".to_string(), name: Some(name.clone()), ..CreateRequest::default() };
+            bench.run(Command::CreateVolume(request)).expect("a volume");
             bench.run(Command::Created { volume: name }).expect("created");
         }
         bench
@@ -109,13 +109,13 @@ fn begun(events: &[Event]) -> Vec<SnapshotId> {
 }
 
 fn may_create(all: &[Naive], volume: usize, now: u64) -> bool {
-    let pending: Vec<&Naive> = all.iter().filter(|one| one.volume == Some(volume) && one.state == SnapshotState::Pending).collect();
-    pending.len() < 5 && pending.iter().all(|one| now >= one.started + 15 * SECOND_MS)
+    let pending: Vec<&Naive> = all.iter().filter(|snapshot| snapshot.volume == Some(volume) && snapshot.state == SnapshotState::Pending).collect();
+    pending.len() < 5 && pending.iter().all(|snapshot| now >= snapshot.started + 15 * SECOND_MS)
 }
 
 fn step(bench: &mut Bench, all: &mut Vec<Naive>, rule: &mut Option<u32>, act: &Act) {
     let now = bench.now;
-    all.retain(|one| one.bin_until.is_none_or(|until| until > now));
+    all.retain(|snapshot| snapshot.bin_until.is_none_or(|until| until > now));
     let born = |id: SnapshotId, volume, copy_of| Naive { id, volume, copy_of, started: now, state: SnapshotState::Pending, lock: None, bin_until: None };
     let pick = |index: usize| all.get(index).cloned();
     match *act {
@@ -131,21 +131,21 @@ fn step(bench: &mut Bench, all: &mut Vec<Naive>, rule: &mut Option<u32>, act: &A
         }
         Act::Create(volume) => {
             let request = SnapshotRequest { volumes: vec![bench.volumes[volume].clone()], ..SnapshotRequest::default() };
-            let made = bench.snapshot(SnapshotCommand::Create(request));
-            assert_eq!(made.is_ok(), may_create(all, volume, now), "{made:?}");
-            all.extend(made.iter().flat_map(|events| begun(events)).map(|id| born(id, Some(volume), None)));
+            let result = bench.snapshot(SnapshotCommand::Create(request));
+            assert_eq!(result.is_ok(), may_create(all, volume, now), "{result:?}");
+            all.extend(result.iter().flat_map(|events| begun(events)).map(|id| born(id, Some(volume), None)));
         }
         Act::CreateBoth => {
             let request = SnapshotRequest { volumes: bench.volumes.clone(), ..SnapshotRequest::default() };
-            let made = bench.snapshot(SnapshotCommand::Create(request));
-            assert_eq!(made.is_ok(), may_create(all, 0, now) && may_create(all, 1, now), "all or none: {made:?}");
-            all.extend(made.iter().flat_map(|events| begun(events)).enumerate().map(|(volume, id)| born(id, Some(volume), None)));
+            let result = bench.snapshot(SnapshotCommand::Create(request));
+            assert_eq!(result.is_ok(), may_create(all, 0, now) && may_create(all, 1, now), "all or none: {result:?}");
+            all.extend(result.iter().flat_map(|events| begun(events)).enumerate().map(|(volume, id)| born(id, Some(volume), None)));
         }
         Act::Copy(of) => {
-            let Some(one) = pick(of) else { return };
-            let made = bench.snapshot(SnapshotCommand::Copy(CopyRequest { snapshot: one.id.to_string(), ..CopyRequest::default() }));
-            assert_eq!(made.is_ok(), one.state == SnapshotState::Completed && one.bin_until.is_none(), "{made:?}");
-            all.extend(made.iter().flat_map(|events| begun(events)).map(|id| born(id, None, Some(one.id.clone()))));
+            let Some(snapshot) = pick(of) else { return };
+            let result = bench.snapshot(SnapshotCommand::Copy(CopyRequest { snapshot: snapshot.id.to_string(), ..CopyRequest::default() }));
+            assert_eq!(result.is_ok(), snapshot.state == SnapshotState::Completed && snapshot.bin_until.is_none(), "{result:?}");
+            all.extend(result.iter().flat_map(|events| begun(events)).map(|id| born(id, None, Some(snapshot.id.clone()))));
         }
         _ => change(bench, all, *rule, act),
     }
@@ -154,9 +154,9 @@ fn step(bench: &mut Bench, all: &mut Vec<Naive>, rule: &mut Option<u32>, act: &A
 fn change(bench: &mut Bench, all: &mut Vec<Naive>, rule: Option<u32>, act: &Act) {
     let now = bench.now;
     let (Act::Complete(of) | Act::Fail(of) | Act::Delete(of) | Act::Recover(of) | Act::Unlock(of) | Act::Lock { of, .. }) = *act else { return };
-    let Some(one) = all.get(of).cloned() else { return };
-    let (id, listed, pending) = (one.id.clone(), one.bin_until.is_none(), one.state == SnapshotState::Pending);
-    let locked = one.lock.is_some_and(|(_, until, _)| now < until);
+    let Some(snapshot) = all.get(of).cloned() else { return };
+    let (id, listed, pending) = (snapshot.id.clone(), snapshot.bin_until.is_none(), snapshot.state == SnapshotState::Pending);
+    let locked = snapshot.lock.is_some_and(|(_, until, _)| now < until);
     let copied = all.iter().any(|other| other.state == SnapshotState::Pending && other.copy_of.as_ref() == Some(&id));
     let (command, good) = match *act {
         Act::Complete(_) => (SnapshotCommand::Completed { snapshot: id, parent: None, stored_bytes: 1, full_bytes: 2 }, pending),
@@ -164,35 +164,35 @@ fn change(bench: &mut Bench, all: &mut Vec<Naive>, rule: Option<u32>, act: &Act)
         Act::Delete(_) => (SnapshotCommand::Delete { snapshot: id.to_string() }, listed && !locked && !copied),
         Act::Recover(_) => (SnapshotCommand::Recover { snapshot: id.to_string() }, !listed),
         Act::Unlock(_) => {
-            let free = one.lock.is_some_and(|(compliance, _, cool_off)| !compliance || now < cool_off);
+            let free = snapshot.lock.is_some_and(|(compliance, _, cool_off)| !compliance || now < cool_off);
             (SnapshotCommand::Unlock { snapshot: id.to_string() }, listed && locked && free)
         }
         Act::Lock { compliance, days, cool_off, .. } => {
             let mode = if compliance { LockMode::Compliance } else { LockMode::Governance };
             let request = LockRequest { snapshot: id.to_string(), mode, duration_days: Some(days), expires_ms: None, cool_off_hours: cool_off };
-            let fixed = one.lock.filter(|(was, until, cool)| *was && now < *until && now >= *cool);
+            let fixed = snapshot.lock.filter(|(was, until, cool)| *was && now < *until && now >= *cool);
             let extends = fixed.is_none_or(|(_, until, _)| compliance && cool_off.is_none() && now + u64::from(days) * DAY_MS >= until);
-            let good = listed && one.state != SnapshotState::Error && (compliance || cool_off.is_none()) && extends;
+            let good = listed && snapshot.state != SnapshotState::Error && (compliance || cool_off.is_none()) && extends;
             (SnapshotCommand::Lock(request), good)
         }
         _ => return,
     };
     let done = bench.snapshot(command);
-    assert_eq!(done.is_ok(), good, "{act:?} of {one:?}: {done:?}");
+    assert_eq!(done.is_ok(), good, "{act:?} of {snapshot:?}: {done:?}");
     if !good {
         return;
     }
-    let kept = &mut all[of];
+    let entry = &mut all[of];
     match *act {
-        Act::Complete(_) => kept.state = SnapshotState::Completed,
-        Act::Fail(_) => kept.state = SnapshotState::Error,
-        Act::Recover(_) => kept.bin_until = None,
-        Act::Unlock(_) => kept.lock = None,
+        Act::Complete(_) => entry.state = SnapshotState::Completed,
+        Act::Fail(_) => entry.state = SnapshotState::Error,
+        Act::Recover(_) => entry.bin_until = None,
+        Act::Unlock(_) => entry.lock = None,
         Act::Lock { compliance, days, cool_off, .. } => {
-            kept.lock = Some((compliance, now + u64::from(days) * DAY_MS, now + cool_off.map_or(0, |hours| u64::from(hours) * HOUR_MS)));
+            entry.lock = Some((compliance, now + u64::from(days) * DAY_MS, now + cool_off.map_or(0, |hours| u64::from(hours) * HOUR_MS)));
         }
-        Act::Delete(_) => match rule.filter(|_| one.state == SnapshotState::Completed) {
-            Some(days) => kept.bin_until = Some(now + u64::from(days) * DAY_MS),
+        Act::Delete(_) => match rule.filter(|_| snapshot.state == SnapshotState::Completed) {
+            Some(days) => entry.bin_until = Some(now + u64::from(days) * DAY_MS),
             None => drop(all.remove(of)),
         },
         _ => {}
@@ -210,12 +210,12 @@ proptest! {
             step(&mut bench, &mut all, &mut rule, act);
         }
         let _ = bench.run(Command::Configure(Default::default()));
-        all.retain(|one| one.bin_until.is_none_or(|until| until > bench.now));
-        let mut expected: Vec<_> = all.iter().map(|one| (one.id.clone(), one.state, one.bin_until.is_some())).collect();
-        expected.sort_by(|one, other| one.0.cmp(&other.0));
-        let held = &bench.lab.snapshots;
-        let found: Vec<_> = held.records.values().map(|record| (record.id.clone(), record.state, held.bin.contains_key(&record.id))).collect();
-        prop_assert_eq!(found, expected);
+        all.retain(|snapshot| snapshot.bin_until.is_none_or(|until| until > bench.now));
+        let mut expected: Vec<_> = all.iter().map(|snapshot| (snapshot.id.clone(), snapshot.state, snapshot.bin_until.is_some())).collect();
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        let snapshots = &bench.lab.snapshots;
+        let actual: Vec<_> = snapshots.records.values().map(|record| (record.id.clone(), record.state, snapshots.bin.contains_key(&record.id))).collect();
+        prop_assert_eq!(actual, expected);
         // The journal, written and read again, makes the same lab.
         let mut again = Lab::default();
         for event in &bench.events {
@@ -266,10 +266,10 @@ fn a_schedule_keeps_as_many_as_it_says_and_leaves_the_locked() {
     let tag = |set: &[(&str, &str)]| set.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect::<BTreeMap<_, _>>();
     let tagged = headrace_control::TagRequest { resources: vec!["a".into()], set: tag(&[("backup", "yes")]), ..Default::default() };
     bench.run(Command::Tag(tagged)).expect("tagged");
-    let wanted = ScheduleRequest { name: "s".into(), target_tags: tag(&[("backup", "yes")]), interval_s: 3_600, keep: Some(2), ..Default::default() };
-    bench.snapshot(SnapshotCommand::SetSchedule(wanted)).expect("set");
+    let schedule = ScheduleRequest { name: "s".into(), target_tags: tag(&[("backup", "yes")]), interval_s: 3_600, keep: Some(2), ..Default::default() };
+    bench.snapshot(SnapshotCommand::SetSchedule(schedule)).expect("set");
     assert!(bench.lab.snapshots.schedules_due(bench.now + HOUR_MS - 1).is_empty());
-    let mut made = Vec::new();
+    let mut ids = Vec::new();
     for round in 0..4 {
         bench.now += HOUR_MS;
         assert_eq!(bench.lab.snapshots.schedules_due(bench.now), ["s"]);
@@ -279,11 +279,11 @@ fn a_schedule_keeps_as_many_as_it_says_and_leaves_the_locked() {
             let request = LockRequest { snapshot: id.to_string(), mode: LockMode::Governance, duration_days: Some(30), expires_ms: None, cool_off_hours: None };
             bench.snapshot(SnapshotCommand::Lock(request)).expect("locked");
         }
-        made.push(id);
+        ids.push(id);
     }
-    let left: Vec<&SnapshotId> = bench.lab.snapshots.records.keys().collect();
+    let remaining: Vec<&SnapshotId> = bench.lab.snapshots.records.keys().collect();
     // The first is locked; of the others the last two are kept.
-    assert_eq!(left, [&made[0], &made[2], &made[3]]);
+    assert_eq!(remaining, [&ids[0], &ids[2], &ids[3]]);
     // Runs that were missed are one run, and the next comes at its own time.
     bench.now += 5 * HOUR_MS + 7;
     bench.snapshot(SnapshotCommand::RunSchedule { schedule: "s".into() }).expect("run");
@@ -298,9 +298,9 @@ fn copies_of_volumes() {
         let volume_type = Some("gp3".to_string());
         Command::CreateVolume(CreateRequest { source_volume: Some(of.to_string()), volume_type, size_gib, ..CreateRequest::default() })
     };
-    let made = |events: Vec<Event>| events.iter().find_map(|event| event.change.volume().cloned()).expect("a volume");
+    let find_volume = |events: Vec<Event>| events.iter().find_map(|event| event.change.volume().cloned()).expect("a volume");
     assert!(bench.run(copy("none", None)).unwrap_err().contains("none"));
-    let first = made(bench.run(copy("a", None)).expect("a copy"));
+    let first = find_volume(bench.run(copy("a", None)).expect("a copy"));
     assert_eq!(bench.lab.volumes[&first].size_gib(), 10);
     assert_eq!(bench.lab.volumes[&first].source_volume.as_ref(), Some(&bench.lab.find("a").unwrap().id));
     assert!(bench.run(copy("a", Some(9))).unwrap_err().contains("a copy is at least as large"));
@@ -309,11 +309,11 @@ fn copies_of_volumes() {
         assert!(bench.run(command).unwrap_err().contains("is creating"));
     }
     // Five at once, of each source for itself; one that ended, well or not, makes room.
-    let mut others: Vec<_> = (0..4).map(|_| made(bench.run(copy("a", Some(20))).expect("a copy"))).collect();
+    let mut others: Vec<_> = (0..4).map(|_| find_volume(bench.run(copy("a", Some(20))).expect("a copy"))).collect();
     assert!(bench.run(copy("a", None)).unwrap_err().contains("5 copies of it are being made"));
     bench.run(copy("b", None)).expect("of another");
     bench.run(Command::Created { volume: first.to_string() }).expect("created");
-    others.push(made(bench.run(copy("a", None)).expect("room for one")));
+    others.push(find_volume(bench.run(copy("a", None)).expect("room for one")));
     bench.run(Command::VolumeFailed { volume: others[0].to_string(), reason: "no room".to_string() }).expect("noted");
     bench.run(copy("a", None)).expect("room for one");
     bench.run(copy(first.as_str(), None)).expect("a copy of a copy");

@@ -120,7 +120,7 @@ fn new_volumes() {
     ec2.says(&Command::CreateVolume(shared), "UnsupportedOperation", "Multi-Attach is not supported: this lab has one instance.");
 }
 
-/// As AWS lists its zone ids: use1, usw2, euc1, apse2, apne1, sae1, usgw1.
+/// The ids are as AWS lists them: use1, usw2, euc1, apse2, apne1, sae1, usgw1.
 #[test]
 fn ids_of_zones() {
     let regions = ["us-east-1", "us-west-2", "eu-central-1", "ap-southeast-2", "ap-northeast-1", "sa-east-1", "us-gov-west-1", "ca-central-1"];
@@ -135,13 +135,13 @@ fn ids_of_zones() {
 #[test]
 fn volumes_that_are_not_there() {
     let mut ec2 = Ec2::new();
-    let known = ec2.volume("gp3:10");
+    let existing = ec2.volume("gp3:10");
     let delete = |volume: &str| Command::DeleteVolume { volume: volume.to_string() };
     let gone = "vol-0123456789abcdef0";
     ec2.says(&delete(gone), "InvalidVolume.NotFound", "The volume 'vol-0123456789abcdef0' does not exist.");
     let malformed = "Value (vol-12) for parameter volumeId is invalid. Expected: 'vol-...'.";
     ec2.says(&delete("vol-12"), "InvalidParameterValue", malformed);
-    let asked = [gone.to_string(), known, "vol-0123456789abcdef1".to_string()];
+    let asked = [gone.to_string(), existing, "vol-0123456789abcdef1".to_string()];
     let error = ec2.lab.find_all(&asked).unwrap_err();
     assert_eq!(error.problem().message, "The volumes 'vol-0123456789abcdef0, vol-0123456789abcdef1' do not exist.");
     assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -219,22 +219,22 @@ fn modifications() {
 #[test]
 fn tags_of_several_resources_at_once() {
     let mut ec2 = Ec2::new();
-    let (one, two) = (ec2.volume("gp3:10"), ec2.volume("gp3:10"));
+    let (first, second) = (ec2.volume("gp3:10"), ec2.volume("gp3:10"));
     let pairs = |count: usize| -> BTreeMap<String, String> { (0..count).map(|n| (format!("k{n}"), "v".to_string())).collect() };
     let tags = |resources: &[&String], set| TagRequest { resources: resources.iter().map(ToString::to_string).collect(), set, ..TagRequest::default() };
-    ec2.done(&Command::Tag(tags(&[&one, &two, &one], pairs(2))));
-    assert_eq!((ec2.lab.find(&one).unwrap().tags.len(), ec2.lab.find(&two).unwrap().tags.len()), (2, 2));
+    ec2.done(&Command::Tag(tags(&[&first, &second, &first], pairs(2))));
+    assert_eq!((ec2.lab.find(&first).unwrap().tags.len(), ec2.lab.find(&second).unwrap().tags.len()), (2, 2));
     // All or none.
     let nobody = "vol-0123456789abcdef0".to_string();
-    ec2.says(&Command::Tag(tags(&[&one, &nobody], pairs(3))), "InvalidVolume.NotFound", "The volume 'vol-0123456789abcdef0' does not exist.");
-    ec2.done(&Command::Tag(tags(&[&one], pairs(50))));
-    let many = TagRequest { set: [("more".to_string(), String::new())].into(), ..tags(&[&two, &one], BTreeMap::new()) };
+    ec2.says(&Command::Tag(tags(&[&first, &nobody], pairs(3))), "InvalidVolume.NotFound", "The volume 'vol-0123456789abcdef0' does not exist.");
+    ec2.done(&Command::Tag(tags(&[&first], pairs(50))));
+    let many = TagRequest { set: [("more".to_string(), String::new())].into(), ..tags(&[&second, &first], BTreeMap::new()) };
     ec2.says(&Command::Tag(many), "TagLimitExceeded", "The maximum number of Tags for a resource has been reached. Limit is 50");
-    assert_eq!(ec2.lab.find(&two).unwrap().tags.len(), 2);
+    assert_eq!(ec2.lab.find(&second).unwrap().tags.len(), 2);
     // DeleteTags with a value removes only a tag that has it.
     let remove_equal = [("k0".to_string(), "v".to_string()), ("k1".to_string(), "other".to_string())].into();
-    ec2.done(&Command::Tag(TagRequest { remove_equal, ..tags(&[&two], BTreeMap::new()) }));
-    assert_eq!(ec2.lab.find(&two).unwrap().tags.keys().collect::<Vec<_>>(), ["k1"]);
+    ec2.done(&Command::Tag(TagRequest { remove_equal, ..tags(&[&second], BTreeMap::new()) }));
+    assert_eq!(ec2.lab.find(&second).unwrap().tags.keys().collect::<Vec<_>>(), ["k1"]);
 }
 
 #[test]

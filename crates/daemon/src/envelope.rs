@@ -10,9 +10,9 @@ use std::cell::RefCell;
 /// What a line asks besides its call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// Done once under this token.
+    /// The token under which the call is done once.
     pub token: Option<ClientToken>,
-    /// Only decided, not done.
+    /// Whether the call is only decided, not done.
     pub dry_run: bool,
 }
 

@@ -31,8 +31,8 @@ const LOG_BYTES: u64 = 4 << 20;
 /// The newest events.
 pub struct EventLog {
     log: LineLog,
-    /// By number.
-    kept: VecDeque<(u64, Value)>,
+    /// The events in memory, by number.
+    newest: VecDeque<(u64, Value)>,
     next: u64,
 }
 
@@ -43,7 +43,7 @@ impl EventLog {
     /// Its files cannot be read.
     pub fn open(folder: &Path) -> io::Result<EventLog> {
         let (log, lines) = LineLog::open(&folder.join("events"), LOG_BYTES)?;
-        let mut events = EventLog { log, kept: VecDeque::new(), next: 0 };
+        let mut events = EventLog { log, newest: VecDeque::new(), next: 0 };
         for line in lines {
             let Ok(mut read) = serde_json::from_str::<Value>(&line) else { continue };
             let Some(number) = read["number"].as_u64().filter(|number| *number >= events.next) else { continue };
@@ -53,17 +53,17 @@ impl EventLog {
     }
 
     fn keep(&mut self, number: u64, event: Value) {
-        self.kept.push_back((number, event));
+        self.newest.push_back((number, event));
         self.next = number + 1;
-        if self.kept.len() > MOST_EVENTS {
-            self.kept.pop_front();
+        if self.newest.len() > MOST_EVENTS {
+            self.newest.pop_front();
         }
     }
 
     /// Notes what a change says, if it says anything. `lab` is the state before it.
     pub(crate) fn note(&mut self, lab: &Lab, event: &Event, wall_ms: u64, ids: &mut impl FnMut() -> u64) {
-        let Some(told) = told(lab, event) else { return };
-        let event = shaped(told, &lab.settings.region, wall_ms, [ids(), ids()]);
+        let Some(body) = describe(lab, event) else { return };
+        let event = shaped(body, &lab.settings.region, wall_ms, [ids(), ids()]);
         let line = json!({"number": self.next, "event": event}).to_string();
         if let Err(error) = self.log.append(&line) {
             tracing::warn!("an event is kept in memory only: {error}");
@@ -71,14 +71,14 @@ impl EventLog {
         self.keep(self.next, event);
     }
 
-    /// At most `most` events from the number `from` on; how many of those asked for are no longer
-    /// kept; the number of the next.
+    /// Lists at most `most` events from the number `from` on; how many of those asked for are no
+    /// longer kept; the number of the next.
     pub fn since(&self, from: u64, most: usize) -> (Vec<Value>, u64, u64) {
-        let oldest = self.kept.front().map_or(self.next, |(number, _)| *number);
+        let oldest = self.newest.front().map_or(self.next, |(number, _)| *number);
         let lost = oldest.saturating_sub(from);
-        let found: Vec<&(u64, Value)> = self.kept.iter().filter(|(number, _)| *number >= from).take(most).collect();
-        let next = found.last().map_or(self.next.max(from.min(self.next)), |(number, _)| number + 1);
-        (found.into_iter().map(|(_, event)| event.clone()).collect(), lost, next)
+        let events: Vec<&(u64, Value)> = self.newest.iter().filter(|(number, _)| *number >= from).take(most).collect();
+        let next = events.last().map_or(self.next.max(from.min(self.next)), |(number, _)| number + 1);
+        (events.into_iter().map(|(_, event)| event.clone()).collect(), lost, next)
     }
 
     /// The number of the next event.
@@ -92,7 +92,7 @@ fn time_of(ms: u64, digits: SecondsFormat) -> String {
 }
 
 /// What an event tells, before it has an envelope.
-struct Told {
+struct Body {
     source: &'static str,
     detail_type: &'static str,
     /// Services and what follows the account in their ARNs.
@@ -100,32 +100,32 @@ struct Told {
     detail: Value,
 }
 
-fn shaped(told: Told, region: &str, wall_ms: u64, random: [u64; 2]) -> Value {
+fn shaped(body: Body, region: &str, wall_ms: u64, random: [u64; 2]) -> Value {
     let [high, low] = random;
     // A random UUID: version 4, variant 1 (RFC 9562, 5.4).
     let id =
         format!("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", high >> 32, (high >> 16) & 0xffff, high & 0xfff, 0x8000 | (low >> 48) & 0x3fff, low & 0xffff_ffff_ffff);
-    let resources: Vec<String> = told.resources.iter().map(|(service, name)| format!("arn:aws:{service}:{region}:{ACCOUNT}:{name}")).collect();
+    let resources: Vec<String> = body.resources.iter().map(|(service, name)| format!("arn:aws:{service}:{region}:{ACCOUNT}:{name}")).collect();
     json!({
         "version": "0",
         "id": id,
-        "detail-type": told.detail_type,
-        "source": told.source,
+        "detail-type": body.detail_type,
+        "source": body.source,
         "account": ACCOUNT,
         "time": time_of(wall_ms, SecondsFormat::Secs),
         "region": region,
         "resources": resources,
-        "detail": told.detail,
+        "detail": body.detail,
     })
 }
 
-fn of_volume(volume: &VolumeId, event: &str, result: &str, cause: &str) -> Option<Told> {
+fn of_volume(volume: &VolumeId, event: &str, result: &str, cause: &str) -> Option<Body> {
     let detail = json!({"event": event, "result": result, "cause": cause, "request-id": ""});
     let resources = vec![("ec2", format!("volume/{volume}"))];
-    Some(Told { source: "aws.ec2", detail_type: "EBS Volume Notification", resources, detail })
+    Some(Body { source: "aws.ec2", detail_type: "EBS Volume Notification", resources, detail })
 }
 
-fn told(lab: &Lab, event: &Event) -> Option<Told> {
+fn describe(lab: &Lab, event: &Event) -> Option<Body> {
     match &event.change {
         Change::VolumeReady { volume } => of_volume(volume, "createVolume", "available", ""),
         Change::VolumeFailed { volume, reason } => match lab.volumes.get(volume)?.status {
@@ -153,9 +153,9 @@ fn told(lab: &Lab, event: &Event) -> Option<Told> {
     }
 }
 
-/// Of a snapshot: what it was made from, when it was asked for and when it ended, where that is
-/// known.
-fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Told> {
+/// Describes a change of a snapshot: what it was made from, when it was asked for and when it
+/// ended, where that is known.
+fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Body> {
     let (snapshot, event, result, cause) = match change {
         SnapshotChange::Completed { snapshot, .. } => (snapshot, "createSnapshot", "succeeded", ""),
         SnapshotChange::Failed { snapshot, reason } => (snapshot, "createSnapshot", "failed", reason.as_str()),
@@ -177,22 +177,24 @@ fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Told> {
             _ => {}
         }
     }
-    Some(Told { source: "aws.ec2", detail_type: "EBS Snapshot Notification", resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
+    Some(Body { source: "aws.ec2", detail_type: "EBS Snapshot Notification", resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
 }
 
-/// Of fast snapshot restore in a zone, when its state changes: a credit that is taken changes none.
-fn of_fast_restore(lab: &Lab, snapshot: &SnapshotId, zone: &str, fast: Option<&FastRestore>) -> Option<Told> {
+/// Describes fast snapshot restore in a zone when its state changes: a credit that is taken changes
+/// none.
+fn of_fast_restore(lab: &Lab, snapshot: &SnapshotId, zone: &str, fast: Option<&FastRestore>) -> Option<Body> {
     let before = lab.snapshots.fast.get(snapshot).and_then(|zones| zones.get(zone)).map(|fast| fast.state);
     let state = fast.map(|fast| fast.state).filter(|state| Some(*state) != before)?;
     let by_user = matches!(state, FastRestoreState::Enabling | FastRestoreState::Disabling);
     let message = if by_user { "Client.UserInitiated" } else { "Client.UserInitiated - Lifecycle state transition" };
     let detail = json!({"snapshot-id": snapshot, "state": state.as_str(), "zone": zone, "message": message});
     let detail_type = "EBS Fast Snapshot Restore State-change Notification";
-    Some(Told { source: "aws.ec2", detail_type, resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
+    Some(Body { source: "aws.ec2", detail_type, resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
 }
 
-/// Of a key: the lab's own detail types where KMS tells only that a key was deleted.
-fn of_key(change: &KeyChange) -> Option<Told> {
+/// Describes a change of a key: the lab's own detail types where KMS tells only that a key was
+/// deleted.
+fn of_key(change: &KeyChange) -> Option<Body> {
     let (key, detail_type, state) = match change {
         KeyChange::Created { key, .. } => (key, "KMS CMK Creation", None),
         KeyChange::StateSet { key, state, .. } => (key, "KMS CMK State Change", serde_json::to_value(state).ok()),
@@ -203,26 +205,26 @@ fn of_key(change: &KeyChange) -> Option<Told> {
     if let Some(state) = state {
         detail["state"] = state;
     }
-    Some(Told { source: "aws.kms", detail_type, resources: vec![("kms", format!("key/{key}"))], detail })
+    Some(Body { source: "aws.kms", detail_type, resources: vec![("kms", format!("key/{key}"))], detail })
 }
 
-fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Told> {
-    let known = lab.alarms.by_name.get(change.name());
+fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
+    let alarm = lab.alarms.by_name.get(change.name());
     let resources = vec![("cloudwatch", format!("alarm:{}", change.name()))];
     match change {
         AlarmChange::StateSet { wall_ms, state, reason, reason_data, .. } => {
-            let before = known.filter(|before| before.state != *state)?;
+            let before = alarm.filter(|before| before.state != *state)?;
             let detail = alarm_detail(before, *state, reason, reason_data.as_deref(), *wall_ms);
-            Some(Told { source: "aws.cloudwatch", detail_type: "CloudWatch Alarm State Change", resources, detail })
+            Some(Body { source: "aws.cloudwatch", detail_type: "CloudWatch Alarm State Change", resources, detail })
         }
         AlarmChange::Put { .. } | AlarmChange::Deleted { .. } => {
-            let operation = match (change, known) {
+            let operation = match (change, alarm) {
                 (AlarmChange::Deleted { .. }, _) => "delete",
                 (_, None) => "create",
                 _ => "update",
             };
             let detail = json!({"alarmName": change.name(), "operation": operation});
-            Some(Told { source: "aws.cloudwatch", detail_type: "CloudWatch Alarm Configuration Change", resources, detail })
+            Some(Body { source: "aws.cloudwatch", detail_type: "CloudWatch Alarm Configuration Change", resources, detail })
         }
         _ => None,
     }

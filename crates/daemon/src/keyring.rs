@@ -64,7 +64,7 @@ pub fn draw(buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A new UUID, version 4 (RFC 9562).
+/// Draws a UUID, version 4 (RFC 9562).
 pub fn new_id() -> io::Result<String> {
     let mut bytes = [0u8; ID_BYTES];
     draw(&mut bytes)?;
@@ -113,14 +113,15 @@ fn authenticated(header: &[u8], context: &Context) -> Vec<u8> {
 }
 
 impl Keyring {
-    /// The keys in a folder; what is there of no key in `known` is removed: a crash left it.
+    /// Opens the keys in a folder. The file of a key that is not `is_known` is removed: a crash
+    /// left it.
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn open(folder: &Path, known: impl Fn(&str) -> bool) -> io::Result<Keyring> {
+    pub fn open(folder: &Path, is_known: impl Fn(&str) -> bool) -> io::Result<Keyring> {
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
-            if entry.file_name().to_str().is_none_or(|name| !known(name)) {
+            if entry.file_name().to_str().is_none_or(|name| !is_known(name)) {
                 std::fs::remove_file(entry.path())?;
             }
         }
@@ -161,7 +162,7 @@ impl Keyring {
     /// # Errors
     /// It cannot be read.
     pub(crate) fn export(&self, id: &str) -> Outcome<Option<Arc<Zeroizing<[u8; KEY_BYTES]>>>> {
-        match self.found(id)? {
+        match self.find_material(id)? {
             Material::Here(material) => Ok(Some(material)),
             Material::Elsewhere(_) => Ok(None),
         }
@@ -207,8 +208,8 @@ impl Keyring {
     }
 
     fn material(&self, id: &str) -> io::Result<Material> {
-        let mut known = self.material.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(material) = known.get(id) {
+        let mut cache = self.material.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(material) = cache.get(id) {
             return Ok(material.clone());
         }
         let file = File::open(self.folder.join(id))?;
@@ -221,11 +222,11 @@ impl Keyring {
             }
             false => Material::Elsewhere(Arc::new(serde_json::from_reader(file.take(MOST_REMOTE_BYTES))?)),
         };
-        known.insert(id.to_string(), material.clone());
+        cache.insert(id.to_string(), material.clone());
         Ok(material)
     }
 
-    fn found(&self, id: &str) -> Outcome<Material> {
+    fn find_material(&self, id: &str) -> Outcome<Material> {
         self.material(id).map_err(|error| {
             let problem = could_not(format!("key {id}"), format!("its material cannot be read: {error}"), "Put the file back into the folder keys of the lab.");
             problem.says("KeyUnavailableException", "")
@@ -238,7 +239,7 @@ impl Keyring {
     /// Its material cannot be read.
     pub fn encrypt(&self, id: &str, plaintext: &[u8], context: &Context) -> Outcome<Vec<u8>> {
         let name = bytes_of(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?;
-        let material = match self.found(id)? {
+        let material = match self.find_material(id)? {
             Material::Here(material) => material,
             Material::Elsewhere(remote) => {
                 let mut sealed = vec![VERSION_REMOTE];
@@ -277,7 +278,7 @@ impl Keyring {
     /// It was changed, or was encrypted under another context.
     pub fn decrypt(&self, sealed: &[u8], context: &Context) -> Outcome<Zeroizing<Vec<u8>>> {
         let id = Keyring::key_of(sealed)?;
-        let material = match (self.found(&id)?, sealed[0]) {
+        let material = match (self.find_material(&id)?, sealed[0]) {
             (Material::Here(material), VERSION) => material,
             (Material::Elsewhere(remote), VERSION_REMOTE) => {
                 return remote.decrypt(&sealed[REMOTE_HEADER_BYTES..], context).map_err(|error| of_remote(&id, &remote, error));
@@ -325,15 +326,15 @@ mod tests {
     fn what_was_encrypted_comes_back_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let ring = Keyring::open(folder.path(), |_| true).unwrap();
-        let (one, two) = (new_id().unwrap(), new_id().unwrap());
-        ring.make(&one).unwrap();
-        ring.make(&two).unwrap();
+        let (first, second) = (new_id().unwrap(), new_id().unwrap());
+        ring.make(&first).unwrap();
+        ring.make(&second).unwrap();
         let volume = context(&[("aws:ebs:id", "vol-1")]);
-        let sealed = ring.encrypt(&one, b"a data key", &volume).unwrap();
-        assert_eq!(Keyring::key_of(&sealed).unwrap(), one);
+        let sealed = ring.encrypt(&first, b"a data key", &volume).unwrap();
+        assert_eq!(Keyring::key_of(&sealed).unwrap(), first);
         assert_eq!(ring.decrypt(&sealed, &volume).unwrap().as_slice(), b"a data key");
         // A nonce of its own each time.
-        assert_ne!(ring.encrypt(&one, b"a data key", &volume).unwrap(), sealed);
+        assert_ne!(ring.encrypt(&first, b"a data key", &volume).unwrap(), sealed);
         let refused = |sealed: &[u8], context: &Context| assert_eq!(ring.decrypt(sealed, context).unwrap_err().code, "InvalidCiphertextException");
         for other in [context(&[]), context(&[("aws:ebs:id", "vol-2")]), context(&[("aws:ebs:idvol-1", "")]), context(&[("aws:ebs:id", "vol-1"), ("", "")])] {
             refused(&sealed, &other);
@@ -345,18 +346,18 @@ mod tests {
         }
         // Another key's id in front of it.
         let mut moved = sealed.clone();
-        moved[1..1 + ID_BYTES].copy_from_slice(&bytes_of(&two).unwrap());
+        moved[1..1 + ID_BYTES].copy_from_slice(&bytes_of(&second).unwrap());
         refused(&moved, &volume);
         for cut in 0..sealed.len() {
             refused(&sealed[..cut], &volume);
         }
         // After a restart, too; a key that no record names is a leftover.
-        let again = Keyring::open(folder.path(), |id| id == one).unwrap();
+        let again = Keyring::open(folder.path(), |id| id == first).unwrap();
         assert_eq!(again.decrypt(&sealed, &volume).unwrap().as_slice(), b"a data key");
-        assert!(!folder.path().join(&two).exists());
-        again.destroy(&one);
+        assert!(!folder.path().join(&second).exists());
+        again.destroy(&first);
         assert_eq!(again.decrypt(&sealed, &volume).unwrap_err().code, "KeyUnavailableException");
-        assert!(!folder.path().join(&one).exists());
+        assert!(!folder.path().join(&first).exists());
     }
 
     #[test]
@@ -366,8 +367,8 @@ mod tests {
         let ring = Keyring::open(folder.path(), |_| true).unwrap();
         let id = new_id().unwrap();
         ring.make(&id).unwrap();
-        let found = std::fs::metadata(folder.path().join(&id)).unwrap();
-        assert_eq!((found.permissions().mode() & 0o777, found.len()), (0o600, KEY_BYTES as u64));
+        let metadata = std::fs::metadata(folder.path().join(&id)).unwrap();
+        assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, KEY_BYTES as u64));
         assert!(ring.make(&id).is_err(), "never over another one");
         assert_eq!(bytes_of(&id).map(|bytes| id_of(&bytes)), Some(id));
         for wrong in ["", "x", "0123456789abcdef0123456789abcdef", "../../etc/passwd", "0123456-789ab-cdef-0123-456789abcdef"] {

@@ -26,16 +26,16 @@ impl LineLog {
         let mut lines = Vec::new();
         let mut bytes = 0;
         for file in [older(path), path.to_path_buf()] {
-            let found = match fs::read(&file) {
-                Ok(found) => found,
+            let content = match fs::read(&file) {
+                Ok(content) => content,
                 Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
                 Err(error) => return Err(error),
             };
             // A line without its end was torn.
-            let whole = found.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-            lines.extend(String::from_utf8_lossy(&found[..whole]).lines().map(ToString::to_string));
-            bytes = found.len() as u64;
-            if whole < found.len() && file == path {
+            let whole = content.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+            lines.extend(String::from_utf8_lossy(&content[..whole]).lines().map(ToString::to_string));
+            bytes = content.len() as u64;
+            if whole < content.len() && file == path {
                 OpenOptions::new().write(true).open(&file)?.set_len(whole as u64)?;
                 bytes = whole as u64;
             }

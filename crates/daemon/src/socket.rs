@@ -35,10 +35,10 @@ struct Request {
     call: String,
     #[serde(default)]
     args: Value,
-    /// Done once under this token.
+    /// The token under which the call is done once.
     #[serde(default)]
     token: Option<String>,
-    /// Only decided, not done.
+    /// Whether the call is only decided, not done.
     #[serde(default)]
     dry_run: bool,
 }

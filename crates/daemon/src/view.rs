@@ -1,7 +1,7 @@
 //! What callers see.
 
 use crate::engine::faulting::FaultSet;
-use crate::engine::{held, Engine};
+use crate::engine::{lock, Engine};
 use crate::problem::Outcome;
 use chrono::{DateTime, SecondsFormat, Utc};
 use headrace_catalog::StorageSpec;
@@ -41,42 +41,42 @@ fn shape(record: &VolumeRecord, spec: &StorageSpec, settings: &Settings) -> Volu
 }
 
 /// A modification of a volume.
-pub fn modification(record: &VolumeRecord, one: &Modification, settings: &Settings, now_ms: u64) -> ModificationView {
+pub fn modification(record: &VolumeRecord, modification: &Modification, settings: &Settings, now_ms: u64) -> ModificationView {
     ModificationView {
-        id: one.id.clone(),
+        id: modification.id.clone(),
         volume: record.id.to_string(),
-        state: one.state.as_str().to_string(),
-        progress_percent: one.progress_percent(now_ms),
-        from: one.from.to_string(),
-        to: one.to.to_string(),
-        original: shape(record, &one.from, settings),
-        target: shape(record, &one.to, settings),
-        start: lab_time(one.started_ms),
-        optimizing_at: lab_time(one.modifying_until_ms),
-        completed_at: lab_time(one.optimizing_until_ms),
+        state: modification.state.as_str().to_string(),
+        progress_percent: modification.progress_percent(now_ms),
+        from: modification.from.to_string(),
+        to: modification.to.to_string(),
+        original: shape(record, &modification.from, settings),
+        target: shape(record, &modification.to, settings),
+        start: lab_time(modification.started_ms),
+        optimizing_at: lab_time(modification.modifying_until_ms),
+        completed_at: lab_time(modification.optimizing_until_ms),
         next_allowed_at: lab_time(next_allowed_ms(record)),
-        end: one.ended_ms.map(lab_time),
-        reason: one.reason.clone(),
+        end: modification.ended_ms.map(lab_time),
+        reason: modification.reason.clone(),
     }
 }
 
-fn attachment(one: &Attachment, settings: &Settings) -> AttachmentView {
-    let device = one.device.as_ref();
+fn attachment(attachment: &Attachment, settings: &Settings) -> AttachmentView {
+    let device = attachment.device.as_ref();
     let ceiling = device.and_then(|device| device.ceiling);
     AttachmentView {
-        id: one.id.clone(),
-        state: one.state.as_str().to_string(),
+        id: attachment.id.clone(),
+        state: attachment.state.as_str().to_string(),
         instance: settings.instance_id.clone(),
-        delete_on_termination: one.delete_on_termination,
-        name: one.name.clone(),
+        delete_on_termination: attachment.delete_on_termination,
+        name: attachment.name.clone(),
         device: device.map(|device| device.device.clone()),
         links: device.map(|device| device.links.clone()),
-        attached_at: one.attached_ms.map(lab_time),
+        attached_at: attachment.attached_ms.map(lab_time),
         path_us: device.and_then(|device| device.path_ns).map(|ns| ns as f64 / 1e3),
         ceiling: ceiling.map(|ceiling| CeilingView { iops: ceiling.iops, mib_s: ceiling.mib_s }),
         warnings: device.map_or_else(Vec::new, |device| device.warnings.clone()),
-        unpaced: one.unpaced,
-        busy: one.busy.clone(),
+        unpaced: attachment.unpaced,
+        busy: attachment.busy.clone(),
     }
 }
 
@@ -155,8 +155,8 @@ impl Engine {
             auto_enable_io: record.auto_enable_io,
             tags: record.tags.clone(),
             used_gib: allocated.map(|bytes| bytes as f64 / f64::from(1 << 30)),
-            attachment: record.attachment.as_ref().map(|one| attachment(one, settings)),
-            modification: record.modification().filter(|one| one.is_active()).map(|one| modification(record, one, settings, now_ms)),
+            attachment: record.attachment.as_ref().map(|entry| attachment(entry, settings)),
+            modification: record.modification().filter(|entry| entry.is_active()).map(|entry| modification(record, entry, settings, now_ms)),
             balance_percent: (0..balances.len()).filter_map(balance_percent).min_by(f64::total_cmp),
             faults: attached.map_or(0, |attached| attached.faults.faults(self.devices.clock.now()).len() + usize::from(attached.faults.is_off())),
             recording: self.devices.recording().filter(|_| attached.is_some()).map(|(path, _)| path.display().to_string()),
@@ -169,8 +169,8 @@ impl Engine {
     }
 
     /// A modification as it is now.
-    pub fn modification_view(&self, record: &VolumeRecord, one: &Modification) -> ModificationView {
-        modification(record, one, &self.lab(|lab| lab.settings.clone()), self.lab_ms())
+    pub fn modification_view(&self, record: &VolumeRecord, entry: &Modification) -> ModificationView {
+        modification(record, entry, &self.lab(|lab| lab.settings.clone()), self.lab_ms())
     }
 
     /// A fault with its times on the wall clock.
@@ -210,7 +210,7 @@ impl Engine {
                 unmounted: u64::from(self.stale_mounts.unmounted),
                 busy: self.stale_mounts.busy.iter().map(|path| path.display().to_string()).collect(),
             },
-            waiting: held(&self.mount).as_ref().map(|mount| mount.waiting()),
+            waiting: lock(&self.mount).as_ref().map(|mount| mount.waiting()),
             metrics_rows_lost: self.rows_lost.load(Ordering::Relaxed),
         }
     }

@@ -29,8 +29,8 @@ fn open(folder: &Path) -> Lab {
 }
 
 fn call(lab: &Lab, name: &str, args: Value) -> Value {
-    let said = answer(&lab.0, name, args, None, false).0.unwrap_or_else(|problem| panic!("{name}: {problem:?}"));
-    serde_json::from_str(said.get()).expect("JSON")
+    let reply = answer(&lab.0, name, args, None, false).0.unwrap_or_else(|problem| panic!("{name}: {problem:?}"));
+    serde_json::from_str(reply.get()).expect("JSON")
 }
 
 fn code(lab: &Lab, name: &str, args: Value) -> String {
@@ -62,8 +62,8 @@ fn record(lab: &Lab, volume: &str, t_s: u64, sample: &Sample, balance_percent: f
 fn points(lab: &Lab, namespace: &str, name: &str, dimension: [&str; 2], stat: &str, start_s: u64, end_s: u64) -> Vec<(u64, f64)> {
     let metric = json!({"Namespace": namespace, "MetricName": name, "Dimensions": [{"Name": dimension[0], "Value": dimension[1]}]});
     let query = json!({"Id": "m1", "MetricStat": {"Metric": metric, "Period": 60, "Stat": stat}});
-    let found = call(lab, "cloudwatch.get_metric_data", json!({"queries": [query], "start_s": start_s, "end_s": end_s, "scan_by": "TimestampAscending"}));
-    let result = &found["results"][0];
+    let data = call(lab, "cloudwatch.get_metric_data", json!({"queries": [query], "start_s": start_s, "end_s": end_s, "scan_by": "TimestampAscending"}));
+    let result = &data["results"][0];
     let times = result["times_s"].as_array().unwrap().iter().map(|t_s| t_s.as_u64().unwrap());
     times.zip(result["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap())).collect()
 }
@@ -72,8 +72,8 @@ fn points(lab: &Lab, namespace: &str, name: &str, dimension: [&str; 2], stat: &s
 fn volumes_publish_what_their_minutes_say() {
     let folder = tempfile::tempdir().unwrap();
     let lab = open(folder.path());
-    let made = |spec: &str| call(&lab, "volume.create", json!({"spec": spec}))["id"].as_str().unwrap().to_string();
-    let (gp2, io1, idle) = (made("gp2:500"), made("io1:500:100"), made("gp3:100"));
+    let create = |spec: &str| call(&lab, "volume.create", json!({"spec": spec}))["id"].as_str().unwrap().to_string();
+    let (gp2, io1, idle) = (create("gp2:500"), create("io1:500:100"), create("gp3:100"));
     let first = minutes_ago(8);
     for (index, balance) in [100.0, 50.0].into_iter().enumerate() {
         record(&lab, &gp2, first + 60 * index as u64, &busy(), balance);
@@ -104,8 +104,12 @@ fn volumes_publish_what_their_minutes_say() {
     assert!(balance.iter().all(|(t_s, percent)| t_s % 300 == 0 && *percent == 90.0), "{balance:?}");
 
     let listed = call(&lab, "cloudwatch.list_metrics", json!({"namespace": "AWS/EBS", "recently_active": true}));
-    let listed: Vec<(&str, &str)> =
-        listed["metrics"].as_array().unwrap().iter().map(|one| (one["name"].as_str().unwrap(), one["dimensions"]["VolumeId"].as_str().unwrap())).collect();
+    let listed: Vec<(&str, &str)> = listed["metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|metric| (metric["name"].as_str().unwrap(), metric["dimensions"]["VolumeId"].as_str().unwrap()))
+        .collect();
     assert_eq!(listed.iter().filter(|(_, volume)| *volume == idle).count(), 0, "it was never attached");
     assert!(listed.contains(&("BurstBalance", gp2.as_str())) && !listed.contains(&("BurstBalance", io1.as_str())));
     assert_eq!((VOLUME_METRICS.len(), INSTANCE_METRICS.len()), (18, 9));
@@ -127,15 +131,15 @@ fn statistics_and_refusals_of_volumes() {
         args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         args
     };
-    let found = call(&lab, "cloudwatch.get_metric_statistics", asked(json!({"statistics": ["Minimum", "Average", "SampleCount"]})));
-    let wanted = json!([
+    let statistics = call(&lab, "cloudwatch.get_metric_statistics", asked(json!({"statistics": ["Minimum", "Average", "SampleCount"]})));
+    let expected = json!([
         {"t_s": first, "unit": "Percent", "values": {"Minimum": 60.0, "Average": 80.0, "SampleCount": 5.0}},
         {"t_s": first + 300, "unit": "Percent", "values": {"Minimum": 10.0, "Average": 30.0, "SampleCount": 5.0}},
     ]);
-    assert_eq!(found["datapoints"], wanted);
+    assert_eq!(statistics["datapoints"], expected);
     let other_unit = call(&lab, "cloudwatch.get_metric_statistics", asked(json!({"statistics": ["Sum"], "unit": "Bytes"})));
     assert_eq!(other_unit["datapoints"], json!([]));
-    for (more, wanted) in [
+    for (more, expected) in [
         (json!({}), "MissingParameter"),
         (json!({"statistics": ["Sum"], "extended": ["p50"]}), "InvalidParameterCombination"),
         (json!({"statistics": ["Sum"], "period_s": 7}), "InvalidParameterValue"),
@@ -143,7 +147,7 @@ fn statistics_and_refusals_of_volumes() {
         (json!({"statistics": ["Sum"], "start_s": -1.0}), "InvalidParameterValue"),
         (json!({"statistics": ["Sum"], "unit": "Furlong"}), "InvalidParameterValue"),
     ] {
-        assert_eq!(code(&lab, "cloudwatch.get_metric_statistics", asked(more.clone())), wanted, "{more}");
+        assert_eq!(code(&lab, "cloudwatch.get_metric_statistics", asked(more.clone())), expected, "{more}");
     }
     assert_eq!(code(&lab, "volume.nvme_statistics", json!({"volume": volume})), "IncorrectState", "it is not attached");
     assert_eq!(code(&lab, "events.since", json!({"cursor": "x"})), "InvalidParameterValue");

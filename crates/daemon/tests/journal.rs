@@ -478,9 +478,9 @@ fn what_was_acknowledged_survives_a_kill() {
         volumes = seen.last().unwrap_or(volumes);
         child.wait().unwrap();
         let (journal, recovered) = Journal::open(folder.path()).unwrap();
-        let found = recovered.state.lab.volumes.len();
+        let recovered_volumes = recovered.state.lab.volumes.len();
         // One more may be there: written, but killed before it was said.
-        assert!(found == volumes || found == volumes + 1, "{found} volumes, {volumes} acknowledged");
+        assert!(recovered_volumes == volumes || recovered_volumes == volumes + 1, "{recovered_volumes} volumes, {volumes} acknowledged");
         drop(journal);
     }
     assert!(volumes > 12 * 11 / 2 * 3);

@@ -71,11 +71,11 @@ impl Reference {
     }
 
     fn compare(&self, store: &Store, member: Option<u32>) {
-        for (resolution, all, kept) in [(Resolution::Second, &self.seconds, SECONDS.0), (Resolution::Minute, &self.minutes, MINUTES.0)] {
+        for (resolution, all, limit) in [(Resolution::Second, &self.seconds, SECONDS.0), (Resolution::Minute, &self.minutes, MINUTES.0)] {
             let rows = store.rows(VOLUME, member, resolution, None, None).unwrap();
-            let wanted: Vec<Row> = all[all.len().saturating_sub(kept)..].iter().map(|(t_s, sample, extra)| Row::new(*t_s, sample, extra)).collect();
-            assert_eq!(rows.len(), wanted.len(), "{resolution:?}");
-            rows.iter().zip(&wanted).for_each(|(row, wanted)| assert_eq!(shared_span(row), shared_span(wanted), "{resolution:?}"));
+            let expected: Vec<Row> = all[all.len().saturating_sub(limit)..].iter().map(|(t_s, sample, extra)| Row::new(*t_s, sample, extra)).collect();
+            assert_eq!(rows.len(), expected.len(), "{resolution:?}");
+            rows.iter().zip(&expected).for_each(|(row, expected)| assert_eq!(shared_span(row), shared_span(expected), "{resolution:?}"));
         }
     }
 }
@@ -128,11 +128,11 @@ proptest! {
         reference.compare(&Store::open(folder.path()).unwrap(), member);
 
         let (since, last) = (t_s.saturating_sub(dice.below(4_000)), dice.below(300) as usize);
-        let kept = &reference.seconds[reference.seconds.len().saturating_sub(SECONDS.0)..];
-        let wanted: Vec<u64> = kept.iter().map(|row| row.0).filter(|&t_s| t_s >= since).collect();
+        let retained = &reference.seconds[reference.seconds.len().saturating_sub(SECONDS.0)..];
+        let expected: Vec<u64> = retained.iter().map(|row| row.0).filter(|&t_s| t_s >= since).collect();
         let times = |rows: Vec<Row>| rows.iter().map(|row| row.t_s).collect::<Vec<_>>();
-        prop_assert_eq!(times(store.rows(VOLUME, member, Resolution::Second, Some(since), None).unwrap()), wanted.clone());
-        let newest = wanted[wanted.len().saturating_sub(last)..].to_vec();
+        prop_assert_eq!(times(store.rows(VOLUME, member, Resolution::Second, Some(since), None).unwrap()), expected.clone());
+        let newest = expected[expected.len().saturating_sub(last)..].to_vec();
         prop_assert_eq!(times(store.rows(VOLUME, member, Resolution::Second, Some(since), Some(last)).unwrap()), newest);
         prop_assert_eq!(store.dropped(), 0);
     }
@@ -149,10 +149,10 @@ fn minutes_wrap_after_15_days() {
     }
     let rows = store.rows(VOLUME, None, Resolution::Minute, None, None).unwrap();
     assert_eq!((rows.len(), rows[0].t_s), (MINUTES.0, 1_000 * 60));
-    let wanted: Vec<Row> = reference.minutes[1_000..].iter().map(|(t_s, sample, extra)| Row::new(*t_s, sample, extra)).collect();
-    assert!(rows == wanted);
+    let expected: Vec<Row> = reference.minutes[1_000..].iter().map(|(t_s, sample, extra)| Row::new(*t_s, sample, extra)).collect();
+    assert!(rows == expected);
     let again = Store::open(folder.path()).unwrap();
-    assert!(again.rows(VOLUME, None, Resolution::Minute, None, None).unwrap() == wanted);
+    assert!(again.rows(VOLUME, None, Resolution::Minute, None, None).unwrap() == expected);
     let length = |name: &str| fs::metadata(folder.path().join(VOLUME).join(name)).unwrap().len();
     assert!(length("seconds") <= SECONDS.0 as u64 * SECONDS.1 && length("minutes") <= MINUTES.0 as u64 * MINUTES.1);
 }
@@ -256,11 +256,11 @@ fn a_torn_slot_is_skipped_and_nothing_else() {
         file.write_all_at(&[byte[0] ^ (1 << dice.below(8))], offset).unwrap();
     }
     // A byte that was flipped twice is whole again only if both hit the same bit.
-    let wanted: Vec<Row> = whole.into_iter().filter(|row| !torn.contains(&row.t_s)).collect();
+    let expected: Vec<Row> = whole.into_iter().filter(|row| !torn.contains(&row.t_s)).collect();
     let rows = Store::open(folder.path()).unwrap().rows(VOLUME, None, Resolution::Second, None, None).unwrap();
     let healed = rows.iter().filter(|row| torn.contains(&row.t_s)).count();
     assert!(healed <= 1);
-    assert_eq!(rows.into_iter().filter(|row| !torn.contains(&row.t_s)).collect::<Vec<_>>(), wanted);
+    assert_eq!(rows.into_iter().filter(|row| !torn.contains(&row.t_s)).collect::<Vec<_>>(), expected);
     // The newest was torn: its place is taken by what comes.
     let store = Store::open(folder.path()).unwrap();
     store.record(VOLUME, None, 5_000, &busy(&mut dice, 2), &Extra::default()).unwrap();
@@ -404,8 +404,8 @@ fn forgotten_is_gone_and_only_that() {
         store.record(volume, member, 5, &idle(1), &Extra::default()).unwrap();
     }
     assert!(store.forget(VOLUME) && store.forget("vol-of-nobody"));
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, [other]);
+    let remaining: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(remaining, [other]);
     assert_eq!(store.rows(VOLUME, Some(0), Resolution::Second, None, None).unwrap(), []);
     assert!(!store.exposition(&Default::default()).contains("\"vol-0123456789abcdef0\""));
     assert_eq!(store.rows(other, None, Resolution::Second, None, None).unwrap().len(), 1);
@@ -530,9 +530,9 @@ fn a_full_disk_loses_rows_and_counts_them() {
     }
     assert!(lost > 50 && store.dropped() >= lost, "{lost} {}", store.dropped());
     assert!(store.exposition(&Default::default()).contains(&format!("headrace_metrics_rows_dropped_total {}", store.dropped())));
-    let kept = store.rows(VOLUME, None, Resolution::Second, None, None).unwrap();
-    assert_eq!(kept.len() as u64, 180 - lost);
-    assert!(kept.iter().enumerate().all(|(nth, row)| row.t_s == nth as u64));
+    let rows = store.rows(VOLUME, None, Resolution::Second, None, None).unwrap();
+    assert_eq!(rows.len() as u64, 180 - lost);
+    assert!(rows.iter().enumerate().all(|(nth, row)| row.t_s == nth as u64));
     small.resize("size=8m");
     let dropped = store.dropped();
     let sample = busy(&mut dice, 4);
@@ -562,7 +562,7 @@ fn writer_that_is_killed() {
 #[test]
 fn a_killed_writer_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let mut said = 0;
+    let mut reported = 0;
     for life in 0..20 {
         let mut writer = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "writer_that_is_killed", "--nocapture", "--test-threads=1"])
@@ -572,7 +572,7 @@ fn a_killed_writer_loses_nothing() {
             .unwrap();
         let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
         let mut counted = 0;
-        let mut hear = |line: String| line.trim().parse::<u64>().is_ok_and(|t_s| std::mem::replace(&mut said, t_s) <= t_s);
+        let mut hear = |line: String| line.trim().parse::<u64>().is_ok_and(|t_s| std::mem::replace(&mut reported, t_s) <= t_s);
         while counted < 40 + life * 7 {
             counted += u64::from(hear(lines.next().unwrap().unwrap()));
         }
@@ -584,7 +584,7 @@ fn a_killed_writer_loses_nothing() {
         let store = Store::open(folder.path()).unwrap();
         let rows = store.rows(VOLUME, None, Resolution::Second, None, None).unwrap();
         let newest = rows.last().unwrap().t_s;
-        assert!(newest >= said, "life {life}: said {said}, kept {newest}");
+        assert!(newest >= reported, "life {life}: said {reported}, kept {newest}");
         let first = (newest + 1).saturating_sub(SECONDS.0 as u64);
         assert_eq!(rows.iter().map(|row| row.t_s).collect::<Vec<_>>(), (first..=newest).collect::<Vec<_>>());
         let mut reference = Reference::default();

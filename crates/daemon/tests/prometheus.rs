@@ -105,7 +105,7 @@ fn the_exposition_reads_as_it_should() {
         of.iter().find(|sample| sample.0 == name && sample.1 == labels).unwrap_or_else(|| panic!("no {name} {labels:?}")).2
     };
     let of_a = [("volume_id", "vol-a")];
-    for (name, wanted) in [
+    for (name, expected) in [
         ("aws_ebs_csi_read_ops_total", 12.0),
         ("aws_ebs_csi_write_ops_total", 6.0),
         ("aws_ebs_csi_read_bytes_total", 49_152.0),
@@ -124,7 +124,7 @@ fn the_exposition_reads_as_it_should() {
         ("aws_ebs_csi_read_io_latency_seconds_sum", 0.006),
         ("headrace_late_seconds_count", 18.0),
     ] {
-        assert_eq!(value(name, &of_a), wanted, "{name}");
+        assert_eq!(value(name, &of_a), expected, "{name}");
     }
     assert_eq!(value("aws_ebs_csi_read_ops_total", &[("volume_id", "vol-a"), ("member", "0")]), 12.0);
     assert_eq!(value("headrace_volume_balance_ratio", &[("volume_id", odd)]), 1.0);

@@ -22,7 +22,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// No device runs longer than this (292 years): a later time means a damaged record.
 const LAST_MOMENT: Nanos = Nanos(i64::MAX as u64);
 
-/// Told how many bytes are done; returning false stops.
+/// A function that is told how many bytes are done; returning false stops.
 pub type BytesProgress<'a> = &'a mut dyn FnMut(u64) -> bool;
 
 type Decode<T> = fn(&[u8]) -> Result<Option<(T, usize)>, NotARecord>;
@@ -157,10 +157,10 @@ impl<R: Read> RecordReader<R> {
         self.bytes.drain(..self.used);
         self.before += self.used as u64;
         self.used = 0;
-        let held = self.bytes.len();
-        self.bytes.resize(held + READ_AT_ONCE, 0);
-        let outcome = self.input.read(&mut self.bytes[held..]);
-        self.bytes.truncate(held + *outcome.as_ref().unwrap_or(&0));
+        let start = self.bytes.len();
+        self.bytes.resize(start + READ_AT_ONCE, 0);
+        let outcome = self.input.read(&mut self.bytes[start..]);
+        self.bytes.truncate(start + *outcome.as_ref().unwrap_or(&0));
         match outcome {
             Ok(0) => self.ended = true,
             Ok(_) => {}

@@ -102,11 +102,11 @@ pub struct Summary {
     pub worst_mean_ms: Option<f64>,
     /// The same of the median, ms; none where the form does not know it.
     pub worst_p50_ms: Option<f64>,
-    /// Of the 95th percentile, ms.
+    /// The same of the 95th percentile, ms.
     pub worst_p95_ms: Option<f64>,
-    /// Of the 99th percentile, ms.
+    /// The same of the 99th percentile, ms.
     pub worst_p99_ms: Option<f64>,
-    /// Of the 99.9th percentile, ms.
+    /// The same of the 99.9th percentile, ms.
     pub worst_p999_ms: Option<f64>,
     /// Start of the window with the highest 99th percentile, s; none where no request waited,
     /// because all windows are alike then.
@@ -146,7 +146,7 @@ impl UnluckyRun {
 /// Rows and summary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Run {
-    /// In order of time.
+    /// The rows, in order of time.
     pub rows: Vec<RunRow>,
     /// Over all rows.
     pub summary: Summary,
@@ -183,7 +183,7 @@ impl Summary {
             return;
         }
         self.throttled_s += seconds;
-        match self.throttled_by_s.iter_mut().find(|(known, _)| *known == cap) {
+        match self.throttled_by_s.iter_mut().find(|(entry, _)| *entry == cap) {
             Some((_, total)) => *total += seconds,
             None => self.throttled_by_s.push((cap, seconds)),
         }

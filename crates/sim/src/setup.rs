@@ -23,7 +23,7 @@ pub struct Setup {
     pub seed: u64,
     /// Credits and burst buckets at the start, percent; none: as AWS gives them.
     pub start_balance_percent: Option<f64>,
-    /// Made from a snapshot.
+    /// The snapshot that the volume is made from.
     pub snapshot: Option<SnapshotOrigin>,
     /// Degradation events by member.
     pub degradations: Vec<(usize, Degradation)>,
@@ -87,7 +87,7 @@ impl Setup {
         Host { instance, devices: vec![device] }
     }
 
-    /// With local disks `factor` times as fast as the catalog takes them to be, where it has no
+    /// Makes local disks `factor` times as fast as the catalog takes them to be, where it has no
     /// figure of them.
     pub fn with_local_disk(mut self, factor: f64) -> Setup {
         let unknown =
@@ -99,7 +99,7 @@ impl Setup {
         self
     }
 
-    /// On local disks.
+    /// Whether the storage is on local disks.
     pub(crate) fn is_local(&self) -> bool {
         self.storage.members.iter().all(|member| member.volume_type == VolumeType::InstanceStore)
     }
@@ -123,12 +123,12 @@ impl Setup {
                 _ => {}
             }
         }
-        let mut left = 1.0;
+        let mut caps_share = 1.0;
         for (_, event) in self.degradations.iter().filter(|(of, _)| *of == member) {
             let overlap = event.until.as_secs_f64().min(t_s + seconds) - event.from.as_secs_f64().max(t_s);
-            left -= (overlap / seconds).clamp(0.0, 1.0) * (1.0 - event.caps_per_mille as f64 / 1_000.0);
+            caps_share -= (overlap / seconds).clamp(0.0, 1.0) * (1.0 - event.caps_per_mille as f64 / 1_000.0);
         }
-        (rates.scaled((left.max(0.001) * 1_000.0) as u64), limits)
+        (rates.scaled((caps_share.max(0.001) * 1_000.0) as u64), limits)
     }
 
     /// Members' worth of distinct data.
@@ -150,12 +150,12 @@ impl Setup {
     }
 
     /// Bytes that requests may touch: the load's own span, at most the device.
-    pub(crate) fn span_bytes(&self, wanted: u64) -> u64 {
+    pub(crate) fn span_bytes(&self, requested: u64) -> u64 {
         let usable = self.storage.usable_gib() << 30;
-        if wanted == 0 {
+        if requested == 0 {
             usable
         } else {
-            wanted.min(usable)
+            requested.min(usable)
         }
     }
 }

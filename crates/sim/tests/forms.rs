@@ -97,7 +97,7 @@ proptest! {
         let by_event = events::open(&setup, &load, 1.0, &mut events::quiet).unwrap();
         let by_interval = interval::open(&setup, &load, 1.0).unwrap();
         prop_assert_eq!(by_event.rows.len(), by_interval.rows.len());
-        let (one, other) = (delivered(&by_event), delivered(&by_interval));
+        let (events_delivered, interval_delivered) = (delivered(&by_event), delivered(&by_interval));
         // Requests in service at a row's end are answered in the next: 0.05 s of the highest rate
         // covers HDD latencies. The members of a stripe get random shares of the requests, and the
         // one with the most sets the pace once the host's outstanding requests all wait for it: 2.5
@@ -108,8 +108,8 @@ proptest! {
         // Where the cost of requests changes under a backlog, the members of a stripe reach the
         // change one after the other: an array may be an interval early or late.
         let slack = usize::from(members > 1.0);
-        for (second, a) in one.iter().enumerate() {
-            let (low, high) = (other[second.saturating_sub(slack)], other[(second + slack).min(other.len() - 1)]);
+        for (second, a) in events_delivered.iter().enumerate() {
+            let (low, high) = (interval_delivered[second.saturating_sub(slack)], interval_delivered[(second + slack).min(interval_delivered.len() - 1)]);
             let allowed = 0.001 * high + 0.05 * peak + chance(high);
             prop_assert!(*a >= low - allowed && *a <= high + allowed, "{storage} at {second} s: {a} by event, {low} to {high} by interval, allowed {allowed}");
         }
@@ -119,21 +119,21 @@ proptest! {
     fn a_degraded_volume_and_sequential_bytes_deliver_the_same(
         storage in prop_oneof![Just("gp3:200"), Just("io1:200:4000"), Just("gp2:2000"), Just("st1:500"), Just("sc1:1000")],
         points in points(),
-        (from, length, left) in (0u64..60, 10u64..120, 50u64..1_000),
+        (from, length, caps_per_mille) in (0u64..60, 10u64..120, 50u64..1_000),
         share in 0.0f64..=1.0,
     ) {
         // What is left to the interval form: caps of a single volume that are lower for a while,
         // and what HDD types charge for sequential requests. Latency of an event, mirrors that
         // route round it, first touch and merging are the per-I/O form's, which is chosen for them
         // (tests/unit/test_forms.py).
-        let event = Degradation { from: Nanos::from_secs(from), until: Nanos::from_secs(from + length), caps_per_mille: left, extra_latency: Nanos::ZERO };
+        let event = Degradation { from: Nanos::from_secs(from), until: Nanos::from_secs(from + length), caps_per_mille, extra_latency: Nanos::ZERO };
         let setup = Setup { degradations: vec![(0, event)], ..with_few_credits(setup(storage, None), 0.5) };
         let load = OpenLoad { arrivals: Arrivals::Even, sequential_read_share: share, sequential_write_share: share, ..OpenLoad::new(points) };
         let by_event = events::open(&setup, &load, 1.0, &mut events::quiet).unwrap();
         let by_interval = interval::open(&setup, &load, 1.0).unwrap();
-        let (one, other) = (delivered(&by_event), delivered(&by_interval));
+        let (events_delivered, interval_delivered) = (delivered(&by_event), delivered(&by_interval));
         let peak = load.points.iter().map(|point| point.reads_per_s + point.writes_per_s).fold(0.0, f64::max);
-        for (second, (a, b)) in one.iter().zip(&other).enumerate() {
+        for (second, (a, b)) in events_delivered.iter().zip(&interval_delivered).enumerate() {
             // As above; sequential or not is a draw per request, and streams of reads and writes
             // break each other: 3 sigma of a share, and the difference itself for HDD.
             let drawn = 3.0 * b.sqrt();
@@ -282,8 +282,8 @@ fn independent_arrivals_wait_in_clumps_near_a_cap() {
             let n = RUNS as f64;
             let mean = by_event.iter().map(get).sum::<f64>() / n;
             let error = (by_event.iter().map(|run| (get(run) - mean) * (get(run) - mean)).sum::<f64>() / (n - 1.0) / n).sqrt();
-            let found = get(&by_interval);
-            assert!((found - mean).abs() <= 0.15 * mean + 2.0 * error + more, "{what} at {used}: {found} for {mean} +- {error}");
+            let actual = get(&by_interval);
+            assert!((actual - mean).abs() <= 0.15 * mean + 2.0 * error + more, "{what} at {used}: {actual} for {mean} +- {error}");
         };
         near("throttled", &|run| run.throttled_s, 10.0);
         if waits {

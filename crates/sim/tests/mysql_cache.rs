@@ -132,11 +132,11 @@ fn add(to: &mut Moved, more: &Moved) {
 
 /// Lets `tx` transactions pass in steps of at most `share` of the cache.
 fn pass_in_steps(cache: &mut Cache, tx: f64, share: f64) -> Moved {
-    let (mut left, mut moved) = (tx, Moved::default());
-    while left > 0.0 {
-        let step = left.min(share * cache.capacity() / cache.reads_per_tx().max(1e-12));
+    let (mut remaining, mut moved) = (tx, Moved::default());
+    while remaining > 0.0 {
+        let step = remaining.min(share * cache.capacity() / cache.reads_per_tx().max(1e-12));
         add(&mut moved, &cache.pass(step));
-        left -= step;
+        remaining -= step;
     }
     moved
 }
@@ -149,8 +149,8 @@ fn cold(popularity: &Popularity, capacity: f64, rules: Rules) -> Cache {
 /// chance, so n of them scatter by sqrt(n); the pages outside scatter by as much again; five of
 /// these, of the larger count. 1 % on top: within a step the fluid does not know what came first,
 /// and cohorts are merged.
-fn allowed(one: f64, other: f64) -> f64 {
-    let counted = one.max(other);
+fn allowed(first: f64, second: f64) -> f64 {
+    let counted = first.max(second);
     5.0 * (2.0 * counted).sqrt() + 0.01 * counted + 1.0
 }
 
@@ -187,7 +187,7 @@ proptest! {
             same("evicted of the first", by(fluid.evicted_first), by(list.moved.evicted_first))?;
             same("evicted later", by(fluid.evicted_later), by(list.moved.evicted_later))?;
             let first = list.pages.iter().filter(|&&page| list.first[page as usize]).count();
-            same("first ones left", cache.first_share() * cache.held(), first as f64)?;
+            same("first ones left", cache.first_share() * cache.page_count(), first as f64)?;
         }
     }
 
@@ -238,7 +238,7 @@ proptest! {
         for (what, fluid, list) in [
             ("left dirty", left_by_fluid, left_dirty),
             ("written", written_by_fluid, written),
-            ("dirty at the end", cache.dirty_share().unwrap() * cache.held(), still),
+            ("dirty at the end", cache.dirty_share().unwrap() * cache.page_count(), still),
         ] {
             // As for reads. A step of 1 % of the cache's touches counts a change twice where a page
             // is touched twice within it, and a page read in one is not written before its end: 2 %
@@ -287,7 +287,7 @@ proptest! {
             // Differences of sums of a few thousand pages, in doubles.
             prop_assert!((cache.reads_per_tx() - popularity.first_touches_per_tx(tx)).abs() < 1e-11 * popularity.touches_per_tx());
             prop_assert!((reads - popularity.touched(tx)).abs() < 1e-10 * popularity.pages());
-            prop_assert!((cache.held() - reads).abs() < 1e-10 * popularity.pages());
+            prop_assert!((cache.page_count() - reads).abs() < 1e-10 * popularity.pages());
             prop_assert!(!cache.is_full() && cache.first_share() > 1.0 - 1e-12);
         }
     }
@@ -318,8 +318,8 @@ proptest! {
             let cache = &mut alone[0];
             let moved = cache.clone().pass(0.0);
             prop_assert_eq!(moved.reads, 0.0);
-            prop_assert!(cache.held() <= capacity * (1.0 + 1e-8));
-            prop_assert!((cache.held() + outside.iter().sum::<f64>() - popularity.pages()).abs() < slack, "{} inside, {outside:?} outside, {evicted} evicted", cache.held());
+            prop_assert!(cache.page_count() <= capacity * (1.0 + 1e-8));
+            prop_assert!((cache.page_count() + outside.iter().sum::<f64>() - popularity.pages()).abs() < slack, "{} inside, {outside:?} outside, {evicted} evicted", cache.page_count());
             let reads: f64 = outside.iter().zip(&popularity.classes).map(|(outside, class)| outside * class.touches_per_tx).sum();
             prop_assert!((cache.reads_per_tx() - reads).abs() < 1e-8 * popularity.touches_per_tx());
             prop_assert!((-1e-9..=1.0 + 1e-9).contains(&cache.first_share()));
@@ -459,10 +459,10 @@ fn twice_the_data_in_twice_the_cache_takes_twice_as_long() {
     let mut database = tpcc(500.0);
     database.shape.filling = vec![(1e3, 1.3), (5e4, 0.9), (1e6, 1.1)];
     database.shape.full = vec![(0.5, 1.2), (3.0, 0.8)];
-    let one = WarmUp::new(&database, 4.0 * GIB);
-    let two = WarmUp::new(&database.grown(2.0), 8.0 * GIB);
-    assert_eq!(one.points().len(), two.points().len());
-    for (a, b) in one.points().iter().zip(two.points()) {
+    let single = WarmUp::new(&database, 4.0 * GIB);
+    let double = WarmUp::new(&database.grown(2.0), 8.0 * GIB);
+    assert_eq!(single.points().len(), double.points().len());
+    for (a, b) in single.points().iter().zip(double.points()) {
         assert!((b.tx / a.tx - 2.0).abs() < 1e-9);
         for (x, y) in values(a).into_iter().zip(values(b)) {
             assert!((x - y).abs() <= 1e-9 * (1.0 + x.abs()), "{a:?} {b:?}");
@@ -533,19 +533,19 @@ fn first_pages_leave_once() {
     (database.writes.first_dirty, database.writes.later_dirty, database.writes.dirty_slope) = (1.0, 0.0, 0.0);
     let warm_up = WarmUp::new(&database, 10.0 * GIB);
     let capacity = database.cache_pages(10.0 * GIB);
-    let (mut begin, mut left) = (0.0, 0.0);
+    let (mut begin, mut evicted) = (0.0, 0.0);
     // A point lies in the middle of its step, but from the last one followed on, where steps are no
     // longer taken: its turnovers grow by 15 % at once.
     let followed = warm_up.points().windows(2).take_while(|pair| pair[1].reads != pair[0].reads || pair[1].full == 0.0).count();
     for point in &warm_up.points()[..followed] {
         let step = 2.0 * (point.tx - begin);
-        left += point.evicted_dirty * step;
+        evicted += point.evicted_dirty * step;
         begin += step;
         if point.full == 1.0 {
-            assert!((left / capacity + point.dirty_share - 1.0).abs() < 1e-6, "{point:?}: {left} have left of {capacity}");
+            assert!((evicted / capacity + point.dirty_share - 1.0).abs() < 1e-6, "{point:?}: {evicted} have left of {capacity}");
         }
     }
-    assert!(left > 0.5 * capacity && left < capacity, "{left} of {capacity}");
+    assert!(evicted > 0.5 * capacity && evicted < capacity, "{evicted} of {capacity}");
 }
 
 /// With dirty shares of 1 a page leaves dirty however read: as many as are read, once full. A slope
@@ -586,7 +586,7 @@ fn page_writes_grow_on_where_reads_have_settled() {
         let expected = database.writes.flush_per_tx * (1.0 - (-tx / ramp).exp());
         // Points lie 15 % apart: the line between two is below the curve by 0.15^2 / 8, 0.3 % of
         // it, at most.
-        let found = curve.at(tx, &mut 0).flushed;
-        assert!((found / expected - 1.0).abs() < 0.01, "{found} for {expected} at {tx}");
+        let flushed = curve.at(tx, &mut 0).flushed;
+        assert!((flushed / expected - 1.0).abs() < 0.01, "{flushed} for {expected} at {tx}");
     }
 }

@@ -127,8 +127,8 @@ fn assert_accounts(run: &ClientsRun) {
     assert_eq!(rows.round() as u64, s.transactions);
 }
 
-fn assert_near(what: &str, got: f64, wanted: f64, tolerance: f64) {
-    assert!((got / wanted - 1.0).abs() <= tolerance, "{what}: {got:.4} for {wanted:.4}, tolerance {:.2} %", 100.0 * tolerance);
+fn assert_near(what: &str, got: f64, expected: f64, tolerance: f64) {
+    assert!((got / expected - 1.0).abs() <= tolerance, "{what}: {got:.4} for {expected:.4}, tolerance {:.2} %", 100.0 * tolerance);
 }
 
 /// With so long an own time that the corners between the limits lie among whole numbers of clients.
@@ -235,15 +235,15 @@ fn a_cold_start_walks_the_same_curve() {
 /// them. The commit's half millisecond of 60 takes a share of the spread besides: 2 % at p99.
 #[test]
 fn responses_spread_as_calibrated() {
-    for wanted in [1.2, 1.6, 3.0] {
-        let mut in_memory = slow(wanted);
+    for spread in [1.2, 1.6, 3.0] {
+        let mut in_memory = slow(spread);
         in_memory.popularity = Popularity { classes: vec![PageClass { pages: 1e5, touches_per_tx: 1e-2 }] };
         in_memory.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, ..in_memory.writes };
         let bench = Bench::new(in_memory, "io1:200:5000", Some(LOG));
         let load = TransactionLoad::Arrivals(vec![1_000.0]);
         let summary = bench.run(load.clone(), 40).summary;
         // The commit's half millisecond of 60 takes a share of the spread.
-        assert_near("p95 over mean", summary.p95_ms / summary.mean_ms, wanted, 0.025);
+        assert_near("p95 over mean", summary.p95_ms / summary.mean_ms, spread, 0.025);
         let mut second = Second::default();
         interval::run(&Scenario { seed: None, ..bench.scenario(load, 40, 1) }, &mut |row| second = *row).unwrap();
         assert_near("p50", summary.p50_ms, second.p50_ms, 0.03);

@@ -102,8 +102,8 @@ fn done(rows: &[Second], step_s: f64) -> f64 {
 }
 
 #[track_caller]
-fn assert_near(what: &str, got: f64, wanted: f64, tolerance: f64) {
-    assert!((got - wanted).abs() <= tolerance * wanted.abs(), "{what}: {got} for {wanted}, a part in {:.3e} off", wanted / (got - wanted).abs());
+fn assert_near(what: &str, got: f64, expected: f64, tolerance: f64) {
+    assert!((got - expected).abs() <= tolerance * expected.abs(), "{what}: {got} for {expected}, a part in {:.3e} off", expected / (got - expected).abs());
 }
 
 /// An instance that limits nothing but what is set.
@@ -138,10 +138,10 @@ fn background_writing_comes_first() {
     let mut fast = database();
     fast.writes.background_per_s = 1e6;
     let bench = Bench::new(fast, setup("io1:400:4000"));
-    let left = 40.0 / 3.0 - bench.pages_per_tx();
+    let remaining = 40.0 / 3.0 - bench.pages_per_tx();
     // Each transaction then costs that much more; the pace follows within 40 s to 0.9^40 = 1.5 %,
     // of which a part is background.
-    assert_near("as much as is dirty", bench.steady(CROWD).tps, 4_000.0 / (bench.ios_per_tx() + left * 17.0 / 16.0), 0.02);
+    assert_near("as much as is dirty", bench.steady(CROWD).tps, 4_000.0 / (bench.ios_per_tx() + remaining * 17.0 / 16.0), 0.02);
 }
 
 /// (sum of X^-p)^(-1/p) of what the storage gives and what n clients alone would ask; one client
@@ -163,7 +163,7 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
     // percent, errors of their square.
     assert_near("one client", row.tps, 1e3 / response_ms, 2e-3);
     assert_eq!(row.binding, Binding::Clients);
-    let one = row.tps;
+    let client_tps = row.tps;
     for sharpness in [1.0, 2.0, 4.0, 5.5, 16.0, 64.0] {
         let bench = with(sharpness, "io1:400:4000");
         let mut last = 0.0;
@@ -171,7 +171,7 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
             // What the storage gives depends on commits that share a log write; what row.iops says
             // of it is exact: the rate at which these I/Os would fill the cap.
             let row = bench.steady(TransactionLoad::Clients(clients));
-            let (storage, asked) = (4_000.0 / row.iops * row.tps, f64::from(clients) * one);
+            let (storage, asked) = (4_000.0 / row.iops * row.tps, f64::from(clients) * client_tps);
             let expected = (storage.powf(-sharpness) + asked.powf(-sharpness)).powf(-1.0 / sharpness);
             assert_near(&format!("{clients} clients, {sharpness}"), row.tps, expected, EXACT);
             assert!(row.tps >= last && row.tps <= storage.min(asked) * (1.0 + EXACT));
@@ -200,11 +200,11 @@ fn processors_bind_by_their_number() {
 #[test]
 fn bytes_make_a_plateau() {
     let day = "2018-08-15";
-    for (one, more) in [("io1:1000:28000", "io1:1000:32000"), ("gp2:3200", "gp2:5000")] {
-        let [one, more] = [one, more].map(|storage| Bench::new(database(), setup_of(storage, day)));
-        let bytes_s = one.data.limits[0].throughput_bytes_s as f64;
-        assert_eq!(more.data.limits[0].throughput_bytes_s as f64, bytes_s);
-        for bench in [&one, &more] {
+    for (smaller, larger) in [("io1:1000:28000", "io1:1000:32000"), ("gp2:3200", "gp2:5000")] {
+        let [smaller, larger] = [smaller, larger].map(|storage| Bench::new(database(), setup_of(storage, day)));
+        let bytes_s = smaller.data.limits[0].throughput_bytes_s as f64;
+        assert_eq!(larger.data.limits[0].throughput_bytes_s as f64, bytes_s);
+        for bench in [&smaller, &larger] {
             let row = bench.steady(CROWD);
             assert_near("plateau", row.tps, bytes_s / bench.bytes_per_tx(), EXACT);
             assert_eq!(row.binding, Binding::Data(Cap::VolumeThroughput));
@@ -289,9 +289,9 @@ fn credits_run_dry_when_arithmetic_says() {
 #[test]
 fn arrays_multiply() {
     let tps = |storage: &str| Bench::new(database(), setup(storage)).steady(CROWD).tps;
-    let one = tps("io1:400:2000");
-    assert_near("RAID 0 of 2", tps("2xio1:400:2000"), 2.0 * one, EXACT);
-    assert_near("RAID 0 of 5", tps("5xio1:400:2000"), 5.0 * one, EXACT);
+    let single = tps("io1:400:2000");
+    assert_near("RAID 0 of 2", tps("2xio1:400:2000"), 2.0 * single, EXACT);
+    assert_near("RAID 0 of 5", tps("5xio1:400:2000"), 5.0 * single, EXACT);
     let bench = Bench::new(database(), setup("io1:400:2000"));
     let (reads, writes) = (bench.at().reads, bench.pages_per_tx() * 17.0 / 16.0);
     // Reads go to one of four, writes to two of them. RAID 5 of four: each small write is two reads
@@ -459,14 +459,14 @@ fn compacting() -> Database {
 /// Transactions done before each row in which a compaction begins, and the transactions of the row
 /// before.
 fn beginnings(all: &[Second], step_s: f64) -> Vec<(f64, f64)> {
-    let (mut tx, mut found) = (0.0, Vec::new());
+    let (mut tx, mut starts) = (0.0, Vec::new());
     for (index, row) in all.iter().enumerate() {
         if row.compacting && (index == 0 || !all[index - 1].compacting) {
-            found.push((tx, if index == 0 { 0.0 } else { all[index - 1].tps * step_s }));
+            starts.push((tx, if index == 0 { 0.0 } else { all[index - 1].tps * step_s }));
         }
         tx += row.tps * step_s;
     }
-    found
+    starts
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Case {
         let instance = candidate.instance.map(|index| &self.hosts[index].class.limits);
         let setup = |index: usize| Setup {
             start_balance_percent: self.start_balance_percent,
-            ..Setup::resolve(&self.storages[index].to_string(), instance.map(|one| one.instance_type.as_str()), day()).unwrap()
+            ..Setup::resolve(&self.storages[index].to_string(), instance.map(|limits| limits.instance_type.as_str()), day()).unwrap()
         };
         let (data, log) = (setup(candidate.data), candidate.log.map(setup));
         let scenario = Scenario {
@@ -155,8 +155,8 @@ fn mean(rows: &[Second]) -> f64 {
 }
 
 #[track_caller]
-fn assert_near(what: &str, got: f64, wanted: f64, tolerance: f64) {
-    assert!((got - wanted).abs() <= tolerance * wanted.abs(), "{what}: {got:.5} for {wanted:.5}, tolerance {:.3} %", 100.0 * tolerance);
+fn assert_near(what: &str, got: f64, expected: f64, tolerance: f64) {
+    assert!((got - expected).abs() <= tolerance * expected.abs(), "{what}: {got:.5} for {expected:.5}, tolerance {:.3} %", 100.0 * tolerance);
 }
 
 fn innodb() -> Database {
@@ -258,7 +258,7 @@ fn what_has_no_closed_form_is_followed() {
         assert_near(name, figures.tps, lowest, SETTLED + step);
         assert_near(name, figures.tps_mean, mean(&rows), SETTLED + DRY_STEP_S / case.seconds * (highest / lowest - 1.0));
         match (figures.dry_at_s, dry_s(&rows)) {
-            (Some(got), Some(wanted)) => assert!((got - wanted).abs() <= DRY_STEP_S, "{name}: dry at {got} for {wanted}"),
+            (Some(got), Some(expected)) => assert!((got - expected).abs() <= DRY_STEP_S, "{name}: dry at {got} for {expected}"),
             other => assert_eq!(other, (None, None), "{name}"),
         }
         let backlog_s = rows.iter().map(|row| row.backlog / row.tps.max(1e-6)).fold(0.0, f64::max);
@@ -382,14 +382,14 @@ fn the_answer_depends_on_neither_order_nor_company_nor_what_was_asked_before() {
         .map(|data| DatabaseCandidate { data, log: (data % 3 == 0).then_some(0), instance: [None, Some(0), Some(1)][data % 3], cache: data % 2 })
         .collect();
     let tps = |outcomes: Vec<DatabaseOutcome>| outcomes.iter().map(|outcome| ran(outcome).tps).collect::<Vec<f64>>();
-    let (warm_ups, mut told) = (WarmUps::default(), Vec::new());
+    let (warm_ups, mut progress) = (WarmUps::default(), Vec::new());
     let first = tps(evaluate(&case.search(), &warm_ups, &candidates, &mut |done| {
-        told.push(done);
+        progress.push(done);
         true
     })
     .unwrap());
     // Told after every batch, the last time with all.
-    assert!(told.len() >= 2 && told.windows(2).all(|pair| pair[0] < pair[1]) && told.last() == Some(&candidates.len()));
+    assert!(progress.len() >= 2 && progress.windows(2).all(|pair| pair[0] < pair[1]) && progress.last() == Some(&candidates.len()));
     assert_eq!(tps(evaluate(&case.search(), &warm_ups, &candidates, &mut |_| true).unwrap()), first);
     let backwards: Vec<DatabaseCandidate> = candidates.iter().rev().copied().collect();
     let mut again = tps(case.outcomes(&backwards));

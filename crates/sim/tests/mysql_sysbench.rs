@@ -272,9 +272,9 @@ fn lookups_find_what_draws_stored() {
         (0..ROWS).for_each(|_| stored[naive.draw() as usize] += 1.0);
         let part = ROWS / u64::from(threads);
         let mut asked = Naive::new(Distribution::default(), part, 8);
-        let found: Vec<f64> = (0..ROWS).map(|i| stored[(i % u64::from(threads) * part + asked.draw()) as usize]).collect();
-        let mean = found.iter().sum::<f64>() / ROWS as f64;
-        let variance = found.iter().map(|rows| (rows - mean) * (rows - mean)).sum::<f64>() / ROWS as f64;
+        let matches: Vec<f64> = (0..ROWS).map(|i| stored[(i % u64::from(threads) * part + asked.draw()) as usize]).collect();
+        let mean = matches.iter().sum::<f64>() / ROWS as f64;
+        let variance = matches.iter().map(|rows| (rows - mean) * (rows - mean)).sum::<f64>() / ROWS as f64;
         let tolerance = 5.0 * ((variance + stored_variance) / ROWS as f64).sqrt() + 1e-3 * mean;
         assert!((per_key - mean).abs() < tolerance, "{threads} threads: {per_key}, drawn {mean} +- {tolerance}");
     }

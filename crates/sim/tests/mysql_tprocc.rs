@@ -50,11 +50,11 @@ fn customers_are_as_skewed_as_draws_of_nurand() {
     let all = classes.iter().fold((0.0, 0.0), |(pages, mass), class| (pages + class.pages, mass + class.pages * class.touches_per_tx));
     assert!((all.0 / (30_000.0 / 25.0) - 1.0f64).abs() < 1e-9 && (all.1 / (44.2 / 23.0) - 1.0).abs() < 1e-9, "{all:?}");
     let ours = |share: f64| {
-        let (mut left, mut mass) = (share * all.0, 0.0);
+        let (mut remaining, mut mass) = (share * all.0, 0.0);
         for class in &classes {
-            let taken = left.min(class.pages);
+            let taken = remaining.min(class.pages);
             mass += taken * class.touches_per_tx;
-            left -= taken;
+            remaining -= taken;
         }
         mass / all.1
     };

@@ -30,12 +30,12 @@ fn replayed(path: &Path) -> Replayed {
 fn frames(path: &Path) -> Vec<Frame> {
     let bytes = std::fs::read(path).expect("the record");
     let (_, mut at) = SavedHost::decode(&bytes).expect("a record").expect("a whole header");
-    let mut found = Vec::new();
+    let mut decoded = Vec::new();
     while let Some((frame, used)) = Frame::decode(&bytes[at..]).expect("a frame") {
-        found.push(frame);
+        decoded.push(frame);
         at += used;
     }
-    found
+    decoded
 }
 
 /// Random direct reads and writes of 512 bytes to 256 KiB, a third of them one behind the other,
@@ -63,16 +63,16 @@ fn load(volume: &Attached, seed: u64, threads: u64, lasting: Duration) {
 }
 
 /// Whole, equal, and with every answer's lateness in it.
-fn assert_equal(found: &Replayed, recorded: u64, least: u64) {
-    assert_eq!(found.first_difference, None, "{}", found.first_difference.as_ref().map_or(String::new(), ToString::to_string));
-    assert_eq!((found.equal, found.requests), (recorded, recorded));
+fn assert_equal(result: &Replayed, recorded: u64, least: u64) {
+    assert_eq!(result.first_difference, None, "{}", result.first_difference.as_ref().map_or(String::new(), ToString::to_string));
+    assert_eq!((result.equal, result.requests), (recorded, recorded));
     assert!(recorded >= least, "only {recorded} requests: the load did not run");
-    assert!(!found.cut_tail);
+    assert!(!result.cut_tail);
     // Requests that are under way when a record begins are answered in it, those under way when it
     // ends are not: at most a queue each.
     let under_way = 4 * 128;
-    assert!(found.lateness.answers.abs_diff(recorded) <= under_way, "{} answers for {recorded} requests", found.lateness.answers);
-    let late = &found.lateness;
+    assert!(result.lateness.answers.abs_diff(recorded) <= under_way, "{} answers for {recorded} requests", result.lateness.answers);
+    let late = &result.lateness;
     assert!(late.p50_ns <= late.p90_ns && late.p90_ns <= late.p99_ns && late.p99_ns <= late.p99_9_ns && late.p99_9_ns <= late.max_ns, "{late:?}");
     assert_eq!(late.histogram.iter().map(|bucket| bucket.1).sum::<u64>(), late.answers);
 }
@@ -94,12 +94,12 @@ fn on_a_real_device(spec: &str, seed: u64, least: u64, prepare: &[HostChange], c
     loaded.expect("the load");
     let (_, outcome) = lab.devices.stop_recording().expect("it was recording");
     let recorded = outcome.expect("all was written");
-    let found = replayed(&path);
+    let result = replayed(&path);
     println!(
         "{spec}: {recorded} requests, {} changes, late p50 {} p99 {} max {} ns",
-        found.changes, found.lateness.p50_ns, found.lateness.p99_ns, found.lateness.max_ns
+        result.changes, result.lateness.p50_ns, result.lateness.p99_ns, result.lateness.max_ns
     );
-    assert_equal(&found, recorded, least);
+    assert_equal(&result, recorded, least);
     frames(&path)
 }
 
@@ -114,8 +114,8 @@ fn no_changes(_: &Devices) {}
 fn gp2_that_runs_dry() {
     // 0.005 % of 5.4 M credits are 270: some tenths of a second at what is left of the burst.
     let dry = [HostChange::Balance { device: 0, member: None, percent: 0.005 }];
-    let found = on_a_real_device("gp2:10", 1, 200, &dry, &no_changes);
-    assert!(caps(&found).contains(&Cap::VolumeCredits), "it never ran dry");
+    let frames = on_a_real_device("gp2:10", 1, 200, &dry, &no_changes);
+    assert!(caps(&frames).contains(&Cap::VolumeCredits), "it never ran dry");
 }
 
 #[test]
@@ -141,15 +141,15 @@ fn io2_block_express() {
 #[test]
 fn st1() {
     // At 1 MiB each, with the first second's saved-up bytes: some 60 requests.
-    let found = on_a_real_device("st1:125", 6, 20, &[], &no_changes);
-    assert!(caps(&found).contains(&Cap::VolumeThroughput));
+    let frames = on_a_real_device("st1:125", 6, 20, &[], &no_changes);
+    assert!(caps(&frames).contains(&Cap::VolumeThroughput));
 }
 
 #[test]
 fn sc1_with_few_credits() {
     let dry = [HostChange::Balance { device: 0, member: None, percent: 0.0 }];
-    let found = on_a_real_device("sc1:125", 7, 5, &dry, &no_changes);
-    assert!(caps(&found).contains(&Cap::VolumeCredits));
+    let frames = on_a_real_device("sc1:125", 7, 5, &dry, &no_changes);
+    assert!(caps(&frames).contains(&Cap::VolumeCredits));
 }
 
 #[test]
@@ -235,8 +235,8 @@ fn changes_in_between() {
             devices.is_modifying(0);
         }
     };
-    let found = on_a_real_device("gp2:20", 15, 500, &[], &changes);
-    assert_eq!(found.iter().filter(|frame| matches!(frame, Frame::Change { .. })).count(), 8);
+    let frames = on_a_real_device("gp2:20", 15, 500, &[], &changes);
+    assert_eq!(frames.iter().filter(|frame| matches!(frame, Frame::Change { .. })).count(), 8);
 }
 
 /// Limits of an instance.
@@ -267,9 +267,9 @@ fn an_instance_shared_by_two_volumes() {
     });
     let (_, outcome) = lab.devices.stop_recording().expect("it was recording");
     let recorded = outcome.expect("all was written");
-    let found = replayed(&path);
-    assert_equal(&found, recorded, 1_000);
-    assert_eq!(found.changes, 2);
+    let result = replayed(&path);
+    assert_equal(&result, recorded, 1_000);
+    assert_eq!(result.changes, 2);
     assert!(caps(&frames(&path)).iter().any(|cap| INSTANCE_CAPS.contains(cap)), "the record has no request that the instance delayed");
     let devices = frames(&path).iter().filter(|frame| matches!(frame, Frame::Request { device: 1, .. })).count();
     assert!(devices > 100, "only {devices} requests to the second volume");
@@ -318,9 +318,9 @@ fn a_difference_is_found_and_told() {
     // The last byte but seven of the 43rd request from the end is the lowest of its completion.
     let place = bytes.len() - 42 * 43 - 8;
     bytes[place] ^= 1;
-    let found = replay(&bytes[..], &mut |_| true).expect("still a record");
-    assert_eq!((found.requests, found.equal), (100, 99));
-    let difference = found.first_difference.expect("one");
+    let result = replay(&bytes[..], &mut |_| true).expect("still a record");
+    assert_eq!((result.requests, result.equal), (100, 99));
+    let difference = result.first_difference.expect("one");
     assert_eq!(difference.request, 58);
     assert!(difference.to_string().contains("complete"), "{difference}");
 }
@@ -369,10 +369,10 @@ fn a_record_of_many_threads() {
             }
         });
         let recorded = devices.stop_recording().expect("running").1.expect("written");
-        let found = replayed(&path);
-        assert_eq!((found.first_difference, found.requests, found.equal, found.changes), (None, recorded, recorded, 40), "seed {seed}");
+        let result = replayed(&path);
+        assert_eq!((result.first_difference, result.requests, result.equal, result.changes), (None, recorded, recorded, 40), "seed {seed}");
         assert_eq!(recorded, threads * each, "seed {seed}: every storage here has a first member");
-        assert_eq!(found.lateness.answers, 0);
+        assert_eq!(result.lateness.answers, 0);
     }
 }
 
@@ -396,15 +396,15 @@ fn small() -> Vec<u8> {
 
 #[test]
 fn lateness_is_summed_up() {
-    let found = replay(&small()[..], &mut |_| true).expect("a record");
-    let late = &found.lateness;
+    let result = replay(&small()[..], &mut |_| true).expect("a record");
+    let late = &result.lateness;
     // 0, 1, ... 59 us: the 30th, 54th and 60th of them by rank, each at most 0.1 % above.
-    for (found, exact) in [(late.p50_ns, 29_000), (late.p90_ns, 53_000), (late.p99_ns, 59_000), (late.p99_9_ns, 59_000), (late.max_ns, 59_000)] {
-        assert!((exact..=exact + exact / 1_000 + 1).contains(&found), "{found} for {exact}");
+    for (actual, exact) in [(late.p50_ns, 29_000), (late.p90_ns, 53_000), (late.p99_ns, 59_000), (late.p99_9_ns, 59_000), (late.max_ns, 59_000)] {
+        assert!((exact..=exact + exact / 1_000 + 1).contains(&actual), "{actual} for {exact}");
     }
     assert_eq!(late.answers, 60);
     assert_eq!(late.histogram, [(1_000, 2), (2_000, 1), (5_000, 3), (10_000, 5), (20_000, 10), (50_000, 30), (100_000, 9)]);
-    assert_eq!((found.changes, found.cut_tail), (3, false));
+    assert_eq!((result.changes, result.cut_tail), (3, false));
 }
 
 /// Wherever its writer was killed, what was whole is replayed.
@@ -417,9 +417,9 @@ fn a_cut_tail_is_fine_and_said() {
         ends.push(ends.last().expect("one") + used);
     }
     for cut in (header..bytes.len()).step_by(7).chain(ends.clone()) {
-        let found = replay(&bytes[..cut], &mut |_| true).expect("still a record");
-        assert_eq!((found.first_difference, found.requests), (None, found.equal));
-        assert_eq!(found.cut_tail, !ends.contains(&cut), "cut at {cut}");
+        let result = replay(&bytes[..cut], &mut |_| true).expect("still a record");
+        assert_eq!((result.first_difference, result.requests), (None, result.equal));
+        assert_eq!(result.cut_tail, !ends.contains(&cut), "cut at {cut}");
     }
     for cut in (0..header).step_by(13) {
         let error = replay(&bytes[..cut], &mut |_| true).expect_err("no header").to_string();
@@ -441,7 +441,7 @@ fn damage_is_said_and_never_a_panic() {
                 assert!(matches!(error, ReplayError::Damaged { .. }) && error.to_string().starts_with("byte "), "{error}");
                 refused += 1;
             }
-            Ok(found) if found.equal < found.requests => differing += 1,
+            Ok(result) if result.equal < result.requests => differing += 1,
             // A length that is too large looks like a cut file; no verdict depends on how late an
             // answer was.
             Ok(_) => {}

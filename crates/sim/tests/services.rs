@@ -42,18 +42,18 @@ fn last(deployment: Deployment, database: &Database, cache_gib: f64, clients: u3
         step_s: 10.0,
         seed: None,
     };
-    let mut found = Second::default();
-    run(&scenario, &mut |second| found = *second).unwrap();
-    found
+    let mut final_second = Second::default();
+    run(&scenario, &mut |second| final_second = *second).unwrap();
+    final_second
 }
 
 fn on_aurora(database: &Database, cache_gib: f64, clients: u32, instance: &str, aurora: &AuroraStorage) -> Second {
-    let made = log_only(database).unwrap();
-    last(Deployment::AuroraStandard, &made, cache_gib, clients, &class(Deployment::AuroraStandard, instance), aurora, "")
+    let adapted = log_only(database).unwrap();
+    last(Deployment::AuroraStandard, &adapted, cache_gib, clients, &class(Deployment::AuroraStandard, instance), aurora, "")
 }
 
-fn close(found: f64, wanted: f64, within: f64) {
-    assert!((found / wanted - 1.0).abs() <= within, "{found}, not {wanted}");
+fn close(actual: f64, expected: f64, within: f64) {
+    assert!((actual / expected - 1.0).abs() <= within, "{actual}, not {expected}");
 }
 
 // --- the quorum -------------------------------------------------------------------------------------------------------
@@ -104,11 +104,11 @@ fn logged(sharpness: f64, redo_bytes: f64) -> Database {
 fn one_client_waits_for_misses_and_one_quorum() {
     let aurora = AuroraStorage::default();
     let database = logged(SHARP, 4_000.0);
-    let found = on_aurora(&database, 4.0, 1, "r5.4xlarge", &aurora);
+    let second = on_aurora(&database, 4.0, 1, "r5.4xlarge", &aurora);
     let commit_ms = aurora.quorum.latency().mean_ms + aurora.batch_s * 1e3;
-    close(1e3 / found.tps, database.clients.base_ms + found.reads_per_tx * aurora.read_ms + commit_ms, EXACT);
-    assert_eq!(found.binding, Binding::Clients);
-    assert!(found.reads_per_tx > 5.0);
+    close(1e3 / second.tps, database.clients.base_ms + second.reads_per_tx * aurora.read_ms + commit_ms, EXACT);
+    assert_eq!(second.binding, Binding::Clients);
+    assert!(second.reads_per_tx > 5.0);
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn many_clients_meet_page_reads_then_processors_or_the_network() {
     let aurora = AuroraStorage::default();
     let instance = class(Deployment::AuroraStandard, "r5.xlarge");
     let small = logged(SHARP, 4_000.0);
-    let found = on_aurora(&small, 4.0, 60_000, "r5.xlarge", &aurora);
-    close(found.tps, 4.0 * aurora.reads_per_vcpu_s / found.reads_per_tx, EXACT);
-    assert_eq!(found.binding, Binding::PageReads);
+    let second = on_aurora(&small, 4.0, 60_000, "r5.xlarge", &aurora);
+    close(second.tps, 4.0 * aurora.reads_per_vcpu_s / second.reads_per_tx, EXACT);
+    assert_eq!(second.binding, Binding::PageReads);
     // All in the cache: 4 vCPUs at 2 ms.
     let cached = on_aurora(&small, 20.0, 60_000, "r5.xlarge", &aurora);
     close(cached.tps, 2_000.0, 1e-3);
@@ -197,11 +197,11 @@ fn published(family: &str, service: &str, metric: &str) -> Vec<&'static Publishe
 
 /// sysbench-tpcc of the 2020 study; its own time is that of the study's RDS run with one client.
 fn study_of_2020(warehouses: f64) -> Database {
-    let one = published("tpcc-5x100", "rds", "tps").into_iter().find(|run| run.clients == Some(1)).unwrap();
+    let single_client = published("tpcc-5x100", "rds", "tps").into_iter().find(|run| run.clients == Some(1)).unwrap();
     let mut database = tpcc(StorageEngine::Innodb, 500.0).unwrap();
     let host = class(Deployment::RdsSingleAz, "r5.xlarge");
-    let found = last(Deployment::RdsSingleAz, &database, 24.0, 1, &host, &AuroraStorage::default(), "4xgp2:225");
-    let base_ms = database.clients.base_ms + 1e3 / one.value - 1e3 / found.tps;
+    let second = last(Deployment::RdsSingleAz, &database, 24.0, 1, &host, &AuroraStorage::default(), "4xgp2:225");
+    let base_ms = database.clients.base_ms + 1e3 / single_client.value - 1e3 / second.tps;
     database = tpcc(StorageEngine::Innodb, warehouses).unwrap();
     database.clients.base_ms = base_ms;
     database
@@ -227,9 +227,9 @@ fn errors(family: &str, warehouses: f64, aurora: &AuroraStorage) -> Vec<f64> {
             step_s: 10.0,
             seed: None,
         };
-        let mut found = Second::default();
-        headrace_sim::mysql::services::run(&scenario, &mut |second| found = *second).unwrap();
-        libm::log(found.tps / run.value)
+        let mut final_second = Second::default();
+        headrace_sim::mysql::services::run(&scenario, &mut |second| final_second = *second).unwrap();
+        libm::log(final_second.tps / run.value)
     };
     published(family, "aurora", "tps").into_iter().map(of).collect()
 }
@@ -268,8 +268,8 @@ fn the_other_layout_is_predicted() {
     assert_eq!((seen.len(), unseen.len()), (9, 3));
     assert!(median(unseen.clone()) <= 0.20, "{unseen:?}");
     let all: Vec<f64> = seen.into_iter().chain(unseen).collect();
-    let held = all.iter().filter(|error| error.abs() <= 1.281_6 * 0.20).count();
-    assert!(held * 10 >= all.len() * 8, "{all:?}");
+    let within = all.iter().filter(|error| error.abs() <= 1.281_6 * 0.20).count();
+    assert!(within * 10 >= all.len() * 8, "{all:?}");
 }
 
 /// A third family, of another benchmark, class and decade, with nothing fitted: SIGMOD 2017, table
@@ -290,14 +290,14 @@ fn a_terabyte_is_of_the_right_size() {
         };
         let database = options.database().unwrap();
         // 244 GiB of r3.8xlarge, three quarters of it.
-        let found = on_aurora(&database, 183.0, 1_000, "r3.8xlarge", &AuroraStorage::default());
-        let ours = 4.0 * found.tps;
+        let second = on_aurora(&database, 183.0, 1_000, "r3.8xlarge", &AuroraStorage::default());
+        let ours = 4.0 * second.tps;
         println!(
             "{} GB: {ours:.0} writes/s, published {}, {:.2} reads a transaction, {:?}",
             run.data_gb.unwrap(),
             run.value,
-            found.reads_per_tx,
-            found.binding
+            second.reads_per_tx,
+            second.binding
         );
         // Cores of r3 are 2.5 GHz of Ivy Bridge, and the standard's time of a write is known to 35 %.
         assert!((0.4..2.5).contains(&(ours / run.value)), "{ours} {}", run.value);
@@ -318,9 +318,9 @@ fn lag_of_table_4() {
 
 fn published_lag() -> Vec<&'static PublishedRun> {
     let runs = Catalog::embedded().published_services().iter();
-    let found: Vec<_> = runs.filter(|run| run.family == "sigmod-table-4" && run.service == "aurora").collect();
-    assert_eq!(found.len(), 4);
-    found
+    let rows: Vec<_> = runs.filter(|run| run.family == "sigmod-table-4" && run.service == "aurora").collect();
+    assert_eq!(rows.len(), 4);
+    rows
 }
 
 /// Table 1: 0.95 I/Os a transaction at 27,378,000 in 30 minutes, six copies of each batch.

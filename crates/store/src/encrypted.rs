@@ -36,11 +36,11 @@ pub const DATA_KEY_BYTES: usize = 64;
 /// Where a sector lies: the upper half of its tweak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On a member of the volume; a single volume is its own member 0.
+    /// The sector lies on a member of the volume; a single volume is its own member 0.
     Member(u32),
-    /// In a snapshot of the volume.
+    /// The sector lies in a snapshot of the volume.
     Snapshot,
-    /// Set aside for a snapshot that is under way.
+    /// The sector is set aside for a snapshot that is under way.
     Aside,
 }
 
@@ -156,7 +156,7 @@ pub struct Encrypted {
     inner: Arc<dyn Backing>,
     cipher: Arc<SectorCipher>,
     place: Place,
-    /// Held while a part of a sector is changed, which takes a read before.
+    /// The lock that a change of a part of a sector takes, since it reads the sector first.
     partial: Mutex<()>,
 }
 
@@ -402,10 +402,10 @@ mod tests {
         let mut t = Block::from(tweak.to_le_bytes());
         second.encrypt_block(&mut t);
         for block in sector.chunks_mut(BLOCK) {
-            let mut one = Block::default();
-            (0..BLOCK).for_each(|i| one[i] = block[i] ^ t[i]);
-            data.encrypt_block(&mut one);
-            (0..BLOCK).for_each(|i| block[i] = one[i] ^ t[i]);
+            let mut buffer = Block::default();
+            (0..BLOCK).for_each(|i| buffer[i] = block[i] ^ t[i]);
+            data.encrypt_block(&mut buffer);
+            (0..BLOCK).for_each(|i| block[i] = buffer[i] ^ t[i]);
             let mut carry = 0;
             for byte in t.iter_mut() {
                 let next = *byte >> 7;
@@ -428,8 +428,8 @@ mod tests {
             let mut data = plain.clone();
             SectorCipher::new(&key).encrypt(Place::Member(member), u64::from(sector), &mut data);
             let mut expected = plain.clone();
-            for (index, one) in expected.chunks_mut(SECTOR).enumerate() {
-                by_the_book(&key, (u128::from(member) << 64) + u128::from(sector) + index as u128, one);
+            for (index, chunk) in expected.chunks_mut(SECTOR).enumerate() {
+                by_the_book(&key, (u128::from(member) << 64) + u128::from(sector) + index as u128, chunk);
             }
             prop_assert_eq!(&data, &expected);
             SectorCipher::new(&key).decrypt(Place::Member(member), u64::from(sector), &mut data);
@@ -466,8 +466,8 @@ mod tests {
             data
         };
         let all = [sealed(Place::Member(0), 0), sealed(Place::Member(0), 1), sealed(Place::Member(1), 0), sealed(Place::Snapshot, 0)];
-        for (index, one) in all.iter().enumerate() {
-            assert!(one.iter().any(|&byte| byte != 0) && all[index + 1..].iter().all(|other| other != one));
+        for (index, ciphertext) in all.iter().enumerate() {
+            assert!(ciphertext.iter().any(|&byte| byte != 0) && all[index + 1..].iter().all(|other| other != ciphertext));
         }
         // A hole between two sectors of data.
         let mut data = [sealed(Place::Member(0), 0), vec![0; SECTOR], sealed(Place::Member(0), 2)].concat();

@@ -122,11 +122,11 @@ mod tests {
     fn else_they_are_done_side_by_side() {
         let foreground = Foreground::default();
         for pace in &[Pace::new(None), Pace::new(Some(&foreground))] {
-            let ((to_one, one), (to_other, other)) = (sync_channel(1), sync_channel(1));
+            let ((to_first, first_inbox), (to_second, second_inbox)) = (sync_channel(1), sync_channel(1));
             let most = Duration::from_secs(60);
             let heard = std::thread::scope(|scope| {
-                let first = scope.spawn(move || pace.piece(|_| to_other.send(()).is_ok() && one.recv_timeout(most).is_ok()));
-                let second = pace.piece(|_| to_one.send(()).is_ok() && other.recv_timeout(most).is_ok());
+                let first = scope.spawn(move || pace.piece(|_| to_second.send(()).is_ok() && first_inbox.recv_timeout(most).is_ok()));
+                let second = pace.piece(|_| to_first.send(()).is_ok() && second_inbox.recv_timeout(most).is_ok());
                 second && first.join().unwrap()
             });
             assert!(heard);

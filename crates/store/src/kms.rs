@@ -20,8 +20,8 @@ use std::io;
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
 
-/// For an answer. A guess: KMS answers within some 10 ms; a volume waits for this while it is
-/// opened.
+/// How long an answer may take. A guess: KMS answers within some 10 ms; a volume waits for this
+/// while it is opened.
 #[cfg(feature = "aws")]
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer: KMS encrypts at most 4,096 bytes.
@@ -121,10 +121,10 @@ impl RemoteKey {
     #[cfg(feature = "aws")]
     fn asked(&self, operation: &str, body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
         let allow_http = check_endpoint(&self.endpoint)?;
-        let found = Credentials::find(self.profile.as_deref())?;
+        let credentials = Credentials::find(self.profile.as_deref())?;
         let words = "no credentials for KMS: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE and AWS_PROFILE";
-        let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::PermissionDenied, words))?;
-        let credential = AwsCredential { key_id: found.id, secret_key: found.secret, token: found.token };
+        let credentials = credentials.ok_or_else(|| io::Error::new(io::ErrorKind::PermissionDenied, words))?;
+        let credential = AwsCredential { key_id: credentials.id, secret_key: credentials.secret, token: credentials.token };
         let mut request = http::Request::post(format!("{}/", self.endpoint.trim_end_matches('/')))
             .header("content-type", CONTENT)
             .header("x-amz-target", format!("{TARGET}.{operation}"))

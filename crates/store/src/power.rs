@@ -55,7 +55,8 @@ impl PowerCut {
         PowerCut { inner, armed: AtomicBool::new(false), aside: Mutex::new(Aside::default()) }
     }
 
-    /// From now on writes can be lost. What was written before is flushed, so that it cannot.
+    /// Arms the cut: writes can be lost from now on. What was written before is flushed, so that it
+    /// cannot.
     pub fn arm(&self) -> io::Result<()> {
         self.armed.store(true, Ordering::SeqCst);
         self.flush()
@@ -81,17 +82,17 @@ impl PowerCut {
             let fate = random.next_u64();
             let bytes = write.old.len();
             let sectors = bytes / SECTOR;
-            let kept = match fate % 3 {
+            let survived = match fate % 3 {
                 0 => bytes,
                 1 => 0,
                 _ if sectors < 2 => 0,
                 _ => SECTOR * (1 + (fate >> 32) as usize % (sectors - 1)),
             };
-            report.lost += u64::from(kept == 0);
-            report.torn += u64::from(kept > 0 && kept < bytes);
+            report.lost += u64::from(survived == 0);
+            report.torn += u64::from(survived > 0 && survived < bytes);
             match &write.new {
-                Some(new) => self.inner.write(&new[..kept], write.offset)?,
-                None => self.inner.discard(write.offset, kept as u64)?,
+                Some(new) => self.inner.write(&new[..survived], write.offset)?,
+                None => self.inner.discard(write.offset, survived as u64)?,
             }
         }
         aside.bytes = 0;

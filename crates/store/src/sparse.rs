@@ -23,32 +23,32 @@ pub struct SparseFile {
 }
 
 impl SparseFile {
-    /// A new file of `bytes` that takes no space yet. An error when it exists.
+    /// Creates a file of `bytes` that takes no space yet. An error when it exists.
     pub fn create(path: &Path, bytes: u64) -> io::Result<SparseFile> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        let made = file.set_len(bytes).and_then(|()| file.sync_all()).and_then(|()| SparseFile::over(file, path, bytes));
-        if made.is_err() {
+        let result = file.set_len(bytes).and_then(|()| file.sync_all()).and_then(|()| SparseFile::over(file, path, bytes));
+        if result.is_err() {
             // Larger than the file system takes, say: no empty file stays behind.
             let _ = std::fs::remove_file(path);
         }
-        made
+        result
     }
 
-    /// An existing file that must have at least `bytes`. Errors: missing, cut, or in use.
+    /// Opens a file that must have at least `bytes`. Errors: missing, cut, or in use.
     pub fn open(path: &Path, bytes: u64) -> io::Result<SparseFile> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let found = file.metadata()?.len();
+        let actual = file.metadata()?.len();
         // A crash between growing the file and noting it leaves the file larger: no harm, the rest
         // is not shown.
-        if found < bytes {
-            return Err(SparseFile::cut(path, found, bytes));
+        if actual < bytes {
+            return Err(SparseFile::cut(path, actual, bytes));
         }
         SparseFile::over(file, path, bytes)
     }
 
     /// The error of a file that has fewer bytes than its volume.
-    pub fn cut(path: &Path, found: u64, bytes: u64) -> io::Error {
-        let words = format!("{} has {found} bytes where the volume has {bytes}: it was cut", path.display());
+    pub fn cut(path: &Path, actual: u64, bytes: u64) -> io::Error {
+        let words = format!("{} has {actual} bytes where the volume has {bytes}: it was cut", path.display());
         io::Error::new(io::ErrorKind::InvalidData, words)
     }
 
@@ -155,7 +155,8 @@ struct Written {
 }
 
 impl Written {
-    /// What the file system has data for within the first `bytes`. Everything, where it cannot say.
+    /// Asks the file system what it has data for within the first `bytes`. Everything, where it
+    /// cannot say.
     fn of(file: &File, bytes: u64) -> io::Result<Written> {
         let written = Written { words: RwLock::new(Vec::new()) };
         written.grow(bytes);
@@ -175,12 +176,12 @@ impl Written {
         Ok(written)
     }
 
-    /// Room for a file of `bytes`; what is added was never written.
+    /// Makes room for a file of `bytes`; what is added was never written.
     fn grow(&self, bytes: u64) {
         let words = bytes.div_ceil(CHUNK_BYTES).div_ceil(64) as usize;
-        let mut held = self.words.write().unwrap_or_else(PoisonError::into_inner);
-        let words = words.max(held.len());
-        held.resize_with(words, AtomicU64::default);
+        let mut current = self.words.write().unwrap_or_else(PoisonError::into_inner);
+        let words = words.max(current.len());
+        current.resize_with(words, AtomicU64::default);
     }
 
     /// Notes a write.

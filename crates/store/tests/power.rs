@@ -30,15 +30,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..16)
 }
 
-struct Made {
+struct Fixture {
     _folder: tempfile::TempDir,
     power: PowerCut,
 }
 
-fn make(bytes: u64) -> Made {
+fn make(bytes: u64) -> Fixture {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let file = SparseFile::create(&folder.path().join("data"), bytes).expect("a new file");
-    Made { power: PowerCut::new(Arc::new(file)), _folder: folder }
+    Fixture { power: PowerCut::new(Arc::new(file)), _folder: folder }
 }
 
 fn content(backing: &dyn Backing) -> Vec<u8> {
@@ -87,13 +87,13 @@ fn run(power: &PowerCut, steps: &[Step]) -> (Stamps, Vec<(usize, usize, u8)>) {
 /// Whether some choice of fates leads from `state` to `end` with so many lost and torn.
 fn reachable(state: &Stamps, since: &[(usize, usize, u8)], end: &Stamps, lost: u64, torn: u64) -> bool {
     let Some((&(sector, sectors, stamp), rest)) = since.split_first() else { return state == end && lost == 0 && torn == 0 };
-    (0..=sectors).any(|kept| {
-        let (is_lost, is_torn) = (u64::from(kept == 0), u64::from(kept > 0 && kept < sectors));
+    (0..=sectors).any(|survived| {
+        let (is_lost, is_torn) = (u64::from(survived == 0), u64::from(survived > 0 && survived < sectors));
         if lost < is_lost || torn < is_torn {
             return false;
         }
         let mut next = state.clone();
-        next[sector..sector + kept].fill(stamp);
+        next[sector..sector + survived].fill(stamp);
         // What no later write touches must be as the end says: cuts the search short.
         let settled = (0..SECTORS).all(|at| next[at] == end[at] || rest.iter().any(|&(first, count, _)| (first..first + count).contains(&at)));
         settled && reachable(&next, rest, end, lost - is_lost, torn - is_torn)
@@ -113,13 +113,13 @@ proptest! {
 
     #[test]
     fn a_cut_leaves_what_was_flushed_and_some_of_the_rest_in_order(steps in steps(), seed in any::<u64>()) {
-        let made = make((SECTORS * SECTOR) as u64);
-        made.power.arm().unwrap();
-        let (flushed, since) = run(&made.power, &steps);
-        let report = made.power.cut(seed).unwrap();
-        prop_assert!(!made.power.is_armed());
+        let fixture = make((SECTORS * SECTOR) as u64);
+        fixture.power.arm().unwrap();
+        let (flushed, since) = run(&fixture.power, &steps);
+        let report = fixture.power.cut(seed).unwrap();
+        prop_assert!(!fixture.power.is_armed());
         prop_assert_eq!(report.unflushed, since.len() as u64);
-        let end = stamps(&content(&made.power));
+        let end = stamps(&content(&fixture.power));
         prop_assert!(reachable(&flushed, &since, &end, report.lost, report.torn), "{:?} and {:?} lead to {:?}, {:?}", flushed, since, end, report);
 
         // The same seed and steps end the same.
@@ -127,18 +127,18 @@ proptest! {
         again.power.arm().unwrap();
         run(&again.power, &steps);
         prop_assert_eq!(again.power.cut(seed).unwrap(), report);
-        prop_assert_eq!(content(&again.power), content(&made.power));
+        prop_assert_eq!(content(&again.power), content(&fixture.power));
     }
 }
 
 #[test]
 fn every_fate_happens() {
-    let made = make(64 << 10);
+    let fixture = make(64 << 10);
     let mut sum = CutReport::default();
     for seed in 0..30 {
-        made.power.arm().unwrap();
-        (0..10).for_each(|at| made.power.write(&[1; 4_096], at * 4_096).unwrap());
-        let report = made.power.cut(seed).unwrap();
+        fixture.power.arm().unwrap();
+        (0..10).for_each(|at| fixture.power.write(&[1; 4_096], at * 4_096).unwrap());
+        let report = fixture.power.cut(seed).unwrap();
         sum = CutReport { unflushed: sum.unflushed + report.unflushed, lost: sum.lost + report.lost, torn: sum.torn + report.torn };
     }
     // A third each of 300: 100, with a standard deviation of sqrt(300 x 1/3 x 2/3) = 8.2; 4 of them
@@ -149,61 +149,61 @@ fn every_fate_happens() {
 
 #[test]
 fn a_write_of_one_sector_is_never_torn() {
-    let made = make(64 << 10);
+    let fixture = make(64 << 10);
     for seed in 0..20 {
-        made.power.arm().unwrap();
-        (0..10).for_each(|at| made.power.write(&[seed as u8; SECTOR], at * SECTOR as u64).unwrap());
-        assert_eq!(made.power.cut(seed).unwrap().torn, 0);
+        fixture.power.arm().unwrap();
+        (0..10).for_each(|at| fixture.power.write(&[seed as u8; SECTOR], at * SECTOR as u64).unwrap());
+        assert_eq!(fixture.power.cut(seed).unwrap().torn, 0);
     }
 }
 
 #[test]
 fn nothing_is_lost_before_it_is_armed_nor_by_a_second_cut() {
-    let made = make(64 << 10);
-    made.power.write(&[1; 4_096], 0).unwrap();
-    assert_eq!(made.power.cut(1).unwrap(), CutReport::default());
-    made.power.arm().unwrap();
-    assert_eq!(made.power.cut(2).unwrap(), CutReport::default(), "what was written before it was armed is safe");
-    made.power.write(&[2; 4_096], 4_096).unwrap();
-    assert_eq!(made.power.cut(3).unwrap(), CutReport::default(), "a cut disarms");
-    assert_eq!(content(&made.power)[..8_192], [[1; 4_096], [2; 4_096]].concat());
+    let fixture = make(64 << 10);
+    fixture.power.write(&[1; 4_096], 0).unwrap();
+    assert_eq!(fixture.power.cut(1).unwrap(), CutReport::default());
+    fixture.power.arm().unwrap();
+    assert_eq!(fixture.power.cut(2).unwrap(), CutReport::default(), "what was written before it was armed is safe");
+    fixture.power.write(&[2; 4_096], 4_096).unwrap();
+    assert_eq!(fixture.power.cut(3).unwrap(), CutReport::default(), "a cut disarms");
+    assert_eq!(content(&fixture.power)[..8_192], [[1; 4_096], [2; 4_096]].concat());
 }
 
 /// What cannot be set aside is flushed first: it can no longer be lost, and memory stays bounded.
 #[test]
 fn more_than_can_be_set_aside_is_safe() {
-    let made = make(2 << 30);
-    made.power.arm().unwrap();
-    made.power.write(&[1; 4_096], 0).unwrap();
-    made.power.discard(1 << 20, 1 << 30).unwrap();
-    made.power.write(&[2; SECTOR], 8_192).unwrap();
-    let report = made.power.cut(5).unwrap();
+    let fixture = make(2 << 30);
+    fixture.power.arm().unwrap();
+    fixture.power.write(&[1; 4_096], 0).unwrap();
+    fixture.power.discard(1 << 20, 1 << 30).unwrap();
+    fixture.power.write(&[2; SECTOR], 8_192).unwrap();
+    let report = fixture.power.cut(5).unwrap();
     assert_eq!(report.unflushed, 1, "only what came after the large one");
     let mut first = [0; 4_096];
-    made.power.read(&mut first, 0).unwrap();
+    fixture.power.read(&mut first, 0).unwrap();
     assert_eq!(first, [1; 4_096]);
 }
 
 #[test]
 fn a_range_outside_is_refused_while_armed_too() {
-    let made = make(1 << 20);
-    made.power.arm().unwrap();
-    made.power.write(&[1; 1_024], (1 << 20) - 512).expect_err("outside");
-    made.power.discard(u64::MAX - 3, 1 << 20).expect_err("outside");
-    assert_eq!(made.power.cut(1).unwrap().unflushed, 0);
+    let fixture = make(1 << 20);
+    fixture.power.arm().unwrap();
+    fixture.power.write(&[1; 1_024], (1 << 20) - 512).expect_err("outside");
+    fixture.power.discard(u64::MAX - 3, 1 << 20).expect_err("outside");
+    assert_eq!(fixture.power.cut(1).unwrap().unflushed, 0);
 }
 
 #[test]
 fn it_passes_sizes_and_growth_through() {
-    let made = make(1 << 20);
-    made.power.arm().unwrap();
-    made.power.grow(2 << 20).unwrap();
-    assert_eq!(made.power.bytes(), 2 << 20);
-    made.power.write(&[1; 512], (2 << 20) - 512).unwrap();
-    assert!(made.power.allocated().unwrap() > 0);
-    made.power.flush().unwrap();
-    assert_eq!(made.power.cut(1).unwrap().unflushed, 0);
-    assert_eq!(content(&made.power)[(2 << 20) - 512..], [1; 512]);
+    let fixture = make(1 << 20);
+    fixture.power.arm().unwrap();
+    fixture.power.grow(2 << 20).unwrap();
+    assert_eq!(fixture.power.bytes(), 2 << 20);
+    fixture.power.write(&[1; 512], (2 << 20) - 512).unwrap();
+    assert!(fixture.power.allocated().unwrap() > 0);
+    fixture.power.flush().unwrap();
+    assert_eq!(fixture.power.cut(1).unwrap().unflushed, 0);
+    assert_eq!(content(&fixture.power)[(2 << 20) - 512..], [1; 512]);
 }
 
 /// Threads write and flush while the power goes: what a thread had flushed before it is there. Each
@@ -214,8 +214,8 @@ fn nothing_flushed_is_lost_under_threads() {
     const THREADS: u64 = 4;
     const BLOCKS: u64 = 2_000;
     for seed in 0..4 {
-        let made = make(THREADS * BLOCKS * 1_024);
-        made.power.arm().unwrap();
+        let fixture = make(THREADS * BLOCKS * 1_024);
+        fixture.power.arm().unwrap();
         let off = AtomicBool::new(false);
         let flushes = AtomicU64::new(0);
         let flushed: Vec<u64> = std::thread::scope(|scope| {
@@ -225,9 +225,9 @@ fn nothing_flushed_is_lost_under_threads() {
                     if off.load(Ordering::SeqCst) {
                         break;
                     }
-                    made.power.write(&[block as u8 | 1; 1_024], (thread * BLOCKS + block) * 1_024).unwrap();
+                    fixture.power.write(&[block as u8 | 1; 1_024], (thread * BLOCKS + block) * 1_024).unwrap();
                     if block % 7 == thread {
-                        made.power.flush().unwrap();
+                        fixture.power.flush().unwrap();
                         flushes.fetch_add(1, Ordering::SeqCst);
                         if !off.load(Ordering::SeqCst) {
                             safe = block + 1;
@@ -241,10 +241,10 @@ fn nothing_flushed_is_lost_under_threads() {
                 std::thread::yield_now();
             }
             off.store(true, Ordering::SeqCst);
-            made.power.cut(seed).unwrap();
+            fixture.power.cut(seed).unwrap();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        let end = content(&made.power);
+        let end = content(&fixture.power);
         for (thread, &safe) in flushed.iter().enumerate() {
             for block in 0..safe {
                 let at = ((thread as u64 * BLOCKS + block) * 1_024) as usize;

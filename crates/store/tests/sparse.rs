@@ -55,8 +55,8 @@ fn what_was_written_is_found_again() {
     drop(file);
     let file = SparseFile::open(&path, 100 * MIB).unwrap();
     let all = read(&file, 0, 100 * MIB as usize);
-    let found: Vec<u64> = all.iter().enumerate().filter(|(_, &byte)| byte != 0).map(|(place, _)| place as u64).collect();
-    assert_eq!(found, places);
+    let actual: Vec<u64> = all.iter().enumerate().filter(|(_, &byte)| byte != 0).map(|(place, _)| place as u64).collect();
+    assert_eq!(actual, places);
     places.iter().for_each(|&place| assert_eq!(read(&file, place, 1), [7]));
     file.grow(200 * MIB).unwrap();
     assert_eq!(read(&file, 150 * MIB, 512), [0; 512]);

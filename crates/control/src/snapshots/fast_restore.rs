@@ -4,9 +4,9 @@
 use crate::error::{ControlError, ErrorKind};
 use crate::event::{Change, Event};
 use crate::ids::SnapshotId;
-use crate::snapshots::kept::{check_completed, refusal, Snapshots};
 use crate::snapshots::messages::SnapshotChange;
 use crate::snapshots::record::{FastRestore, FastRestoreState, SnapshotRecord};
+use crate::snapshots::registry::{check_completed, refusal, Snapshots};
 use crate::state::Lab;
 
 /// Snapshots with fast restore at once in a region (EBS quotas).
@@ -88,7 +88,7 @@ fn check_zone(lab: &Lab, zone: &str) -> Result<(), ControlError> {
     Err(refusal(ErrorKind::InvalidParameter, "InvalidZone.NotFound", message, zone, hint))
 }
 
-fn found<'a>(all: &'a Snapshots, snapshot: &SnapshotId, zone: &str) -> Option<&'a FastRestore> {
+fn find_restore<'a>(all: &'a Snapshots, snapshot: &SnapshotId, zone: &str) -> Option<&'a FastRestore> {
     all.fast.get(snapshot)?.get(zone)
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn enable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64)
     check_zone(lab, zone)?;
     check_completed(record)?;
     let all = &lab.snapshots;
-    if found(all, &record.id, zone).is_some_and(|fast| fast.next() == FastRestoreState::Enabled || fast.state == FastRestoreState::Enabling) {
+    if find_restore(all, &record.id, zone).is_some_and(|fast| fast.next() == FastRestoreState::Enabled || fast.state == FastRestoreState::Enabling) {
         return Ok(Vec::new());
     }
     if record.of.size_gib > MOST_GIB {
@@ -113,7 +113,7 @@ pub(crate) fn enable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64)
 
 pub(crate) fn disable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     check_zone(lab, zone)?;
-    match found(&lab.snapshots, &record.id, zone) {
+    match find_restore(&lab.snapshots, &record.id, zone) {
         Some(fast) if !matches!(fast.state, FastRestoreState::Disabling | FastRestoreState::Disabled) => {
             Ok(vec![set(&record.id, zone, fast.entered(FastRestoreState::Disabling, at_ms))])
         }
@@ -127,9 +127,9 @@ pub(crate) fn disable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64
 
 /// Takes a credit, if fast restore is enabled there and the bucket holds one.
 pub(crate) fn take_credit(all: &Snapshots, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Option<SnapshotChange> {
-    let fast = found(all, &record.id, zone).filter(|fast| fast.state == FastRestoreState::Enabled)?;
-    let left = fast.credits_millionths(at_ms).checked_sub(MILLIONTHS)?;
-    Some(set(&record.id, zone, FastRestore { credits_millionths: left, credits_at_ms: at_ms, ..fast.clone() }))
+    let fast = find_restore(all, &record.id, zone).filter(|fast| fast.state == FastRestoreState::Enabled)?;
+    let remainder = fast.credits_millionths(at_ms).checked_sub(MILLIONTHS)?;
+    Some(set(&record.id, zone, FastRestore { credits_millionths: remainder, credits_at_ms: at_ms, ..fast.clone() }))
 }
 
 /// What happens by itself until `now_ms`.

@@ -2,9 +2,9 @@
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::ids::SnapshotId;
-use crate::snapshots::kept::{check_completed, refusal, Snapshots, MAX_SNAPSHOTS};
 use crate::snapshots::messages::{CopyRequest, DirectRequest, SnapshotChange, SnapshotRequest};
 use crate::snapshots::record::{NewSnapshot, SnapshotKey, SnapshotRecord, SnapshotSource, SnapshotState, VolumeOrigin};
+use crate::snapshots::registry::{check_completed, refusal, Snapshots, MAX_SNAPSHOTS};
 use crate::snapshots::{fast_restore, retention};
 use crate::state::Lab;
 use crate::tags::{changed_tags, check_tags, TagRequest};
@@ -257,8 +257,8 @@ pub(crate) fn is_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64)
 }
 
 pub(crate) fn removed(all: &Snapshots, snapshot: &SnapshotId) -> Result<Vec<SnapshotChange>, ControlError> {
-    let known = all.deleting.contains_key(snapshot);
-    Ok(known.then(|| SnapshotChange::Removed { snapshot: snapshot.clone() }).into_iter().collect())
+    let deleting = all.deleting.contains_key(snapshot);
+    Ok(deleting.then(|| SnapshotChange::Removed { snapshot: snapshot.clone() }).into_iter().collect())
 }
 
 pub(crate) fn tag(record: &SnapshotRecord, request: &TagRequest) -> Result<Vec<SnapshotChange>, ControlError> {

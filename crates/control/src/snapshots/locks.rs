@@ -1,9 +1,9 @@
 //! Locks against deletion (EBS user guide, snapshot lock).
 
 use crate::error::{ControlError, ErrorKind};
-use crate::snapshots::kept::refusal;
 use crate::snapshots::messages::{LockRequest, SnapshotChange};
 use crate::snapshots::record::{LockMode, SnapshotLock, SnapshotRecord, SnapshotState};
+use crate::snapshots::registry::refusal;
 
 /// Bounds of EC2 API text, LockSnapshot: cooling-off period in hours, duration in days.
 const COOL_OFF_HOURS: std::ops::RangeInclusive<u32> = 1..=72;

@@ -15,7 +15,7 @@ pub struct SnapshotRequest {
     pub description: String,
     /// Tags of each.
     pub tags: BTreeMap<String, String>,
-    /// Each also gets the tags of its volume; those named win.
+    /// Whether each also gets the tags of its volume; those in `tags` win.
     pub copy_tags: bool,
 }
 
@@ -35,7 +35,8 @@ pub struct CopyRequest {
     pub tags: BTreeMap<String, String>,
     /// How the copy is encrypted.
     pub key: Option<SnapshotKey>,
-    /// With which data key one in another store is encrypted, wrapped under a key of this lab.
+    /// The data key under which a snapshot of another store is encrypted, wrapped under a key of
+    /// this lab.
     pub source_key: Option<SnapshotKey>,
 }
 
@@ -64,9 +65,9 @@ pub struct LockRequest {
     pub mode: LockMode,
     /// How long, days; or `expires_ms`.
     pub duration_days: Option<u32>,
-    /// Until when, lab time in Unix milliseconds.
+    /// When the lock ends, lab time in Unix milliseconds.
     pub expires_ms: Option<u64>,
-    /// During which it can be changed and taken away, hours: of compliance mode alone.
+    /// How long the lock can be changed and taken away, hours: of compliance mode alone.
     pub cool_off_hours: Option<u32>,
 }
 
@@ -90,7 +91,7 @@ pub struct ScheduleRequest {
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // the fields say what they are
 pub enum SnapshotCommand {
-    /// Of one volume, or of several at one instant: all or none.
+    /// Creates a snapshot of one volume, or of several at one instant: all or none.
     Create(SnapshotRequest),
     /// A copy of a completed snapshot.
     Copy(CopyRequest),

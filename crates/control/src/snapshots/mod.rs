@@ -11,37 +11,37 @@
 //! |---|---|
 //! | `record` | what is kept of a snapshot, a rule, a schedule, a fast restore |
 //! | `messages` | commands and changes |
-//! | `kept` | all of them: find, apply a change; how a refusal is said |
+//! | `registry` | all of them: find, apply a change; how a refusal is said |
 //! | `lifecycle` | create, complete, fail, copy, delete |
 //! | `locks` | locks against deletion |
 //! | `fast_restore` | fast snapshot restore: states and credits |
 //! | `retention` | the recycle bin, its rules |
 //! | `schedules` | snapshots by schedule |
 //!
-//! Imports go down only: `schedules`; `lifecycle`; `fast_restore`, `retention`, `locks`; `kept`;
-//! `messages`; `record`. This file hands each command to its machine.
+//! Imports go down only: `schedules`; `lifecycle`; `fast_restore`, `retention`, `locks`;
+//! `registry`; `messages`; `record`. This file hands each command to its machine.
 
 pub(crate) mod fast_restore;
-pub(crate) mod kept;
 pub(crate) mod lifecycle;
 pub(crate) mod locks;
 pub(crate) mod messages;
 pub(crate) mod record;
+pub(crate) mod registry;
 pub(crate) mod retention;
 pub(crate) mod schedules;
 
 use crate::error::ControlError;
 use crate::event::{Change, Event};
-use crate::snapshots::kept::Snapshots;
 use crate::snapshots::messages::SnapshotCommand;
 use crate::snapshots::record::FastRestore;
+use crate::snapshots::registry::Snapshots;
 use crate::state::Lab;
 use std::collections::BTreeMap;
 
 /// The changes a command makes.
 pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
     let all = &lab.snapshots;
-    let made = match command {
+    let changes = match command {
         SnapshotCommand::Create(request) => lifecycle::create(lab, request, at_ms, ids),
         SnapshotCommand::Copy(request) => lifecycle::copy(all, request, ids),
         SnapshotCommand::Start(request) => lifecycle::start(all, request, ids),
@@ -67,7 +67,7 @@ pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mu
         SnapshotCommand::SetRegion { region, store } => retention::set_region(lab, region, store.as_deref()),
         SnapshotCommand::VolumeLoaded { volume } => lifecycle::volume_loaded(lab.find(volume.as_str())?),
     };
-    Ok(made?.into_iter().map(Change::Snapshot).collect())
+    Ok(changes?.into_iter().map(Change::Snapshot).collect())
 }
 
 /// What happens without a command, until `now_ms`.

@@ -40,7 +40,7 @@ pub enum SnapshotSource {
         store: Option<String>,
         /// The snapshot that is copied.
         snapshot: SnapshotId,
-        /// With which data key it is encrypted there, wrapped under a key of this lab.
+        /// The data key under which it is encrypted there, wrapped under a key of this lab.
         #[serde(default)]
         key: Option<SnapshotKey>,
     },
@@ -52,7 +52,7 @@ pub enum SnapshotSource {
     },
 }
 
-/// With which data key the blocks are encrypted.
+/// The data key under which the blocks are encrypted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SnapshotKey {
@@ -94,9 +94,9 @@ pub struct NewSnapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockMode {
-    /// May be shortened and taken away.
+    /// A lock that may be shortened and taken away.
     Governance,
-    /// After the cooling-off period it may only be extended.
+    /// A lock that may only be extended once its cooling-off period is over.
     Compliance,
 }
 
@@ -232,7 +232,7 @@ pub struct VolumeOrigin {
     /// How the snapshot is encrypted; none: it is not.
     #[serde(default)]
     pub encryption: Option<SnapshotKey>,
-    /// Made with a credit of fast snapshot restore: first touch costs nothing.
+    /// Whether it was made with a credit of fast snapshot restore: first touch costs nothing then.
     #[serde(default)]
     pub fast: bool,
     /// Every block is in the volume's own files.

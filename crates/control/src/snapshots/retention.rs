@@ -3,9 +3,9 @@
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
 use crate::ids::SnapshotId;
-use crate::snapshots::kept::{malformed, refusal, Snapshots};
 use crate::snapshots::messages::SnapshotChange;
 use crate::snapshots::record::{Binned, RetentionRule, SnapshotRecord};
+use crate::snapshots::registry::{malformed, refusal, Snapshots};
 use crate::state::Lab;
 use crate::tags::check_tags;
 

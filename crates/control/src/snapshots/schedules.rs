@@ -2,9 +2,9 @@
 //! all volumes that have one of its tags, and deletes what its retention no longer keeps.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
-use crate::snapshots::kept::{refusal, Snapshots};
 use crate::snapshots::messages::{ScheduleRequest, SnapshotChange, SnapshotRequest};
 use crate::snapshots::record::{Schedule, SnapshotRecord, SnapshotState};
+use crate::snapshots::registry::{refusal, Snapshots};
 use crate::snapshots::{lifecycle, retention};
 use crate::state::Lab;
 use crate::tags::check_tags;
@@ -35,12 +35,12 @@ pub(crate) fn set(all: &Snapshots, request: &ScheduleRequest, at_ms: u64) -> Res
         let rule = format!("an interval is {LEAST_INTERVAL_S} to {MOST_INTERVAL_S} seconds of lab time");
         return invalid(format!("{} s", request.interval_s), rule, "Name an interval like 86400.");
     }
-    let kept = match (request.keep, request.keep_days) {
-        (Some(kept), None) | (None, Some(kept)) => kept,
+    let limit = match (request.keep, request.keep_days) {
+        (Some(limit), None) | (None, Some(limit)) => limit,
         _ => return invalid(request.name.clone(), "a schedule keeps a number of snapshots, or keeps them for days".to_string(), "Name one of the two."),
     };
-    if !(1..=MOST_KEPT).contains(&kept) {
-        return invalid(kept.to_string(), format!("what is kept is 1 to {MOST_KEPT}"), "Name a smaller number.");
+    if !(1..=MOST_KEPT).contains(&limit) {
+        return invalid(limit.to_string(), format!("what is kept is 1 to {MOST_KEPT}"), "Name a smaller number.");
     }
     if all.schedules.len() >= MOST_SCHEDULES && !all.schedules.contains_key(&request.name) {
         let rule = format!("a lab has at most {MOST_SCHEDULES} schedules");
@@ -97,16 +97,16 @@ pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -
             let of_schedule = record.of.schedule.as_deref() == Some(&schedule.name) && record.of.volume.as_ref() == Some(&volume.id);
             of_schedule && record.state == SnapshotState::Completed
         };
-        let mut kept: Vec<&SnapshotRecord> = all.listed().filter(mine).collect();
-        kept.sort_by_key(|record| (record.started_ms, record.id.clone()));
+        let mut snapshots: Vec<&SnapshotRecord> = all.listed().filter(mine).collect();
+        snapshots.sort_by_key(|record| (record.started_ms, record.id.clone()));
         let over = match (schedule.keep, schedule.keep_days) {
             // The new one counts.
-            (Some(keep), _) => (kept.len() + 1).saturating_sub(keep as usize).min(kept.len()),
-            (None, Some(days)) => kept.iter().take_while(|record| record.started_ms + u64::from(days) * DAY_MS <= at_ms).count(),
+            (Some(keep), _) => (snapshots.len() + 1).saturating_sub(keep as usize).min(snapshots.len()),
+            (None, Some(days)) => snapshots.iter().take_while(|record| record.started_ms + u64::from(days) * DAY_MS <= at_ms).count(),
             (None, None) => 0,
         };
         changes.extend(started);
-        for record in kept.into_iter().take(over).filter(|record| lifecycle::is_deletable(all, record, at_ms)) {
+        for record in snapshots.into_iter().take(over).filter(|record| lifecycle::is_deletable(all, record, at_ms)) {
             changes.extend(lifecycle::delete(all, record, at_ms)?);
         }
     }

@@ -90,11 +90,11 @@ fn ec2_name(given: &str) -> Result<&str, ControlError> {
     let name = given.strip_prefix("/dev/").unwrap_or(given);
     let letters = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_lowercase()).len();
     let partition = |text: &str| text.is_empty() || (!text.starts_with('0') && text.parse::<u8>().is_ok_and(|number| (1..=15).contains(&number)));
-    let known = match name.strip_prefix("xvd") {
+    let valid = match name.strip_prefix("xvd") {
         Some(rest) => (1..=2).contains(&rest.len()) && letters(rest) == rest.len(),
         None => name.strip_prefix("sd").or_else(|| name.strip_prefix("hd")).is_some_and(|rest| letters(rest) == 1 && partition(&rest[1..])),
     };
-    if known {
+    if valid {
         return Ok(name);
     }
     let error = ControlError::invalid(given, "is not a device name of EC2", "EC2 user guide, device names for volumes", "Use /dev/sdf to /dev/sdp.");

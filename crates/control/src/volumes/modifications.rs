@@ -61,21 +61,21 @@ pub(crate) fn modify(
 ) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     check_modifiable(record)?;
-    let wanted = Wanted {
+    let change = MemberChange {
         member_gib: request.size_gib.map(|size| member_size(record, size)).transpose()?,
         volume_type: request.volume_type.as_deref().map(str::parse).transpose()?,
         iops: request.iops,
         throughput_mib_s: request.throughput_mib_s,
     };
-    let to = target(record, settings, &wanted)?;
+    let to = resolve_target(record, settings, &change)?;
     check_rate(record, at_ms)?;
     let (modifying_ms, optimizing_ms) = match settings.modification_times {
         Some(times) => (times.modifying_ms, times.optimizing_ms),
         None => {
             let members = record.members.len() as u64;
-            let held = to.members.iter().map(|member| member.size_gib).max().unwrap_or(0);
+            let largest_gib = to.members.iter().map(|member| member.size_gib).max().unwrap_or(0);
             // Members are modified side by side, each with its share of the data.
-            let used = request.used_gib.map_or(held, |used| used.div_ceil(members).min(held));
+            let used = request.used_gib.map_or(largest_gib, |used| used.div_ceil(members).min(largest_gib));
             (DEFAULT_MODIFYING.0 / 1_000_000, default_optimizing(used).0 / 1_000_000)
         }
     };
@@ -117,11 +117,11 @@ fn check_modifiable(record: &VolumeRecord) -> Result<(), ControlError> {
     Err(error.says("IncorrectModificationState", message))
 }
 
-fn target(record: &VolumeRecord, settings: &Settings, wanted: &Wanted) -> Result<StorageSpec, ControlError> {
+fn resolve_target(record: &VolumeRecord, settings: &Settings, change: &MemberChange) -> Result<StorageSpec, ControlError> {
     let limits = record.limits(settings)?;
     let mut members = Vec::with_capacity(limits.len());
     for (now, limits) in record.spec.members.iter().zip(&limits) {
-        members.push(wanted.member(now, limits.iops, limits.throughput_bytes_s >> 20, record.as_of)?);
+        members.push(change.member(now, limits.iops, limits.throughput_bytes_s >> 20, record.as_of)?);
     }
     let to = StorageSpec { members, ..record.spec.clone() };
     if to == record.spec {
@@ -171,15 +171,15 @@ pub(crate) fn modify_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<C
     }
 }
 
-/// What a member is to become.
-struct Wanted {
+/// What a modification asks of each member; what it does not name stays as it is.
+struct MemberChange {
     member_gib: Option<u64>,
     volume_type: Option<VolumeType>,
     iops: Option<u64>,
     throughput_mib_s: Option<u64>,
 }
 
-impl Wanted {
+impl MemberChange {
     /// EC2's defaults for what is not named: the same type keeps all; another type has 3,000 IOPS
     /// where they are bought (API text, ModifyVolume), and gp3 that was gp2 the larger of the gp2
     /// figures and the included ones (`data/rules.toml`: gp2_to_gp3_defaults).
@@ -308,9 +308,9 @@ pub(crate) fn apply(record: &mut VolumeRecord, change: &Change, at_ms: u64) {
             record.modifications.drain(..surplus);
         }
         Change::ModificationOptimizing { modification, .. } => {
-            if let Some(found) = find(record, modification) {
-                found.state = ModificationState::Optimizing;
-                record.spec = found.to.clone();
+            if let Some(entry) = find(record, modification) {
+                entry.state = ModificationState::Optimizing;
+                record.spec = entry.to.clone();
             }
         }
         Change::ModificationCompleted { modification, .. } => end(record, modification, ModificationState::Completed, at_ms, None),

@@ -22,7 +22,7 @@ pub type Volumes = BTreeMap<VolumeId, VolumeRecord>;
 pub enum VolumeStatus {
     /// Its files are being made.
     Creating,
-    /// Can be attached.
+    /// The volume can be attached.
     Available,
     /// Attached, or on its way to or from that.
     InUse,
@@ -110,7 +110,7 @@ pub struct Attachment {
     /// Lab time since which the device was there first.
     #[serde(default)]
     pub attached_ms: Option<u64>,
-    /// Without the model's delays.
+    /// Whether requests complete without the model's delays.
     #[serde(default)]
     pub unpaced: bool,
     /// The machine's own latency and ceiling are measured.
@@ -137,7 +137,7 @@ pub struct Attachment {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberState {
-    /// As its limits say.
+    /// The member performs as its limits say.
     #[default]
     Ok,
     /// Slower, until restored.
@@ -149,7 +149,7 @@ pub enum MemberState {
     },
     /// Lost.
     Failed,
-    /// New, and being filled.
+    /// The member is new, and being filled.
     Rebuilding {
         /// Bytes done.
         done_bytes: u64,
@@ -176,7 +176,8 @@ pub struct Slowness {
 }
 
 impl Slowness {
-    /// From what is left of the caps, percent, and what is added to every request, ms.
+    /// Computes the slowness from what is left of the caps, percent, and what is added to every
+    /// request, ms.
     ///
     /// # Errors
     /// Either is outside its limits.
@@ -221,11 +222,11 @@ pub struct Member {
 pub enum ModificationState {
     /// Accepted, all as before.
     Modifying,
-    /// New size, limits in between.
+    /// The size is the new one, and the limits are in between.
     Optimizing,
-    /// New limits.
+    /// The new limits hold.
     Completed,
-    /// All as before, for good.
+    /// The modification failed, and all stays as before.
     Failed,
 }
 

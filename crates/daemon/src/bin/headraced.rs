@@ -65,7 +65,7 @@ fn run(options: &Options) -> Outcome<()> {
     keep_memory_private();
     let engine = Engine::open(options)?;
     let socket = Socket::listen(&engine.socket, options.group)?;
-    let kept = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
+    let housekeeper = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
     let watching = alarming::start(&engine).map_err(|error| of_io("starting the alarms", &error))?;
     engine.resume_rebuilds();
     engine.start_snapshots().map_err(|error| of_io("starting the snapshots", &error))?;
@@ -80,7 +80,7 @@ fn run(options: &Options) -> Outcome<()> {
         // A call that takes it down already is waited for inside.
         engine.shut_down(true)?;
     }
-    let _ = kept.join();
+    let _ = housekeeper.join();
     watching.into_iter().for_each(|thread| drop(thread.join()));
     Ok(())
 }

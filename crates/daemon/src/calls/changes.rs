@@ -21,14 +21,14 @@ use std::str::FromStr;
 const PAGE: usize = 500;
 
 /// Records that an answer has, and the ids of those that are gone.
-struct Told<'a, Id, Record> {
+struct Page<'a, Id, Record> {
     whole: bool,
     records: Vec<&'a Record>,
     gone: Vec<String>,
     next: Option<Id>,
 }
 
-fn told<'a, Id, Record>(changes: &Changes<Id>, all: &'a BTreeMap<Id, Record>, args: &Since) -> Outcome<Told<'a, Id, Record>>
+fn select_changed<'a, Id, Record>(changes: &Changes<Id>, all: &'a BTreeMap<Id, Record>, args: &Since) -> Outcome<Page<'a, Id, Record>>
 where
     Id: Clone + Eq + Hash + Ord + std::fmt::Display + FromStr<Err = headrace_control::ControlError>,
 {
@@ -37,7 +37,7 @@ where
     if let Some(changed) = changed.filter(|changed| changed.len() <= limit) {
         let records = changed.iter().filter_map(|id| all.get(*id)).collect();
         let gone = changed.iter().filter(|id| !all.contains_key(**id)).map(ToString::to_string).collect();
-        return Ok(Told { whole: false, records, gone, next: None });
+        return Ok(Page { whole: false, records, gone, next: None });
     }
     let from = match &args.after {
         Some(after) => Bound::Excluded(after.parse::<Id>().map_err(of_control)?),
@@ -46,15 +46,15 @@ where
     let mut rest = all.range((from, Bound::Unbounded));
     let page: Vec<(&Id, &Record)> = rest.by_ref().take(limit).collect();
     let next = rest.next().and(page.last()).map(|(id, _)| (*id).clone());
-    Ok(Told { whole: true, records: page.into_iter().map(|(_, record)| record).collect(), gone: Vec::new(), next })
+    Ok(Page { whole: true, records: page.into_iter().map(|(_, record)| record).collect(), gone: Vec::new(), next })
 }
 
 /// Volumes that changed since a version, or all.
 pub(crate) fn volumes(engine: &Engine, args: &Since) -> Outcome<Answer> {
     let (version, whole, records, gone, next) = engine.state(|state| {
-        let told = told::<VolumeId, VolumeRecord>(&state.changed_volumes, &state.lab.volumes, args)?;
-        let records: Vec<VolumeRecord> = told.records.into_iter().cloned().collect();
-        Ok((state.changed_volumes.version(), told.whole, records, told.gone, told.next))
+        let page = select_changed::<VolumeId, VolumeRecord>(&state.changed_volumes, &state.lab.volumes, args)?;
+        let records: Vec<VolumeRecord> = page.records.into_iter().cloned().collect();
+        Ok((state.changed_volumes.version(), page.whole, records, page.gone, page.next))
     })?;
     let volumes = facts(engine, &records);
     json(VolumeChanges { version, whole, volumes, gone, next: next.map(|id| id.to_string()) })
@@ -65,10 +65,10 @@ pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
     let now_ms = engine.lab_ms();
     let answer = engine.state(|state| {
         let all = &state.lab.snapshots;
-        let told = told::<SnapshotId, _>(&state.changed_snapshots, &all.records, args)?;
-        let snapshots = told.records.into_iter().map(|record| snapshot_view(&state.lab.settings, all, record, now_ms)).collect();
-        let next = told.next.map(|id| id.to_string());
-        Ok(SnapshotChanges { version: state.changed_snapshots.version(), whole: told.whole, snapshots, gone: told.gone, next })
+        let page = select_changed::<SnapshotId, _>(&state.changed_snapshots, &all.records, args)?;
+        let snapshots = page.records.into_iter().map(|record| snapshot_view(&state.lab.settings, all, record, now_ms)).collect();
+        let next = page.next.map(|id| id.to_string());
+        Ok(SnapshotChanges { version: state.changed_snapshots.version(), whole: page.whole, snapshots, gone: page.gone, next })
     })?;
     json(answer)
 }
@@ -78,12 +78,12 @@ fn facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
     let (zone, zone_id) = (settings.zone(), settings.zone_id());
     let of = |record: &VolumeRecord| {
         let limits = engine.limits(record).unwrap_or_default();
-        let attachment = record.attachment.as_ref().map(|one| AttachmentFacts {
-            state: one.state.as_str().to_string(),
+        let attachment = record.attachment.as_ref().map(|attachment| AttachmentFacts {
+            state: attachment.state.as_str().to_string(),
             instance: settings.instance_id.clone(),
-            delete_on_termination: one.delete_on_termination,
-            name: one.name.clone(),
-            attached_at: one.attached_ms.map(lab_time),
+            delete_on_termination: attachment.delete_on_termination,
+            name: attachment.name.clone(),
+            attached_at: attachment.attached_ms.map(lab_time),
         });
         VolumeFacts {
             id: record.id.to_string(),

@@ -174,8 +174,8 @@ impl Engine {
         self.command(&Command::Key(KeyCommand::CreateGrant { key: key.clone(), grant }))?;
         let record = self.key(&key)?;
         // The same grant again has the id it had.
-        let found = record.grants.iter().find(|grant| grant.id == id).or_else(|| record.grants.iter().find(|grant| grant.name == name));
-        found.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is not a grant of this key any more", "Create it again."))
+        let grant = record.grants.iter().find(|grant| grant.id == id).or_else(|| record.grants.iter().find(|grant| grant.name == name));
+        grant.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is not a grant of this key any more", "Create it again."))
     }
 
     pub(crate) fn encrypt_call(&self, args: Encrypt) -> Outcome<Ciphertext> {

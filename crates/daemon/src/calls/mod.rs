@@ -217,7 +217,7 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         initialization_rate_mib_s,
     } = args;
     let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
-    let made = engine.create(CreateRequest {
+    let record = engine.create(CreateRequest {
         spec,
         volume_type,
         size_gib,
@@ -236,8 +236,8 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         initialization_mib_s: initialization_rate_mib_s,
         source_volume: None,
     })?;
-    engine.start_loading(&made);
-    Ok(made)
+    engine.start_loading(&record);
+    Ok(record)
 }
 
 fn copy(engine: &Arc<Engine>, args: CopyVolume) -> Outcome<VolumeRecord> {
@@ -289,8 +289,8 @@ fn modify(engine: &Arc<Engine>, args: Modify) -> Outcome<Answer> {
 }
 
 fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Answer> {
-    let found = engine.modifications(volume)?;
-    json(Modifications { modifications: found.iter().map(|(record, one)| engine.modification_view(record, one)).collect() })
+    let modifications = engine.modifications(volume)?;
+    json(Modifications { modifications: modifications.iter().map(|(record, modification)| engine.modification_view(record, modification)).collect() })
 }
 
 fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
@@ -303,8 +303,8 @@ fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
 }
 
 fn faults(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
-    let found = engine.faults(volume)?;
-    json(Faults { faults: found.iter().map(|one| engine.fault_view(one)).collect() })
+    let faults = engine.faults(volume)?;
+    json(Faults { faults: faults.iter().map(|fault| engine.fault_view(fault)).collect() })
 }
 
 fn slow_member(args: SlowMember) -> Command {
@@ -319,7 +319,7 @@ fn list(engine: &Arc<Engine>, args: SomeVolumes) -> Outcome<Answer> {
     };
     let limit = args.limit.unwrap_or(usize::MAX);
     let records: Vec<VolumeRecord> = match args.volumes {
-        Some(wanted) => engine.lab(|lab| lab.find_all(&wanted).map(|found| found.into_iter().cloned().collect::<Vec<_>>())).map_err(of_control)?,
+        Some(names) => engine.lab(|lab| lab.find_all(&names).map(|records| records.into_iter().cloned().collect::<Vec<_>>())).map_err(of_control)?,
         None => engine.lab(|lab| lab.volumes.range((after, Bound::Unbounded)).take(limit).map(|(_, record)| record.clone()).collect()),
     };
     json(VolumeList { volumes: records.iter().map(|record| engine.view(record)).collect() })
@@ -368,12 +368,12 @@ fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
 }
 
 fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
-    let found = engine.find(&args.volume)?;
-    engine.device_number(&found)?;
+    let volume = engine.find(&args.volume)?;
+    engine.device_number(&volume)?;
     let path = match args.path {
         Some(path) if path.is_absolute() => path,
         Some(path) => return Err(bad_input(path.display().to_string(), "must be a path from the root: the daemon has another folder", "Write it whole.")),
-        None => engine.folder.join("records").join(format!("{}-{}.rec", found.id, view::lab_time(engine.lab_ms()).replace(':', ""))),
+        None => engine.folder.join("records").join(format!("{}-{}.rec", volume.id, view::lab_time(engine.lab_ms()).replace(':', ""))),
     };
     engine.devices().record(&path).map_err(|error| of_io(format!("recording to {}", path.display()), &error))?;
     json(RecordStarted { path: text_of(&path) })

@@ -31,17 +31,17 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     match call {
         Call::SnapshotCreate(CreateSnapshot { volume, description, tags }) => {
             let request = request(vec![volume], description, tags, false);
-            let made = engine.create_snapshots(request)?;
-            shown(engine, &made[0])
+            let ids = engine.create_snapshots(request)?;
+            shown(engine, &ids[0])
         }
         Call::SnapshotCreateMany(CreateSnapshots { volumes, description, tags, copy_tags }) => {
-            let made = engine.create_snapshots(request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
+            let ids = engine.create_snapshots(request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
             let now_ms = engine.lab_ms();
             let all = engine.lab(|lab| {
                 lab.snapshots
                     .records
                     .values()
-                    .filter(|record| made.contains(&record.id))
+                    .filter(|record| ids.contains(&record.id))
                     .map(|record| view(&lab.settings, &lab.snapshots, record, now_ms))
                     .collect()
             });
@@ -173,9 +173,9 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
     engine
         .lab(|lab| {
             let all = &lab.snapshots;
-            if let Some(wanted) = args.snapshots.as_ref().filter(|_| !in_bin) {
-                let found = wanted.iter().map(|snapshot| all.find(snapshot)).collect::<Result<Vec<_>, _>>().map_err(of_control)?;
-                return Ok(SnapshotList { snapshots: found.into_iter().map(|record| view(&lab.settings, all, record, now_ms)).collect(), next: None });
+            if let Some(names) = args.snapshots.as_ref().filter(|_| !in_bin) {
+                let records = names.iter().map(|snapshot| all.find(snapshot)).collect::<Result<Vec<_>, _>>().map_err(of_control)?;
+                return Ok(SnapshotList { snapshots: records.into_iter().map(|record| view(&lab.settings, all, record, now_ms)).collect(), next: None });
             }
             // A volume that is gone still has its snapshots.
             let volume = args.volume.as_ref().map(|volume| lab.find(volume).map_or_else(|_| volume.clone(), |record| record.id.to_string()));
@@ -187,11 +187,11 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
                 all.bin.contains_key(&record.id) == in_bin
                     && volume.as_ref().is_none_or(|volume| record.of.volume.as_ref().is_some_and(|id| id.as_str() == volume))
                     && args.state.as_ref().is_none_or(|state| record.state.as_str() == state)
-                    && args.snapshots.as_ref().is_none_or(|wanted| wanted.iter().any(|id| id == record.id.as_str()))
+                    && args.snapshots.as_ref().is_none_or(|names| names.iter().any(|id| id == record.id.as_str()))
             };
-            let mut found = all.records.range((from, Bound::Unbounded)).map(|(_, record)| record).filter(matches);
-            let snapshots: Vec<SnapshotView> = found.by_ref().take(limit).map(|record| view(&lab.settings, all, record, now_ms)).collect();
-            let next = found.next().and(snapshots.last()).map(|last| last.id.clone());
+            let mut records = all.records.range((from, Bound::Unbounded)).map(|(_, record)| record).filter(matches);
+            let snapshots: Vec<SnapshotView> = records.by_ref().take(limit).map(|record| view(&lab.settings, all, record, now_ms)).collect();
+            let next = records.next().and(snapshots.last()).map(|last| last.id.clone());
             Ok(SnapshotList { snapshots, next })
         })
         .and_then(json)
@@ -265,9 +265,9 @@ fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Answ
     json(FastRestores { fast_restores, failures })
 }
 
-fn fast_restores(all: &Snapshots, now_ms: u64, wanted: impl Fn(&str, &str) -> bool) -> Vec<FastRestoreView> {
+fn fast_restores(all: &Snapshots, now_ms: u64, matches: impl Fn(&str, &str) -> bool) -> Vec<FastRestoreView> {
     let each = all.fast.iter().flat_map(|(id, zones)| zones.iter().map(move |(zone, fast)| (id, zone, fast)));
-    each.filter(|(id, zone, _)| wanted(id.as_str(), zone)).map(|(id, zone, fast)| fast_view(id, zone, fast, now_ms)).collect()
+    each.filter(|(id, zone, _)| matches(id.as_str(), zone)).map(|(id, zone, fast)| fast_view(id, zone, fast, now_ms)).collect()
 }
 
 fn fast_view(id: &SnapshotId, zone: &str, fast: &FastRestore, now_ms: u64) -> FastRestoreView {
@@ -293,9 +293,9 @@ fn regions(engine: &Engine) -> Outcome<Answer> {
 /// The object store of a region; none: this lab's own.
 fn store_of(engine: &Engine, region: Option<&str>) -> Outcome<Option<String>> {
     let Some(region) = region else { return Ok(None) };
-    let (own, known) = engine.lab(|lab| (lab.settings.region == region, lab.snapshots.regions.get(region).cloned()));
-    if own || known.is_some() {
-        return Ok(known);
+    let (own, store) = engine.lab(|lab| (lab.settings.region == region, lab.snapshots.regions.get(region).cloned()));
+    if own || store.is_some() {
+        return Ok(store);
     }
     let hint = "Name its object store: `headrace snapshot region REGION URL`.";
     let problem = bad_input(region, "is not a region whose object store this lab knows", hint);

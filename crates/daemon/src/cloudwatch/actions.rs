@@ -36,7 +36,7 @@ const MOST_FILE_BYTES: u64 = 64 << 10;
 /// How long an action may take, s: without a word of the file, and at most.
 const TIMEOUT_S: u64 = 10;
 const MOST_TIMEOUT_S: u64 = 300;
-/// As whom a command runs without a word of the file.
+/// The user as whom a command runs without a word of the file.
 const USER: &str = "nobody";
 /// How often it is looked whether a command has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -70,7 +70,8 @@ enum Action {
     Webhook(WebhookAction),
 }
 
-/// Told how an action went: of which alarm, which action, and its outcome in words.
+/// A function that is told how an action went: of which alarm, which action, and its outcome in
+/// words.
 pub(crate) type Note<'a> = dyn Fn(&str, &str, Result<String, String>) + 'a;
 
 struct Task {
@@ -88,7 +89,7 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// Those of a lab.
+    /// Makes the actions of a lab.
     pub fn new(folder: &Path) -> Actions {
         Actions { file: folder.join("actions.toml"), waiting: Mutex::default(), added: Condvar::new(), dropped: Mutex::default() }
     }
@@ -106,9 +107,9 @@ impl Actions {
 
     /// Puts an action in the queue; it is taken by another thread.
     pub(crate) fn add(&self, alarm: &str, action: &str, detail: &Value) {
-        let mut waiting = held(&self.waiting);
+        let mut waiting = lock(&self.waiting);
         if waiting.len() >= MOST_WAITING {
-            let mut dropped = held(&self.dropped);
+            let mut dropped = lock(&self.dropped);
             if dropped.len() < MOST_WAITING {
                 dropped.push((alarm.to_string(), action.to_string()));
             }
@@ -124,11 +125,11 @@ impl Actions {
     pub(crate) fn serve(&self, stop: &dyn Fn() -> bool, note: &Note<'_>) {
         while !stop() {
             let task = {
-                let waiting = held(&self.waiting);
+                let waiting = lock(&self.waiting);
                 let waited = self.added.wait_timeout_while(waiting, Duration::from_millis(500), |waiting| waiting.is_empty());
                 waited.unwrap_or_else(PoisonError::into_inner).0.pop_front()
             };
-            for (alarm, action) in std::mem::take(&mut *held(&self.dropped)) {
+            for (alarm, action) in std::mem::take(&mut *lock(&self.dropped)) {
                 note(&alarm, &action, Err(format!("was not taken: {MOST_WAITING} actions waited already")));
             }
             if let Some(task) = task {
@@ -154,15 +155,15 @@ impl Actions {
         let (kind, name) = action_parts(action).ok_or_else(|| format!("{action} is not an action of the lab"))?;
         let file = self.read()?;
         let missing = || format!("{} has no [{kind}.{name}]", self.file.display());
-        let found = match kind {
+        let entry = match kind {
             "command" => Action::Command(file.command.get(name).cloned().ok_or_else(missing)?),
             _ => Action::Webhook(file.webhook.get(name).cloned().ok_or_else(missing)?),
         };
-        match &found {
+        match &entry {
             Action::Command(command) => check_command(name, command)?,
             Action::Webhook(webhook) => drop(address(&webhook.url)?),
         }
-        Ok(found)
+        Ok(entry)
     }
 
     fn read(&self) -> Result<ActionsFile, String> {
@@ -183,7 +184,7 @@ impl Actions {
 }
 
 /// A thread that panicked left the queue whole.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -202,11 +203,11 @@ fn check_command(name: &str, command: &CommandAction) -> Result<(), String> {
 /// User and group id of a user, from /etc/passwd.
 fn ids_of(user: &str) -> Result<(u32, u32), String> {
     let text = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
-    let found = text.lines().find_map(|line| {
+    let ids = text.lines().find_map(|line| {
         let cells: Vec<&str> = line.split(':').collect();
         (cells.first() == Some(&user)).then(|| Some((cells.get(2)?.parse().ok()?, cells.get(3)?.parse().ok()?))).flatten()
     });
-    found.ok_or_else(|| format!("there is no user {user} in /etc/passwd"))
+    ids.ok_or_else(|| format!("there is no user {user} in /etc/passwd"))
 }
 
 fn run(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<String, String> {
@@ -268,8 +269,8 @@ fn post(webhook: &WebhookAction, detail: &str) -> Result<String, String> {
     let mut line = [0u8; 12];
     let mut read = 0;
     while read < line.len() {
-        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-        stream.set_read_timeout(Some(left.ok_or_else(|| format!("{}: no answer in {} s", webhook.url, timeout.as_secs()))?)).map_err(failed)?;
+        let remaining = until.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero());
+        stream.set_read_timeout(Some(remaining.ok_or_else(|| format!("{}: no answer in {} s", webhook.url, timeout.as_secs()))?)).map_err(failed)?;
         match stream.read(&mut line[read..]).map_err(failed)? {
             0 => break,
             more => read += more,

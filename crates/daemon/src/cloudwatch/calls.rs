@@ -4,7 +4,7 @@ use super::custom::Datum;
 use super::paging::{place, token};
 use super::points::Reader;
 use super::{of_refusal, read};
-use crate::engine::{held, unix_ms, Engine};
+use crate::engine::{lock, unix_ms, Engine};
 use crate::events::ACCOUNT;
 use crate::problem::{bad_input, of_control, of_io, Outcome};
 use headrace_cloudwatch::alarm::{AlarmSpec, State};
@@ -60,7 +60,7 @@ fn refuse<T>(result: Result<T, Refusal>) -> Outcome<T> {
 /// Values of metrics of your own.
 pub fn put_metric_data(engine: &Engine, args: PutMetrics) -> Outcome<()> {
     let data: Vec<Datum> = read("MetricData", args.data)?;
-    refuse(held(&engine.custom).put(&args.namespace, data, now_s()))
+    refuse(lock(&engine.custom).put(&args.namespace, data, now_s()))
 }
 
 #[derive(Deserialize)]
@@ -73,14 +73,14 @@ struct DimensionFilter {
 
 /// Metrics that have points.
 pub fn list_metrics(engine: &Engine, args: MetricFilter) -> Outcome<MetricNames> {
-    let wanted: Vec<DimensionFilter> = args.dimensions.map_or(Ok(Vec::new()), |dimensions| read("Dimensions", dimensions))?;
+    let filters: Vec<DimensionFilter> = args.dimensions.map_or(Ok(Vec::new()), |dimensions| read("Dimensions", dimensions))?;
     let after = refuse(args.next_token.as_deref().map(place).transpose())?;
     let now_s = now_s();
-    let found = Reader::new(engine, now_s).metrics();
-    let mut names = found.into_iter().filter(|(id, newest)| {
+    let newest_points = Reader::new(engine, now_s).metrics();
+    let mut names = newest_points.into_iter().filter(|(id, newest)| {
         args.namespace.as_ref().is_none_or(|namespace| id.namespace == *namespace)
             && args.name.as_ref().is_none_or(|name| id.name == *name)
-            && wanted.iter().all(|one| id.dimensions.get(&one.name).is_some_and(|value| one.value.as_ref().is_none_or(|wanted| wanted == value)))
+            && filters.iter().all(|filter| id.dimensions.get(&filter.name).is_some_and(|value| filter.value.as_ref().is_none_or(|expected| expected == value)))
             && (!args.recently_active.unwrap_or(false) || newest + RECENT_S >= now_s)
             && after.as_ref().is_none_or(|after| key(id) > *after)
     });
@@ -128,13 +128,13 @@ pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcom
     let values = Reader::new(engine, now_s).values(&id, window.start_s, window.end_s);
     let mut datapoints = Vec::new();
     // Values of different units are apart, as in CloudWatch.
-    let mut units: Vec<Unit> = values.iter().map(|(_, unit, _)| *unit).filter(|one| unit.is_none_or(|unit| unit == *one)).collect();
+    let mut units: Vec<Unit> = values.iter().map(|(_, unit, _)| *unit).filter(|candidate| unit.is_none_or(|unit| unit == *candidate)).collect();
     units.sort();
     units.dedup();
     for unit in units {
         let mut periods: BTreeMap<i64, serde_json::Map<String, Value>> = BTreeMap::new();
         for (name, statistic) in &statistics {
-            let of_unit = values.iter().filter(|(_, one, _)| *one == unit).map(|(t_s, _, distribution)| (*t_s, distribution));
+            let of_unit = values.iter().filter(|(_, candidate, _)| *candidate == unit).map(|(t_s, _, distribution)| (*t_s, distribution));
             for (t_s, value) in headrace_cloudwatch::aggregate(of_unit, &window, *statistic) {
                 periods.entry(t_s).or_default().insert(name.clone(), json!(value));
             }
@@ -181,10 +181,10 @@ fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
 /// The results from a place on, as many points as an answer has.
 fn pages(results: Vec<(String, String, Points)>, newest_first: bool, most: usize, from: Option<(usize, Option<i64>)>) -> MetricData {
     let (first, after) = from.unwrap_or((0, None));
-    let (mut left, mut next) = (most, None);
+    let (mut room, mut next) = (most, None);
     let mut given = Vec::new();
     for (index, (id, label, points)) in results.into_iter().enumerate().skip(first) {
-        if left == 0 {
+        if room == 0 {
             next = Some((index, None));
             break;
         }
@@ -194,9 +194,9 @@ fn pages(results: Vec<(String, String, Points)>, newest_first: bool, most: usize
         if newest_first {
             points.reverse();
         }
-        let whole = points.len() <= left;
-        points.truncate(left);
-        left -= points.len();
+        let whole = points.len() <= room;
+        points.truncate(room);
+        room -= points.len();
         let (times_s, values): (Vec<i64>, Vec<f64>) = points.into_iter().unzip();
         if !whole {
             next = Some((index, times_s.last().copied()));
@@ -271,8 +271,10 @@ struct OfMetric {
 
 impl OfMetric {
     fn matches(&self, spec: &AlarmSpec) -> bool {
-        let sorted = |dimensions: &[Dimension]| -> BTreeMap<String, String> { dimensions.iter().map(|one| (one.name.clone(), one.value.clone())).collect() };
-        let asked = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        let sorted = |dimensions: &[Dimension]| -> BTreeMap<String, String> {
+            dimensions.iter().map(|dimension| (dimension.name.clone(), dimension.value.clone())).collect()
+        };
+        let asked = |filter: &Option<String>, value: &Option<String>| filter.is_none() || filter == value;
         spec.namespace.as_ref() == Some(&self.namespace)
             && spec.metric_name.as_ref() == Some(&self.metric_name)
             && sorted(&spec.dimensions) == sorted(&self.dimensions)
@@ -302,7 +304,7 @@ pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList>
     let after = refuse(args.next_token.as_deref().map(place).transpose())?;
     let most = if metric.is_some() { usize::MAX } else { page_of(args.most, RECORDS)? };
     let region = region(engine);
-    let wanted = |record: &&AlarmRecord| {
+    let matches = |record: &&AlarmRecord| {
         let name = &record.spec.alarm_name;
         args.names.as_ref().is_none_or(|names| names.contains(name))
             && args.prefix.as_ref().is_none_or(|prefix| name.starts_with(prefix))
@@ -316,10 +318,10 @@ pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList>
             && after.as_ref().is_none_or(|after| name > after)
     };
     Ok(engine.lab(|lab| {
-        let mut found = lab.alarms.by_name.values().filter(wanted);
-        let alarms: Vec<AlarmView> = found.by_ref().take(most).map(|record| view(record, &region)).collect();
+        let mut records = lab.alarms.by_name.values().filter(matches);
+        let alarms: Vec<AlarmView> = records.by_ref().take(most).map(|record| view(record, &region)).collect();
         let last = alarms.last().and_then(|alarm| alarm.alarm["AlarmName"].as_str());
-        let next_token = found.next().and(last).map(token);
+        let next_token = records.next().and(last).map(token);
         AlarmList { alarms, next_token }
     }))
 }
@@ -359,7 +361,7 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
     let wrong = |text: &str| of_refusal(Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer."));
     let after = refuse(args.next_token.as_deref().map(place).transpose())?.map(|text| text.parse::<u64>().map_err(|_| wrong(&text))).transpose()?;
     let most = page_of(args.most, MOST_RECORDS)?;
-    let wanted = |item: &&HistoryItem| {
+    let matches = |item: &&HistoryItem| {
         let t_s = seconds(item.wall_ms);
         args.name.as_ref().is_none_or(|name| *name == item.name)
             && args.kind.as_ref().is_none_or(|kind| *kind == item.kind)
@@ -368,13 +370,13 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
             && after.is_none_or(|after| if oldest_first { item.number > after } else { item.number < after })
     };
     Ok(engine.lab(|lab| {
-        let mut found: Vec<&HistoryItem> = lab.alarms.history.iter().filter(wanted).collect();
+        let mut items: Vec<&HistoryItem> = lab.alarms.history.iter().filter(matches).collect();
         if !oldest_first {
-            found.reverse();
+            items.reverse();
         }
-        let more = found.len() > most;
-        found.truncate(most);
-        let next_token = found.last().filter(|_| more).map(|item| token(&item.number.to_string()));
+        let more = items.len() > most;
+        items.truncate(most);
+        let next_token = items.last().filter(|_| more).map(|item| token(&item.number.to_string()));
         let shown = |item: &HistoryItem| AlarmHistoryItem {
             name: item.name.clone(),
             t_s: seconds(item.wall_ms),
@@ -382,7 +384,7 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
             summary: item.summary.clone(),
             data: item.data.clone(),
         };
-        AlarmHistory { items: found.into_iter().map(shown).collect(), next_token }
+        AlarmHistory { items: items.into_iter().map(shown).collect(), next_token }
     }))
 }
 
@@ -461,23 +463,23 @@ mod tests {
         let results = || vec![("a".to_string(), "A".to_string(), series(7)), ("b".into(), "B".into(), series(0)), ("c".into(), "C".into(), series(5))];
         for newest_first in [true, false] {
             let flat = |data: &MetricData| -> Vec<(String, i64)> {
-                data.results.iter().flat_map(|one| one.times_s.iter().map(|t_s| (one.id.clone(), *t_s))).collect()
+                data.results.iter().flat_map(|result| result.times_s.iter().map(|t_s| (result.id.clone(), *t_s))).collect()
             };
             let whole = pages(results(), newest_first, 100, None);
             assert_eq!((flat(&whole).len(), whole.results.len(), whole.next_token.as_deref()), (12, 3, None));
             for most in 1..13 {
-                let (mut found, mut from) = (Vec::new(), None);
+                let (mut collected, mut from) = (Vec::new(), None);
                 loop {
                     let page = pages(results(), newest_first, most, from);
                     let points = flat(&page);
                     assert!(points.len() == most || page.next_token.is_none(), "{most}: {points:?}");
-                    found.extend(points);
+                    collected.extend(points);
                     match page.next_token {
                         None => break,
                         Some(token) => from = Some(data_place(&token).unwrap()),
                     }
                 }
-                assert_eq!(found, flat(&whole), "{most} a page");
+                assert_eq!(collected, flat(&whole), "{most} a page");
             }
         }
         for wrong in ["", "x", "zz", "00", &token("1"), &token("x:1"), &token("1:x"), "\u{e9}\u{e9}"] {

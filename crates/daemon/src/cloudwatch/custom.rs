@@ -61,9 +61,9 @@ pub struct StatisticSet {
     pub maximum: f64,
 }
 
-/// A datum that was checked, as it is kept and logged.
+/// A datum that was checked, as it is stored and logged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Kept {
+struct StoredDatum {
     namespace: String,
     name: String,
     dimensions: BTreeMap<String, String>,
@@ -77,7 +77,7 @@ fn in_range(value: f64) -> bool {
 }
 
 impl Datum {
-    fn checked(self, namespace: &str, number: usize, now_s: i64) -> Result<Kept, Refusal> {
+    fn checked(self, namespace: &str, number: usize, now_s: i64) -> Result<StoredDatum, Refusal> {
         let member = |name: &str| format!("MetricData.member.{}.{name}", number + 1);
         let id = MetricId::new(namespace, &self.metric_name, &self.dimensions)?;
         let asked_s = self.timestamp.map_or(now_s, |t_s| t_s.floor() as i64);
@@ -92,7 +92,7 @@ impl Datum {
         };
         let (unit, t_s) = (self.unit.unwrap_or(Unit::NONE), asked_s - asked_s.rem_euclid(step_s));
         let distribution = self.distribution(member)?;
-        Ok(Kept { namespace: id.namespace, name: id.name, dimensions: id.dimensions, t_s, unit, distribution })
+        Ok(StoredDatum { namespace: id.namespace, name: id.name, dimensions: id.dimensions, t_s, unit, distribution })
     }
 
     fn distribution(self, member: impl Fn(&str) -> String) -> Result<Distribution, Refusal> {
@@ -160,8 +160,8 @@ impl Custom {
         let (log, lines) = LineLog::open(&folder.join("custom-metrics"), LOG_BYTES)?;
         let mut custom = Custom { log, metrics: BTreeMap::new(), values: 0 };
         for line in lines {
-            let read: Vec<Kept> = serde_json::from_str(&line).unwrap_or_default();
-            read.into_iter().filter(|kept| kept.t_s > now_s - KEPT_S).for_each(|kept| custom.keep(kept));
+            let read: Vec<StoredDatum> = serde_json::from_str(&line).unwrap_or_default();
+            read.into_iter().filter(|datum| datum.t_s > now_s - KEPT_S).for_each(|datum| custom.keep(datum));
         }
         Ok(custom)
     }
@@ -181,26 +181,26 @@ impl Custom {
         if data.len() > MAX_DATA {
             return Err(Refusal::value("MetricData", data.len(), format_args!("a call has at most {MAX_DATA} data")));
         }
-        let kept: Vec<Kept> = data.into_iter().enumerate().map(|(number, datum)| datum.checked(namespace, number, now_s)).collect::<Result<_, _>>()?;
+        let stored: Vec<StoredDatum> = data.into_iter().enumerate().map(|(number, datum)| datum.checked(namespace, number, now_s)).collect::<Result<_, _>>()?;
         self.forget(now_s);
-        let new: std::collections::BTreeSet<MetricId> = kept.iter().map(Kept::id).filter(|id| !self.metrics.contains_key(id)).collect();
+        let new: std::collections::BTreeSet<MetricId> = stored.iter().map(StoredDatum::id).filter(|id| !self.metrics.contains_key(id)).collect();
         if self.metrics.len() + new.len() > MAX_METRICS {
             let words = format!("The lab keeps at most {MAX_METRICS} metrics of your own, and would have {}.", self.metrics.len() + new.len());
             return Err(Refusal::new(Code::LimitExceeded, namespace, words));
         }
-        let line = serde_json::to_string(&kept).unwrap_or_default();
+        let line = serde_json::to_string(&stored).unwrap_or_default();
         if let Err(error) = self.log.append(&line) {
             tracing::warn!("values of metrics are kept in memory only: {error}");
         }
-        kept.into_iter().for_each(|kept| self.keep(kept));
+        stored.into_iter().for_each(|datum| self.keep(datum));
         Ok(())
     }
 
-    fn keep(&mut self, kept: Kept) {
-        self.values += size(&kept.distribution);
-        let id = kept.id();
+    fn keep(&mut self, datum: StoredDatum) {
+        self.values += size(&datum.distribution);
+        let id = datum.id();
         let values = self.metrics.entry(id).or_default();
-        values.entry((kept.t_s, kept.unit)).and_modify(|sum| sum.add(&kept.distribution)).or_insert(kept.distribution);
+        values.entry((datum.t_s, datum.unit)).and_modify(|sum| sum.add(&datum.distribution)).or_insert(datum.distribution);
         if self.values > MAX_VALUES {
             self.make_room();
         }
@@ -245,7 +245,7 @@ impl Custom {
     }
 }
 
-impl Kept {
+impl StoredDatum {
     fn id(&self) -> MetricId {
         MetricId { namespace: self.namespace.clone(), name: self.name.clone(), dimensions: self.dimensions.clone() }
     }

@@ -1,6 +1,6 @@
 //! The values of a metric: of AWS/EBS and AWS/EC2 from the rows of volumes, else what was put.
 
-use crate::engine::{held, unix_ms, Engine};
+use crate::engine::{lock, unix_ms, Engine};
 use crate::metrics::{facts_of, minute_of, Retired};
 use headrace_catalog::VolumeLimits;
 use headrace_cloudwatch::ebs::{Minute, VolumeFacts, BALANCE_STEP_S, EBS, EC2, INSTANCE_METRICS, VOLUME_METRICS};
@@ -61,8 +61,8 @@ impl<'a> Reader<'a> {
     pub fn points(&mut self, stat: &MetricStat, window: &Window) -> Points {
         let (Ok(id), Ok(statistic)) = (stat.metric.id(), stat.statistic()) else { return Points::new() };
         let values = self.values(&id, window.start_s, window.end_s);
-        let kept = values.iter().filter(|(_, unit, _)| stat.unit.is_none_or(|wanted| wanted == *unit));
-        aggregate(kept.map(|(t_s, _, distribution)| (*t_s, distribution)), window, statistic)
+        let matching = values.iter().filter(|(_, unit, _)| stat.unit.is_none_or(|expected| expected == *unit));
+        aggregate(matching.map(|(t_s, _, distribution)| (*t_s, distribution)), window, statistic)
     }
 
     /// The values of a metric from `start_s` to before `end_s`. Only whole minutes of the past are
@@ -75,22 +75,22 @@ impl<'a> Reader<'a> {
                 let ours = self.engine.lab(|lab| lab.settings.instance_id.clone());
                 only("InstanceId").filter(|instance| **instance == ours).map_or_else(Vec::new, |_| self.of_instance(&id.name, start_s, end_s))
             }
-            _ => held(&self.engine.custom).values(id, start_s, end_s),
+            _ => lock(&self.engine.custom).values(id, start_s, end_s),
         }
     }
 
     /// The place of a dimension's value: `vol-...`, or `vol-...-m0` for a member.
     fn place(&self, text: &str) -> Option<Place> {
-        let known = |volume: &str| {
+        let count_members = |volume: &str| {
             let here = self.engine.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
             here.or_else(|| self.engine.metrics.retired(volume).map(|retired| retired.members() as usize))
         };
-        if known(text).is_some() {
+        if count_members(text).is_some() {
             return Some(Place { volume: text.to_string(), member: None });
         }
         let (volume, member) = text.rsplit_once("-m")?;
         let member: u32 = member.parse().ok()?;
-        known(volume).filter(|members| *members > 1 && (member as usize) < *members).map(|_| Place { volume: volume.to_string(), member: Some(member) })
+        count_members(volume).filter(|members| *members > 1 && (member as usize) < *members).map(|_| Place { volume: volume.to_string(), member: Some(member) })
     }
 
     fn minutes(&mut self, place: &Place, start_s: i64, end_s: i64) -> Vec<Minute> {
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
 
     /// Every metric that has points, each with the time of its newest.
     pub fn metrics(&mut self) -> Vec<(MetricId, i64)> {
-        let mut found = Vec::new();
+        let mut metrics = Vec::new();
         let mut newest_of_all = None;
         for place in self.places(0) {
             let newest = self.engine.metrics.rows(&place.volume, place.member, crate::metrics::Resolution::Minute, None, Some(2)).unwrap_or_default();
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
             let facts = self.facts(&place);
             let name = place.member.map_or_else(|| place.volume.clone(), |member| format!("{}-m{member}", place.volume));
             let published = VOLUME_METRICS.iter().filter(|metric| metric.value(&minute, &facts).is_some());
-            found.extend(published.map(|metric| (MetricId::of(EBS, metric.name, "VolumeId", &name), minute.t_s)));
+            metrics.extend(published.map(|metric| (MetricId::of(EBS, metric.name, "VolumeId", &name), minute.t_s)));
             newest_of_all = newest_of_all.max(Some(minute.t_s));
         }
         if let Some(newest) = newest_of_all {
@@ -179,25 +179,25 @@ impl<'a> Reader<'a> {
             for metric in &INSTANCE_METRICS {
                 let since = newest - if metric.is_basic { HOUR_S } else { 0 };
                 if let Some((t_s, _, _)) = self.of_instance(metric.name, since, newest + MINUTE_S).last() {
-                    found.push((MetricId::of(EC2, metric.name, "InstanceId", &instance), *t_s));
+                    metrics.push((MetricId::of(EC2, metric.name, "InstanceId", &instance), *t_s));
                 }
             }
         }
-        found.extend(held(&self.engine.custom).metrics().map(|(id, newest)| (id.clone(), newest)));
-        found.sort();
-        found
+        metrics.extend(lock(&self.engine.custom).metrics().map(|(id, newest)| (id.clone(), newest)));
+        metrics.sort();
+        metrics
     }
 }
 
-/// Of basic monitoring: the last minute of five stands for them, at their beginning, once they are
-/// over.
+/// Groups minutes as basic monitoring does: the last minute of five stands for them, at their
+/// beginning, once they are over.
 fn five_minutes(by_time: BTreeMap<i64, Vec<Minute>>, now_s: i64) -> BTreeMap<i64, Vec<Minute>> {
-    let mut kept = BTreeMap::new();
+    let mut last_minutes = BTreeMap::new();
     for (t_s, minutes) in by_time {
         let begin = t_s - t_s.rem_euclid(BALANCE_STEP_S);
         if begin + BALANCE_STEP_S <= now_s {
-            kept.insert(begin, minutes);
+            last_minutes.insert(begin, minutes);
         }
     }
-    kept
+    last_minutes
 }

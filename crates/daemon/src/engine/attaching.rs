@@ -1,6 +1,6 @@
 //! Devices that come and go: a FUSE file, a loop device on it, stable names.
 
-use crate::engine::{held, Engine};
+use crate::engine::{lock, Engine};
 use crate::problem::{could_not, in_use, of_io, Outcome};
 use headrace_control::{AttachRequest, AttachedDevice, AttachmentState, Ceiling, Command, DetachRequest, VolumeRecord};
 use headrace_device::devices::{AttachedVolume, Pace};
@@ -20,7 +20,7 @@ const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 impl Engine {
     /// Makes a block device of a volume.
     pub fn attach(&self, volume: &str, request: AttachRequest) -> Outcome<VolumeRecord> {
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         // A key that cannot be used is said at once, in EC2's words.
         if let Ok(record) = self.find(volume) {
             if record.attachment.is_none() {
@@ -34,7 +34,7 @@ impl Engine {
         self.find(volume)
     }
 
-    /// After a restart: devices again for what was attached, an end for what was under way.
+    /// Makes devices again after a restart for what was attached, and ends what was under way.
     pub(crate) fn reattach(&self, record: &VolumeRecord) -> Outcome<()> {
         let volume = record.id.to_string();
         match record.attachment.as_ref().map(|attachment| attachment.state) {
@@ -53,8 +53,8 @@ impl Engine {
 
     fn finish_attaching(&self, record: &VolumeRecord) -> Outcome<()> {
         let volume = record.id.to_string();
-        let made = self.device_for(record).and_then(|device| self.command(&Command::Attached { volume: volume.clone(), device }));
-        if let Err(problem) = made {
+        let result = self.device_for(record).and_then(|device| self.command(&Command::Attached { volume: volume.clone(), device }));
+        if let Err(problem) = result {
             self.take_device(record);
             self.command(&Command::AttachFailed { volume, reason: format!("{}: {}", problem.value, problem.rule) })?;
             return Err(problem);
@@ -97,19 +97,19 @@ impl Engine {
     }
 
     pub(crate) fn file_of(&self, record: &VolumeRecord) -> Outcome<PathBuf> {
-        let mount = held(&self.mount);
+        let mount = lock(&self.mount);
         mount.as_ref().map(|mount| mount.file(record.id.as_str())).ok_or_else(|| could_not(record.label(), "the lab is going down", "Start it again."))
     }
 
     fn path_cost(&self) -> Outcome<PathCost> {
-        let mut known = held(&self.path);
-        if let Some((_, cost)) = known.filter(|(when, _)| when.elapsed() < PATH_COUNTS_FOR) {
+        let mut cached = lock(&self.path);
+        if let Some((_, cost)) = cached.filter(|(when, _)| when.elapsed() < PATH_COUNTS_FOR) {
             return Ok(cost);
         }
-        let mount = held(&self.mount);
+        let mount = lock(&self.mount);
         let mount = mount.as_ref().ok_or_else(|| could_not("lab", "is going down", "Start it again."))?;
         let cost = probe::measure(&self.devices, mount, &self.volumes_folder()).map_err(|error| of_io("measuring the path", &error))?;
-        *known = Some((Instant::now(), cost));
+        *cached = Some((Instant::now(), cost));
         Ok(cost)
     }
 
@@ -184,7 +184,7 @@ impl Engine {
     /// Takes the device away again. While it is in use: refused, or with `waits` as on EC2, where
     /// it is `busy` until its user is gone, and detached then.
     pub fn detach(&self, volume: &str, request: DetachRequest, waits: bool) -> Outcome<VolumeRecord> {
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         let record = self.find(volume)?;
         let force = request.force;
         self.command(&Command::Detach { volume: volume.to_string(), request })?;
@@ -215,7 +215,7 @@ impl Engine {
     /// Takes away the block device, the attached volume and the links of a volume. What was
     /// acknowledged is flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
-        let attached = held(&self.volumes).get_mut(&record.id).and_then(|files| {
+        let attached = lock(&self.volumes).get_mut(&record.id).and_then(|files| {
             files.used = Instant::now();
             files.attached.take()
         });
@@ -250,7 +250,7 @@ impl Engine {
     /// Ends the lab: devices go, attachments stay noted and come back with the next start. Without
     /// `force` not while something is mounted.
     pub fn shut_down(&self, force: bool) -> Outcome<()> {
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         if self.is_down() {
             return Ok(());
         }
@@ -273,7 +273,7 @@ impl Engine {
             tracing::error!("noting balances: {}", problem.rule);
         }
         self.close_journal();
-        if let Some(mount) = held(&self.mount).take() {
+        if let Some(mount) = lock(&self.mount).take() {
             if let Err(error) = mount.unmount() {
                 // A device is still open elsewhere. Its users get I/O errors from now on; the mount
                 // is released when the last one closes it.

@@ -1,6 +1,6 @@
 //! Blocks of snapshots, one at a time: what the EBS direct API asks for.
 
-use crate::engine::parts::{held, started, Put};
+use crate::engine::parts::{lock, started, Put};
 use crate::engine::Engine;
 use crate::problem::{bad_input, of_control, of_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
@@ -118,11 +118,11 @@ impl Engine {
         };
         let cipher = self.cipher_of(record)?;
         let builder = Builder::open(self.snapshots.objects.clone(), record.id.as_str(), record.of.size_gib << 30, parent, cipher)?;
-        held(&self.snapshots.builders).insert(record.id.clone(), Arc::new(Put { builder, checksums: Mutex::default() }));
+        lock(&self.snapshots.builders).insert(record.id.clone(), Arc::new(Put { builder, checksums: Mutex::default() }));
         Ok(())
     }
 
-    /// After a restart: what was put is still there.
+    /// Opens a snapshot again after a restart: what was put is still there.
     pub(crate) fn resume_builder(&self, record: &SnapshotRecord) {
         if let Err(error) = self.open_builder(record) {
             self.fail_snapshot(&record.id, &error.to_string());
@@ -131,7 +131,7 @@ impl Engine {
 
     fn put_of(&self, snapshot: &str) -> Outcome<(SnapshotId, Arc<Put>)> {
         let record = self.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
-        let put = held(&self.snapshots.builders).get(&record.id).cloned();
+        let put = lock(&self.snapshots.builders).get(&record.id).cloned();
         let rule = "is not being put block by block";
         let put = put.ok_or_else(|| {
             refused(ErrorKind::IncorrectState, snapshot, rule, "Begin one with snapshot.start.").says("ConflictException", "The snapshot is not pending.")
@@ -157,29 +157,29 @@ impl Engine {
             io::ErrorKind::InvalidInput => invalid("block", "is behind the end of the snapshot"),
             _ => of_io(format!("block {}", args.block), &error),
         })?;
-        held(&put.checksums).insert(args.block, digest);
+        lock(&put.checksums).insert(args.block, digest);
         Ok(())
     }
 
     /// Completes a snapshot that was put block by block.
     pub(crate) fn finish_snapshot(&self, args: &FinishSnapshot) -> Outcome<SnapshotId> {
         let (id, put) = self.put_of(&args.snapshot)?;
-        let found = put.builder.changed_blocks();
+        let count = put.builder.changed_blocks();
         let wrong = |rule: String| bad_input(&args.snapshot, rule.clone(), "Put what is missing, then complete it again.").says("ValidationException", rule);
-        if found != args.changed_blocks {
-            return Err(wrong(format!("{found} blocks were put, and {} are named", args.changed_blocks)));
+        if count != args.changed_blocks {
+            return Err(wrong(format!("{count} blocks were put, and {} are named", args.changed_blocks)));
         }
         if let Some(checksum) = &args.checksum {
-            let all = held(&put.checksums);
+            let all = lock(&put.checksums);
             // Those from before a restart are not known: their own checksums were checked.
-            let known = all.len() as u64 == found;
-            let digest = all.values().fold(Sha256::new(), |digest, one| digest.chain_update(one)).finalize();
-            if known && BASE64_STANDARD.encode(digest) != *checksum {
+            let all_known = all.len() as u64 == count;
+            let digest = all.values().fold(Sha256::new(), |digest, block_digest| digest.chain_update(block_digest)).finalize();
+            if all_known && BASE64_STANDARD.encode(digest) != *checksum {
                 return Err(wrong("the checksum is not that of the blocks that were put".to_string()));
             }
         }
         drop(put);
-        let put = held(&self.snapshots.builders).remove(&id).and_then(Arc::into_inner);
+        let put = lock(&self.snapshots.builders).remove(&id).and_then(Arc::into_inner);
         let record = self.lab(|lab| lab.snapshots.records.get(&id).cloned());
         let (Some(put), Some(record)) = (put, record) else {
             return Err(refused(ErrorKind::IncorrectState, id.as_str(), "a block of it is being put", "Complete it when every block is answered."));
@@ -188,8 +188,8 @@ impl Engine {
             SnapshotSource::Direct { parent } => parent.clone(),
             _ => None,
         };
-        let kept = self.keep_wrapped_key(&record);
-        let done = kept.and_then(|()| put.builder.complete()).and_then(|manifest| self.complete_snapshot(&record, &manifest, parent));
+        let stored = self.keep_wrapped_key(&record);
+        let done = stored.and_then(|()| put.builder.complete()).and_then(|manifest| self.complete_snapshot(&record, &manifest, parent));
         if let Err(error) = done {
             self.resume_builder(&record);
             return Err(of_io("completing the snapshot", &error));

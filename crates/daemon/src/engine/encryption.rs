@@ -7,7 +7,7 @@
 //! A data key is in the clear only in memory, while its volume is open, and is overwritten when the
 //! volume is closed: within seconds after it was detached.
 
-use crate::engine::{held, random, Engine};
+use crate::engine::{lock, random, Engine};
 use crate::envelope;
 use crate::keyring::{self, Context, Keyring, KEY_BYTES};
 use crate::other_lab::OpenKey;
@@ -43,11 +43,11 @@ impl Engine {
     /// Makes a key, material first: a key that is written down can be used. `remote`: it is in KMS
     /// elsewhere, and nothing of it is made here.
     pub fn create_key(&self, new: NewKey, remote: Option<&RemoteKey>) -> Outcome<KeyRecord> {
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         let id = keyring::new_id().map_err(|error| of_io("drawing the id of a key", &error))?;
         if !envelope::is_dry_run() {
-            let made = remote.map_or_else(|| self.keyring.make(&id), |remote| self.keyring.make_remote(&id, remote));
-            made.map_err(|error| of_io("making a key", &error))?;
+            let result = remote.map_or_else(|| self.keyring.make(&id), |remote| self.keyring.make_remote(&id, remote));
+            result.map_err(|error| of_io("making a key", &error))?;
             if let Err(problem) = self.try_key(&id) {
                 self.keyring.destroy(&id);
                 return Err(problem);
@@ -71,11 +71,11 @@ impl Engine {
         }
     }
 
-    /// Before a volume is created: the key EBS makes for itself, where the volume needs it and it
-    /// is not there yet. It outlives a creation that is refused later, as at AWS. Says what a dry
-    /// run must leave out, which makes none.
+    /// Makes the key that EBS makes for itself before a volume is created, where the volume needs
+    /// it and it is not there yet. It outlives a creation that is refused later, as at AWS. Says
+    /// what a dry run must leave out, which makes none.
     pub(crate) fn key_for_new_volume(&self, request: &mut CreateRequest) -> Outcome<()> {
-        let missing = self.lab(|lab| match lab.keys.wanted(request.encrypted, request.kms_key.as_deref()) {
+        let missing = self.lab(|lab| match lab.keys.choose(request.encrypted, request.kms_key.as_deref()) {
             Ok(Some(None)) => lab.keys.default_for_volumes().is_none(),
             _ => false,
         });
@@ -88,10 +88,10 @@ impl Engine {
         }
         let description = "Default key that protects my EBS volumes when no other key is defined".to_string();
         // The token of this call is that of the volume.
-        let kept: Option<ClientToken> = envelope::set_aside();
-        let made = self.create_key(NewKey { description, managed: true, ..NewKey::default() }, None);
-        envelope::put_back(kept);
-        made.map(drop)
+        let token: Option<ClientToken> = envelope::set_aside();
+        let result = self.create_key(NewKey { description, managed: true, ..NewKey::default() }, None);
+        envelope::put_back(token);
+        result.map(drop)
     }
 
     /// Makes the data key of a new encrypted volume, and notes it wrapped.
@@ -121,7 +121,7 @@ impl Engine {
         Ok(Arc::new(SectorCipher::new(data_key)))
     }
 
-    /// A new data key, wrapped under a KMS key, in base64.
+    /// Makes a data key, wrapped under a KMS key, in base64.
     fn wrapped_data_key(&self, key: &str, context: &str) -> Outcome<String> {
         let key = self.usable_key(key).map_err(as_ec2)?;
         let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
@@ -130,7 +130,7 @@ impl Engine {
         Ok(BASE64_STANDARD.encode(sealed))
     }
 
-    /// What seals and opens the blocks of a snapshot.
+    /// Makes what seals and opens the blocks of a snapshot.
     ///
     /// # Errors
     /// As [`Engine::data_key_of`].
@@ -138,7 +138,8 @@ impl Engine {
         self.cipher_known_as(key, &id_of_data_key(&key.wrapped))
     }
 
-    /// The same, where manifests know the data key by another id: that of the lab it came from.
+    /// Makes the cipher where manifests know the data key by another id: that of the lab it came
+    /// from.
     pub(crate) fn cipher_known_as(&self, key: &SnapshotKey, id: &str) -> Outcome<Arc<SnapshotCipher>> {
         let cipher = self.unwrapped(&key.key, &key.wrapped, &key.context)?;
         Ok(Arc::new(SnapshotCipher::new(cipher, id)))
@@ -188,9 +189,9 @@ impl Engine {
     }
 
     fn new_snapshot_key(&self, encrypted: Option<bool>, kms_key: Option<String>, made_for: &str) -> Outcome<Option<SnapshotKey>> {
-        let mut wanted = CreateRequest { encrypted, kms_key, ..CreateRequest::default() };
-        self.key_for_new_volume(&mut wanted)?;
-        let key = self.lab(|lab| lab.keys.for_volume(&lab.settings, wanted.encrypted, wanted.kms_key.as_deref())).map_err(of_control)?;
+        let mut request = CreateRequest { encrypted, kms_key, ..CreateRequest::default() };
+        self.key_for_new_volume(&mut request)?;
+        let key = self.lab(|lab| lab.keys.for_volume(&lab.settings, request.encrypted, request.kms_key.as_deref())).map_err(of_control)?;
         let context = format!("{made_for}-{:016x}", random());
         key.map(|key| Ok(SnapshotKey { wrapped: self.wrapped_data_key(&key, &context)?, key, context })).transpose()
     }
@@ -247,7 +248,7 @@ impl Engine {
     /// # Errors
     /// This lab has the key already.
     pub(crate) fn import_key(&self, id: &str, description: String, material: &[u8; KEY_BYTES]) -> Outcome<KeyRecord> {
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         if self.key(id).is_ok() {
             let problem = refused(ErrorKind::InvalidParameter, id, "is a key of this lab already", "There is nothing to import.");
             return Err(problem.says("AlreadyExistsException", ""));
@@ -263,13 +264,13 @@ impl Engine {
         self.key(id)
     }
 
-    /// Decrypts what a key of the lab encrypted; the id of the key comes with it. `wanted`: only
-    /// under this key.
-    pub fn decrypt(&self, sealed: &[u8], context: &Context, wanted: Option<&str>) -> Outcome<(KeyRecord, Zeroizing<Vec<u8>>)> {
+    /// Decrypts what a key of the lab encrypted; the id of the key comes with it. With `expected`,
+    /// only under this key.
+    pub fn decrypt(&self, sealed: &[u8], context: &Context, expected: Option<&str>) -> Outcome<(KeyRecord, Zeroizing<Vec<u8>>)> {
         let key = Keyring::key_of(sealed)?;
-        if let Some(wanted) = wanted.map(|wanted| self.key(wanted)).transpose()?.filter(|wanted| wanted.id != key) {
+        if let Some(expected) = expected.map(|expected| self.key(expected)).transpose()?.filter(|expected| expected.id != key) {
             let hint = "Leave the key out, or name that one.";
-            let problem = crate::problem::refused(ErrorKind::InvalidParameter, wanted.id, "is not the key that this was encrypted under", hint);
+            let problem = crate::problem::refused(ErrorKind::InvalidParameter, expected.id, "is not the key that this was encrypted under", hint);
             return Err(problem.says("IncorrectKeyException", "The key ID in the request does not identify a CMK that can perform this operation."));
         }
         let key = self.usable_key(&key)?;

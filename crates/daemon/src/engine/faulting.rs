@@ -1,7 +1,7 @@
 //! Faults of seconds, members that are slow, lost or rebuilt, and power cuts.
 
 use crate::engine::volume_files::member_of;
-use crate::engine::{held, random, Engine};
+use crate::engine::{lock, random, Engine};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
 use headrace_catalog::RaidLevel;
 use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord, MOST_EXTRA_MS};
@@ -81,7 +81,7 @@ fn nanos(seconds: f64) -> Nanos {
 
 impl Engine {
     fn attached_of(&self, record: &VolumeRecord) -> Outcome<Arc<AttachedVolume>> {
-        let attached = held(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
+        let attached = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
         attached
             .ok_or_else(|| refused(ErrorKind::IncorrectState, record.label(), "is not attached", "Attach it first: a fault changes what its device answers."))
     }
@@ -129,10 +129,10 @@ impl Engine {
         Ok(set)
     }
 
-    /// From now on writes can be lost; at its time the power goes.
+    /// Arms a power cut: writes can be lost from now on, and at its time the power goes.
     fn cut_power(self: &Arc<Self>, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
         let attached = self.attached_of(record)?;
-        let power = held(&self.volumes).get(&record.id).map(|files| files.power.clone());
+        let power = lock(&self.volumes).get(&record.id).map(|files| files.power.clone());
         let power = power.ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
         if power.is_armed() {
             return Err(refused(ErrorKind::IncorrectState, record.label(), "has a power cut coming", "Wait for it, or detach the volume."));
@@ -157,18 +157,18 @@ impl Engine {
     /// Faults of a volume's device that have not ended.
     pub fn faults(&self, volume: &str) -> Outcome<Vec<FaultSet>> {
         let record = self.find(volume)?;
-        let Some(attached) = held(&self.volumes).get(&record.id).and_then(|files| files.attached.clone()) else { return Ok(Vec::new()) };
-        let mut found: Vec<FaultSet> = attached.faults.faults(self.devices.clock.now()).iter().map(described).collect();
+        let Some(attached) = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone()) else { return Ok(Vec::new()) };
+        let mut faults: Vec<FaultSet> = attached.faults.faults(self.devices.clock.now()).iter().map(described).collect();
         if attached.faults.is_off() {
-            found.push(FaultSet { id: "power".into(), kind: "power-cut".into(), from: Nanos::ZERO, until: Nanos::NEVER, seed: None });
+            faults.push(FaultSet { id: "power".into(), kind: "power-cut".into(), from: Nanos::ZERO, until: Nanos::NEVER, seed: None });
         }
-        Ok(found)
+        Ok(faults)
     }
 
     /// Ends one fault or all, and every degradation with the last; how many ended.
     pub fn clear_faults(&self, volume: &str, fault: Option<&str>) -> Outcome<usize> {
         let record = self.find(volume)?;
-        let attached = held(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
+        let attached = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
         let Some(fault) = fault else {
             let device = self.device_number(&record)?;
             for (member, is) in record.members.iter().enumerate() {
@@ -177,9 +177,11 @@ impl Engine {
             }
             return Ok(attached.map_or(0, |attached| attached.faults.clear(None)));
         };
-        let known = attached.as_ref().and_then(|attached| attached.faults.faults(self.devices.clock.now()).into_iter().find(|one| fault_name(one.id) == fault));
-        match (attached, known) {
-            (Some(attached), Some(known)) => Ok(attached.faults.clear(Some(known.id))),
+        let active = attached
+            .as_ref()
+            .and_then(|attached| attached.faults.faults(self.devices.clock.now()).into_iter().find(|candidate| fault_name(candidate.id) == fault));
+        match (attached, active) {
+            (Some(attached), Some(active)) => Ok(attached.faults.clear(Some(active.id))),
             _ => Err(refused(ErrorKind::NotFound, fault, "is not a fault of this volume's device", "See `headrace volume faults`.")),
         }
     }
@@ -193,13 +195,13 @@ impl Engine {
         else {
             return Err(could_not("member", "this command is of no member", "Report it."));
         };
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         self.command(command)?;
         let record = self.find(volume)?;
         let index = *member as usize;
         let device = self.device_number(&record)?;
         self.devices.change(&ModelChange::Recover { device, member: index });
-        let raid = held(&self.volumes).get(&record.id).and_then(|files| files.raid.clone());
+        let raid = lock(&self.volumes).get(&record.id).and_then(|files| files.raid.clone());
         // A lost member may take a rebuild with it: all are set.
         for (index, is) in record.members.iter().enumerate() {
             let state = member_of(&is.state);
@@ -251,7 +253,7 @@ impl Engine {
     fn rebuild(&self, record: &VolumeRecord, member: usize) -> Outcome<bool> {
         let Some((device_number, raid)) = self.files_of(record, |files| Some((files.device_number, files.raid.clone()?)))? else { return Ok(false) };
         let MemberState::Rebuilding { mib_s, .. } = record.members[member].state else { return Ok(false) };
-        let (begun, mut told) = (Instant::now(), Instant::now());
+        let (begun, mut reported) = (Instant::now(), Instant::now());
         let (id, index) = (record.id.to_string(), member as u32);
         let mut offset = 0;
         while offset < raid.member_bytes() {
@@ -267,12 +269,12 @@ impl Engine {
                 let due = Duration::from_secs_f64(offset as f64 / (most << 20) as f64);
                 std::thread::sleep(due.saturating_sub(begun.elapsed()).min(Duration::from_secs(1)));
             }
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
+            if reported.elapsed() >= PROGRESS_EVERY {
+                reported = Instant::now();
                 self.command(&Command::MemberRebuilding { volume: id.clone(), member: index, done_bytes: offset.min(raid.member_bytes()) })?;
             }
         }
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         if raid.member(member) != MemberData::Rebuilding {
             return Ok(false);
         }
@@ -298,8 +300,8 @@ impl Engine {
         let wait = |members: &[usize], op: Op| {
             let io = Io { op, offset, bytes: REBUILD_STEP };
             let done = members.iter().filter_map(|&member| self.devices.decide_member(device_number, member, io)).map(|(_, decision)| decision.complete).max();
-            let left = done.unwrap_or(Nanos::ZERO).0.saturating_sub(self.devices.clock.now().0);
-            std::thread::sleep(Duration::from_nanos(left));
+            let remaining = done.unwrap_or(Nanos::ZERO).0.saturating_sub(self.devices.clock.now().0);
+            std::thread::sleep(Duration::from_nanos(remaining));
         };
         wait(&sources, Op::Read);
         wait(&[member], Op::Write);

@@ -1,6 +1,6 @@
 //! What happens without a call: modifications that are due, credits to note, rows of metrics.
 
-use crate::engine::{held, Engine};
+use crate::engine::{lock, Engine};
 use crate::metrics::{CreditUnit, Extra, Gauges, VolumeGauges};
 use crate::problem::{refused, Outcome};
 use headrace_catalog::VolumeType;
@@ -27,7 +27,7 @@ pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()
 impl Engine {
     fn keep(&self) {
         let mut second = unix_s();
-        held(&self.noting).second = second;
+        lock(&self.noting).second = second;
         while !self.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
             if let Err(problem) = self.pass_due() {
@@ -61,9 +61,9 @@ impl Engine {
     /// Rows of what every attached volume did in the second that ends, and the credits of those
     /// that did something. `next`: the second that begins.
     fn note_second(&self, next: u64) {
-        let mut noting = held(&self.noting);
+        let mut noting = lock(&self.noting);
         let second = std::mem::replace(&mut noting.second, next);
-        let attached: Vec<_> = held(&self.volumes).iter().filter_map(|(id, files)| Some((id.clone(), files.attached.clone()?))).collect();
+        let attached: Vec<_> = lock(&self.volumes).iter().filter_map(|(id, files)| Some((id.clone(), files.attached.clone()?))).collect();
         for (id, parting) in std::mem::take(&mut noting.parting) {
             self.note_parting(second, &id, &parting, attached.iter().any(|(other, _)| *other == id));
             if parting.meter.in_flight() > 0 {
@@ -117,7 +117,7 @@ impl Engine {
     /// Takes what a volume did that is being detached into the second under way, and its credits.
     /// Requests that are not answered yet are counted as they are.
     pub(crate) fn note_detached(&self, id: &VolumeId, attached: Arc<AttachedVolume>) {
-        let mut noting = held(&self.noting);
+        let mut noting = lock(&self.noting);
         if self.note_volume(noting.second, id, &attached, true) {
             self.note_used(self.devices.saved_device(attached.device_number).map(|(now, device)| (id.clone(), now, device)).into_iter().collect());
         }
@@ -150,7 +150,7 @@ impl Engine {
 
     /// Requests in flight at an attached volume.
     pub(crate) fn queue_length(&self, record: &VolumeRecord) -> Outcome<u32> {
-        let attached = held(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
+        let attached = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
         let hint = format!("Run `headrace volume attach {}` first.", record.label());
         let attached = attached.ok_or_else(|| refused(ErrorKind::IncorrectState, record.label(), "is not attached", hint))?;
         Ok(attached.meter.in_flight())
@@ -159,7 +159,7 @@ impl Engine {
     /// What the Prometheus endpoint shows.
     pub fn exposition(&self) -> String {
         let attached: Vec<_> =
-            held(&self.volumes).iter().filter_map(|(id, files)| Some((id.to_string(), files.device_number, files.attached.clone()?))).collect();
+            lock(&self.volumes).iter().filter_map(|(id, files)| Some((id.to_string(), files.device_number, files.attached.clone()?))).collect();
         let volumes = attached.into_iter().map(|(volume, device_number, attached)| VolumeGauges {
             volume,
             member: None,

@@ -2,7 +2,7 @@
 //! the model knows of that.
 
 use crate::engine::volume_files::Origin;
-use crate::engine::{held, Engine};
+use crate::engine::{lock, Engine};
 use crate::problem::{of_io, Outcome};
 use headrace_control::{Command, SnapshotCommand, SnapshotState, VolumeId, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
@@ -20,7 +20,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 impl Engine {
     /// A volume's blocks that are still in its snapshot; none: it was made empty, or is loaded.
     fn restored(&self, volume: &VolumeId) -> Option<Arc<Restored>> {
-        held(&self.volumes).get(volume).and_then(|files| files.restored.clone())
+        lock(&self.volumes).get(volume).and_then(|files| files.restored.clone())
     }
 
     /// Tells the model which blocks are cold. With fast snapshot restore none is.
@@ -39,24 +39,24 @@ impl Engine {
     pub(crate) fn origin_of(&self, record: &VolumeRecord) -> io::Result<Option<Origin>> {
         let Some(origin) = record.origin.as_ref().filter(|origin| !origin.loaded) else { return Ok(None) };
         let snapshot = origin.snapshot.as_str();
-        let kept = Objects::open(&format!("file://{}", self.volumes_folder().join(record.id.as_str()).join("origin").display()))?;
+        let copies = Objects::open(&format!("file://{}", self.volumes_folder().join(record.id.as_str()).join("origin").display()))?;
         let objects = &self.snapshots.objects;
-        let manifest = match Manifest::load_from(&kept, objects, snapshot) {
+        let manifest = match Manifest::load_from(&copies, objects, snapshot) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let manifest = self.manifest(&origin.snapshot)?;
-                manifest.keep(&kept)?;
+                manifest.keep(&copies)?;
                 Manifest::clone(&manifest)
             }
-            found => found?,
+            manifest => manifest?,
         };
         Ok(Some(Origin { manifest: Arc::new(manifest), objects: objects.clone(), cipher: self.cipher_of_origin(record)? }))
     }
 
-    /// Before a volume is made from a snapshot: whether that can be had. Where the object store is
+    /// Checks that a snapshot can be had before a volume is made from it. Where the object store is
     /// away nothing is made, and the same call may be made again.
     pub(crate) fn look_for_snapshot(&self, snapshot: Option<&str>) -> Outcome<()> {
-        let found = snapshot.and_then(|snapshot| self.lab(|lab| lab.snapshots.find(snapshot).cloned()).ok());
-        match found.filter(|record| record.state == SnapshotState::Completed) {
+        let record = snapshot.and_then(|snapshot| self.lab(|lab| lab.snapshots.find(snapshot).cloned()).ok());
+        match record.filter(|record| record.state == SnapshotState::Completed) {
             Some(record) => self.manifest(&record.id).map(drop).map_err(|error| of_io(format!("the snapshot {}", record.id), &error)),
             // What is wrong with it is said by the decision.
             None => Ok(()),
@@ -91,10 +91,10 @@ impl Engine {
     /// Loads at a rate, bytes/s, or as fast as it goes.
     fn load(&self, volume: &VolumeId, restored: &Restored, rate: Option<u64>) {
         let (begun, mut loaded) = (Instant::now(), 0u64);
-        let _turn = rate.is_none().then(|| held(&self.fast_loading));
+        let _turn = rate.is_none().then(|| lock(&self.fast_loading));
         for block in cold_from(restored, 0) {
             loop {
-                if self.is_stopping() || !held(&self.volumes).contains_key(volume) {
+                if self.is_stopping() || !lock(&self.volumes).contains_key(volume) {
                     return;
                 }
                 match restored.initialize(block) {
@@ -150,7 +150,7 @@ impl Engine {
         if let Some(restored) = self.restored(&record.id) {
             return counts(&restored);
         }
-        let resting = held(&self.resting).get(&record.id).and_then(|known| known.cold);
+        let resting = lock(&self.resting).get(&record.id).and_then(|entry| entry.cold);
         resting.or_else(|| self.files_of(record, |files| files.restored.as_ref().map(counts)).ok().flatten()).unwrap_or((0, 0))
     }
 
@@ -160,16 +160,16 @@ impl Engine {
             return Some(self.copy_progress(record));
         }
         let origin = record.origin.as_ref()?;
-        let (all, left) = if origin.loaded { (0, 0) } else { self.cold_of(record) };
-        let progress_percent = if all == 0 { 100.0 } else { 100.0 * (all - left.min(all)) as f64 / all as f64 };
-        let left_mib = left * (BLOCK_BYTES as u64 >> 10) / 1_024;
+        let (all, remaining) = if origin.loaded { (0, 0) } else { self.cold_of(record) };
+        let progress_percent = if all == 0 { 100.0 } else { 100.0 * (all - remaining.min(all)) as f64 / all as f64 };
+        let remaining_mib = remaining * (BLOCK_BYTES as u64 >> 10) / 1_024;
         Some(InitializationView {
-            state: if left == 0 { "completed" } else { "initializing" }.to_string(),
+            state: if remaining == 0 { "completed" } else { "initializing" }.to_string(),
             r#type: if origin.initialization_mib_s.is_some() { "provisioned-rate" } else { "default" }.to_string(),
             progress_percent,
-            blocks_left: left,
+            blocks_left: remaining,
             rate_mib_s: origin.initialization_mib_s,
-            remaining_s: origin.initialization_mib_s.map(|rate| left_mib.div_ceil(rate)),
+            remaining_s: origin.initialization_mib_s.map(|rate| remaining_mib.div_ceil(rate)),
             fast: origin.fast,
         })
     }

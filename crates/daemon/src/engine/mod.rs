@@ -33,7 +33,7 @@ pub mod snapshotting;
 pub(crate) mod state;
 pub mod volume_files;
 
-pub(crate) use parts::{held, random, unix_ms};
+pub(crate) use parts::{lock, random, unix_ms};
 
 use crate::cloudwatch::actions::Actions;
 use crate::cloudwatch::custom::Custom;
@@ -96,7 +96,7 @@ pub struct Options {
     /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
     pub metrics_port: u16,
-    /// Also makes links under /dev, as an instance of EC2 has them: /dev/xvdba, and
+    /// Whether links are made under /dev too, as an instance of EC2 has them: /dev/xvdba, and
     /// /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0...; names that exist stay as they are.
     #[arg(long)]
     pub machine_links: bool,
@@ -149,12 +149,12 @@ pub struct Engine {
     pub(crate) keyring: Keyring,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
-    /// One at a time opens a volume or puts it to rest.
+    /// The lock under which a volume is opened or put to rest: one at a time.
     pub(crate) opening: Mutex<()>,
     pub(crate) resting: Mutex<HashMap<VolumeId, Resting>>,
     pub(crate) known_limits: Mutex<KnownLimits>,
     pub(crate) due: Mutex<()>,
-    /// One at a time makes or takes devices and files.
+    /// The lock under which devices and files are made or taken: one at a time.
     pub(crate) work: Mutex<()>,
     pub(crate) path: Mutex<Option<(Instant, PathCost)>>,
     pub(crate) stopping: AtomicBool,
@@ -162,7 +162,8 @@ pub struct Engine {
     pub(crate) rows_lost: AtomicU64,
     pub(crate) noting: Mutex<Noting>,
     pub(crate) snapshots: SnapshotWork,
-    /// One at a time loads a volume of fast snapshot restore, as fast as the store gives.
+    /// The lock under which a volume of fast snapshot restore is loaded: one at a time, as fast as
+    /// the store gives.
     pub(crate) fast_loading: Mutex<()>,
     state: Mutex<State>,
 }
@@ -173,7 +174,7 @@ impl Engine {
     /// # Errors
     /// In use, damaged, or something of the machine is missing.
     pub fn open(options: &Options) -> Outcome<Arc<Engine>> {
-        let folder = made(&options.data_dir)?;
+        let folder = make_folder(&options.data_dir)?;
         if options.group.is_some() {
             // Its members must reach the socket in it; what else is there stays closed.
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o711)).map_err(|error| of_io("opening the folder to the group", &error))?;
@@ -183,7 +184,7 @@ impl Engine {
         // Before anything else: a dead mount can neither be looked at nor be made again.
         let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
         for name in ["keys", "volumes", "metrics", "mnt", "dev/by-id", "records", "snapshots"] {
-            made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
+            create_private(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
         let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
         let Checkpoint { lab, balances } = recovered.state.clone();
@@ -243,7 +244,7 @@ impl Engine {
             ..SettingsRequest::default()
         });
         // The devices of the earlier daemon are gone: nothing is attached while settings change.
-        let mut state = held(&self.state);
+        let mut state = lock(&self.state);
         let mut detached = state.lab.clone();
         detached.volumes.values_mut().for_each(|record| record.attachment = None);
         let now = state.clock.lab_ms(0);
@@ -251,17 +252,17 @@ impl Engine {
         commit(&mut state, events)?;
         state.clock = state.clock.rescaled(0, state.lab.settings.time_scale);
         let instance = state.lab.settings.instance().map_err(of_control)?;
-        let kept = state.balances.instance.as_ref().and_then(|saved| saved.state.read::<InstanceState>().ok());
+        let levels = state.balances.instance.as_ref().and_then(|saved| saved.state.read::<InstanceState>().ok());
         drop(state);
         self.devices.set_instance(instance.as_ref());
-        if let (Some(limits), Some(levels)) = (instance, kept) {
+        if let (Some(limits), Some(levels)) = (instance, levels) {
             self.devices.restore_instance(&SavedInstance { limits, state: levels });
         }
         Ok(())
     }
 
     fn restore(&self) -> Outcome<()> {
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         let records: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().cloned().collect());
         for record in records {
             let volume = record.id.to_string();
@@ -299,14 +300,14 @@ impl Engine {
         Ok(())
     }
 
-    /// After a restart: opens what is attached, and looks whether the files of others are there.
+    /// Opens what is attached after a restart, and looks whether the files of others are there.
     fn look_after(&self, record: &VolumeRecord) -> Outcome<()> {
         if record.attachment.is_some() {
             return self.device_number(record).map(drop);
         }
         let allocated = volume_files::look(&self.volumes_folder(), record)
             .map_err(|error| could_not(record.label(), error.to_string(), "Put the file back, or delete the volume."))?;
-        held(&self.resting).entry(record.id.clone()).or_default().allocated = Some(allocated);
+        lock(&self.resting).entry(record.id.clone()).or_default().allocated = Some(allocated);
         Ok(())
     }
 
@@ -343,16 +344,16 @@ impl Engine {
         }
         self.cold_in_model(record, device_number, files.restored.as_deref());
         self.adopt_instants(&files.capture);
-        held(&self.volumes).insert(record.id.clone(), files);
-        held(&self.resting).remove(&record.id);
+        lock(&self.volumes).insert(record.id.clone(), files);
+        lock(&self.resting).remove(&record.id);
         Ok(())
     }
 
-    /// A new volume, ready to be attached.
+    /// Creates a volume, ready to be attached.
     pub fn create(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
         self.key_for_new_volume(&mut request)?;
         self.look_for_snapshot(request.snapshot.as_deref())?;
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         let events = self.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());
         let record = id.and_then(|id| self.lab(|lab| lab.volumes.get(&id).cloned()));
@@ -362,9 +363,9 @@ impl Engine {
 
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
-        let made = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
-        let made = made.and_then(|()| self.origin_of(record).map(drop).map_err(|error| of_io(format!("the snapshot of {volume}"), &error)));
-        if let Err(problem) = made.and_then(|()| self.make_data_key(record)) {
+        let result = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
+        let result = result.and_then(|()| self.origin_of(record).map(drop).map_err(|error| of_io(format!("the snapshot of {volume}"), &error)));
+        if let Err(problem) = result.and_then(|()| self.make_data_key(record)) {
             let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
             return Err(problem);
@@ -375,7 +376,7 @@ impl Engine {
 
     /// Removes a volume and its data.
     pub fn delete(&self, volume: &str) -> Outcome<()> {
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         let record = self.find(volume)?;
         self.command(&Command::DeleteVolume { volume: volume.to_string() })?;
         // Snapshots that are pending still need its bytes: the last one ends it.
@@ -387,10 +388,10 @@ impl Engine {
 
     /// Removes the files of a volume that is being deleted. The caller holds `work`.
     pub(crate) fn finish_deletion(&self, record: &VolumeRecord) -> Outcome<()> {
-        if let Some(files) = held(&self.volumes).remove(&record.id) {
+        if let Some(files) = lock(&self.volumes).remove(&record.id) {
             self.devices.remove(files.device_number);
         }
-        held(&self.resting).remove(&record.id);
+        lock(&self.resting).remove(&record.id);
         volume_files::remove_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("removing {}", record.id), &error))?;
         self.retire_metrics(record);
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
@@ -402,7 +403,7 @@ impl Engine {
 
     /// Decides, writes down, applies.
     pub fn command(&self, command: &Command) -> Outcome<Vec<Event>> {
-        let mut state = held(&self.state);
+        let mut state = lock(&self.state);
         let now = self.lab_ms_of(&state);
         let decided = match envelope::token() {
             None => state.lab.decide(command, now, &mut random),
@@ -424,18 +425,18 @@ impl Engine {
 
     /// What is due, without applying it.
     pub(crate) fn due_events(&self) -> Vec<Event> {
-        let mut state = held(&self.state);
+        let mut state = lock(&self.state);
         let now_ms = self.lab_ms_of(&state);
         state.due(now_ms)
     }
 
     pub(crate) fn commit(&self, event: Event) -> Outcome<()> {
-        commit(&mut held(&self.state), vec![event])
+        commit(&mut lock(&self.state), vec![event])
     }
 
     /// Notes credits as they are; not forced to disk.
     pub(crate) fn note_balances(&self, devices: Vec<(VolumeId, Nanos, SavedDevice)>, instance: Option<(Nanos, InstanceState)>) -> Outcome<()> {
-        let mut state = held(&self.state);
+        let mut state = lock(&self.state);
         let at_ms = self.lab_ms_of(&state);
         let saved = |now: Nanos, json: Result<Json, serde_json::Error>| json.ok().map(|state| Saved { at_ms, device_ns: now.0, state });
         let levels = |mut device: SavedDevice| {
@@ -458,12 +459,12 @@ impl Engine {
 
     /// Writes down what waits for that.
     pub(crate) fn settle(&self) -> Outcome<()> {
-        write_waiting(&mut held(&self.state))
+        write_waiting(&mut lock(&self.state))
     }
 
     /// Everything to disk, before the end.
     pub(crate) fn close_journal(&self) {
-        let mut state = held(&self.state);
+        let mut state = lock(&self.state);
         let all = Checkpoint { lab: state.lab.clone(), balances: state.balances.clone() };
         if let Err(error) = state.journal.compact(&all) {
             tracing::error!("the last checkpoint: {error}");
@@ -476,7 +477,7 @@ impl Engine {
 
     /// Lab time.
     pub fn lab_ms(&self) -> u64 {
-        self.lab_ms_of(&held(&self.state))
+        self.lab_ms_of(&lock(&self.state))
     }
 
     /// Device time that a stretch of lab time takes.
@@ -486,12 +487,12 @@ impl Engine {
     }
 
     pub(crate) fn state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
-        look(&held(&self.state))
+        look(&lock(&self.state))
     }
 
     /// Looks at the lab.
     pub fn lab<R>(&self, look: impl FnOnce(&Lab) -> R) -> R {
-        look(&held(&self.state).lab)
+        look(&lock(&self.state).lab)
     }
 
     /// A volume by id or name.
@@ -525,12 +526,12 @@ impl Engine {
     }
 }
 
-fn made(folder: &Path) -> Outcome<PathBuf> {
-    made_with(folder).map_err(|error| of_io(format!("making {}", folder.display()), &error))?;
+fn make_folder(folder: &Path) -> Outcome<PathBuf> {
+    create_private(folder).map_err(|error| of_io(format!("making {}", folder.display()), &error))?;
     folder.canonicalize().map_err(|error| of_io(format!("finding {}", folder.display()), &error))
 }
 
-/// Only its owner may look into a lab.
-fn made_with(folder: &Path) -> std::io::Result<()> {
+/// Creates a folder that only its owner may look into.
+fn create_private(folder: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -1,7 +1,7 @@
 //! Size, type, IOPS and MiB/s of a volume in use.
 
 use crate::engine::attaching::device_path;
-use crate::engine::{held, Engine};
+use crate::engine::{lock, Engine};
 use crate::problem::{could_not, of_control, of_io, Outcome};
 use headrace_control::keys::KeyChange;
 use headrace_control::{Change, Command, Modification, ModifyRequest, VolumeRecord};
@@ -13,7 +13,7 @@ use headrace_store::Backing;
 impl Engine {
     /// Starts a modification.
     pub fn modify(&self, volume: &str, request: ModifyRequest) -> Outcome<(VolumeRecord, Modification)> {
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         let record = self.find(volume)?;
         let used = self.allocated_of(&record);
         let request = ModifyRequest { used_gib: used.map(|bytes| bytes.div_ceil(1 << 30)), ..request };
@@ -42,7 +42,7 @@ impl Engine {
 
     /// What happens by itself, as of now: volumes that grow do so as they begin to optimize.
     pub(crate) fn pass_due(&self) -> Outcome<()> {
-        let _due = held(&self.due);
+        let _due = lock(&self.due);
         for event in self.due_events() {
             if let Change::ModificationOptimizing { volume, .. } = &event.change {
                 if let Err(problem) = self.grow(volume.as_str()) {
@@ -84,8 +84,8 @@ impl Engine {
         let Some(device) = device_path(&record) else { return Ok(()) };
         // The kernel learns a FUSE file's size when it is asked for, the loop device when told.
         let file = self.file_of(&record)?;
-        let told = std::fs::metadata(&file).and_then(|_| loopdev::resized(&device));
-        told.map_err(|error| of_io(format!("telling {} its new size", device.display()), &error))
+        let result = std::fs::metadata(&file).and_then(|_| loopdev::resized(&device));
+        result.map_err(|error| of_io(format!("telling {} its new size", device.display()), &error))
     }
 
     /// A modification that failed leaves the limits as they were.
@@ -105,6 +105,6 @@ impl Engine {
             Some(volume) => vec![self.find(volume)?],
             None => self.lab(|lab| lab.volumes.values().filter(|record| !record.modifications.is_empty()).cloned().collect()),
         };
-        Ok(records.iter().flat_map(|record| record.modifications.iter().map(|one| (record.clone(), one.clone()))).collect())
+        Ok(records.iter().flat_map(|record| record.modifications.iter().map(|modification| (record.clone(), modification.clone()))).collect())
     }
 }

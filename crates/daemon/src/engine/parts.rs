@@ -22,13 +22,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct Noting {
     /// The second that rows are counted for now, Unix seconds.
     pub(crate) second: u64,
-    /// Detached with requests that are not answered yet.
+    /// Devices that were detached with requests that are not answered yet.
     pub(crate) parting: Vec<(VolumeId, Arc<AttachedVolume>)>,
 }
 
 /// Takes a lock even when a thread panicked while holding it: state is only changed when it is
 /// complete.
-pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct SnapshotWork {
     pub(super) jobs: Mutex<Jobs>,
     pub(super) wake: Condvar,
     pub(super) instants: Mutex<HashMap<SnapshotId, Instant>>,
-    /// Of the copies of volumes that are under way: the source at the instant of each.
+    /// The copies of volumes that are under way: the source at the instant of each.
     pub(super) copies: Mutex<HashMap<VolumeId, Instant>>,
     /// Their blocks, and how many of them are still to come.
     pub(super) to_copy: Mutex<HashMap<VolumeId, (u64, u64)>>,
@@ -121,7 +121,7 @@ impl SnapshotWork {
     }
 
     pub(super) fn put(&self, chain: &str, job: Job) {
-        let mut jobs = held(&self.jobs);
+        let mut jobs = lock(&self.jobs);
         if jobs.queue.iter().all(|(_, other, _)| *other != job) {
             jobs.queue.push_back((chain.to_string(), job, 0));
         }
@@ -131,9 +131,9 @@ impl SnapshotWork {
 
     /// The first job whose chain has none under way; none when it waited for a while in vain.
     pub(super) fn take(&self) -> Option<(String, Job, u32)> {
-        let mut jobs = held(&self.jobs);
-        let found = jobs.queue.iter().position(|(chain, ..)| !jobs.busy.contains(chain));
-        let Some(index) = found else {
+        let mut jobs = lock(&self.jobs);
+        let position = jobs.queue.iter().position(|(chain, ..)| !jobs.busy.contains(chain));
+        let Some(index) = position else {
             let _ = self.wake.wait_timeout(jobs, LOOK_EVERY);
             return None;
         };
@@ -146,7 +146,7 @@ impl SnapshotWork {
     }
 
     pub(super) fn done(&self, chain: &str, job: &Job) {
-        let mut jobs = held(&self.jobs);
+        let mut jobs = lock(&self.jobs);
         jobs.busy.remove(chain);
         if let Job::Store(snapshot) = job {
             jobs.cancels.remove(snapshot);
@@ -156,12 +156,12 @@ impl SnapshotWork {
     }
 
     pub(super) fn cancel_of(&self, snapshot: &SnapshotId) -> Arc<AtomicBool> {
-        held(&self.jobs).cancels.get(snapshot).cloned().unwrap_or_default()
+        lock(&self.jobs).cancels.get(snapshot).cloned().unwrap_or_default()
     }
 
     /// Ends a running upload; one that waits is left out.
     pub(super) fn cancel(&self, snapshot: &SnapshotId) {
-        let mut jobs = held(&self.jobs);
+        let mut jobs = lock(&self.jobs);
         if let Some(cancel) = jobs.cancels.get(snapshot) {
             cancel.store(true, Ordering::Release);
         }

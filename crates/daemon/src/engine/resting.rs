@@ -6,7 +6,7 @@
 
 use crate::engine::parts::Resting;
 use crate::engine::volume_files::{self, VolumeFiles};
-use crate::engine::{held, Engine};
+use crate::engine::{lock, Engine};
 use crate::problem::{could_not, of_control, Outcome};
 use headrace_catalog::VolumeLimits;
 use headrace_control::{MemberState, VolumeId, VolumeRecord};
@@ -31,41 +31,41 @@ type Opened = (usize, Arc<PowerCut>, Option<Arc<AttachedVolume>>);
 impl Engine {
     /// The number of a volume's device in the model; opens a volume that rests.
     pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
-        let known = || {
-            let mut volumes = held(&self.volumes);
+        let find_open = || {
+            let mut volumes = lock(&self.volumes);
             let files = volumes.get_mut(&record.id)?;
             files.used = Instant::now();
             Some(files.device_number)
         };
-        if let Some(device_number) = known() {
+        if let Some(device_number) = find_open() {
             return Ok(device_number);
         }
-        let _opening = held(&self.opening);
-        if let Some(device_number) = known() {
+        let _opening = lock(&self.opening);
+        if let Some(device_number) = find_open() {
             return Ok(device_number);
         }
         self.bring_up(record)?;
-        known().ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
+        find_open().ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
     }
 
     /// An open volume; opens one that rests.
     pub(crate) fn files_of<R>(&self, record: &VolumeRecord, look: impl FnOnce(&mut VolumeFiles) -> R) -> Outcome<R> {
         self.device_number(record)?;
-        let mut volumes = held(&self.volumes);
+        let mut volumes = lock(&self.volumes);
         volumes.get_mut(&record.id).map(look).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))
     }
 
     /// A volume that is open already.
     pub(crate) fn opened(&self, id: &VolumeId) -> Option<Opened> {
-        held(&self.volumes).get(id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()))
+        lock(&self.volumes).get(id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()))
     }
 
     /// Puts volumes to rest that are not attached and were not used for a while.
     pub(crate) fn rest_idle(&self) -> Outcome<()> {
         let idle = |files: &VolumeFiles| files.attached.is_none() && files.used.elapsed() >= if files.encrypted { ENCRYPTED_IDLE_FOR } else { IDLE_FOR };
-        let found: Vec<VolumeId> = held(&self.volumes).iter().filter(|(_, files)| idle(files)).map(|(id, _)| id.clone()).collect();
-        for id in found {
-            let _work = held(&self.work);
+        let ids: Vec<VolumeId> = lock(&self.volumes).iter().filter(|(_, files)| idle(files)).map(|(id, _)| id.clone()).collect();
+        for id in ids {
+            let _work = lock(&self.work);
             self.rest(&id, idle)?;
         }
         Ok(())
@@ -73,12 +73,12 @@ impl Engine {
 
     /// Puts a volume to rest, if it is `idle` and nobody has its bytes. Called with `work` held.
     pub(crate) fn rest(&self, id: &VolumeId, idle: impl Fn(&VolumeFiles) -> bool) -> Outcome<()> {
-        let _opening = held(&self.opening);
+        let _opening = lock(&self.opening);
         let record = self.lab(|lab| lab.volumes.get(id).cloned());
         // A rebuild works on the files of a volume that nobody attached, too.
         let rebuilds = record.is_some_and(|record| record.members.iter().any(|member| matches!(member.state, MemberState::Rebuilding { .. })));
         let Some((device_number, power)) =
-            held(&self.volumes).get(id).filter(|files| idle(files) && files.is_quiet() && !rebuilds).map(|files| (files.device_number, files.power.clone()))
+            lock(&self.volumes).get(id).filter(|files| idle(files) && files.is_quiet() && !rebuilds).map(|files| (files.device_number, files.power.clone()))
         else {
             return Ok(());
         };
@@ -88,13 +88,13 @@ impl Engine {
         let allocated = power.allocated().ok();
         drop(power);
         self.close_capture(id);
-        let mut volumes = held(&self.volumes);
+        let mut volumes = lock(&self.volumes);
         // A request that is still under way has its bytes: next time.
         if volumes.get(id).is_some_and(VolumeFiles::is_quiet) {
             let cold = volumes.remove(id).and_then(|files| files.restored).map(|restored| (restored.manifest().blocks(), restored.cold_blocks()));
             drop(volumes);
             self.devices.remove(device_number);
-            held(&self.resting).insert(id.clone(), Resting { allocated, cold, device: None });
+            lock(&self.resting).insert(id.clone(), Resting { allocated, cold, device: None });
         }
         Ok(())
     }
@@ -102,15 +102,15 @@ impl Engine {
     /// What each member of a volume delivers, remembered.
     pub(crate) fn limits(&self, record: &VolumeRecord) -> Outcome<Arc<Vec<VolumeLimits>>> {
         let key = (record.spec.clone(), record.as_of, self.lab(|lab| lab.settings.instance_type.clone()));
-        if let Some(known) = held(&self.known_limits).get(&key) {
-            return Ok(known.clone());
+        if let Some(cached) = lock(&self.known_limits).get(&key) {
+            return Ok(cached.clone());
         }
         let limits = Arc::new(self.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?);
-        let mut known = held(&self.known_limits);
-        if known.len() >= MOST_LIMITS {
-            known.clear();
+        let mut cache = lock(&self.known_limits);
+        if cache.len() >= MOST_LIMITS {
+            cache.clear();
         }
-        known.insert(key, limits.clone());
+        cache.insert(key, limits.clone());
         Ok(limits)
     }
 
@@ -125,12 +125,12 @@ impl Engine {
             return vec![None; limits.len()];
         }
         let now = self.devices.clock.now();
-        let mut resting = held(&self.resting);
-        let known = resting.entry(record.id.clone()).or_default();
-        if known.device.is_none() {
-            known.device = self.resting_device(record, &limits).ok();
+        let mut resting = lock(&self.resting);
+        let entry = resting.entry(record.id.clone()).or_default();
+        if entry.device.is_none() {
+            entry.device = self.resting_device(record, &limits).ok();
         }
-        let Some(device) = &mut known.device else { return Vec::new() };
+        let Some(device) = &mut entry.device else { return Vec::new() };
         device.advance(now);
         device.members().iter().map(|member| member.balance(now)).collect()
     }
@@ -149,9 +149,9 @@ impl Engine {
     /// A volume's device as it was left, and when; new, where it was never used.
     pub(crate) fn saved_as_left(&self, record: &VolumeRecord, limits: &[VolumeLimits]) -> Outcome<(SavedDevice, Nanos)> {
         let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
-        let kept = saved.and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
-        let at = kept.as_ref().map_or(Nanos::ZERO, |(_, at)| *at);
-        Ok((volume_files::device_of(record, limits, &self.model_options()?, kept), at))
+        let device = saved.and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
+        let at = device.as_ref().map_or(Nanos::ZERO, |(_, at)| *at);
+        Ok((volume_files::device_of(record, limits, &self.model_options()?, device), at))
     }
 
     /// Balances that were set after the last one was noted: member and percent.
@@ -167,9 +167,9 @@ impl Engine {
         if let Some((_, power, _)) = self.opened(&record.id) {
             return power.allocated().ok();
         }
-        let mut resting = held(&self.resting);
-        let known = resting.entry(record.id.clone()).or_default();
-        known.allocated = known.allocated.or_else(|| volume_files::look(&self.volumes_folder(), record).ok());
-        known.allocated
+        let mut resting = lock(&self.resting);
+        let entry = resting.entry(record.id.clone()).or_default();
+        entry.allocated = entry.allocated.or_else(|| volume_files::look(&self.volumes_folder(), record).ok());
+        entry.allocated
     }
 }

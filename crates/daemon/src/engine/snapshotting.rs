@@ -6,7 +6,7 @@
 mod copying;
 
 use crate::engine::encryption::id_of_data_key;
-use crate::engine::parts::{held, started, Job, SnapshotWork};
+use crate::engine::parts::{lock, started, Job, SnapshotWork};
 use crate::engine::Engine;
 use crate::other_lab::{unknown_key, OtherLab};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
@@ -54,8 +54,8 @@ pub(crate) fn open_store(folder: &Path, lab: &Lab, asked: Option<&str>) -> Outco
     if needed.is_empty() {
         return Ok(store);
     }
-    let found: HashSet<String> = store.objects.list("manifests/").map_err(failed)?.into_iter().map(|listed| listed.name).collect();
-    let missing: Vec<&&SnapshotId> = needed.iter().filter(|id| !found.contains(&format!("manifests/{id}"))).collect();
+    let manifests: HashSet<String> = store.objects.list("manifests/").map_err(failed)?.into_iter().map(|listed| listed.name).collect();
+    let missing: Vec<&&SnapshotId> = needed.iter().filter(|id| !manifests.contains(&format!("manifests/{id}"))).collect();
     let Some(first) = missing.first() else { return Ok(store) };
     let rule = format!("does not have {} of the {} snapshots of this lab, such as {first}: they are in {had}", missing.len(), needed.len());
     let hint = "Leave --snapshot-store out to stay with the store it has, or copy all objects to the new one first; a new lab may begin with any store.";
@@ -90,7 +90,7 @@ impl Engine {
         pending.sort_by_key(|record| record.started_ms);
         for record in pending {
             let lost = match record.of.source {
-                SnapshotSource::Volume => !held(&self.snapshots.instants).contains_key(&record.id),
+                SnapshotSource::Volume => !lock(&self.snapshots.instants).contains_key(&record.id),
                 SnapshotSource::Copy { .. } => false,
                 SnapshotSource::Direct { .. } => {
                     self.resume_builder(&record);
@@ -113,7 +113,7 @@ impl Engine {
     /// Takes snapshots of volumes, all of one instant.
     pub fn create_snapshots(&self, request: SnapshotRequest) -> Outcome<Vec<SnapshotId>> {
         // No volume may come or go between the decision and the instant.
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         let events = self.command(&Command::Snapshot(SnapshotCommand::Create(request)))?;
         self.begin_instants(&events)
     }
@@ -122,7 +122,7 @@ impl Engine {
     pub(crate) fn run_schedules(&self) -> Outcome<()> {
         let now_ms = self.lab_ms();
         for schedule in self.lab(|lab| lab.snapshots.schedules_due(now_ms)) {
-            let _work = held(&self.work);
+            let _work = lock(&self.work);
             let events = self.command(&Command::Snapshot(SnapshotCommand::RunSchedule { schedule: schedule.clone() }))?;
             if let Err(problem) = self.begin_instants(&events) {
                 tracing::error!(schedule, "{}: {}", problem.value, problem.rule);
@@ -146,7 +146,7 @@ impl Engine {
             }
         };
         for (id, instant) in ids.iter().zip(instants) {
-            held(&self.snapshots.instants).insert(id.clone(), instant);
+            lock(&self.snapshots.instants).insert(id.clone(), instant);
             let chain = self.lab(|lab| lab.snapshots.records.get(id).map(|record| record.of.chain.clone()));
             self.snapshots.put(&chain.unwrap_or_default(), Job::Store(id.clone()));
         }
@@ -257,7 +257,7 @@ impl Engine {
         for event in events {
             let Change::Snapshot(SnapshotChange::DeletionStarted { snapshot }) = &event.change else { continue };
             self.snapshots.cancel(snapshot);
-            held(&self.snapshots.builders).remove(snapshot);
+            lock(&self.snapshots.builders).remove(snapshot);
             let chain = self.lab(|lab| lab.snapshots.deleting.get(snapshot).cloned());
             self.snapshots.put(&chain.unwrap_or_default(), Job::Remove(snapshot.clone()));
         }
@@ -300,7 +300,7 @@ impl Engine {
             }
             _ => {
                 std::thread::sleep(RETRY_AFTER);
-                held(&self.snapshots.jobs).queue.push_back((chain.to_string(), job, tries));
+                lock(&self.snapshots.jobs).queue.push_back((chain.to_string(), job, tries));
             }
         }
     }
@@ -327,7 +327,7 @@ impl Engine {
     }
 
     pub(crate) fn fail_snapshot(&self, snapshot: &SnapshotId, reason: &str) {
-        if let Some(instant) = held(&self.snapshots.instants).remove(snapshot) {
+        if let Some(instant) = lock(&self.snapshots.instants).remove(snapshot) {
             drop(instant.finish());
         }
         // It may be deleted by now.
@@ -359,7 +359,7 @@ impl Engine {
         if self.lab(|lab| lab.snapshots.pending.contains(&record.id)) {
             self.command(&Command::Snapshot(completed)).map_err(|problem| io::Error::other(problem.rule))?;
         }
-        if let Some(instant) = held(&self.snapshots.instants).remove(&record.id) {
+        if let Some(instant) = lock(&self.snapshots.instants).remove(&record.id) {
             instant.finish()?;
         }
         Ok(())
@@ -368,14 +368,15 @@ impl Engine {
     /// Opens the files of a snapshot's volume anew where they were opened without their key, and
     /// the key can be used by now. Its instants lie on disk, and are found again.
     fn open_with_key(&self, volume: &VolumeId) -> Outcome<()> {
-        let _work = held(&self.work);
-        let is_locked = held(&self.volumes).get(volume).is_some_and(|files| files.locked);
+        let _work = lock(&self.work);
+        let is_locked = lock(&self.volumes).get(volume).is_some_and(|files| files.locked);
         let Some(record) = self.lab(|lab| lab.volumes.get(volume).cloned()).filter(|_| is_locked) else { return Ok(()) };
         self.data_key_of(&record)?;
-        let of_volume = |snapshot: &SnapshotId| self.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|one| one.of.volume.as_ref() == Some(volume)));
-        let waiting: Vec<SnapshotId> = held(&self.snapshots.instants).keys().cloned().collect();
+        let of_volume =
+            |snapshot: &SnapshotId| self.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|other| other.of.volume.as_ref() == Some(volume)));
+        let waiting: Vec<SnapshotId> = lock(&self.snapshots.instants).keys().cloned().collect();
         for snapshot in waiting.iter().filter(|snapshot| of_volume(snapshot)) {
-            held(&self.snapshots.instants).remove(snapshot);
+            lock(&self.snapshots.instants).remove(snapshot);
         }
         self.rest(volume, |files| files.locked)?;
         self.device_number(&record).map(drop)
@@ -388,10 +389,10 @@ impl Engine {
         }
         // Taken out while it is read, put back where the upload must be tried again: nothing may
         // return between the two.
-        let Some(instant) = held(&self.snapshots.instants).remove(&record.id) else { return Ok(None) };
+        let Some(instant) = lock(&self.snapshots.instants).remove(&record.id) else { return Ok(None) };
         let parent = self.parent_of(record, &instant);
         let stored = self.upload(record, &instant, parent.as_deref(), cipher.as_deref());
-        held(&self.snapshots.instants).insert(record.id.clone(), instant);
+        lock(&self.snapshots.instants).insert(record.id.clone(), instant);
         stored.map(|manifest| Some((manifest, parent.and_then(|parent| parent.name().parse().ok()))))
     }
 
@@ -420,13 +421,13 @@ impl Engine {
         let since = instant.changes().map(|(since, _)| since.to_string());
         let candidates: Vec<SnapshotId> = self.lab(|lab| {
             let usable = |other: &&SnapshotRecord| other.state == SnapshotState::Completed && other.of.chain == record.of.chain && other.id != record.id;
-            let mut found: Vec<&SnapshotRecord> = lab.snapshots.records.values().filter(usable).collect();
-            found.sort_by_key(|other| {
-                let known = since.as_deref() == Some(other.id.as_str());
+            let mut records: Vec<&SnapshotRecord> = lab.snapshots.records.values().filter(usable).collect();
+            records.sort_by_key(|other| {
+                let is_since = since.as_deref() == Some(other.id.as_str());
                 let same_volume = other.of.volume == record.of.volume;
-                std::cmp::Reverse((known, same_volume, other.started_ms))
+                std::cmp::Reverse((is_since, same_volume, other.started_ms))
             });
-            found.into_iter().map(|other| other.id.clone()).take(1).collect()
+            records.into_iter().map(|other| other.id.clone()).take(1).collect()
         });
         candidates.first().and_then(|id| self.manifest(id).ok())
     }
@@ -450,7 +451,7 @@ impl Engine {
     }
 
     fn remove_snapshot(&self, snapshot: &SnapshotId) -> io::Result<()> {
-        if let Some(instant) = held(&self.snapshots.instants).remove(snapshot) {
+        if let Some(instant) = lock(&self.snapshots.instants).remove(snapshot) {
             instant.finish()?;
         }
         // A volume that still loads from it keeps its blocks.
@@ -458,7 +459,7 @@ impl Engine {
         if needed || !self.lab(|lab| lab.snapshots.deleting.contains_key(snapshot)) {
             return Ok(());
         }
-        held(&self.snapshots.manifests).retain(|(id, _)| id != snapshot);
+        lock(&self.snapshots.manifests).retain(|(id, _)| id != snapshot);
         self.remove_objects(snapshot)?;
         self.command(&Command::Snapshot(SnapshotCommand::Removed { snapshot: snapshot.clone() })).map_err(|problem| io::Error::other(problem.rule))?;
         Ok(())
@@ -481,8 +482,8 @@ impl Engine {
         if own.is_empty() {
             return Ok(());
         }
-        let kept = others.iter().map(|other| Manifest::segments_of(objects, other)).collect::<io::Result<Vec<_>>>()?;
-        unreferenced(&own, kept.iter().map(Vec::as_slice)).iter().try_for_each(|segment| objects.delete(segment))
+        let references = others.iter().map(|other| Manifest::segments_of(objects, other)).collect::<io::Result<Vec<_>>>()?;
+        unreferenced(&own, references.iter().map(Vec::as_slice)).iter().try_for_each(|segment| objects.delete(segment))
     }
 
     /// Removals that waited for a volume to be loaded.
@@ -505,7 +506,7 @@ impl Engine {
     fn finish_deletions(&self) {
         let deleted: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.status == VolumeStatus::Deleting).cloned().collect());
         for record in deleted.into_iter().filter(|record| !self.is_being_stored(&record.id)) {
-            let _work = held(&self.work);
+            let _work = lock(&self.work);
             // Another worker may have done it while this one waited.
             if self.lab(|lab| !lab.volumes.contains_key(&record.id)) {
                 continue;
@@ -518,7 +519,7 @@ impl Engine {
 
     /// What is noted of changes is on disk: the next snapshot stores only what changed.
     pub(crate) fn close_capture(&self, volume: &VolumeId) {
-        let capture = held(&self.volumes).get(volume).map(|files| files.capture.clone());
+        let capture = lock(&self.volumes).get(volume).map(|files| files.capture.clone());
         if let Some(Err(error)) = capture.map(|capture| capture.close()) {
             tracing::warn!(volume = volume.as_str(), "noting what changed since its last snapshot: {error}");
         }
@@ -526,7 +527,7 @@ impl Engine {
 
     /// The same of all that are open.
     pub(crate) fn close_captures(&self) {
-        let open: Vec<VolumeId> = held(&self.volumes).keys().cloned().collect();
+        let open: Vec<VolumeId> = lock(&self.volumes).keys().cloned().collect();
         open.iter().for_each(|volume| self.close_capture(volume));
     }
 
@@ -536,7 +537,7 @@ impl Engine {
         for instant in capture.instants() {
             let pending = instant.name().parse().ok().filter(|id| self.lab(|lab| lab.snapshots.pending.contains(id)));
             match pending {
-                Some(id) => drop(held(&self.snapshots.instants).insert(id, instant)),
+                Some(id) => drop(lock(&self.snapshots.instants).insert(id, instant)),
                 None => self.adopt_copy(instant),
             }
         }
@@ -544,13 +545,13 @@ impl Engine {
 
     /// The manifest of a completed snapshot.
     pub(crate) fn manifest(&self, snapshot: &SnapshotId) -> io::Result<Arc<Manifest>> {
-        if let Some((_, manifest)) = held(&self.snapshots.manifests).iter().find(|(id, _)| id == snapshot) {
+        if let Some((_, manifest)) = lock(&self.snapshots.manifests).iter().find(|(id, _)| id == snapshot) {
             return Ok(manifest.clone());
         }
         let manifest = Arc::new(Manifest::load(&self.snapshots.objects, snapshot.as_str())?);
-        let mut kept = held(&self.snapshots.manifests);
-        kept.push_front((snapshot.clone(), manifest.clone()));
-        kept.truncate(MOST_MANIFESTS);
+        let mut cache = lock(&self.snapshots.manifests);
+        cache.push_front((snapshot.clone(), manifest.clone()));
+        cache.truncate(MOST_MANIFESTS);
         Ok(manifest)
     }
 

@@ -27,7 +27,7 @@ pub struct VolumeFiles {
     pub capture: Arc<Capture>,
     /// What it was made from, while some of that may not be loaded.
     pub restored: Option<Arc<Restored>>,
-    /// While attached.
+    /// The device, while the volume is attached.
     pub attached: Option<Arc<AttachedVolume>>,
     /// When its number was last asked for.
     pub used: Instant,
@@ -69,11 +69,11 @@ pub fn create_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
 pub fn look(volumes: &Path, record: &VolumeRecord) -> io::Result<u64> {
     let files = files(&folder_of(volumes, record), record).into_iter();
     let allocated = files.map(|(path, bytes)| {
-        let found = std::fs::metadata(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-        match found.len() < bytes {
-            true => Err(SparseFile::cut(&path, found.len(), bytes)),
+        let metadata = std::fs::metadata(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        match metadata.len() < bytes {
+            true => Err(SparseFile::cut(&path, metadata.len(), bytes)),
             // stat(2) counts blocks of 512 bytes.
-            false => Ok(found.blocks() * 512),
+            false => Ok(metadata.blocks() * 512),
         }
     });
     allocated.sum()
@@ -154,7 +154,9 @@ impl VolumeFiles {
     /// Whether nobody but the lab itself holds its bytes: no request, no instant, no loader.
     pub(crate) fn is_quiet(&self) -> bool {
         // The capture is also in the power cut, what was restored also in the capture.
-        Arc::strong_count(&self.power) == 1 && Arc::strong_count(&self.capture) == 2 && self.restored.as_ref().is_none_or(|one| Arc::strong_count(one) == 2)
+        Arc::strong_count(&self.power) == 1
+            && Arc::strong_count(&self.capture) == 2
+            && self.restored.as_ref().is_none_or(|restored| Arc::strong_count(restored) == 2)
     }
 }
 

@@ -155,7 +155,7 @@ pub struct Saved {
 pub struct Balances {
     /// The instance's own.
     pub instance: Option<Saved>,
-    /// By volume.
+    /// The saved devices, by volume.
     pub devices: BTreeMap<VolumeId, Saved>,
 }
 
@@ -212,7 +212,7 @@ pub enum Entry {
     Events(Vec<Event>),
     /// Credits as they flow.
     Balances(Balances),
-    /// In place of everything before it.
+    /// A checkpoint, which stands in place of everything before it.
     Checkpoint(Box<Checkpoint>),
 }
 
@@ -341,11 +341,11 @@ impl Journal {
     /// Makes room for a record of `bytes` and for many after it. Without it the record itself makes
     /// the file longer, which is slower to force to disk.
     fn reserve(&mut self, bytes: u64) {
-        let wanted = self.end + bytes;
-        if !self.reserves || wanted <= self.reserved {
+        let needed = self.end + bytes;
+        if !self.reserves || needed <= self.reserved {
             return;
         }
-        let zeros = vec![0; (wanted + RESERVED_BYTES - self.reserved) as usize];
+        let zeros = vec![0; (needed + RESERVED_BYTES - self.reserved) as usize];
         match self.file.write_all_at(&zeros, self.reserved) {
             Ok(()) => self.reserved += zeros.len() as u64,
             Err(_) => {
@@ -479,7 +479,7 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// journal.new, complete on disk: a header and perhaps a record.
+/// Writes `journal.new` complete to disk: a header and perhaps a record.
 fn begin_fresh(path: &Path, checkpoint: u64, record: &[u8]) -> io::Result<File> {
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(fresh_path(path))?;
     file.write_all(&header(checkpoint))?;

@@ -47,11 +47,11 @@ pub(super) fn scan(bytes: &[u8], path: &Path) -> Result<Scan, JournalError> {
     let mut scan = Scan { state: Checkpoint::default(), records: 0, skipped: 0, repair: None, end: HEADER_BYTES, next_sequence: checkpoint.max(1) };
     while (scan.end as usize) < bytes.len() {
         let rest = &bytes[scan.end as usize..];
-        let found = raw_at(rest).and_then(|raw| match raw.sequence {
+        let result = raw_at(rest).and_then(|raw| match raw.sequence {
             sequence if sequence == scan.next_sequence => Ok(raw),
             _ => Err("a record is out of sequence"),
         });
-        let raw = match found {
+        let raw = match result {
             Ok(raw) => raw,
             // Space that was reserved. No record is zeros alone: its checksum would not be 0.
             Err(_) if rest.iter().all(|&byte| byte == 0) => break,

@@ -10,7 +10,8 @@ pub const CLASSES: usize = SIZE_CLASSES.len() + 1;
 /// Latencies over a stretch. The counts are 64 bits wide: 15 days at 30,000 IOPS are 4e10 requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
-    /// By operation (read, write), size class, bucket ([`headrace_device::meter::bounds_of`]).
+    /// The counts by operation (read, write), size class, bucket
+    /// ([`headrace_device::meter::bounds_of`]).
     pub counts: Box<[[[u64; BUCKETS]; CLASSES]; 2]>,
     /// How late answers left.
     pub late: Box<[u64; BUCKETS]>,

@@ -63,12 +63,12 @@ pub enum Resolution {
 
 type Key = (String, Option<u32>);
 
-/// What is known of a volume or member.
+/// The rows and counters of a volume or member, as far as they are known.
 #[derive(Default)]
-struct Known {
-    /// None until its files were looked at.
+struct VolumeMetrics {
+    /// Its rows; none until its files were looked at.
     series: Option<Series>,
-    /// None until something was recorded.
+    /// Its counters; none until something was recorded.
     totals: Option<Totals>,
     /// Rows lost because its files could not be looked at.
     dropped: u64,
@@ -76,7 +76,7 @@ struct Known {
     forgotten: bool,
 }
 
-impl Known {
+impl VolumeMetrics {
     fn series(&mut self, folder: &Path) -> io::Result<&mut Series> {
         if self.series.is_none() {
             self.series = Some(Series::open(folder)?);
@@ -89,7 +89,7 @@ impl Known {
     }
 }
 
-type Shared = Arc<Mutex<Known>>;
+type Shared = Arc<Mutex<VolumeMetrics>>;
 
 /// The rows and counters of all volumes. One store a folder; the folder's lock is the journal's.
 pub struct Store {
@@ -97,7 +97,7 @@ pub struct Store {
     series: Mutex<BTreeMap<Key, Shared>>,
     /// Volumes that were deleted and whose rows are kept.
     retired: Mutex<BTreeMap<String, Retired>>,
-    /// Of volumes that were forgotten.
+    /// Rows that were lost of volumes that were forgotten since.
     dropped: AtomicU64,
 }
 
@@ -134,17 +134,17 @@ impl Store {
 
     fn take(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra, is_part: bool) -> io::Result<()> {
         let folder = self.folder_of(volume, member)?;
-        let shared = Arc::clone(held(&self.series).entry((volume.to_string(), member)).or_default());
-        let mut known = held(&shared);
-        if known.forgotten {
+        let shared = Arc::clone(lock(&self.series).entry((volume.to_string(), member)).or_default());
+        let mut metrics = lock(&shared);
+        if metrics.forgotten {
             return Ok(());
         }
         let stretch = Stretch::new(sample, extra);
-        known.totals.get_or_insert_with(Totals::new).add(&stretch);
-        let written = match known.series(&folder) {
+        metrics.totals.get_or_insert_with(Totals::new).add(&stretch);
+        let written = match metrics.series(&folder) {
             Ok(series) => series.record(unix_s, &stretch, is_part),
             Err(error) => {
-                known.dropped += 1;
+                metrics.dropped += 1;
                 Err(error)
             }
         };
@@ -191,7 +191,7 @@ impl Store {
     /// Deletes the rows and counters of a volume and its members. Says whether nothing of it is
     /// left on disk; what could not be deleted does no harm.
     pub fn forget(&self, volume: &str) -> bool {
-        held(&self.retired).remove(volume);
+        lock(&self.retired).remove(volume);
         self.close(volume);
         self.folders_of(volume).into_iter().map(fs::remove_dir_all).fold(true, |all_gone, removed| match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => false,
@@ -201,15 +201,15 @@ impl Store {
 
     /// Ends the counters of a volume that is deleted, and takes no row of it any more.
     fn close(&self, volume: &str) {
-        let mut all = held(&self.series);
+        let mut all = lock(&self.series);
         let gone: Vec<Shared> = {
             let keys: Vec<Key> = all.keys().filter(|(name, _)| name == volume).cloned().collect();
             keys.iter().filter_map(|key| all.remove(key)).collect()
         };
         for shared in &gone {
-            let mut known = held(shared);
-            self.dropped.fetch_add(known.dropped(), Ordering::Relaxed);
-            *known = Known { forgotten: true, ..Known::default() };
+            let mut metrics = lock(shared);
+            self.dropped.fetch_add(metrics.dropped(), Ordering::Relaxed);
+            *metrics = VolumeMetrics { forgotten: true, ..VolumeMetrics::default() };
         }
     }
 
@@ -225,14 +225,14 @@ impl Store {
 
     /// Rows that could not be written since the daemon's start.
     pub fn dropped(&self) -> u64 {
-        let kept: u64 = self.all().iter().map(|(_, shared)| held(shared).dropped()).sum();
-        kept + self.dropped.load(Ordering::Relaxed)
+        let live: u64 = self.all().iter().map(|(_, shared)| lock(shared).dropped()).sum();
+        live + self.dropped.load(Ordering::Relaxed)
     }
 
     /// Everything counted since the daemon's start, in the text format of Prometheus (version
     /// 0.0.4), with the present values of the gauges.
     pub fn exposition(&self, gauges: &Gauges) -> String {
-        let totals: Vec<(Key, Totals)> = self.all().into_iter().filter_map(|(key, shared)| Some((key, held(&shared).totals.clone()?))).collect();
+        let totals: Vec<(Key, Totals)> = self.all().into_iter().filter_map(|(key, shared)| Some((key, lock(&shared).totals.clone()?))).collect();
         prometheus::text(&totals, gauges, self.dropped())
     }
 
@@ -242,19 +242,19 @@ impl Store {
     /// [`ErrorKind::InvalidInput`] for a volume's id that is not well-formed.
     pub fn nvme_page(&self, volume: &str, member: Option<u32>, queue_length: u32) -> io::Result<Vec<u8>> {
         self.folder_of(volume, member)?;
-        let shared = held(&self.series).get(&(volume.to_string(), member)).cloned();
-        let totals = shared.and_then(|shared| held(&shared).totals.clone());
+        let shared = lock(&self.series).get(&(volume.to_string(), member)).cloned();
+        let totals = shared.and_then(|shared| lock(&shared).totals.clone());
         Ok(nvme::page(&totals.unwrap_or_else(Totals::new), queue_length))
     }
 
     fn all(&self) -> Vec<(Key, Shared)> {
-        held(&self.series).iter().map(|(key, shared)| (key.clone(), Arc::clone(shared))).collect()
+        lock(&self.series).iter().map(|(key, shared)| (key.clone(), Arc::clone(shared))).collect()
     }
 
     fn read<R>(&self, volume: &str, member: Option<u32>, look: impl FnOnce(&Series) -> io::Result<R>) -> io::Result<Option<R>> {
         let folder = self.folder_of(volume, member)?;
         let shared = {
-            let mut all = held(&self.series);
+            let mut all = lock(&self.series);
             let key = (volume.to_string(), member);
             // Asking for what is not there leaves no trace.
             if !all.contains_key(&key) && !folder.exists() {
@@ -262,11 +262,11 @@ impl Store {
             }
             Arc::clone(all.entry(key).or_default())
         };
-        let mut known = held(&shared);
-        if known.forgotten {
+        let mut metrics = lock(&shared);
+        if metrics.forgotten {
             return Ok(None);
         }
-        known.series(&folder).and_then(|series| look(series)).map(Some).map_err(|error| named(&folder, error))
+        metrics.series(&folder).and_then(|series| look(series)).map(Some).map_err(|error| named(&folder, error))
     }
 
     fn folder_of(&self, volume: &str, member: Option<u32>) -> io::Result<PathBuf> {
@@ -287,6 +287,6 @@ fn named(path: &Path, error: io::Error) -> io::Error {
 }
 
 /// A thread that panicked left nothing half-done that matters: sums at most.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

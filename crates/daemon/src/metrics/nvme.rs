@@ -106,8 +106,8 @@ mod tests {
             let at = at + 8 + 24 * index;
             (word(&page, at), word(&page, at + 8), u32::from_le_bytes(page[at + 16..at + 20].try_into().unwrap()))
         };
-        let found: Vec<_> = (0..bins).map(|index| bin(512, index)).filter(|bin| bin.2 > 0).collect();
-        assert_eq!(found, [(256, 384, 11)]);
+        let counted: Vec<_> = (0..bins).map(|index| bin(512, index)).filter(|bin| bin.2 > 0).collect();
+        assert_eq!(counted, [(256, 384, 11)]);
         assert_eq!(bin(2_056, bins - 1).1, u64::MAX, "the last bin has no end");
         assert_eq!(bin(2_056, bins - 1).2, u32::MAX, "a bin stops at what it can count");
         for index in 1..bins {

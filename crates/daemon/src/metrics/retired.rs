@@ -4,7 +4,7 @@
 //! The folder of such a volume has a file more, `retired.json`, with what its metrics depend on.
 //! Rows of volumes that were never attached do not exist, so nothing is kept of those.
 
-use super::{held, Store};
+use super::{lock, Store};
 use headrace_cloudwatch::ebs::VolumeFacts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub(super) fn read(folder: &Path) -> io::Result<BTreeMap<String, Retired>> {
 }
 
 fn bytes_of(folder: &Path) -> u64 {
-    fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum()
+    fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 impl Store {
@@ -79,19 +79,19 @@ impl Store {
         fs::rename(&fresh, folder.join(FILE))?;
         self.close(volume);
         let now_s = retired.deleted_s;
-        held(&self.retired).insert(volume.to_string(), retired);
+        lock(&self.retired).insert(volume.to_string(), retired);
         self.expire(now_s);
         Ok(())
     }
 
     /// A deleted volume whose rows are kept.
     pub fn retired(&self, volume: &str) -> Option<Retired> {
-        held(&self.retired).get(volume).cloned()
+        lock(&self.retired).get(volume).cloned()
     }
 
     /// All deleted volumes whose rows are kept.
     pub fn all_retired(&self) -> Vec<(String, Retired)> {
-        held(&self.retired).iter().map(|(volume, retired)| (volume.clone(), retired.clone())).collect()
+        lock(&self.retired).iter().map(|(volume, retired)| (volume.clone(), retired.clone())).collect()
     }
 
     /// Deletes what is older than is kept, and the oldest of what is more than is kept.

@@ -57,7 +57,7 @@ pub const COLUMNS: [&str; 27] = [
 pub struct ErrorFactor(pub(crate) u8);
 
 impl ErrorFactor {
-    /// As counted: four buckets an octave.
+    /// The error of durations as they are counted: four buckets an octave.
     pub const FINEST: ErrorFactor = ErrorFactor(0);
 
     /// The factor.

@@ -41,17 +41,17 @@ impl Series {
             ControlFlow::Break(())
         })?;
         let mut seconds = Ring::open(folder.join("seconds"), SECONDS)?;
-        let mut left = Vec::new();
+        let mut slots = Vec::new();
         seconds.walk(|slot| {
             if slot.sequence < through {
                 return ControlFlow::Break(());
             }
-            left.push(slot);
+            slots.push(slot);
             ControlFlow::Continue(())
         })?;
         seconds.skip_to(through);
         let mut series = Series { seconds, minutes, minute: None, dropped: 0 };
-        series.count_again(left);
+        series.count_again(slots);
         Ok(series)
     }
 
@@ -103,19 +103,19 @@ impl Series {
             Resolution::Second => (&self.seconds, SECONDS),
             Resolution::Minute => (&self.minutes, MINUTES),
         };
-        let mut left = shape.slots;
+        let mut remaining = shape.slots;
         if let Some(minute) = self.minute.as_ref().filter(|_| resolution == Resolution::Minute) {
             let slot = Slot { sequence: 0, t_s: minute.t_s, rows: 1, through: 0, stretch: minute.stretch.clone() };
-            left -= 1;
+            remaining -= 1;
             if see(slot, 1, shape.step_s).is_break() {
                 return Ok(());
             }
         }
         ring.walk(|slot| {
-            let rows = slot.rows.min(left);
-            left -= rows;
+            let rows = slot.rows.min(remaining);
+            remaining -= rows;
             see(slot, rows, shape.step_s)?;
-            if left == 0 {
+            if remaining == 0 {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
@@ -148,8 +148,8 @@ impl Series {
             if slot.t_s.saturating_add(slot.rows.saturating_mul(step_s)) < since.saturating_sub(LOOK_BACK_S) {
                 return ControlFlow::Break(());
             }
-            let wanted = slot.newest_first(step_s).take(newest as usize).filter(|(t_s, _)| (since..until).contains(t_s));
-            rows.extend(wanted.map(|(t_s, stretch)| Row::of(t_s, &stretch)));
+            let stretches = slot.newest_first(step_s).take(newest as usize).filter(|(t_s, _)| (since..until).contains(t_s));
+            rows.extend(stretches.map(|(t_s, stretch)| Row::of(t_s, &stretch)));
             ControlFlow::Continue(())
         })?;
         rows.reverse();

@@ -32,7 +32,7 @@ pub(crate) struct Slot {
     pub t_s: u64,
     /// 1, or how many idle rows follow each other; their spans are summed in `stretch`.
     pub rows: u64,
-    /// Of a minute: the sequence of the first second that is not in it.
+    /// The sequence of the first second that is not in a minute.
     pub through: u64,
     pub stretch: Stretch,
 }
@@ -78,7 +78,7 @@ impl Slot {
         put(to, sample.exceeded_ns.len() as u64);
         sample.exceeded_ns.iter().for_each(|&nanos| put(to, nanos));
         let balances = &self.stretch.balances;
-        to.push(balances.iter().enumerate().fold(0, |known, (bit, balance)| known | u8::from(balance.is_some()) << bit));
+        to.push(balances.iter().enumerate().fold(0, |present, (bit, balance)| present | u8::from(balance.is_some()) << bit));
         balances.iter().flatten().for_each(|balance| to.extend(balance.to_le_bytes()));
     }
 
@@ -120,10 +120,10 @@ impl Slot {
                 *to = nanos;
             }
         }
-        let known = take(from, 1)?[0];
+        let present = take(from, 1)?[0];
         let mut balances = [None; 3];
         for (bit, balance) in balances.iter_mut().enumerate() {
-            if known & 1 << bit != 0 {
+            if present & 1 << bit != 0 {
                 *balance = Some(f64::from_le_bytes(take(from, 8)?.try_into().ok()?));
             }
         }

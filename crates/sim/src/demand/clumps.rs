@@ -19,7 +19,7 @@ struct ClumpLook {
     wait_ms: f64,
 }
 
-/// Of one walk in one slot: requests times their waits, and the longest wait, ms.
+/// The waits of one walk in one slot: requests times their waits, and the longest wait, ms.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotWaits {
     sum_ms: f64,
@@ -100,18 +100,18 @@ impl Clumps {
             }
         }
         let mut each = vec![*others; WALKS];
-        let mut known: Vec<(usize, Waits)> = Vec::new();
+        let mut cache: Vec<(usize, Waits)> = Vec::new();
         for (walk, worst) in each.iter_mut().enumerate() {
             let [(mean, first), (_, second)] = chosen[walk];
             if mean <= 0.0 {
                 continue;
             }
             for start in if first == second { vec![first] } else { vec![first, second] } {
-                let place = known.iter().position(|(of, _)| *of == start).unwrap_or_else(|| {
-                    known.push((start, busy.waits_from(slots, start)));
-                    known.len() - 1
+                let place = cache.iter().position(|(of, _)| *of == start).unwrap_or_else(|| {
+                    cache.push((start, busy.waits_from(slots, start)));
+                    cache.len() - 1
                 });
-                let mut waits = known[place].1.clone();
+                let mut waits = cache[place].1.clone();
                 let (start_s, end) = slots.window(start);
                 let inside = self.looks.partition_point(|look| (look.slot as usize) < start)..self.looks.partition_point(|look| (look.slot as usize) < end);
                 self.looks[inside].iter().filter(|look| look.walk as usize == walk).for_each(|look| waits.delay(look.requests, look.wait_ms));

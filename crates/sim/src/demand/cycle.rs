@@ -52,7 +52,7 @@ pub struct Repeated {
 }
 
 impl Repeated {
-    /// Only the first cycle.
+    /// Makes the answer of the first cycle alone.
     pub fn first_only(summary: Summary) -> Repeated {
         Repeated { dry_after_s: dry_at_s(&summary), summary, ..Repeated::default() }
     }

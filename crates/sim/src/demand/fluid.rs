@@ -96,7 +96,7 @@ fn volume_buckets(setup: &Setup) -> Vec<FluidBucket> {
         // Like members carry like shares, so their buckets are one bucket, unless something
         // happens to one of them.
         for bucket in member_buckets(limits, Rates::of(limits), (per_read * share, per_write * share), setup) {
-            if setup.has_events() || !buckets.iter().any(|known| known.is_like(&bucket)) {
+            if setup.has_events() || !buckets.iter().any(|other| other.is_like(&bucket)) {
                 buckets.push(bucket);
             }
         }
@@ -115,7 +115,7 @@ impl Fluid {
         Fluid::of_setup(setup, buckets)
     }
 
-    /// Those of its volumes alone, where the instance's are followed apart.
+    /// Makes the buckets of its volumes alone, where the instance's are followed apart.
     pub fn of_volumes(setup: &Setup) -> Fluid {
         Fluid::of_setup(setup, volume_buckets(setup))
     }

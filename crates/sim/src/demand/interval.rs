@@ -119,8 +119,8 @@ pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError
             return Err(SimError::refused("interval of the rows (s)", interval_s, "gives more than 10 million rows", "Use a longer interval."));
         }
         for piece in 0..pieces as u64 {
-            let left = point.duration_s - piece as f64 * interval_s;
-            points.push(Point { duration_s: left.min(interval_s), ..*point });
+            let rest_s = point.duration_s - piece as f64 * interval_s;
+            points.push(Point { duration_s: rest_s.min(interval_s), ..*point });
         }
     }
     Ok(OpenLoad { points, ..load.clone() })
@@ -149,10 +149,10 @@ impl Cold {
     /// Requests that met a cold block, and how long those waited for it, ms.
     fn touch(&mut self, requests: f64, seconds: f64) -> (f64, f64) {
         let share = (self.bytes / self.span).clamp(0.0, 1.0);
-        let wanted = requests * share * CHUNK_BYTES as f64;
-        let fetched = wanted.min(self.fetch_bytes_s * seconds).min(self.bytes);
+        let needed = requests * share * CHUNK_BYTES as f64;
+        let fetched = needed.min(self.fetch_bytes_s * seconds).min(self.bytes);
         self.bytes = (self.bytes - fetched - self.background_bytes_s * seconds).max(0.0);
-        let overload = if fetched > 0.0 { (wanted / fetched).max(1.0) } else { 1.0 };
+        let overload = if fetched > 0.0 { (needed / fetched).max(1.0) } else { 1.0 };
         if self.written <= 0.0 {
             return (0.0, 0.0);
         }

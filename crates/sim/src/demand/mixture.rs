@@ -106,7 +106,7 @@ impl Waits {
         self.add_none((requests - self.total).max(0.0));
     }
 
-    /// Of the requests that did not wait, `requests` did after all: `wait_ms`.
+    /// Lets `requests` of those that did not wait have waited after all: `wait_ms`.
     pub fn delay(&mut self, requests: f64, wait_ms: f64) {
         let moved = requests.min(self.none);
         if moved > 0.0 {
@@ -162,7 +162,7 @@ impl OwnLatency {
     /// dropped when there are many.
     pub fn cached(key: &OwnLatencyKey) -> Arc<OwnLatency> {
         static TABLES: Mutex<Vec<(OwnLatencyKey, Arc<OwnLatency>)>> = Mutex::new(Vec::new());
-        let find = |tables: &[(OwnLatencyKey, Arc<OwnLatency>)]| tables.iter().find(|(known, _)| known == key).map(|(_, table)| Arc::clone(table));
+        let find = |tables: &[(OwnLatencyKey, Arc<OwnLatency>)]| tables.iter().find(|(entry, _)| entry == key).map(|(_, table)| Arc::clone(table));
         let lock = || TABLES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(table) = find(&lock()) {
             return table;
@@ -192,10 +192,10 @@ impl OwnLatency {
         let at = |x_ms: f64| {
             let x_us = x_ms * 1e3;
             let reads = read.exceeds(x_us - read_shift);
-            let one = write.exceeds(x_us - write_shift - before);
-            let mut kept = 1.0;
-            (0..copies).for_each(|_| kept *= 1.0 - one);
-            key.read_share * reads + (1.0 - key.read_share) * (1.0 - kept)
+            let copy_exceeds = write.exceeds(x_us - write_shift - before);
+            let mut none_exceeds = 1.0;
+            (0..copies).for_each(|_| none_exceeds *= 1.0 - copy_exceeds);
+            key.read_share * reads + (1.0 - key.read_share) * (1.0 - none_exceeds)
         };
         let exceeds: Vec<f64> = (0..=OWN.cells).map(|cell| at(OWN.start(cell))).collect();
         // Mean as the integral of P(L > x).

@@ -333,13 +333,13 @@ mod tests {
 
     /// W of many walks at the looks of a part that begins after `before` s.
     fn looks(walk: &Walk, before: f64, seconds: f64) -> Vec<f64> {
-        let mut found = Vec::new();
+        let mut tokens = Vec::new();
         for episode in 1..=50 {
             let mut near = NearCap::new(BARE, 0.0, 0.0, episode);
             near.pass(walk, BARE, before, 1, &mut |_| {});
-            near.pass(walk, BARE, seconds, 1, &mut |look| found.push(look.tokens));
+            near.pass(walk, BARE, seconds, 1, &mut |look| tokens.push(look.tokens));
         }
-        found
+        tokens
     }
 
     #[test]
@@ -355,10 +355,10 @@ mod tests {
         // independent ones of each walk (they forget in spread / drift^2 = 3 s, half of them before
         // the next), so the mean is known to 0.3 % and the p99 to 2 %.
         let settled = Walk::new(2_970.0, 3_000.0, 0.0, 3_000.0);
-        let mut found = looks(&settled, 300.0, 60.0);
-        found.sort_by(f64::total_cmp);
-        let mean = found.iter().sum::<f64>() / found.len() as f64;
-        let p99 = found[found.len() * 99 / 100];
+        let mut tokens = looks(&settled, 300.0, 60.0);
+        tokens.sort_by(f64::total_cmp);
+        let mean = tokens.iter().sum::<f64>() / tokens.len() as f64;
+        let p99 = tokens[tokens.len() * 99 / 100];
         assert!((mean / 50.0 - 1.0).abs() < 0.02, "{mean}");
         assert!((p99 / (50.0 * 100.0_f64.ln()) - 1.0).abs() < 0.06, "{p99}");
     }

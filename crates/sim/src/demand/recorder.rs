@@ -60,7 +60,7 @@ impl Windows {
     fn reach(&mut self, now: Nanos, end: Nanos, summary: &mut Summary) {
         while self.slot_end <= now && self.slot_start < end {
             let length = self.slot_end - self.slot_start;
-            let known: u64 = self.past.iter().map(|(_, length, _)| length.0).sum();
+            let past_ns: u64 = self.past.iter().map(|(_, length, _)| length.0).sum();
             let mut fresh = None;
             while self.past.len() as f64 * SLOT_S >= WINDOW_S {
                 fresh = self.past.pop_front().map(|(_, _, slot)| slot);
@@ -70,7 +70,7 @@ impl Windows {
             self.past.push_back((self.slot_start, length, std::mem::replace(&mut self.slot, fresh)));
             // Five minutes, or the whole of a shorter run; a last slot of less than a minute is
             // looked at together with the five before it.
-            if (known + length.0) as f64 >= WINDOW_S * 1e9 || (self.slot_end == end && !self.looked_at) {
+            if (past_ns + length.0) as f64 >= WINDOW_S * 1e9 || (self.slot_end == end && !self.looked_at) {
                 self.look(summary);
             }
             self.slot_start = self.slot_end;

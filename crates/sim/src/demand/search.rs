@@ -56,7 +56,7 @@ pub enum DemandOutcome {
     Simulated(Arc<Repeated>),
     /// Cannot deliver the demand over its length: asked over sustainable (above 1).
     Bounded(f64),
-    /// Not possible on that day.
+    /// The candidate is not possible on that day.
     Invalid(String),
 }
 
@@ -85,7 +85,7 @@ pub struct SearchMemory {
 /// A candidate that was looked at.
 enum Looked {
     Decided(DemandOutcome),
-    /// To be simulated.
+    /// The candidate is to be simulated.
     Asked(Box<(Setup, Arc<SharedLoad>)>, OutcomeKey),
 }
 
@@ -148,25 +148,25 @@ impl SearchMemory {
 
     /// Simulates what is not known yet, each set of buckets once.
     fn decide(&self, looked: Vec<Looked>) -> Vec<DemandOutcome> {
-        let mut known = lock(&self.outcomes);
+        let mut outcomes = lock(&self.outcomes);
         // Those of this batch are read from it too.
-        if known.len() + looked.len() > MAX_OUTCOMES {
-            known.clear();
+        if outcomes.len() + looked.len() > MAX_OUTCOMES {
+            outcomes.clear();
         }
         let mut new: HashMap<&OutcomeKey, &(Setup, Arc<SharedLoad>)> = HashMap::new();
         for looked in &looked {
             if let Looked::Asked(what, key) = looked {
-                if !known.contains_key(key) {
+                if !outcomes.contains_key(key) {
                     new.insert(key, what);
                 }
             }
         }
         let of = |(key, what): (&OutcomeKey, &(Setup, Arc<SharedLoad>))| (key.clone(), simulated(&what.0, &what.1, key.1));
         let new: Vec<_> = new.into_iter().collect();
-        known.par_extend(new.into_par_iter().map(of));
+        outcomes.par_extend(new.into_par_iter().map(of));
         let outcome = |looked| match looked {
             Looked::Decided(outcome) => outcome,
-            Looked::Asked(_, key) => known[&key].clone(),
+            Looked::Asked(_, key) => outcomes[&key].clone(),
         };
         looked.into_iter().map(outcome).collect()
     }

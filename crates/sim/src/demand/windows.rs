@@ -40,7 +40,7 @@ pub(crate) fn pieces(duration_s: f64) -> usize {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     slots: Vec<TimeSlot>,
-    /// By point: its first slot.
+    /// The first slot of each point.
     first: Vec<u32>,
 }
 
@@ -113,7 +113,7 @@ impl Slots {
         (self.slots[start].start_s, self.slots[start].window_end as usize)
     }
 
-    /// From when to when each window lasts, s.
+    /// Lists from when to when each window lasts, s.
     pub fn spans(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.slots.iter().filter(|slot| slot.window_end > 0).map(|slot| {
             let last = &self.slots[slot.window_end as usize - 1];
@@ -138,7 +138,7 @@ struct Busy {
     more: f64,
     wait_sum_ms: f64,
     longest_ms: f64,
-    /// Its waits: from here up to the next one's.
+    /// Where its waits begin; they end where the next one's begin.
     first: usize,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct BusySlots {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Worst {
     pub mean_ms: f64,
-    /// By quantile, each the highest of any window.
+    /// The percentiles by quantile, each the highest of any window.
     pub percentiles_ms: [f64; 4],
     /// Start of the window with the highest 99th percentile, s; none where nothing waited.
     pub at_s: Option<f64>,
@@ -169,7 +169,7 @@ struct Window {
 }
 
 impl Worst {
-    /// Of a run in which nothing waited.
+    /// Makes the worst window of a run in which nothing waited.
     pub fn calm(own: &OwnLatency, percentiles_ms: [f64; 4]) -> Worst {
         Worst { mean_ms: own.mean_ms(), percentiles_ms, at_s: None }
     }

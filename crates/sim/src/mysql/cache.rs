@@ -190,11 +190,11 @@ impl Cache {
         self
     }
 
-    /// Of the pages held, the share that is dirty; none where that is not followed.
+    /// The share of the pages in it that is dirty; none where that is not followed.
     pub fn dirty_share(&self) -> Option<f64> {
         self.changing.as_ref()?;
         let clean: f64 = self.young.iter().chain(&self.old).map(|cohort| cohort.clean.iter().sum::<f64>()).sum();
-        Some((1.0 - clean / self.held().max(1e-300)).clamp(0.0, 1.0))
+        Some((1.0 - clean / self.page_count().max(1e-300)).clamp(0.0, 1.0))
     }
 
     /// Whether anything has been evicted: the cache is full.
@@ -207,15 +207,15 @@ impl Cache {
         self.capacity
     }
 
-    /// Pages it holds.
-    pub fn held(&self) -> f64 {
+    /// How many pages it holds.
+    pub fn page_count(&self) -> f64 {
         total(&self.young) + total(&self.old)
     }
 
-    /// Of the pages held, the share that came before the first eviction.
+    /// The share of the pages in it that came before the first eviction.
     pub fn first_share(&self) -> f64 {
         let first: f64 = self.young.iter().chain(&self.old).map(|cohort| cohort.first.iter().sum::<f64>()).sum();
-        first / self.held().max(1e-300)
+        first / self.page_count().max(1e-300)
     }
 
     /// Reads per transaction right now.
@@ -321,7 +321,7 @@ impl Cache {
     }
 
     fn evict(&mut self, moved: &mut Moved) {
-        let mut excess = self.held() - self.capacity;
+        let mut excess = self.page_count() - self.capacity;
         while excess > 1e-9 * self.capacity {
             self.evicting = true;
             let Some(mut gone) = take_end(&mut self.old, excess, VecDeque::pop_back, VecDeque::push_back)
@@ -371,7 +371,7 @@ fn total(part: &VecDeque<Cohort>) -> f64 {
     part.iter().map(|cohort| cohort.total).sum()
 }
 
-/// At most `amount` pages from one end.
+/// Takes at most `amount` pages from one end.
 fn take_end(
     part: &mut VecDeque<Cohort>,
     amount: f64,

@@ -108,25 +108,25 @@ pub struct Compaction {
 pub(crate) struct CompactionClock {
     next_tx: f64,
     /// Bytes still to read and to write.
-    pub left: [f64; 2],
+    pub remaining_bytes: [f64; 2],
 }
 
 impl CompactionClock {
-    /// After `tx` transactions, with nothing left to do.
+    /// Makes the clock after `tx` transactions, with nothing left to do.
     pub fn new(compaction: Option<&Compaction>, tx: f64) -> CompactionClock {
         let next_tx = compaction.map_or(f64::INFINITY, |compaction| {
             let done = ((tx - compaction.first_tx) / compaction.period_tx).ceil().max(0.0);
             compaction.first_tx + done * compaction.period_tx
         });
-        CompactionClock { next_tx, left: [0.0; 2] }
+        CompactionClock { next_tx, remaining_bytes: [0.0; 2] }
     }
 
     /// Goes on to `tx`, where compactions that are due begin; returns the factor of reads there.
     pub fn reach(&mut self, compaction: &Compaction, tx: f64) -> f64 {
         while tx >= self.next_tx {
             self.next_tx += compaction.period_tx;
-            self.left[0] += compaction.read_bytes_per_tx * compaction.period_tx;
-            self.left[1] += compaction.write_bytes_per_tx * compaction.period_tx;
+            self.remaining_bytes[0] += compaction.read_bytes_per_tx * compaction.period_tx;
+            self.remaining_bytes[1] += compaction.write_bytes_per_tx * compaction.period_tx;
         }
         let phase = 1.0 - (self.next_tx - tx) / compaction.period_tx;
         let parts = compaction.profile.len();
@@ -295,7 +295,7 @@ impl PageWrites {
 }
 
 impl Database {
-    /// The same over `factor` times the data.
+    /// Makes the database over `factor` times the data.
     pub fn grown(&self, factor: f64) -> Database {
         let mut grown = Database { popularity: self.popularity.grown(factor), ..self.clone() };
         grown.writes.flush_ramp_tx *= factor;
@@ -303,8 +303,8 @@ impl Database {
         grown
     }
 
-    /// The same with dirty shares that are what a settled cache of `cache_bytes` evicts, whatever
-    /// the pages: for those who change which pages are touched.
+    /// Makes the database with dirty shares that are what a settled cache of `cache_bytes` evicts,
+    /// whatever the pages: for those who change which pages are touched.
     pub fn with_fixed_dirtying(&self, cache_bytes: f64) -> Database {
         let mut fixed = self.clone();
         if let Some(dirtying) = fixed.dirtying.take() {

@@ -63,9 +63,9 @@ pub enum TransactionLoad {
 pub enum Start {
     /// Empty.
     Cold,
-    /// As full and as settled as it gets.
+    /// The cache is as full and as settled as it gets.
     Warm,
-    /// After this many transactions from a cold start.
+    /// The cache has served this many transactions since a cold start.
     Transactions(f64),
 }
 
@@ -245,23 +245,25 @@ pub(crate) struct Devices {
 
 impl Devices {
     pub fn new(scenario: &Scenario<'_>, path: Path) -> Devices {
-        let kept = |mut fluid: Fluid| {
+        let keep_refill = |mut fluid: Fluid| {
             fluid.keep_a_refill(scenario.step_s);
             fluid
         };
-        let volumes = |setup: &Setup| kept(Fluid::of_volumes(setup));
+        let volumes = |setup: &Setup| keep_refill(Fluid::of_volumes(setup));
         let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
         Devices {
             places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },
             path,
             data: volumes(scenario.data),
             log: scenario.log.map(volumes),
-            instance: scenario.instance.map(|limits| kept(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
+            instance: scenario
+                .instance
+                .map(|limits| keep_refill(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
             copies: [Fluid::amplification(scenario.data), scenario.log.map_or((1.0, 1.0), Fluid::amplification)],
         }
     }
 
-    /// As the instance sees it.
+    /// The flow of both devices as the instance sees it.
     fn on_instance(&self, data: &Flow, log: &Flow) -> Flow {
         let [of_data, of_log] = self.copies;
         data.copied(of_data).times_plus(1.0, &log.copied(of_log))
@@ -528,13 +530,13 @@ impl<B: Backend> ScenarioState<B> {
 fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64, seconds: f64, spare: &dyn Fn((f64, f64)) -> f64) -> (f64, (f64, f64)) {
     let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
     let factor = clock.reach(compaction, tx);
-    let [read, written] = clock.left;
+    let [read, written] = clock.remaining_bytes;
     let mut share = (compaction.rate_bytes_s * seconds / (read + written).max(1.0)).min(1.0);
     if read + written > 0.0 {
         share *= spare((read * share / seconds, written * share / seconds)).min(1.0);
     }
     let moved = (read * share, written * share);
-    clock.left = [read - moved.0, written - moved.1];
+    clock.remaining_bytes = [read - moved.0, written - moved.1];
     (factor, (moved.0 / seconds, moved.1 / seconds))
 }
 

@@ -40,8 +40,8 @@ impl Popularity {
         self.classes.iter().map(|class| class.pages * -libm::expm1(-class.touches_per_tx * tx)).sum()
     }
 
-    /// New pages the next transaction touches after `tx` of them: reads per transaction of a cold
-    /// cache that is not full.
+    /// How many new pages the next transaction touches after `tx` of them: reads per transaction of
+    /// a cold cache that is not full.
     pub fn first_touches_per_tx(&self, tx: f64) -> f64 {
         self.classes.iter().map(|class| class.pages * class.touches_per_tx * libm::exp(-class.touches_per_tx * tx)).sum()
     }
@@ -81,7 +81,7 @@ impl Popularity {
         (stay.is_finite() && evicted > 0.0).then(|| written / evicted)
     }
 
-    /// The same access pattern over `factor` times the data: more warehouses, more rows.
+    /// Makes the same access pattern over `factor` times the data: more warehouses, more rows.
     pub fn grown(&self, factor: f64) -> Popularity {
         Popularity {
             classes: self.classes.iter().map(|class| PageClass { pages: class.pages * factor, touches_per_tx: class.touches_per_tx / factor }).collect(),

@@ -148,7 +148,7 @@ pub enum DatabaseOutcome {
     Ran(Box<Figures>),
     /// Not followed: it cannot reach the least that is asked for. The figures are an upper bound.
     Bounded(Box<Figures>),
-    /// Not possible on that day.
+    /// The candidate is not possible on that day.
     Invalid(String),
 }
 
@@ -161,19 +161,19 @@ impl WarmUps {
     /// The caches of the sizes that are `used`, followed where they are not known yet. `logs`: only
     /// the log of `database` is written ([`log_only`]).
     fn of(&self, database: &Database, caches: &[f64], used: &[bool], logs: bool) -> Vec<Option<Arc<WarmUp>>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let followed: Vec<Option<Arc<WarmUp>>> = caches
             .par_iter()
             .zip(used)
             .map(|(bytes, &used)| {
                 let follow = || Arc::new(WarmUp::new(database, *bytes));
-                used.then(|| known.get(&(bytes.to_bits(), logs)).cloned().unwrap_or_else(follow))
+                used.then(|| cache.get(&(bytes.to_bits(), logs)).cloned().unwrap_or_else(follow))
             })
             .collect();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (bytes, warm_up) in caches.iter().zip(&followed) {
             if let Some(warm_up) = warm_up {
-                known.insert((bytes.to_bits(), logs), Arc::clone(warm_up));
+                cache.insert((bytes.to_bits(), logs), Arc::clone(warm_up));
             }
         }
         followed
@@ -295,7 +295,7 @@ impl<'h> ResolvedCandidate<'h> {
         Ok(ResolvedCandidate { host: candidate.instance.map(|index| &hosts[index]), data, log })
     }
 
-    /// The same with every balance spent.
+    /// Makes the candidate with every balance spent.
     fn spent(&self) -> ResolvedCandidate<'h> {
         let empty = |setup: &Setup| Setup { start_balance_percent: Some(0.0), ..setup.clone() };
         ResolvedCandidate { data: self.data.as_ref().map(empty), log: self.log.as_ref().map(empty), host: self.host }
@@ -410,9 +410,9 @@ fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) 
         (from - to).max(0.0) / (FIRST_STEP_S * (FIRST_STEPS - 1) as f64)
     };
     let (volume, instance) = (fall(|second| second.balance_percent), fall(|second| second.instance_balance_percent));
-    let one = figures.tps > 0.0 && (volume > 0.0) != (instance > 0.0);
+    let single = figures.tps > 0.0 && (volume > 0.0) != (instance > 0.0);
     let dry_s = 100.0 / volume.max(instance);
-    (one && dry_s + SUSTAINED_S <= search.seconds).then_some(dry_s)
+    (single && dry_s + SUSTAINED_S <= search.seconds).then_some(dry_s)
 }
 
 /// The state a scenario settles in; none when it has not, or when no spent balance binds in it.

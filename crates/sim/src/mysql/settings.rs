@@ -46,14 +46,14 @@ const MOST_DIRTY: f64 = 2.0;
 /// GiB of cache that a memory of `memory_gib` has room for; `share` of it at most, [`CACHE_SHARE`]
 /// where none is given.
 pub fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
-    let left = LEFT_GIB.min(memory_gib / 2.0);
-    (memory_gib * share.unwrap_or(CACHE_SHARE)).min(memory_gib - left).max(0.0)
+    let reserved = LEFT_GIB.min(memory_gib / 2.0);
+    (memory_gib * share.unwrap_or(CACHE_SHARE)).min(memory_gib - reserved).max(0.0)
 }
 
-/// Whether a version, such as 8.0.27, is at least `wanted`; parts it does not have are 0.
-pub fn at_least(version: &str, wanted: [u32; 3]) -> bool {
+/// Whether a version, such as 8.0.27, is at least `least`; parts it does not have are 0.
+pub fn at_least(version: &str, least: [u32; 3]) -> bool {
     let parts: Vec<u32> = version.split('.').map_while(|part| part.parse().ok()).collect();
-    (0..3).map(|i| parts.get(i).copied().unwrap_or(0)).ge(wanted)
+    (0..3).map(|i| parts.get(i).copied().unwrap_or(0)).ge(least)
 }
 
 /// innodb_buffer_pool_chunk_size, bytes: a pool grows by as much (default of both flavours).
@@ -147,36 +147,36 @@ impl ServerSettings {
     /// Values that no server takes.
     pub fn on(&self, database: &Database) -> Result<Database, SimError> {
         self.check()?;
-        let mut made = database.clone();
+        let mut configured = database.clone();
         if self.log_bin == Some(false) {
-            made.log.binlog_bytes_per_tx = 0.0;
+            configured.log.binlog_bytes_per_tx = 0.0;
         }
         if self.flush_log_at_trx_commit.is_some() || self.log_bin.is_some() || self.sync_binlog.is_some() {
-            let syncs = syncs_per_commit(self.flush_log_at_trx_commit.unwrap_or(1), made.log.binlog_bytes_per_tx > 0.0, self.sync_binlog.unwrap_or(1));
-            made.log.syncs_per_commit = database.log.commits() * syncs;
-            made.log.commits_per_tx = Some(database.log.commits());
+            let syncs = syncs_per_commit(self.flush_log_at_trx_commit.unwrap_or(1), configured.log.binlog_bytes_per_tx > 0.0, self.sync_binlog.unwrap_or(1));
+            configured.log.syncs_per_commit = database.log.commits() * syncs;
+            configured.log.commits_per_tx = Some(database.log.commits());
         }
-        if made.engine == StorageEngine::Innodb {
-            let writes = &mut made.writes;
+        if configured.engine == StorageEngine::Innodb {
+            let writes = &mut configured.writes;
             writes.doublewrite = self.doublewrite.unwrap_or(writes.doublewrite);
             writes.background_per_s = self.io_capacity.map_or(writes.background_per_s, |pages| pages.min(MOST_PAGES_PER_S));
             writes.flush_limit_per_s = self.io_capacity_max.map_or(writes.flush_limit_per_s, |pages| pages.min(NO_LIMIT_PER_S));
             let measured = self.measured_redo_bytes.or(database.log.redo_capacity_bytes);
             writes.flush_per_tx *= self.redo_bytes.zip(measured).map_or(1.0, |(now, measured)| flushing_ratio(database, now, measured));
-            if let (Some(dirtying), Some((now, measured))) = (&mut made.dirtying, self.redo_bytes.zip(measured)) {
+            if let (Some(dirtying), Some((now, measured))) = (&mut configured.dirtying, self.redo_bytes.zip(measured)) {
                 // The window is as long as the log; what it writes follows in the cache.
                 writes.flush_per_tx = database.writes.flush_per_tx;
                 dirtying.window_tx = (dirtying.window_tx * now / measured).min(1e12);
             }
-            made.log.redo_capacity_bytes = self.redo_bytes.or(measured).map(|bytes| bytes.min(MOST_REDO_BYTES));
+            configured.log.redo_capacity_bytes = self.redo_bytes.or(measured).map(|bytes| bytes.min(MOST_REDO_BYTES));
         }
-        if let (Some(compaction), Some(limit)) = (&mut made.compaction, self.compaction_write_bytes_s) {
+        if let (Some(compaction), Some(limit)) = (&mut configured.compaction, self.compaction_write_bytes_s) {
             let (read, written) = (compaction.read_bytes_per_tx, compaction.write_bytes_per_tx);
             let both = if written > 0.0 { (written + read) / written } else { 1.0 };
             // 1 kB/s is the least that the core takes for a rate.
             compaction.rate_bytes_s = compaction.rate_bytes_s.min((limit * both).max(1e3));
         }
-        Ok(made)
+        Ok(configured)
     }
 
     fn check(&self) -> Result<(), SimError> {
@@ -232,21 +232,21 @@ fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
 /// touch, one of rows by one in eight. A larger cache keeps the few index leaves, and what leaves
 /// it is cleaner; a smaller one loses them too. None: as in the calibration's.
 pub fn behind_cache(database: &Database, from_bytes: f64, to_bytes: f64, changed: Option<&[f64]>) -> Database {
-    let mut made = database.clone();
-    if made.engine != StorageEngine::Innodb {
-        return made;
+    let mut adapted = database.clone();
+    if adapted.engine != StorageEngine::Innodb {
+        return adapted;
     }
-    if made.usable_share < MOST_USABLE {
-        made.usable_share =
-            (MOST_USABLE - (MOST_USABLE - made.usable_share) * from_bytes / to_bytes).max(LEAST_PAGES * made.cached_bytes / to_bytes).min(MOST_USABLE);
+    if adapted.usable_share < MOST_USABLE {
+        adapted.usable_share =
+            (MOST_USABLE - (MOST_USABLE - adapted.usable_share) * from_bytes / to_bytes).max(LEAST_PAGES * adapted.cached_bytes / to_bytes).min(MOST_USABLE);
     }
     // With dirtying known the cache itself says what leaves it dirty.
-    if let Some(changed) = changed.filter(|changed| made.dirtying.is_none() && changed.len() == made.popularity.classes.len()) {
+    if let Some(changed) = changed.filter(|changed| adapted.dirtying.is_none() && changed.len() == adapted.popularity.classes.len()) {
         let share = |of: &Database, bytes: f64| of.popularity.evicted_dirty(changed, of.cache_pages(bytes));
-        if let (Some(here), Some(there)) = (share(database, from_bytes).filter(|share| *share > 0.0), share(&made, to_bytes).filter(|share| *share > 0.0)) {
-            made.writes.first_dirty = (made.writes.first_dirty * there / here).min(MOST_DIRTY);
-            made.writes.later_dirty = (made.writes.later_dirty * there / here).min(MOST_DIRTY);
+        if let (Some(here), Some(there)) = (share(database, from_bytes).filter(|share| *share > 0.0), share(&adapted, to_bytes).filter(|share| *share > 0.0)) {
+            adapted.writes.first_dirty = (adapted.writes.first_dirty * there / here).min(MOST_DIRTY);
+            adapted.writes.later_dirty = (adapted.writes.later_dirty * there / here).min(MOST_DIRTY);
         }
     }
-    made
+    adapted
 }

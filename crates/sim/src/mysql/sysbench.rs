@@ -405,13 +405,13 @@ impl Oltp {
         let written = statements.index_updates + statements.non_index_updates + statements.delete_inserts + statements.deletes;
         let touched = statements.point_selects + statements.ranges * pages_of_range + written;
         // Rows found by k lie anywhere.
-        let found = if statements.random_points > 0.0 { statements.random_points * rows_per_key(&self.distribution, rows, self.threads) } else { 0.0 };
+        let by_key = if statements.random_points > 0.0 { statements.random_points * rows_per_key(&self.distribution, rows, self.threads) } else { 0.0 };
         let pages = tables * rows / layout.rows_per_page;
         classes(&self.distribution, rows, layout.rows_per_page, 1.0, MOST_CLASSES)
             .into_iter()
             .map(|class| {
                 let share = class.touches_per_tx / tables;
-                let class = PageClass { pages: class.pages * tables, touches_per_tx: touched * share + found / pages };
+                let class = PageClass { pages: class.pages * tables, touches_per_tx: touched * share + by_key / pages };
                 PagePart { class, writes_per_tx: written * share }
             })
             .collect()
@@ -434,22 +434,22 @@ impl Oltp {
         let read = lookups * (1.0 + entries / layout.entries_per_page);
         let mut parts = Vec::new();
         // Share of pages without an entry of the classes before, and touches of every one of them.
-        let mut left: f64 = 1.0;
+        let mut untouched: f64 = 1.0;
         let by_popularity = classes(&self.distribution, rows, 1.0, 1.0, MOST_CLASSES);
         let mut colder: f64 = 1.0;
         for (i, class) in by_popularity.iter().enumerate() {
             let mass = class.pages * class.touches_per_tx;
             colder = (colder - mass).max(0.0);
-            let share = if i + 1 == by_popularity.len() { left } else { left * -libm::expm1(-class.pages / pages) };
-            if left < 1e-12 {
+            let share = if i + 1 == by_popularity.len() { untouched } else { untouched * -libm::expm1(-class.pages / pages) };
+            if untouched < 1e-12 {
                 break;
             }
             // Its class's entries that are not on hotter pages; colder ones are spread over all.
-            let hits = mass * left / share + colder;
+            let hits = mass * untouched / share + colder;
             let written = (by_row * hits + inserted) / pages / tables;
             let class = PageClass { pages: share * pages * tables, touches_per_tx: written + read / pages / tables };
             parts.push(PagePart { class, writes_per_tx: written });
-            left -= share;
+            untouched -= share;
         }
         parts
     }

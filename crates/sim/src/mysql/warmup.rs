@@ -60,7 +60,7 @@ impl WarmUp {
         WarmUp::held_back(database, cache_bytes, 0.0)
     }
 
-    /// The same where hits move no page for `held_tx` transactions after it was read.
+    /// Follows a cache where hits move no page for `held_tx` transactions after it was read.
     pub fn held_back(database: &Database, cache_bytes: f64, held_tx: f64) -> WarmUp {
         let mean_touches = database.popularity.touches_per_tx() / database.popularity.pages();
         let slope = database.writes.dirty_slope;
@@ -77,7 +77,7 @@ impl WarmUp {
         while curve.points.len() < MOST_STEPS {
             let by_cache = STEP_OF_CACHE * cache.capacity() / cache.reads_per_tx().max(1e-12);
             // Up to the first eviction exactly, so that the step there is not smeared.
-            let to_full = if cache.is_full() { f64::INFINITY } else { (cache.capacity() - cache.held()) / cache.reads_per_tx().max(1e-12) * 1.0001 };
+            let to_full = if cache.is_full() { f64::INFINITY } else { (cache.capacity() - cache.page_count()) / cache.reads_per_tx().max(1e-12) * 1.0001 };
             let by_tx = STEP_OF_TX * tx + smallest / cache.reads_per_tx().max(1e-12);
             let step = by_cache.min(by_tx).min(to_full.max(1e-3 * by_cache));
             let moved = cache.pass(step);
@@ -181,7 +181,7 @@ fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first
         evicted_dirty: (first * writes.first_dirty + later * writes.later_dirty).min(reads),
         flushed: database.dirtying.as_ref().map_or_else(|| flushed(database, tx), by_window),
         turned,
-        cached_share: (cache.held() / cache.capacity()).min(1.0),
+        cached_share: (cache.page_count() / cache.capacity()).min(1.0),
         dirty_share: cache.dirty_share().unwrap_or(by_shares).clamp(0.0, 1.0),
         shape: if cache.is_full() { interpolated(&database.shape.full, turned) } else { interpolated(&database.shape.filling, tx) },
         full: f64::from(u8::from(cache.is_full())),

@@ -70,8 +70,8 @@ impl Bench {
     }
 
     pub fn with<T>(&self, use_it: impl FnOnce(&ReplicaScenario<'_>) -> T) -> T {
-        let made = replica_database(&self.database, &self.applier, &self.settings, 0.0, (self.source_cache, self.cache)).unwrap();
-        let (of_source, warm_up) = (WarmUp::new(&self.database, self.source_cache), WarmUp::new(&made, self.cache));
+        let replica = replica_database(&self.database, &self.applier, &self.settings, 0.0, (self.source_cache, self.cache)).unwrap();
+        let (of_source, warm_up) = (WarmUp::new(&self.database, self.source_cache), WarmUp::new(&replica, self.cache));
         let source_data = setup("io2:100:60000");
         let source = Scenario {
             database: &self.database,
@@ -91,7 +91,7 @@ impl Bench {
             source,
             applier: &self.applier,
             settings: &self.settings,
-            database: &made,
+            database: &replica,
             warm_up: &warm_up,
             cache_bytes: self.cache,
             storage: ReplicaStorage { data: &self.data, log: self.log.as_ref(), relay: self.relay.as_ref(), instance: self.instance.as_ref() },
@@ -116,9 +116,9 @@ impl Bench {
     /// The same I/O by I/O over `seconds`, the first of them left out: queues and saved seconds of
     /// caps; and what was counted.
     pub fn events(&self, seconds: u32, left_out: usize) -> (f64, ReplicaEvents) {
-        let found = self.with(|scenario| run_events(scenario, &vec![50_000.0; seconds as usize], seconds, 7).unwrap());
-        let rest = &found.applied[left_out..];
-        (rest.iter().sum::<u64>() as f64 / rest.len() as f64, found)
+        let outcome = self.with(|scenario| run_events(scenario, &vec![50_000.0; seconds as usize], seconds, 7).unwrap());
+        let rest = &outcome.applied[left_out..];
+        (rest.iter().sum::<u64>() as f64 / rest.len() as f64, outcome)
     }
 }
 

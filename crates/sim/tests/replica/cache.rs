@@ -15,7 +15,7 @@ struct Lru {
     old: VecDeque<usize>,
     read_at: HashMap<usize, f64>,
     capacity: usize,
-    held: f64,
+    held_tx: f64,
     reads: u64,
 }
 
@@ -34,7 +34,7 @@ impl Lru {
         if let Some(at) = self.young.iter().position(|other| *other == page) {
             self.young.remove(at);
             self.young.push_front(page);
-        } else if now - read_at >= self.held {
+        } else if now - read_at >= self.held_tx {
             let at = self.old.iter().position(|other| *other == page).unwrap();
             self.old.remove(at);
             self.young.push_front(page);
@@ -57,8 +57,8 @@ const ROWS: usize = 4_000;
 const LEAVES: usize = 300;
 
 /// Reads of a transaction that touches three pages of rows and four leaves of an index, drawn evenly.
-fn naive(capacity: usize, held: f64) -> f64 {
-    let mut lru = Lru { young: VecDeque::new(), old: VecDeque::new(), read_at: HashMap::new(), capacity, held, reads: 0 };
+fn naive(capacity: usize, held_tx: f64) -> f64 {
+    let mut lru = Lru { young: VecDeque::new(), old: VecDeque::new(), read_at: HashMap::new(), capacity, held_tx, reads: 0 };
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let (transactions, mut half) = (6_000, 0);
     for tx in 0..transactions {
@@ -75,12 +75,12 @@ fn naive(capacity: usize, held: f64) -> f64 {
     (lru.reads - half) as f64 / f64::from(transactions / 2)
 }
 
-fn followed(capacity: usize, held: f64) -> f64 {
+fn followed(capacity: usize, held_tx: f64) -> f64 {
     let (mut database, _) = write_only();
     let class = |pages: usize, touches: f64| PageClass { pages: pages as f64, touches_per_tx: touches / pages as f64 };
     database.popularity = Popularity { classes: vec![class(ROWS, 3.0), class(LEAVES, 4.0)] };
     database.usable_share = 1.0;
-    let warm_up = WarmUp::held_back(&database, capacity as f64 * database.cached_bytes, held);
+    let warm_up = WarmUp::held_back(&database, capacity as f64 * database.cached_bytes, held_tx);
     warm_up.at(warm_up.settled_tx(), &mut 0).reads
 }
 
@@ -89,10 +89,10 @@ fn followed(capacity: usize, held: f64) -> f64 {
 #[test]
 fn reads_are_those_of_pages_moved_one_by_one() {
     for capacity in [400, 1_200] {
-        for held in [0.0, 20.0, 1_000.0] {
-            let (seen, told) = (naive(capacity, held), followed(capacity, held));
-            println!("{capacity} pages, held for {held}: {told:.3} followed, {seen:.3} page by page");
-            assert!((told / seen - 1.0).abs() < 0.05, "{capacity} {held}: {told} {seen}");
+        for held_tx in [0.0, 20.0, 1_000.0] {
+            let (counted, predicted) = (naive(capacity, held_tx), followed(capacity, held_tx));
+            println!("{capacity} pages, held for {held_tx}: {predicted:.3} followed, {counted:.3} page by page");
+            assert!((predicted / counted - 1.0).abs() < 0.05, "{capacity} {held_tx}: {predicted} {counted}");
         }
     }
 }
@@ -200,8 +200,8 @@ fn a_buffer_pool_has_whole_chunks() {
     use headrace_sim::mysql::settings::pool_bytes;
     let mib = |flavor: &str, version: &str, asked: f64, vcpus: u32| pool_bytes(flavor, version, asked * MIB, vcpus) / MIB;
     // One instance: multiples of 128 MiB from 128 on, less as it is.
-    for (asked, made) in [(52.0, 52.0), (127.0, 127.0), (128.0, 128.0), (129.0, 256.0), (156.0, 256.0), (260.0, 384.0), (1_000.0, 1_024.0)] {
-        assert_eq!(mib("mysql", "9.7", asked, 2), made, "{asked}");
+    for (asked, allocated) in [(52.0, 52.0), (127.0, 127.0), (128.0, 128.0), (129.0, 256.0), (156.0, 256.0), (260.0, 384.0), (1_000.0, 1_024.0)] {
+        assert_eq!(mib("mysql", "9.7", asked, 2), allocated, "{asked}");
     }
     // Eight instances from 1 GiB on: multiples of 1 GiB. MySQL 8.4 with 16 processors: four of them.
     assert_eq!(mib("mysql", "8.0.36", 9_300.0, 16), 10_240.0);

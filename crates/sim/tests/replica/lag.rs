@@ -11,22 +11,22 @@ use rand_core::{RngCore, SeedableRng};
 #[test]
 fn lag_grows_after_the_load_has_stopped() {
     let bench = Bench { tps: vec![893.0; 120], ..Bench::new() };
-    let told = bench.run().summary;
-    let (mu, load_s) = (told.applier_tps, 120.0);
+    let summary = bench.run().summary;
+    let (mu, load_s) = (summary.applier_tps, 120.0);
     let (at_end, peak) = (load_s * (1.0 - mu / 893.0), load_s * (893.0 / mu - 1.0));
     // Rows are a second long, and one transaction takes some milliseconds.
-    assert!((told.lag_at_load_end_s - at_end).abs() < 0.1, "{told:?}");
-    assert!((told.peak_lag_s - peak).abs() < 1.5, "{told:?} {peak}");
-    assert!((told.catch_up_s.unwrap() - peak).abs() < 1.5 && told.peak_lag_s > 1.3 * told.lag_at_load_end_s);
-    assert!((told.backlog_at_load_end - load_s * (893.0 - mu)).abs() < 2.0);
-    assert!(told.peak_at_s > told.load_s && told.onset_s.unwrap() < 4.0);
+    assert!((summary.lag_at_load_end_s - at_end).abs() < 0.1, "{summary:?}");
+    assert!((summary.peak_lag_s - peak).abs() < 1.5, "{summary:?} {peak}");
+    assert!((summary.catch_up_s.unwrap() - peak).abs() < 1.5 && summary.peak_lag_s > 1.3 * summary.lag_at_load_end_s);
+    assert!((summary.backlog_at_load_end - load_s * (893.0 - mu)).abs() < 2.0);
+    assert!(summary.peak_at_s > summary.load_s && summary.onset_s.unwrap() < 4.0);
 }
 
 #[test]
 fn a_replica_that_keeps_up_has_the_lag_of_one_transaction() {
-    let told = Bench { tps: vec![100.0; 60], ..Bench::new() }.run().summary;
-    assert_eq!((told.onset_s, told.catch_up_s), (None, Some(0.0)));
-    assert!(told.peak_lag_s < 0.01 && told.peak_lag_s > 0.001, "{told:?}");
+    let summary = Bench { tps: vec![100.0; 60], ..Bench::new() }.run().summary;
+    assert_eq!((summary.onset_s, summary.catch_up_s), (None, Some(0.0)));
+    assert!(summary.peak_lag_s < 0.01 && summary.peak_lag_s > 0.001, "{summary:?}");
 }
 
 /// Random loads against transactions counted one by one: each has its time of commit; the applier
@@ -57,14 +57,14 @@ fn nothing_passes_a_large_transaction() {
     for workers in [0, 16] {
         let mode = if workers == 0 { ReplicaMode::Single } else { ReplicaMode::Optimistic };
         let large = LargeTransaction { at_s: 20.0, source_s: 30.0, apply_s: 40.0 };
-        let told = Bench { tps: vec![100.0; 200], large: vec![large], ..Bench::new() }.workers(mode, workers).run();
-        let peak = told.summary.peak_lag_s;
+        let run = Bench { tps: vec![100.0; 200], large: vec![large], ..Bench::new() }.workers(mode, workers).run();
+        let peak = run.summary.peak_lag_s;
         // What began on the source at 20 s is applied at 90 s; other transactions wait meanwhile.
         assert!((69.0..72.0).contains(&peak), "{peak}");
-        assert!(told.rows.iter().any(|row| row.binding == ReplicaBinding::Large));
+        assert!(run.rows.iter().any(|row| row.binding == ReplicaBinding::Large));
         // It has caught up: 4,000 waiting at some 300 a second more than come.
-        assert!(told.rows.last().unwrap().lag_s < 1.0);
-        let blocked: f64 = told.rows[51..88].iter().map(|row| row.applied_tps).sum();
+        assert!(run.rows.last().unwrap().lag_s < 1.0);
+        let blocked: f64 = run.rows[51..88].iter().map(|row| row.applied_tps).sum();
         assert_eq!(blocked, 0.0);
     }
 }
@@ -91,18 +91,18 @@ fn the_rate_falls_when_credits_are_gone() {
 /// the number applied (of a renewal process whose times vary by cv), and 7 % for the formula of
 /// commits in order (two numbers for all shapes of distributions).
 fn forms_agree(bench: &mut Bench, seconds: u32, name: &str) {
-    let (_, found) = bench.events(seconds, 4);
-    bench.applier.service_cv = (found.rows_s.1 / found.rows_s.0).min(5.0);
-    let counted: f64 = found.applied[4..].iter().sum::<u64>() as f64 / (seconds - 4) as f64;
+    let (_, events) = bench.events(seconds, 4);
+    bench.applier.service_cv = (events.rows_s.1 / events.rows_s.0).min(5.0);
+    let counted: f64 = events.applied[4..].iter().sum::<u64>() as f64 / (seconds - 4) as f64;
     let run = bench.run();
-    let told = &run.summary;
+    let summary = &run.summary;
     let workers = f64::from(bench.settings.workers.max(1));
     let soft = if workers > 1.0 { 0.19 } else { 0.03 };
     let ordered = if workers > 1.0 { 0.07 } else { 0.0 };
     let chance = 3.0 * bench.applier.service_cv.max(1.0) / (counted * f64::from(seconds - 4)).sqrt();
-    let off = told.applier_tps / counted - 1.0;
-    println!("{name}: {:.0} interval, {counted:.0} I/O by I/O ({:+.1} %), {} {:?}", told.applier_tps, 100.0 * off, told.binding, found.rows_s);
-    assert!(off.abs() < soft + ordered + chance, "{name}: {} {counted} {told:?}", told.applier_tps);
+    let off = summary.applier_tps / counted - 1.0;
+    println!("{name}: {:.0} interval, {counted:.0} I/O by I/O ({:+.1} %), {} {:?}", summary.applier_tps, 100.0 * off, summary.binding, events.rows_s);
+    assert!(off.abs() < soft + ordered + chance, "{name}: {} {counted} {summary:?}", summary.applier_tps);
 }
 
 #[test]

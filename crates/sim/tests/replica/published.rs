@@ -47,14 +47,14 @@ fn sigmod_table_4_rate_without_looking_at_the_lag() {
 fn sigmod_table_4_shape() {
     for (_, workload, _, lag_s) in values("sigmod-4") {
         let writes_s: f64 = workload.split(' ').nth(2).unwrap().parse().unwrap();
-        let told = sigmod(writes_s, 540);
-        println!("{writes_s} writes/s: {:.2} s predicted after 540 s, {lag_s} published", told.lag_at_load_end_s);
+        let summary = sigmod(writes_s, 540);
+        println!("{writes_s} writes/s: {:.2} s predicted after 540 s, {lag_s} published", summary.lag_at_load_end_s);
         if writes_s <= 2_000.0 {
-            assert!(told.lag_at_load_end_s < 1.0);
+            assert!(summary.lag_at_load_end_s < 1.0);
         } else {
             // A rate that is off by 20 % moves T (1 - mu / lambda) by 0.2 T mu / lambda.
             let slack = 0.2 * 540.0 * 4_444.0 / writes_s;
-            assert!((told.lag_at_load_end_s - lag_s).abs() < slack, "{writes_s}: {told:?}");
+            assert!((summary.lag_at_load_end_s - lag_s).abs() < slack, "{writes_s}: {summary:?}");
         }
     }
 }
@@ -121,10 +121,10 @@ fn group_replication_and_galera_by_appliers() {
                 cores_rate: 40.0 / rows_s,
                 receive_rate: alone,
             };
-            let (told, seen) = (costs.rate(), value(system, workers));
-            let off = told / seen - 1.0;
-            println!("{system}, {workers} appliers: {told:.0} predicted, {seen:.0} published ({:+.0} %)", 100.0 * off);
-            assert!(off.abs() < 0.15, "{system} {workers}: {told} {seen}");
+            let (predicted, observed) = (costs.rate(), value(system, workers));
+            let off = predicted / observed - 1.0;
+            println!("{system}, {workers} appliers: {predicted:.0} predicted, {observed:.0} published ({:+.0} %)", 100.0 * off);
+            assert!(off.abs() < 0.15, "{system} {workers}: {predicted} {observed}");
         }
     }
 }

@@ -64,7 +64,7 @@ fn shares_are_parts_of_one() {
     let mut unit = || (rng.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0;
     for case in 0..500 {
         let mut some = |low: f64, high: f64| low * (high / low).powf(unit());
-        let made = ApplierCosts {
+        let costs = ApplierCosts {
             processor_s: some(1e-5, 1e-2),
             commit_processor_s: some(1e-5, 1e-3),
             reads_s: some(1e-6, 1e-1),
@@ -83,13 +83,13 @@ fn shares_are_parts_of_one() {
             cores_rate: some(50.0, 1e5),
             receive_rate: some(50.0, 1e5),
         };
-        let sum: f64 = made.shares().iter().sum();
-        assert!((sum - 1.0).abs() < 1e-4, "{sum} of {made:?}");
+        let sum: f64 = costs.shares().iter().sum();
+        assert!((sum - 1.0).abs() < 1e-4, "{sum} of {costs:?}");
         for cost in COSTS {
-            assert!(made.with(cost, 0.5).rate() >= made.rate() * (1.0 - 1e-9), "{cost:?} of {made:?}");
+            assert!(costs.with(cost, 0.5).rate() >= costs.rate() * (1.0 - 1e-9), "{cost:?} of {costs:?}");
         }
-        let twice = COSTS.iter().fold(made, |costs, &cost| costs.with(cost, 2.0));
-        assert!((twice.rate() * 2.0 / made.rate() - 1.0).abs() < 1e-9);
+        let twice = COSTS.iter().fold(costs, |changed, &cost| changed.with(cost, 2.0));
+        assert!((twice.rate() * 2.0 / costs.rate() - 1.0).abs() < 1e-9);
     }
 }
 
@@ -225,9 +225,9 @@ fn pipeline(clients: usize, away_ms: f64, flush_ms: f64, network_ms: f64, after_
             return done as f64 / until * 1e3;
         }
         let acknowledged = sent + network_ms;
-        for one in back.iter_mut().filter(|one| **one <= sent - flush_ms) {
+        for client_back in back.iter_mut().filter(|client_back| **client_back <= sent - flush_ms) {
             let uniform = (f64::from(chance.next_u32()) + 1.0) / 4_294_967_296.0;
-            *one = acknowledged - away_ms * uniform.ln();
+            *client_back = acknowledged - away_ms * uniform.ln();
             done += 1;
         }
         (flushed, waits_until) = (sent, acknowledged);
@@ -241,8 +241,8 @@ fn groups_wait_for_the_network_in_turn() {
         // What the source does where commits wait for the network side by side.
         let tps = pipeline(clients, away_ms, 2.0, network_ms, false);
         let both = [WaitPoint::AfterSync, WaitPoint::AfterCommit].map(|wait_point| {
-            let told = SemiSync { wait_point, ..semi.clone() }.price(0.0).rate(clients as f64, tps, 2.0);
-            told / pipeline(clients, away_ms, 2.0, network_ms, wait_point == WaitPoint::AfterSync)
+            let predicted = SemiSync { wait_point, ..semi.clone() }.price(0.0).rate(clients as f64, tps, 2.0);
+            predicted / pipeline(clients, away_ms, 2.0, network_ms, wait_point == WaitPoint::AfterSync)
         });
         // Clients that come back one by one join groups unevenly: 13 % at most here.
         assert!(both.iter().all(|ratio| (ratio - 1.0).abs() < 0.13), "{clients} clients, {network_ms} ms: {both:?}");
@@ -262,10 +262,10 @@ fn clients_that_wait_together_work_together() {
     for (clients, network_ms, alone, measured) in IN_STEP {
         let price = SemiSync { groups_merge: true, ..waiting(&[network_ms]) }.price(0.0);
         // A wait behind all the work that 16 clients bring at once; one client waits as everywhere.
-        let told = price.rate(clients, alone, 2.0);
-        assert!((told - clients * 1e3 / (clients * 1e3 / alone + network_ms)).abs() < 1e-9);
+        let predicted = price.rate(clients, alone, 2.0);
+        assert!((predicted - clients * 1e3 / (clients * 1e3 / alone + network_ms)).abs() < 1e-9);
         // The rule was made from these: 8 % is how near it comes, not how good it is on others.
-        assert!((told / measured - 1.0).abs() < 0.08, "{clients} clients, {network_ms} ms: {told}");
+        assert!((predicted / measured - 1.0).abs() < 0.08, "{clients} clients, {network_ms} ms: {predicted}");
         assert!(price.side_by_side(1.0) && !price.side_by_side(clients));
         assert_eq!(price.rate(1.0, 100.0, 2.0), 100.0);
     }

@@ -20,10 +20,10 @@ fn without_flushes(mut bench: Bench) -> Bench {
 }
 
 fn workers(bench: Bench, workers: u32) -> Bench {
-    let mut made = bench.workers(ReplicaMode::Writeset, workers);
+    let mut bench = bench.workers(ReplicaMode::Writeset, workers);
     // Without the order of commits, and groups that take turns.
-    (made.settings.preserve_order, made.applier.group_share) = (false, 0.5);
-    made
+    (bench.settings.preserve_order, bench.applier.group_share) = (false, 0.5);
+    bench
 }
 
 const CASES: [Case; 8] = [
@@ -116,9 +116,9 @@ fn the_named_thing_moves_the_rate_as_said_and_another_does_not() {
     const SECONDS: u32 = 16;
     for case in &CASES {
         let bench = (case.bench)();
-        let told = bench.run().summary;
-        assert_eq!(told.binding, case.binding, "{}: {:?}", case.name, told.shares);
-        let said = told.if_halved.iter().find(|(name, _)| *name == case.binding).unwrap().1;
+        let summary = bench.run().summary;
+        assert_eq!(summary.binding, case.binding, "{}: {:?}", case.name, summary.shares);
+        let predicted = summary.if_halved.iter().find(|(name, _)| *name == case.binding).unwrap().1;
         let before = bench.events(SECONDS, 4).0;
         let change = |what: fn(&mut Bench)| {
             let mut changed = (case.bench)();
@@ -126,9 +126,9 @@ fn the_named_thing_moves_the_rate_as_said_and_another_does_not() {
             changed.events(SECONDS, 4).0 / before
         };
         let (relieved, other) = (change(case.relieve), change(case.other));
-        println!("{}: said x {said:.2}, seen x {relieved:.2}; another x {other:.3}; {:.0} tps of {before:.0}", case.name, told.applier_tps);
+        println!("{}: said x {predicted:.2}, seen x {relieved:.2}; another x {other:.3}; {:.0} tps of {before:.0}", case.name, summary.applier_tps);
         // The bars of the acceptance: 25 % of what is said, 5 % of nothing.
-        assert!((relieved / said - 1.0).abs() < 0.25, "{}: said {said}, seen {relieved}", case.name);
+        assert!((relieved / predicted - 1.0).abs() < 0.25, "{}: said {predicted}, seen {relieved}", case.name);
         assert!((other - 1.0).abs() < 0.05, "{}: another thing moved it by {other}", case.name);
     }
 }
@@ -138,6 +138,6 @@ fn the_named_thing_moves_the_rate_as_said_and_another_does_not() {
 fn shares_say_when_nothing_stands_out() {
     let mut bench = Bench { cache: 48.0 * MIB, ..Bench::new() };
     bench.applier.cpu_ms = 2.2;
-    let told = bench.run().summary;
-    assert!(told.shares.iter().all(|(_, share)| *share < 0.6), "{:?}", told.shares);
+    let summary = bench.run().summary;
+    assert!(summary.shares.iter().all(|(_, share)| *share < 0.6), "{:?}", summary.shares);
 }

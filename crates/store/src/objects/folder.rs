@@ -102,7 +102,7 @@ impl Folder {
         done
     }
 
-    fn walk(&self, folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
+    fn walk(&self, folder: &Path, prefix: &str, listed: &mut Vec<Listed>) -> io::Result<()> {
         let entries = match std::fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries?,
@@ -115,8 +115,8 @@ impl Folder {
             }
             let name = format!("{prefix}{name}");
             match entry.metadata() {
-                Ok(meta) if meta.is_dir() => self.walk(&entry.path(), &format!("{name}/"), found)?,
-                Ok(meta) => found.push(Listed { name, bytes: meta.len() }),
+                Ok(meta) if meta.is_dir() => self.walk(&entry.path(), &format!("{name}/"), listed)?,
+                Ok(meta) => listed.push(Listed { name, bytes: meta.len() }),
                 // Deleted meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -183,9 +183,9 @@ impl Bucket for Folder {
     }
 
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
-        let mut found = Vec::new();
-        self.walk(&self.root.join(prefix), prefix, &mut found)?;
-        Ok(found)
+        let mut listed = Vec::new();
+        self.walk(&self.root.join(prefix), prefix, &mut listed)?;
+        Ok(listed)
     }
 }
 

@@ -147,12 +147,12 @@ impl Objects {
     pub fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
         self.checked("get", name)?;
         let bytes = range.end.saturating_sub(range.start);
-        let found = self.bucket.get(name, Some(range.clone())).map_err(|error| explain(&self.url, "get", name, &error))?;
-        if found.len() as u64 != bytes {
-            let words = format!("bytes {} to {} were asked for and {} came: the object was cut", range.start, range.end, found.len());
+        let data = self.bucket.get(name, Some(range.clone())).map_err(|error| explain(&self.url, "get", name, &error))?;
+        if data.len() as u64 != bytes {
+            let words = format!("bytes {} to {} were asked for and {} came: the object was cut", range.start, range.end, data.len());
             return Err(explain(&self.url, "get", name, &io::Error::new(io::ErrorKind::InvalidData, words)));
         }
-        Ok(found)
+        Ok(data)
     }
 
     /// Reads the first bytes of an object: `most`, or all it has.
@@ -170,9 +170,9 @@ impl Objects {
     /// All objects whose names begin with `prefix` (a folder: it ends with `/`), in order of name.
     pub fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
         self.checked("list", prefix.trim_end_matches('/'))?;
-        let mut found = self.bucket.list(prefix).map_err(|error| explain(&self.url, "list", prefix, &error))?;
-        found.sort();
-        Ok(found)
+        let mut listed = self.bucket.list(prefix).map_err(|error| explain(&self.url, "list", prefix, &error))?;
+        listed.sort();
+        Ok(listed)
     }
 
     fn checked(&self, operation: &str, name: &str) -> io::Result<()> {

@@ -58,9 +58,9 @@ impl S3 {
             builder = builder.with_endpoint(endpoint);
         }
         match Credentials::find(None)? {
-            Some(found) => {
-                builder = builder.with_access_key_id(found.id).with_secret_access_key(found.secret);
-                if let Some(token) = found.token {
+            Some(credentials) => {
+                builder = builder.with_access_key_id(credentials.id).with_secret_access_key(credentials.secret);
+                if let Some(token) = credentials.token {
                     builder = builder.with_token(token);
                 }
             }
@@ -95,12 +95,12 @@ impl Bucket for S3 {
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
         self.runtime.block_on(async {
-            let found = self.store.get_opts(&self.path(name), options).await.map_err(error_of)?;
-            let bytes = found.range.end - found.range.start;
+            let object = self.store.get_opts(&self.path(name), options).await.map_err(error_of)?;
+            let bytes = object.range.end - object.range.start;
             if bytes > MOST_OBJECT_BYTES {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has {bytes} bytes; the largest object has {MOST_OBJECT_BYTES}")));
             }
-            found.bytes().await.map(Vec::from).map_err(error_of)
+            object.bytes().await.map(Vec::from).map_err(error_of)
         })
     }
 
@@ -113,9 +113,9 @@ impl Bucket for S3 {
 
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
         let path = self.path(prefix);
-        let found: Vec<_> = self.runtime.block_on(self.store.list(Some(&path)).try_collect()).map_err(error_of)?;
+        let objects: Vec<_> = self.runtime.block_on(self.store.list(Some(&path)).try_collect()).map_err(error_of)?;
         let skipped = if self.prefix.is_empty() { 0 } else { self.prefix.len() + 1 };
-        let listed = found.into_iter().filter_map(|meta| Some(Listed { name: meta.location.as_ref().get(skipped..)?.to_string(), bytes: meta.size }));
+        let listed = objects.into_iter().filter_map(|meta| Some(Listed { name: meta.location.as_ref().get(skipped..)?.to_string(), bytes: meta.size }));
         Ok(listed.collect())
     }
 }
@@ -173,7 +173,8 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Of the environment, or of a profile in a file; that of a named profile always from the file.
+    /// Finds the credentials of the environment or of a profile in a file; those of a named profile
+    /// always come from the file.
     pub(crate) fn find(profile: Option<&str>) -> io::Result<Option<Credentials>> {
         if let (None, Some(id), Some(secret)) = (profile, variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
             return Ok(Some(Credentials { id, secret, token: variable("AWS_SESSION_TOKEN") }));
@@ -187,7 +188,7 @@ impl Credentials {
         }
         let profile = profile.map(str::to_string).or_else(|| variable("AWS_PROFILE")).unwrap_or_else(|| "default".to_string());
         match Credentials::of_profile(&text, &profile) {
-            Some(found) => Ok(Some(found)),
+            Some(credentials) => Ok(Some(credentials)),
             None => Err(invalid(&format!("{} has no profile {profile} with aws_access_key_id and aws_secret_access_key", path.display()))),
         }
     }
@@ -226,8 +227,8 @@ mod tests {
     #[test]
     fn a_profile_is_found_among_others() {
         let text = "[a]\naws_access_key_id = 1\naws_secret_access_key=2\n# [b]\n[b]\naws_access_key_id=3\naws_secret_access_key = x=4\naws_session_token=5\n";
-        let found = Credentials::of_profile(text, "b").unwrap();
-        assert_eq!((found.id.as_str(), found.secret.as_str(), found.token.as_deref()), ("3", "x=4", Some("5")));
+        let credentials = Credentials::of_profile(text, "b").unwrap();
+        assert_eq!((credentials.id.as_str(), credentials.secret.as_str(), credentials.token.as_deref()), ("3", "x=4", Some("5")));
         assert!(Credentials::of_profile(text, "c").is_none());
         assert!(Credentials::of_profile("[c]\naws_access_key_id=1", "c").is_none(), "half a profile");
     }

@@ -84,9 +84,9 @@ pub(crate) fn unframed<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> io::Result<(&'a 
     let mut reader = Reader(&bytes[16..]);
     let written = reader.u32()?;
     let body = reader.take(usize::try_from(length).map_err(|_| damaged("its length is damaged"))?)?;
-    let found = crc32c::crc32c(body);
-    if found != written {
-        return Err(damaged(format!("its checksum is {found:08x} where {written:08x} was written: it is damaged")));
+    let computed = crc32c::crc32c(body);
+    if computed != written {
+        return Err(damaged(format!("its checksum is {computed:08x} where {written:08x} was written: it is damaged")));
     }
     Ok((body, reader.0))
 }

@@ -62,14 +62,14 @@ pub struct Capture {
     active: RwLock<Arc<Active>>,
     /// Instants under way or beginning; 0 most of the time.
     count: AtomicUsize,
-    /// Held while one begins or ends, and while the volume grows.
+    /// The lock that the beginning and the end of an instant take, and the growth of the volume.
     changing: Mutex<()>,
     /// Requests to the volume; what an instant reads is not among them.
     foreground: Foreground,
 }
 
 /// Locks on blocks, shared or not.
-struct Held<'a> {
+struct Locks<'a> {
     _shared: Vec<RwLockReadGuard<'a, ()>>,
     _alone: Vec<RwLockWriteGuard<'a, ()>>,
 }
@@ -81,14 +81,14 @@ impl Capture {
         Capture::open(inner, folder, None, AsideKey::Plain)
     }
 
-    /// The same for a volume that is made of the snapshot `origin`. When the folder is not there
-    /// yet the volume must not have been written: what changes is noted from the start, so that its
+    /// Captures a volume that is made of the snapshot `origin`. When the folder is not there yet
+    /// the volume must not have been written: what changes is noted from the start, so that its
     /// first snapshot stores only that.
     pub fn of_snapshot(inner: Arc<dyn Backing>, folder: PathBuf, origin: &str) -> io::Result<Arc<Capture>> {
         Capture::sealed(inner, folder, Some(origin), AsideKey::Plain)
     }
 
-    /// Either of these, with what is set aside encrypted like the volume.
+    /// Captures either kind of volume, with what is set aside encrypted like the volume.
     pub fn sealed(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>, key: AsideKey) -> io::Result<Arc<Capture>> {
         origin.map(check_part).transpose()?;
         Capture::open(inner, folder, origin, key)
@@ -97,13 +97,13 @@ impl Capture {
     fn open(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>, key: AsideKey) -> io::Result<Arc<Capture>> {
         let origin = origin.filter(|_| !folder.is_dir());
         make_folder(&folder).map_err(|error| in_folder(&folder, &error))?;
-        let (sides, afters) = found(&folder)?;
+        let (sides, afters) = list_names(&folder)?;
         let sides = sides
             .iter()
             .map(|name| Side::open(&folder, name, key.clone()).map(Arc::new))
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| in_folder(&folder, &error))?;
-        let now = changes_of_now(&folder, &sides, &afters, origin)?;
+        let now = open_changes(&folder, &sides, &afters, origin)?;
         let count = AtomicUsize::new(sides.len());
         let active = RwLock::new(Arc::new(Active { sides, now: Arc::new(now.unwrap_or_else(Changes::unknown)), begins: None }));
         let stripes = (0..STRIPES).map(|_| RwLock::new(())).collect();
@@ -135,9 +135,9 @@ impl Capture {
         self.active().sides.iter().map(|side| Instant { capture: self.clone(), side: side.clone() }).collect()
     }
 
-    /// Everything that was noted is on disk: call it when the volume is closed in order.
+    /// Puts everything that was noted on disk: call it when the volume is closed in order.
     pub fn close(&self) -> io::Result<()> {
-        let _held = self.changing();
+        let _guard = self.changing();
         self.inner.flush()?;
         self.active().now.close()
     }
@@ -151,11 +151,11 @@ impl Capture {
         }
         let now = active.now.clone();
         // In this order: a crash in between leaves an instant, and nothing that is known of now.
-        let made = Side::create(&self.folder, name, self.inner.bytes(), now, self.key.clone()).and_then(|side| {
+        let result = Side::create(&self.folder, name, self.inner.bytes(), now, self.key.clone()).and_then(|side| {
             let after = Changes::create(&side::changes_path(&self.folder, name), name)?;
             Ok(Begins { begun: begun.clone(), side: Arc::new(side), after: Arc::new(after) })
         });
-        made.map_err(|error| {
+        result.map_err(|error| {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 self.remove_files(name);
                 let _ = std::fs::remove_file(side::changes_path(&self.folder, name));
@@ -168,24 +168,24 @@ impl Capture {
         side::remove(&self.folder, name);
     }
 
-    fn hold(&self, offset: u64, bytes: u64, alone: bool) -> Held<'_> {
+    fn hold(&self, offset: u64, bytes: u64, alone: bool) -> Locks<'_> {
         let blocks = blocks(offset, bytes);
         let mut stripes: Vec<u64> = if blocks.end - blocks.start >= STRIPES { (0..STRIPES).collect() } else { blocks.map(|block| block % STRIPES).collect() };
         // Everybody takes them in this order.
         stripes.sort_unstable();
-        let (mut held, stripes) = (Held { _shared: Vec::new(), _alone: Vec::new() }, stripes.into_iter().map(|stripe| &self.stripes[stripe as usize]));
+        let (mut locks, stripes) = (Locks { _shared: Vec::new(), _alone: Vec::new() }, stripes.into_iter().map(|stripe| &self.stripes[stripe as usize]));
         if alone {
-            held._alone = stripes.map(|stripe| stripe.write().unwrap_or_else(PoisonError::into_inner)).collect();
+            locks._alone = stripes.map(|stripe| stripe.write().unwrap_or_else(PoisonError::into_inner)).collect();
         } else {
-            held._shared = stripes.map(|stripe| stripe.read().unwrap_or_else(PoisonError::into_inner)).collect();
+            locks._shared = stripes.map(|stripe| stripe.read().unwrap_or_else(PoisonError::into_inner)).collect();
         }
-        held
+        locks
     }
 
     /// Sets aside what a change of the range replaces, notes the change and makes it.
     fn change(&self, offset: u64, bytes: u64, clears: bool, make: &dyn Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
         loop {
-            let held = self.hold(offset, bytes, false);
+            let locks = self.hold(offset, bytes, false);
             let active = self.active();
             let begun = active.begun();
             let quiet = active.sides.is_empty() && begun.is_none();
@@ -197,7 +197,7 @@ impl Capture {
                 begun.map_or(&active.now, |begins| &begins.after).insert(blocks.start, blocks.end - blocks.start);
                 return make(offset, bytes);
             }
-            drop(held);
+            drop(locks);
             let _alone = self.hold(offset, bytes, true);
             let active = self.active();
             let sides = active.sides.iter().chain(active.begun().map(|begins| &begins.side));
@@ -230,7 +230,7 @@ pub fn begin_all(captures: &[(Arc<Capture>, &str)]) -> io::Result<Vec<Instant>> 
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a volume is named twice for one instant"));
     }
     captures.iter().try_for_each(|(_, name)| check_part(name))?;
-    let _held: Vec<_> = order.iter().map(|(capture, _)| capture.changing()).collect();
+    let _guards: Vec<_> = order.iter().map(|(capture, _)| capture.changing()).collect();
     let flag = Arc::new(AtomicBool::new(false));
     let mut prepared: Vec<Begins> = Vec::new();
     for (capture, name) in captures {
@@ -268,25 +268,26 @@ fn in_folder(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("a snapshot's files in {}: {error}", folder.display()))
 }
 
-/// What changed since the last capture: the set that no instant ends. More than one are what a
-/// crash left while an instant ended; then nothing is known, as when the file cannot be trusted.
-fn changes_of_now(folder: &Path, sides: &[Arc<Side>], afters: &[String], origin: Option<&str>) -> io::Result<Option<Changes>> {
+/// Opens the set of what changed since the last capture: the set that no instant ends. More than
+/// one are what a crash left while an instant ended; then nothing is known, as when the file cannot
+/// be trusted.
+fn open_changes(folder: &Path, sides: &[Arc<Side>], afters: &[String], origin: Option<&str>) -> io::Result<Option<Changes>> {
     let open: Vec<&String> = afters.iter().filter(|name| sides.iter().all(|side| side.since() != name.as_str())).collect();
     if let Some(origin) = origin {
         return Changes::create(&side::changes_path(folder, origin), origin).map(Some);
     }
-    let found = match &open[..] {
+    let changes = match &open[..] {
         [name] => Changes::open(&side::changes_path(folder, name), name)?,
         _ => None,
     };
-    if found.is_none() {
+    if changes.is_none() {
         open.iter().try_for_each(|name| std::fs::remove_file(side::changes_path(folder, name)))?;
     }
-    Ok(found)
+    Ok(changes)
 }
 
-/// Names of the instants in a folder, and of the sets of changes.
-fn found(folder: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
+/// Lists the names of the instants in a folder, and of the sets of changes.
+fn list_names(folder: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
     let (mut sides, mut afters, mut asides) = (Vec::new(), Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder)? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
@@ -299,7 +300,7 @@ fn found(folder: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
         }
     }
     // A crash while an instant began or ended.
-    for name in asides.iter().filter(|name| name.rsplit_once(".aside").is_none_or(|(side, _)| !sides.iter().any(|one| one == side))) {
+    for name in asides.iter().filter(|name| name.rsplit_once(".aside").is_none_or(|(side, _)| !sides.iter().any(|other| other == side))) {
         std::fs::remove_file(folder.join(name))?;
     }
     sides.sort();
@@ -327,7 +328,7 @@ impl Instant {
     /// Ends it: nothing is set aside for it any more, and its files are gone.
     pub fn finish(self) -> io::Result<()> {
         let capture = &self.capture;
-        let _held = capture.changing();
+        let _guard = capture.changing();
         let active = capture.active();
         let sides: Vec<_> = active.sides.iter().filter(|side| side.name != self.side.name).cloned().collect();
         capture.set_active(Active { sides, now: active.now.clone(), begins: None });
@@ -397,7 +398,7 @@ impl Backing for Capture {
     }
 
     fn grow(&self, bytes: u64) -> io::Result<()> {
-        let _held = self.changing();
+        let _guard = self.changing();
         self.inner.grow(bytes)
     }
 

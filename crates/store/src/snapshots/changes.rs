@@ -31,7 +31,7 @@ impl Changes {
         Changes { since: None, set: BlockSet::default(), file: None, lost: AtomicBool::new(false) }
     }
 
-    /// A new, empty file.
+    /// Creates a new, empty file.
     pub(crate) fn create(path: &Path, since: &str) -> io::Result<Changes> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let changes = Changes { since: Some(since.to_string()), set: BlockSet::default(), file: Some(file), lost: AtomicBool::new(false) };
@@ -39,7 +39,7 @@ impl Changes {
         Ok(changes)
     }
 
-    /// What a file says. `None`: it cannot be trusted.
+    /// Reads what a file says. `None`: it cannot be trusted.
     pub(crate) fn open(path: &Path, since: &str) -> io::Result<Option<Changes>> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
         let mut header = vec![0; HEADER_BYTES];
@@ -48,8 +48,8 @@ impl Changes {
         }
         let Ok((body, _)) = unframed(MAGIC, &header) else { return Ok(None) };
         let mut body = Reader(body);
-        let (Ok(found), Ok(boot), Ok(clean)) = (body.text(), body.text(), body.u32()) else { return Ok(None) };
-        if found != since || (boot != boot_id() && clean == 0) {
+        let (Ok(origin), Ok(boot), Ok(clean)) = (body.text(), body.text(), body.u32()) else { return Ok(None) };
+        if origin != since || (boot != boot_id() && clean == 0) {
             return Ok(None);
         }
         let set = BlockSet::default();
@@ -58,7 +58,7 @@ impl Changes {
                 set.insert(block, 1);
             }
         })?;
-        let changes = Changes { since: Some(found), set, file: Some(file), lost: AtomicBool::new(false) };
+        let changes = Changes { since: Some(origin), set, file: Some(file), lost: AtomicBool::new(false) };
         changes.write_header(false)?;
         Ok(Some(changes))
     }
@@ -103,7 +103,7 @@ impl Changes {
         self.set.insert(first, blocks);
     }
 
-    /// Everything is on disk: the file is good after the machine died, too, until it is opened
+    /// Puts everything on disk: the file is good after the machine died, too, until it is opened
     /// again.
     pub(crate) fn close(&self) -> io::Result<()> {
         match &self.file {

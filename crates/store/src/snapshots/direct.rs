@@ -71,7 +71,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A new one, or one that was begun. What is not put is as in the parent, or zeros.
+    /// Opens a new snapshot, or one that was begun. What is not put is as in the parent, or zeros.
     pub fn open(objects: Objects, name: &str, bytes: u64, parent: Option<Manifest>, cipher: Option<Arc<dyn BlockCipher>>) -> io::Result<Builder> {
         check_part(name)?;
         let key = cipher.as_ref().map_or("", |cipher| cipher.key_id());

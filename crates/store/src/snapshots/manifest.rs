@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const HEAD_MAGIC: &[u8; 8] = b"HRMANI02";
 const INDEX_MAGIC: &[u8; 8] = b"HRINDX01";
-const HELD_MAGIC: &[u8; 8] = b"HRHELD01";
+const SEGMENTS_MAGIC: &[u8; 8] = b"HRHELD01";
 /// Bytes that are read first: head and index of most snapshots.
 const FIRST_BYTES: u64 = 64 << 10;
 /// Blocks of a page: 4 GiB of the volume. Its checksums take 128 KiB, a quarter of a block, so that
@@ -85,7 +85,7 @@ struct Head {
     /// Bytes of the head with its frame, of the index, and of what follows it.
     head_bytes: u64,
     index_bytes: u64,
-    held_bytes: u64,
+    segments_bytes: u64,
 }
 
 struct Inner {
@@ -95,8 +95,8 @@ struct Inner {
     set: BlockSet,
     pages: Vec<PageRef>,
     objects: Objects,
-    /// By position among the pages, the last used in front.
-    kept: Mutex<VecDeque<(usize, Arc<Page>)>>,
+    /// Pages that were read, by position among the pages, the last used in front.
+    cache: Mutex<VecDeque<(usize, Arc<Page>)>>,
 }
 
 /// The blocks of a snapshot. A block that is not in it is zeros. Cheap to clone.
@@ -136,19 +136,19 @@ impl Manifest {
     ) -> io::Result<Manifest> {
         check_part(name)?;
         let own = owners.iter().position(|owner| owner == name).map(|own| own as u32);
-        let mut made = Making { own, ..Making::default() };
+        let mut builder = ManifestBuilder { own, ..ManifestBuilder::default() };
         for block in blocks {
             let (index, place) = block?;
-            made.add(index, place);
+            builder.add(index, place);
         }
-        made.end_page();
-        let [mut index, mut held] = [Vec::new(), Vec::new()];
-        put_u32(&mut index, made.pages);
-        index.extend_from_slice(&made.index);
-        let ranges = made.held();
-        put_u32(&mut held, ranges.len() as u32);
-        ranges.iter().flatten().for_each(|&number| put_u32(&mut held, number));
-        let (index, held) = (framed(INDEX_MAGIC, &index), framed(HELD_MAGIC, &held));
+        builder.end_page();
+        let [mut index, mut segments] = [Vec::new(), Vec::new()];
+        put_u32(&mut index, builder.pages);
+        index.extend_from_slice(&builder.index);
+        let ranges = builder.list_ranges();
+        put_u32(&mut segments, ranges.len() as u32);
+        ranges.iter().flatten().for_each(|&number| put_u32(&mut segments, number));
+        let (index, segments) = (framed(INDEX_MAGIC, &index), framed(SEGMENTS_MAGIC, &segments));
         let mut head = Vec::new();
         put_text(&mut head, name);
         put_u64(&mut head, bytes);
@@ -156,8 +156,8 @@ impl Manifest {
         put_text(&mut head, key);
         put_u32(&mut head, owners.len() as u32);
         owners.iter().for_each(|owner| put_text(&mut head, owner));
-        [made.blocks, made.own_blocks, index.len() as u64, held.len() as u64].into_iter().for_each(|number| put_u64(&mut head, number));
-        let all = [framed(HEAD_MAGIC, &head), index, held, made.body].concat();
+        [builder.blocks, builder.own_blocks, index.len() as u64, segments.len() as u64].into_iter().for_each(|number| put_u64(&mut head, number));
+        let all = [framed(HEAD_MAGIC, &head), index, segments, builder.body].concat();
         store(objects, &object_of(name), &all)?;
         Manifest::of_front(&all, objects)
     }
@@ -203,14 +203,14 @@ impl Manifest {
         segment::name_of(&self.0.head.owners[place.owner as usize], place.segment)
     }
 
-    /// Where a block lies. `None`: it is zeros.
+    /// Finds where a block lies. `None`: it is zeros.
     pub fn block(&self, index: u64) -> io::Result<Option<Place>> {
         if !self.0.set.contains(index) {
             return Ok(None);
         }
         let at = self.0.pages.binary_search_by_key(&(index / PAGE_BLOCKS), |page| u64::from(page.number));
-        let found = self.page(at.map_err(|_| self.wrong(&damaged(format!("it has no page with block {index}"))))?)?;
-        found.place(index).map(Some).ok_or_else(|| self.wrong(&damaged(format!("its page has no block {index}"))))
+        let page = self.page(at.map_err(|_| self.wrong(&damaged(format!("it has no page with block {index}"))))?)?;
+        page.place(index).map(Some).ok_or_else(|| self.wrong(&damaged(format!("its page has no block {index}"))))
     }
 
     /// Its blocks in order, those from `first` on. Reads page after page.
@@ -223,17 +223,17 @@ impl Manifest {
     }
 
     fn page(&self, at: usize) -> io::Result<Arc<Page>> {
-        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = kept.iter().position(|&(number, _)| number == at).and_then(|position| kept.remove(position)) {
-            kept.push_front(found.clone());
-            return Ok(found.1);
+        let mut cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = cache.iter().position(|&(number, _)| number == at).and_then(|position| cache.remove(position)) {
+            cache.push_front(entry.clone());
+            return Ok(entry.1);
         }
-        drop(kept);
+        drop(cache);
         // Not while it is locked: other pages can be had meanwhile.
         let page = Arc::new(self.read_page(&self.0.pages[at])?);
-        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push_front((at, page.clone()));
-        kept.truncate(KEPT_PAGES);
+        let mut cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.push_front((at, page.clone()));
+        cache.truncate(KEPT_PAGES);
         Ok(page)
     }
 
@@ -254,20 +254,20 @@ impl Manifest {
         Manifest::load_from(objects, objects, snapshot)
     }
 
-    /// The same of a manifest whose head and index were kept elsewhere.
-    pub fn load_from(kept: &Objects, objects: &Objects, snapshot: &str) -> io::Result<Manifest> {
-        let front = front_of(kept, snapshot)?;
-        let found = Manifest::of_front(&front, objects).map_err(|error| wrong(kept, snapshot, &error))?;
-        if found.name() == snapshot {
-            return Ok(found);
+    /// Reads a manifest whose head and index [`Manifest::keep`] kept in `copies`.
+    pub fn load_from(copies: &Objects, objects: &Objects, snapshot: &str) -> io::Result<Manifest> {
+        let front = front_of(copies, snapshot)?;
+        let manifest = Manifest::of_front(&front, objects).map_err(|error| wrong(copies, snapshot, &error))?;
+        if manifest.name() == snapshot {
+            return Ok(manifest);
         }
-        Err(wrong(kept, snapshot, &damaged(format!("it is that of {}", found.name()))))
+        Err(wrong(copies, snapshot, &damaged(format!("it is that of {}", manifest.name()))))
     }
 
-    /// Keeps head and index elsewhere, for [`Manifest::load_from`]: which blocks a snapshot has is
-    /// known while its store is away.
-    pub fn keep(&self, kept: &Objects) -> io::Result<()> {
-        kept.put(&object_of(self.name()), &self.0.front)
+    /// Keeps head and index in `copies`, for [`Manifest::load_from`]: which blocks a snapshot has
+    /// is known while its store is away.
+    pub fn keep(&self, copies: &Objects) -> io::Result<()> {
+        copies.put(&object_of(self.name()), &self.0.front)
     }
 
     /// Reads all of it, and holds it against its checksums.
@@ -278,7 +278,7 @@ impl Manifest {
 
     /// The objects that it refers to.
     pub fn segments(&self) -> io::Result<Vec<String>> {
-        held_by(&self.0.objects, &self.0.head).map_err(|error| self.wrong(&error))
+        read_segments(&self.0.objects, &self.0.head).map_err(|error| self.wrong(&error))
     }
 
     /// The objects that a snapshot refers to, without reading which blocks it has.
@@ -288,15 +288,15 @@ impl Manifest {
         if head.name != snapshot {
             return Err(wrong(objects, snapshot, &damaged(format!("it is that of {}", head.name))));
         }
-        held_by(objects, &head).map_err(|error| wrong(objects, snapshot, &error))
+        read_segments(objects, &head).map_err(|error| wrong(objects, snapshot, &error))
     }
 
-    /// Of the first bytes of an object; what follows the index is not looked at.
+    /// Reads the first bytes of an object; what follows the index is not looked at.
     fn of_front(bytes: &[u8], objects: &Objects) -> io::Result<Manifest> {
         let (head, rest) = Head::read(bytes)?;
         let (index, after) = unframed(INDEX_MAGIC, rest)?;
         let (mut index, set, mut pages) = (Reader(index), BlockSet::default(), Vec::new());
-        let (mut at, mut blocks, mut least) = (head.head_bytes + head.index_bytes + head.held_bytes, 0, 0);
+        let (mut at, mut blocks, mut least) = (head.head_bytes + head.index_bytes + head.segments_bytes, 0, 0);
         for _ in 0..index.u32()? {
             let page = PageRef { number: index.u32()?, blocks: index.u32()?, bytes: index.u32()?, digest: index.digest()?, at };
             if u64::from(page.number) < least || page.blocks == 0 {
@@ -315,7 +315,7 @@ impl Manifest {
             return Err(damaged("its index has another length than its head says"));
         }
         let front = bytes[..(head.head_bytes + head.index_bytes) as usize].to_vec();
-        Ok(Manifest(Arc::new(Inner { head, front, set, pages, objects: objects.clone(), kept: Mutex::default() })))
+        Ok(Manifest(Arc::new(Inner { head, front, set, pages, objects: objects.clone(), cache: Mutex::default() })))
     }
 }
 
@@ -344,14 +344,14 @@ fn front_of(objects: &Objects, snapshot: &str) -> io::Result<Vec<u8>> {
     Ok(front)
 }
 
-/// The names of the segments that a manifest refers to.
-fn held_by(objects: &Objects, head: &Head) -> io::Result<Vec<String>> {
+/// Reads the names of the segments that a manifest refers to.
+fn read_segments(objects: &Objects, head: &Head) -> io::Result<Vec<String>> {
     let at = head.head_bytes + head.index_bytes;
-    let bytes = objects.get_range(&object_of(&head.name), at..at + head.held_bytes)?;
-    let mut held = Reader(unframed(HELD_MAGIC, &bytes)?.0);
+    let bytes = objects.get_range(&object_of(&head.name), at..at + head.segments_bytes)?;
+    let mut ranges = Reader(unframed(SEGMENTS_MAGIC, &bytes)?.0);
     let mut names = Vec::new();
-    for _ in 0..held.u32()? {
-        let (owner, first, count) = (held.u32()?, held.u32()?, held.u32()?);
+    for _ in 0..ranges.u32()? {
+        let (owner, first, count) = (ranges.u32()?, ranges.u32()?, ranges.u32()?);
         let owner = head.owners.get(owner as usize).ok_or_else(|| damaged("it refers to a snapshot that it does not name"))?;
         names.extend((first..first.saturating_add(count)).map(|number| segment::name_of(owner, number)));
     }
@@ -394,8 +394,8 @@ impl Head {
         let count = head.u32()?;
         let owners = (0..count).map(|_| head.text()).collect::<io::Result<Vec<_>>>()?;
         owners.iter().try_for_each(|owner| check_part(owner)).map_err(|error| damaged(error.to_string()))?;
-        let (blocks, own_blocks, index_bytes, held_bytes) = (head.u64()?, head.u64()?, head.u64()?, head.u64()?);
-        Ok((Head { name, bytes, key, owners, blocks, own_blocks, head_bytes, index_bytes, held_bytes }, rest))
+        let (blocks, own_blocks, index_bytes, segments_bytes) = (head.u64()?, head.u64()?, head.u64()?, head.u64()?);
+        Ok((Head { name, bytes, key, owners, blocks, own_blocks, head_bytes, index_bytes, segments_bytes }, rest))
     }
 }
 
@@ -448,7 +448,7 @@ impl Page {
 
 /// A manifest in the making.
 #[derive(Default)]
-struct Making {
+struct ManifestBuilder {
     own: Option<u32>,
     blocks: u64,
     own_blocks: u64,
@@ -458,10 +458,10 @@ struct Making {
     pages: u32,
     index: Vec<u8>,
     body: Vec<u8>,
-    held: BTreeSet<(u32, u32)>,
+    segments: BTreeSet<(u32, u32)>,
 }
 
-impl Making {
+impl ManifestBuilder {
     fn add(&mut self, index: u64, place: Place) {
         if index / PAGE_BLOCKS != self.number {
             self.end_page();
@@ -477,7 +477,7 @@ impl Making {
             Some(run) if follows(run) => run.blocks += 1,
             _ => {
                 self.page.runs.push(Run { first: index, blocks: 1, owner, segment, slot, digests });
-                self.held.insert((owner, segment));
+                self.segments.insert((owner, segment));
             }
         }
     }
@@ -496,10 +496,10 @@ impl Making {
         self.body.extend_from_slice(&body);
     }
 
-    /// The segments as runs of numbers: owner, first, how many.
-    fn held(&self) -> Vec<[u32; 3]> {
+    /// Lists the segments as runs of numbers: owner, first, how many.
+    fn list_ranges(&self) -> Vec<[u32; 3]> {
         let mut ranges: Vec<[u32; 3]> = Vec::new();
-        for &(owner, number) in &self.held {
+        for &(owner, number) in &self.segments {
             match ranges.last_mut() {
                 Some([of, first, count]) if *of == owner && *first + *count == number => *count += 1,
                 _ => ranges.push([owner, number, 1]),
@@ -509,7 +509,7 @@ impl Making {
     }
 }
 
-/// Which blocks a page has: as runs or as bits, whichever is shorter.
+/// Writes which blocks a page has: as runs or as bits, whichever is shorter.
 fn put_set(into: &mut Vec<u8>, start: u64, page: &Page) {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for run in &page.runs {
@@ -572,19 +572,19 @@ pub fn changed_blocks<'a>(first: &'a Manifest, second: &'a Manifest, first_block
 
 fn changed_in(first: &Manifest, second: &Manifest, number: u32) -> io::Result<Vec<Changed>> {
     let at = |manifest: &Manifest| manifest.0.pages.binary_search_by_key(&number, |page| page.number).ok();
-    let (left, right) = (at(first), at(second));
+    let (first_page, second_page) = (at(first), at(second));
     let same_key = first.key() == second.key();
-    if let (Some(left), Some(right)) = (left, right) {
-        let (left, right) = (&first.0.pages[left], &second.0.pages[right]);
-        if same_key && (left.digest, left.bytes) == (right.digest, right.bytes) {
+    if let (Some(first_page), Some(second_page)) = (first_page, second_page) {
+        let (first_page, second_page) = (&first.0.pages[first_page], &second.0.pages[second_page]);
+        if same_key && (first_page.digest, first_page.bytes) == (second_page.digest, second_page.bytes) {
             return Ok(Vec::new());
         }
     }
     let read = |manifest: &Manifest, at: Option<usize>| at.map_or_else(|| Ok(Arc::default()), |at| manifest.page(at));
-    let (left, right) = (read(first, left)?, read(second, right)?);
+    let (first_page, second_page) = (read(first, first_page)?, read(second, second_page)?);
     let start = u64::from(number) * PAGE_BLOCKS;
     let changed = (start..start + PAGE_BLOCKS).filter_map(|index| {
-        let (before, after) = (left.place(index), right.place(index));
+        let (before, after) = (first_page.place(index), second_page.place(index));
         let same = match (&before, &after) {
             (Some(before), Some(after)) => same_key && before.digest == after.digest,
             (before, after) => before.is_none() && after.is_none(),

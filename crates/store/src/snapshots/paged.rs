@@ -13,7 +13,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// For indexes below `most`.
+    /// Makes words for indexes below `most`, all 0.
     pub(crate) fn new(most: u64) -> Words {
         Words { pages: (0..most.div_ceil(PAGE)).map(|_| OnceLock::new()).collect() }
     }
@@ -46,12 +46,12 @@ impl Words {
         let mut word = first;
         while let Some(page) = self.pages.get((word / PAGE) as usize) {
             if let Some(page) = page.get() {
-                let found = page[(word % PAGE) as usize..]
+                let entry = page[(word % PAGE) as usize..]
                     .iter()
                     .zip(word..)
                     .find_map(|(bits, index)| Some((index, bits.load(Ordering::SeqCst))).filter(|&(_, bits)| bits != 0));
-                if found.is_some() {
-                    return found;
+                if entry.is_some() {
+                    return entry;
                 }
             }
             word = (word / PAGE + 1) * PAGE;
@@ -123,7 +123,7 @@ impl BlockSet {
         self.words.or(word, bits);
     }
 
-    /// The same blocks, in a set of their own.
+    /// Copies the blocks into a set of their own.
     pub(crate) fn copy(&self) -> BlockSet {
         let set = BlockSet::default();
         self.words.set().for_each(|(word, bits)| set.words.or(word, bits));
@@ -166,8 +166,8 @@ mod tests {
             let copy = set.copy();
             list[asked.0 as usize..(asked.0 + asked.1) as usize].fill(false);
             (asked.0..asked.0 + asked.1).for_each(|block| copy.remove(block));
-            let left: Vec<u64> = (asked.0 / 2..1_600).filter(|&block| list[block as usize]).collect();
-            prop_assert_eq!(copy.from(asked.0 / 2).collect::<Vec<_>>(), left);
+            let remaining: Vec<u64> = (asked.0 / 2..1_600).filter(|&block| list[block as usize]).collect();
+            prop_assert_eq!(copy.from(asked.0 / 2).collect::<Vec<_>>(), remaining);
         }
     }
 }

@@ -27,7 +27,7 @@ const MAGIC: &[u8; 8] = b"HRWARM01";
 const HEADER_BYTES: u64 = 4_096;
 /// A block whose bytes are in the volume.
 const WRITTEN: u8 = 1;
-/// The same, and they were flushed.
+/// The bytes of the block are in the volume, and they were flushed.
 const FLUSHED: u8 = 2;
 /// Blocks of a discard that are done at once: 512 MiB.
 const CLEARED_AT_ONCE: u64 = 1_024;
@@ -42,9 +42,9 @@ pub struct Restored {
     objects: Objects,
     cipher: Option<Arc<dyn BlockCipher>>,
     marks: File,
-    /// Blocks that are still to be fetched, and how many that are.
+    /// Blocks that are still to be fetched, and how many there are.
     cold: BlockSet,
-    left: AtomicU64,
+    cold_count: AtomicU64,
     /// Blocks that are being fetched or written for the first time.
     busy: Mutex<HashSet<u64>>,
     freed: Condvar,
@@ -71,8 +71,8 @@ impl Drop for Claim<'_> {
 }
 
 impl Restored {
-    /// A new volume over an empty backing, at least as large as the snapshot. `marks` is a file of
-    /// its own; an error when it exists.
+    /// Creates a volume over an empty backing, at least as large as the snapshot. `marks` is a file
+    /// of its own; an error when it exists.
     pub fn create(
         inner: Arc<dyn Backing>,
         manifest: Arc<Manifest>,
@@ -86,16 +86,17 @@ impl Restored {
         }
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(marks).map_err(|error| in_file(marks, &error))?;
         // On disk before the guest writes anything: without marks its writes would be lost.
-        let made = write_header(&file, &manifest).and_then(|()| file.sync_all()).and_then(|()| marks.parent().map_or(Ok(()), sync_folder));
-        if let Err(error) = made {
+        let result = write_header(&file, &manifest).and_then(|()| file.sync_all()).and_then(|()| marks.parent().map_or(Ok(()), sync_folder));
+        if let Err(error) = result {
             let _ = std::fs::remove_file(marks);
             return Err(in_file(marks, &error));
         }
         Ok(Restored::over(inner, manifest, objects, cipher, file))
     }
 
-    /// One that was made before. An error when its marks are missing or damaged, or those of
-    /// another snapshot: without them the guest's writes cannot be told from what must be fetched.
+    /// Opens a volume that was created before. An error when its marks are missing or damaged, or
+    /// those of another snapshot: without them the guest's writes cannot be told from what must be
+    /// fetched.
     pub fn open(
         inner: Arc<dyn Backing>,
         manifest: Arc<Manifest>,
@@ -108,10 +109,10 @@ impl Restored {
         let mut restored = Restored::over(inner, manifest, objects, cipher, file);
         let good = |mark: u8| mark == FLUSHED || (mark == WRITTEN && boot == boot_id());
         let (mut unflushed, mut lost) = (Vec::new(), Vec::new());
-        let (cold, left) = (&restored.cold, &restored.left);
+        let (cold, cold_count) = (&restored.cold, &restored.cold_count);
         each_mark(&mut restored.marks, HEADER_BYTES, |block, mark| {
             if good(mark) && cold.contains(block) {
-                left.fetch_sub(1, Ordering::SeqCst);
+                cold_count.fetch_sub(1, Ordering::SeqCst);
                 cold.remove(block);
             }
             match mark {
@@ -132,10 +133,10 @@ impl Restored {
     }
 
     fn over(inner: Arc<dyn Backing>, manifest: Arc<Manifest>, objects: Objects, cipher: Option<Arc<dyn BlockCipher>>, marks: File) -> Restored {
-        let (cold, left) = (manifest.set().copy(), AtomicU64::new(manifest.blocks()));
+        let (cold, cold_count) = (manifest.set().copy(), AtomicU64::new(manifest.blocks()));
         let log: Log = Box::new(|words| eprintln!("{words}"));
         let (busy, unflushed) = (Mutex::new(HashSet::new()), Mutex::new(Vec::new()));
-        Restored { inner, manifest, objects, cipher, marks, cold, left, busy, freed: Condvar::new(), unflushed, log }
+        Restored { inner, manifest, objects, cipher, marks, cold, cold_count, busy, freed: Condvar::new(), unflushed, log }
     }
 
     /// Tells `log` why a block could not be fetched, instead of standard error.
@@ -151,7 +152,7 @@ impl Restored {
 
     /// How many blocks are still to be fetched.
     pub fn cold_blocks(&self) -> u64 {
-        self.left.load(Ordering::SeqCst)
+        self.cold_count.load(Ordering::SeqCst)
     }
 
     /// How many blocks that a range touches are still to be fetched.
@@ -217,7 +218,7 @@ impl Restored {
         new.iter().try_for_each(|block| self.marks.write_all_at(&[WRITTEN], HEADER_BYTES + block))?;
         self.unflushed.lock().unwrap_or_else(PoisonError::into_inner).extend(&new);
         new.iter().for_each(|&block| self.cold.remove(block));
-        self.left.fetch_sub(new.len() as u64, Ordering::SeqCst);
+        self.cold_count.fetch_sub(new.len() as u64, Ordering::SeqCst);
         Ok(())
     }
 

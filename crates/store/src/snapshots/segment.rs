@@ -43,7 +43,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Room for one more block, to be filled and then kept or left.
+    /// Makes room for one more block, to be filled and then kept or left.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         let at = self.blocks.len() * BLOCK_BYTES;
         if self.data.len() < at + BLOCK_BYTES {
@@ -90,8 +90,8 @@ pub(crate) fn object_bytes(blocks: u32) -> u64 {
     blocks as u64 * (BLOCK_BYTES + ENTRY_BYTES) as u64 + TAIL_BYTES as u64
 }
 
-/// The blocks of a segment whose object has `bytes`, in order of their places. An error when the
-/// object was cut or its table is damaged.
+/// Reads which blocks a segment whose object has `bytes` holds, in order of their places. An error
+/// when the object was cut or its table is damaged.
 pub(crate) fn table(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec<(u64, Digest)>> {
     let blocks = bytes.saturating_sub(TAIL_BYTES as u64) / (BLOCK_BYTES + ENTRY_BYTES) as u64;
     if blocks == 0 || blocks > u64::from(SEGMENT_BLOCKS) || object_bytes(blocks as u32) != bytes {
@@ -107,7 +107,7 @@ pub(crate) fn table(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec
     (0..blocks).map(|_| Ok((entries.u64()?, entries.digest()?))).collect()
 }
 
-/// The same, and every block is read and compared with its digest.
+/// Reads the table like [`table`], and compares every block with its digest.
 pub(crate) fn table_of_whole(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec<(u64, Digest)>> {
     let table = table(objects, name, bytes)?;
     let data = objects.get_range(name, 0..table.len() as u64 * BLOCK_BYTES as u64)?;

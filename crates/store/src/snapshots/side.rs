@@ -68,7 +68,7 @@ impl Header {
 /// How what is set aside lies on the disk: as the volume it belongs to does.
 #[derive(Clone)]
 pub enum AsideKey {
-    /// As it is.
+    /// The bytes are set aside as they are.
     Plain,
     /// Encrypted with the data key of the volume.
     Sealed(Arc<SectorCipher>),
@@ -102,7 +102,7 @@ impl Aside {
         }
     }
 
-    /// What was not written are zeros, also behind the end of the file.
+    /// Reads what was set aside: zeros where nothing was written, also behind the end of the file.
     fn read(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         match &self.key {
             AsideKey::Plain => self.read_stored(into, at),
@@ -159,22 +159,22 @@ pub(super) fn changes_path(folder: &Path, name: &str) -> PathBuf {
 }
 
 impl Side {
-    /// New files. An error when there are some of this name.
+    /// Creates the files. An error when there are some of this name.
     pub(super) fn create(folder: &Path, name: &str, bytes: u64, changes: Arc<Changes>, key: AsideKey) -> io::Result<Side> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
         let exists = marks_path(folder, name).exists();
-        let made = Aside::open(folder, name, bytes, &options, key).and_then(|data| {
+        let result = Aside::open(folder, name, bytes, &options, key).and_then(|data| {
             let marks = options.open(marks_path(folder, name))?;
             let since = changes.since().unwrap_or_default().to_string();
             let side = Side::over(name, bytes, changes, since, data, marks);
             side.write_header()?;
             Ok(side)
         });
-        if made.is_err() && !exists {
+        if result.is_err() && !exists {
             remove(folder, name);
         }
-        made
+        result
     }
 
     fn over(name: &str, bytes: u64, changes: Arc<Changes>, since: String, data: Aside, marks: File) -> Side {
@@ -230,11 +230,11 @@ impl Side {
     }
 
     fn note_broken(&self, reason: &str) {
-        let mut held = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_empty() {
-            *held = reason.chars().take(MOST_REASON).collect();
+        let mut stored = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if stored.is_empty() {
+            *stored = reason.chars().take(MOST_REASON).collect();
         }
-        drop(held);
+        drop(stored);
         self.broken.store(true, Ordering::SeqCst);
     }
 

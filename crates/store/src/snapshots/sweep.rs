@@ -26,8 +26,9 @@ pub fn delete_snapshot(objects: &Objects, name: &str, others: &[String]) -> io::
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         segments => segments?,
     };
-    let kept: Vec<Vec<String>> = others.iter().filter(|other| *other != name).map(|other| Manifest::segments_of(objects, other)).collect::<io::Result<_>>()?;
-    let gone = unreferenced(&segments, kept.iter().map(Vec::as_slice));
+    let references: Vec<Vec<String>> =
+        others.iter().filter(|other| *other != name).map(|other| Manifest::segments_of(objects, other)).collect::<io::Result<_>>()?;
+    let gone = unreferenced(&segments, references.iter().map(Vec::as_slice));
     objects.delete(&manifest::object_of(name))?;
     gone.iter().try_for_each(|segment| objects.delete(segment))?;
     Ok(gone.len())
@@ -45,13 +46,13 @@ pub fn forget_upload(objects: &Objects, name: &str) -> io::Result<()> {
 /// many went. When a manifest cannot be read, nothing is removed: it may refer to any of them.
 pub fn sweep(objects: &Objects, pending: &[String]) -> io::Result<usize> {
     let segments = objects.list("segments/")?;
-    let mut held = HashSet::new();
+    let mut referenced = HashSet::new();
     for listed in objects.list("manifests/")? {
         let name = listed.name.trim_start_matches("manifests/");
-        held.extend(Manifest::segments_of(objects, name)?);
+        referenced.extend(Manifest::segments_of(objects, name)?);
     }
     let is_pending = |name: &str| name.split('/').nth(1).is_some_and(|owner| pending.iter().any(|pending| pending == owner));
-    let gone: Vec<_> = segments.iter().filter(|listed| !held.contains(&listed.name) && !is_pending(&listed.name)).collect();
+    let gone: Vec<_> = segments.iter().filter(|listed| !referenced.contains(&listed.name) && !is_pending(&listed.name)).collect();
     gone.iter().try_for_each(|listed| objects.delete(&listed.name))?;
     Ok(gone.len())
 }

@@ -58,7 +58,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// In percent; 100 only when all is done.
+    /// The progress in percent; 100 only when all is done.
     pub fn percent(&self) -> u64 {
         (self.done * 100).checked_div(self.blocks).unwrap_or(100)
     }
@@ -153,8 +153,8 @@ fn cancelled(name: &str) -> io::Error {
 /// Where each block lies that an earlier try stored: segment, place, digest.
 type Had = HashMap<u64, (u32, u32, Digest)>;
 
-/// What an earlier try stored, and the first number for a segment that is free. What is damaged is
-/// removed.
+/// Finds what an earlier try stored, and the first number for a segment that is free. What is
+/// damaged is removed.
 fn stored_before(objects: &Objects, name: &str) -> io::Result<(Had, u32)> {
     let (mut had, mut next) = (HashMap::new(), 0);
     for listed in objects.list(&segment::folder_of(name))? {
@@ -172,12 +172,12 @@ fn stored_before(objects: &Objects, name: &str) -> io::Result<(Had, u32)> {
 
 impl Job<'_> {
     fn run(&self) -> io::Result<Vec<(u64, Outcome)>> {
-        let found: Vec<io::Result<Vec<(u64, Outcome)>>> = std::thread::scope(|scope| {
+        let parts: Vec<io::Result<Vec<(u64, Outcome)>>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| self.work())).collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the upload ended early")))).collect()
         });
         let mut outcomes = Vec::new();
-        for part in found {
+        for part in parts {
             outcomes.extend(part?);
         }
         outcomes.sort_unstable_by_key(|&(index, _)| index);
@@ -303,7 +303,7 @@ impl Job<'_> {
         if !own.is_empty() {
             owners.push(self.name.to_string());
         }
-        let kept = |index: u64| self.changed.is_some_and(|changed| !changed.contains(index));
+        let unchanged = |index: u64| self.changed.is_some_and(|changed| !changed.contains(index));
         let within = |old: &io::Result<(u64, Place)>| old.as_ref().map_or(true, |&(index, _)| index < self.blocks);
         let mut parents = self.parent.into_iter().flat_map(|parent| parent.from(0)).filter(within).peekable();
         let mut news = outcomes.into_iter().peekable();
@@ -319,7 +319,7 @@ impl Job<'_> {
             match (new, old) {
                 (Some((_, Outcome::New { segment, slot, digest })), _) => return Some(Ok((index, Place { owner: own_number, segment, slot, digest }))),
                 (Some((_, Outcome::Kept)), Some((_, place))) => return Some(Ok((index, place))),
-                (None, Some((_, place))) if kept(index) => return Some(Ok((index, place))),
+                (None, Some((_, place))) if unchanged(index) => return Some(Ok((index, place))),
                 _ => {}
             }
         });

@@ -68,9 +68,9 @@ fn all_volumes_are_captured_at_one_point_in_time() {
                 std::thread::yield_now();
             }
             for thread in 0..THREADS {
-                let found: Vec<u64> = places(thread).into_iter().map(|(volume, at)| counter(&instants[volume], at)).collect();
-                let ordered = found.windows(2).all(|two| two[0] >= two[1]) && found[0] <= found[3] + 1;
-                assert!(ordered, "instant {number}, thread {thread}: {found:?}");
+                let counters: Vec<u64> = places(thread).into_iter().map(|(volume, at)| counter(&instants[volume], at)).collect();
+                let ordered = counters.windows(2).all(|two| two[0] >= two[1]) && counters[0] <= counters[3] + 1;
+                assert!(ordered, "instant {number}, thread {thread}: {counters:?}");
             }
             instants.into_iter().for_each(|instant| instant.finish().unwrap());
         }
@@ -98,23 +98,23 @@ fn several_instants_under_way_do_not_disturb_each_other() {
                 while !stop.load(Ordering::SeqCst) {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let at = (state >> 20) % (23 * BLOCK);
-                    let held = gate.read().unwrap();
+                    let guard = gate.read().unwrap();
                     match state >> 60 {
                         0 => capture.discard(at, BLOCK).unwrap(),
                         1 => capture.write(&vec![state as u8; BLOCK_BYTES], at).unwrap(),
                         _ => capture.write(&[state as u8; 3_000], at).unwrap(),
                     }
-                    drop(held);
+                    drop(guard);
                     writes.fetch_add(1, Ordering::SeqCst);
                 }
             });
         }
         let mut pending: Vec<(Instant, Vec<u8>)> = Vec::new();
         for number in 0..12 {
-            let held = gate.write().unwrap();
+            let guard = gate.write().unwrap();
             let expected = content(&*capture);
             let instant = capture.begin(&format!("snap-{number}")).unwrap();
-            drop(held);
+            drop(guard);
             pending.push((instant, expected));
             let before = writes.load(Ordering::SeqCst);
             while writes.load(Ordering::SeqCst) < before + 300 {
@@ -182,8 +182,8 @@ fn instants_one_after_another_miss_no_change() {
             let manifest = stored(&instant, instant.name(), &objects, parent.as_ref());
             instant.finish().unwrap();
             for (index, block) in expected.chunks(BLOCK_BYTES).enumerate() {
-                let found = headrace_store::snapshots::read_block(&objects, &manifest, index as u64, None).unwrap();
-                assert_eq!(difference(&found.unwrap_or_else(|| vec![0; BLOCK_BYTES]), block), None, "snapshot {number}, block {index}");
+                let actual = headrace_store::snapshots::read_block(&objects, &manifest, index as u64, None).unwrap();
+                assert_eq!(difference(&actual.unwrap_or_else(|| vec![0; BLOCK_BYTES]), block), None, "snapshot {number}, block {index}");
             }
             parent = Some(manifest);
         }
@@ -206,7 +206,7 @@ fn a_beginning_waits_for_writes_in_flight_and_blocks_no_others() {
     let slow = Hooked { inner: volume(folder.path(), "volume", 8 * BLOCK), before_read: Box::new(|_| Ok(())), before_write: Box::new(before_write) };
     let capture = Capture::new(Arc::new(slow), folder.path().join("captures")).unwrap();
     let begun = AtomicBool::new(false);
-    let held = gate.lock().unwrap();
+    let guard = gate.lock().unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| capture.write(&[7; 512], 0).unwrap());
         while waiting.load(Ordering::SeqCst) == 0 {
@@ -223,7 +223,7 @@ fn a_beginning_waits_for_writes_in_flight_and_blocks_no_others() {
             capture.read(&mut [0; 512], 0).unwrap();
         }
         assert!(!begun.load(Ordering::SeqCst), "a write is in flight that was not answered");
-        drop(held);
+        drop(guard);
         writer.join().unwrap();
         let instant = beginner.join().unwrap();
         let mut block = vec![0; BLOCK_BYTES];
@@ -365,9 +365,9 @@ fn what_is_set_aside_of_an_encrypted_volume_is_encrypted() {
     first.write(&SECRET.repeat(1_024), BLOCK).unwrap();
     let instant = first.begin("snap").unwrap();
     first.write(&[9; 16_384], BLOCK).unwrap();
-    let held = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|window| window == SECRET);
+    let holds_secret = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|window| window == SECRET);
     let set_aside = std::fs::read(captures.join("snap.aside")).unwrap();
-    assert!(set_aside.iter().any(|&byte| byte != 0) && !held(&set_aside));
+    assert!(set_aside.iter().any(|&byte| byte != 0) && !holds_secret(&set_aside));
     let mut block = vec![0; BLOCK_BYTES];
     instant.read_block(1, &mut block).unwrap();
     assert_eq!(&block[..16_384], SECRET.repeat(1_024).as_slice());

@@ -17,19 +17,19 @@ use std::time::Duration;
 /// A store whose puts fail after some.
 pub struct EndsEarly {
     objects: Objects,
-    left: AtomicUsize,
+    remaining: AtomicUsize,
 }
 
 impl EndsEarly {
     #[allow(clippy::new_ret_no_self)]
     pub fn new(objects: Objects, puts: usize) -> Objects {
-        Objects::over("memory://ends-early", Arc::new(EndsEarly { objects, left: AtomicUsize::new(puts) }))
+        Objects::over("memory://ends-early", Arc::new(EndsEarly { objects, remaining: AtomicUsize::new(puts) }))
     }
 }
 
 impl Bucket for EndsEarly {
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()> {
-        let had = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let had = self.remaining.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1));
         had.map_err(|_| io::Error::other("the line is cut"))?;
         self.objects.put(name, data)
     }
@@ -51,9 +51,9 @@ impl Bucket for EndsEarly {
 struct Faulty {
     inner: Memory,
     random: Mutex<ChaCha8Rng>,
-    /// Of 100 requests, how many fail.
+    /// How many of 100 requests fail.
     failing: AtomicUsize,
-    /// Of 100 puts, how many leave half an object without a word.
+    /// How many of 100 puts leave half an object without a word.
     lying: AtomicUsize,
 }
 
@@ -86,8 +86,8 @@ impl Bucket for Faulty {
         let done = self.request();
         if done.is_err() && self.dice(&AtomicUsize::new(50)) {
             // Half of it is there nevertheless; or all of it, and only the answer was lost.
-            let kept = if self.dice(&AtomicUsize::new(50)) { data.len() } else { data.len() / 2 };
-            self.inner.put(name, &data[..kept])?;
+            let bytes = if self.dice(&AtomicUsize::new(50)) { data.len() } else { data.len() / 2 };
+            self.inner.put(name, &data[..bytes])?;
         }
         done.and_then(|()| self.inner.put(name, data))
     }
@@ -161,9 +161,9 @@ fn an_upload_ends_right_or_in_words() {
             }
         }
         sweep(&objects, &[]).unwrap();
-        let left = objects.list("segments/").unwrap().len();
-        let held = Manifest::segments_of(&objects, "snap").map_or(0, |segments| segments.len());
-        assert_eq!(left, held, "seed {seed}: nothing is left over");
+        let stored = objects.list("segments/").unwrap().len();
+        let referenced = Manifest::segments_of(&objects, "snap").map_or(0, |segments| segments.len());
+        assert_eq!(stored, referenced, "seed {seed}: nothing is left over");
     }
     assert!(whole >= 20, "without lies every one ends right: {whole}");
     assert!(lost > 0 && tries > 60, "{lost} lost, {tries} tries: the faults struck");
@@ -179,8 +179,8 @@ fn a_fetch_that_fails_is_an_error_and_is_tried_again() {
     let capture = Capture::new(volume(folder.path(), "volume", 8 * BLOCK), folder.path().join("captures")).unwrap();
     (0..8).for_each(|block| capture.write(&[block as u8 + 1; BLOCK_BYTES], block * BLOCK).unwrap());
     let manifest = crate::support::stored(&capture.begin("snap").unwrap(), "snap", &objects, None);
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let log = said.clone();
+    let messages = Arc::new(Mutex::new(Vec::new()));
+    let log = messages.clone();
     let restored = restore(folder.path(), "restored", &manifest, &objects, None).with_log(move |words| log.lock().unwrap().push(words.to_string()));
     // Where its blocks lie is read with the first.
     restored.initialize(7).unwrap();
@@ -190,7 +190,7 @@ fn a_fetch_that_fails_is_an_error_and_is_tried_again() {
     for part in ["block 3 of snap", "memory://faulty", "get segments/snap/00000000", "503 slow down", "try again"] {
         assert!(error.to_string().contains(part), "{error} lacks {part}");
     }
-    assert_eq!(*said.lock().unwrap(), [error.to_string()]);
+    assert_eq!(*messages.lock().unwrap(), [error.to_string()]);
     assert_eq!(restored.cold_blocks(), 7);
     restored.write(&[9; 4_096], 3 * BLOCK).expect_err("a part of a cold block");
     restored.write(&[9; BLOCK_BYTES], 5 * BLOCK).expect("a whole block needs no fetch");

@@ -39,8 +39,8 @@ fn what_is_restored_is_what_was_there_at_the_instant() {
     assert_eq!(restored.cold_blocks(), 3);
     assert_eq!(difference(&content(&restored), &before), None);
     assert_eq!(restored.cold_blocks(), 0);
-    let left: Vec<_> = std::fs::read_dir(folder.path().join("captures")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["first.after"], "only what changed since is noted");
+    let files: Vec<_> = std::fs::read_dir(folder.path().join("captures")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files, ["first.after"], "only what changed since is noted");
 }
 
 /// Whether the process lived on, died, or closed the volume in order: one block is stored.
@@ -53,7 +53,7 @@ fn an_incremental_snapshot_costs_what_changed() {
     (0..100).for_each(|block| capture.write(&[block as u8 + 1; 512], block * BLOCK).unwrap());
     let mut parent = snapshot(&capture, "snap-0", &objects, None);
     assert_eq!(parent.own_blocks(), 100);
-    let known = |instant: &Instant| instant.changes().map(|(since, set)| (since.to_string(), set.count()));
+    let noted_changes = |instant: &Instant| instant.changes().map(|(since, set)| (since.to_string(), set.count()));
     for (number, ending) in ["lives", "dies", "closes", "dies while it is pending"].into_iter().enumerate() {
         capture.write(&[0xaa; 512], (7 + number as u64) * BLOCK).unwrap();
         if ending == "closes" {
@@ -69,7 +69,7 @@ fn an_incremental_snapshot_costs_what_changed() {
             capture = open();
             instant = capture.instants().pop().unwrap();
         }
-        assert_eq!(known(&instant), Some((format!("snap-{number}"), 1)), "{ending}");
+        assert_eq!(noted_changes(&instant), Some((format!("snap-{number}"), 1)), "{ending}");
         let manifest = stored(&instant, &name, &objects, Some(&parent));
         instant.finish().unwrap();
         assert_eq!((manifest.own_blocks(), manifest.blocks()), (1, 100), "{ending}");
@@ -83,7 +83,7 @@ fn an_incremental_snapshot_costs_what_changed() {
     drop(capture);
     let capture = open();
     let instant = capture.begin("snap-5").unwrap();
-    assert_eq!(known(&instant), None);
+    assert_eq!(noted_changes(&instant), None);
     let manifest = stored(&instant, "snap-5", &objects, Some(&parent));
     assert_eq!((manifest.own_blocks(), manifest.blocks()), (1, 100));
 }
@@ -154,14 +154,14 @@ fn any_member_of_a_chain_can_be_deleted() {
         delete_snapshot(&objects, &names[deleted], &names).unwrap();
         assert_eq!(delete_snapshot(&objects, &names[deleted], &names[..0]).unwrap(), 0, "a second time is no error");
         Manifest::load(&objects, &names[deleted]).expect_err("it is gone");
-        for kept in (0..3).filter(|&kept| kept != deleted) {
-            let restored = restore(folder.path(), &format!("restored-{kept}"), &Manifest::load(&objects, &names[kept]).unwrap(), &objects, None);
-            assert_eq!(difference(&content(&restored), &contents[kept]), None, "{kept} without {deleted}");
+        for remaining in (0..3).filter(|&remaining| remaining != deleted) {
+            let restored = restore(folder.path(), &format!("restored-{remaining}"), &Manifest::load(&objects, &names[remaining]).unwrap(), &objects, None);
+            assert_eq!(difference(&content(&restored), &contents[remaining]), None, "{remaining} without {deleted}");
         }
         assert_eq!(sweep(&objects, &[]).unwrap(), 0, "a deletion leaves nothing to sweep");
-        for kept in (0..3).filter(|&kept| kept != deleted) {
-            let others: Vec<String> = names.iter().enumerate().filter(|&(at, _)| at != deleted && at >= kept).map(|(_, name)| name.clone()).collect();
-            delete_snapshot(&objects, &names[kept], &others).unwrap();
+        for remaining in (0..3).filter(|&remaining| remaining != deleted) {
+            let others: Vec<String> = names.iter().enumerate().filter(|&(at, _)| at != deleted && at >= remaining).map(|(_, name)| name.clone()).collect();
+            delete_snapshot(&objects, &names[remaining], &others).unwrap();
         }
         assert_eq!(objects.list("segments/").unwrap(), [], "the last one takes everything");
     }
@@ -245,24 +245,24 @@ fn sealed_blocks_are_not_in_the_store_in_the_clear() {
     capture.write(&[0x5a; 2 * BLOCK_BYTES], 0).unwrap();
     let expected = content(&*capture);
     let instant = capture.begin("snap").unwrap();
-    let (one, two) = (Arc::new(Toy::new(4)), Arc::new(Toy::new(5)));
-    let manifest = upload(&instant, &objects, "snap", None, Some(&*one), &|_| {}, &AtomicBool::new(false)).unwrap();
+    let (first, second) = (Arc::new(Toy::new(4)), Arc::new(Toy::new(5)));
+    let manifest = upload(&instant, &objects, "snap", None, Some(&*first), &|_| {}, &AtomicBool::new(false)).unwrap();
     assert_eq!(manifest.key(), "key-4");
     let clear = |objects: &Objects| {
         objects.list("segments/").unwrap().iter().any(|listed| objects.get(&listed.name).unwrap().windows(64).any(|part| part == [0x5a; 64]))
     };
     assert!(!clear(&objects));
     assert!(read_block(&objects, &manifest, 0, None).unwrap_err().to_string().contains("encrypted with key-4"));
-    assert!(read_block(&objects, &manifest, 0, Some(&*two)).is_err());
-    let restored = restore(folder.path(), "restored", &manifest, &objects, Some(one.clone()));
+    assert!(read_block(&objects, &manifest, 0, Some(&*second)).is_err());
+    let restored = restore(folder.path(), "restored", &manifest, &objects, Some(first.clone()));
     assert_eq!(difference(&content(&restored), &expected), None);
 
     // A copy under another key, and one in the clear, to another store.
     let copies = memory();
-    let source = Stored { objects: &objects, manifest: &manifest, cipher: Some(&*one) };
-    let copy = upload(&source, &copies, "copy", None, Some(&*two), &|_| {}, &AtomicBool::new(false)).unwrap();
+    let source = Stored { objects: &objects, manifest: &manifest, cipher: Some(&*first) };
+    let copy = upload(&source, &copies, "copy", None, Some(&*second), &|_| {}, &AtomicBool::new(false)).unwrap();
     assert!(!clear(&copies));
-    let restored = restore(folder.path(), "restored-copy", &copy, &copies, Some(two as Arc<dyn BlockCipher>));
+    let restored = restore(folder.path(), "restored-copy", &copy, &copies, Some(second as Arc<dyn BlockCipher>));
     assert_eq!(difference(&content(&restored), &expected), None);
     // A parent of another key is of no use.
     let open = stored(&source, "open", &copies, Some(&copy));

@@ -42,10 +42,10 @@ impl Bucket for Counted {
         if name.starts_with("segments/") {
             return Ok(vec![FILL; range.map_or(0, |range| range.end - range.start) as usize]);
         }
-        let found = self.inner.get(name, range)?;
+        let data = self.inner.get(name, range)?;
         self.requests.fetch_add(1, Ordering::SeqCst);
-        self.bytes.fetch_add(found.len() as u64, Ordering::SeqCst);
-        Ok(found)
+        self.bytes.fetch_add(data.len() as u64, Ordering::SeqCst);
+        Ok(data)
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
@@ -123,11 +123,11 @@ fn opening_and_a_first_read_fetch_a_bounded_part_of_the_manifest() {
 fn a_kept_index_opens_while_the_store_is_away() {
     let (bucket, objects) = written("snap", (5..9).chain([3 * PAGE_BLOCKS]));
     let folder = tempfile::tempdir().unwrap();
-    let kept = Objects::open(&format!("file://{}", folder.path().join("origin").display())).unwrap();
-    Manifest::load(&objects, "snap").unwrap().keep(&kept).unwrap();
+    let copies = Objects::open(&format!("file://{}", folder.path().join("origin").display())).unwrap();
+    Manifest::load(&objects, "snap").unwrap().keep(&copies).unwrap();
     let all = bucket.inner.get("manifests/snap", None).unwrap();
     bucket.delete("manifests/snap").unwrap();
-    let manifest = Arc::new(Manifest::load_from(&kept, &objects, "snap").unwrap());
+    let manifest = Arc::new(Manifest::load_from(&copies, &objects, "snap").unwrap());
     let volume = Restored::create(volume(folder.path(), "restored", LARGEST), manifest, objects.clone(), None, &folder.path().join("warm")).unwrap();
     let volume = volume.with_log(|_| {});
     assert_eq!((volume.cold_blocks(), volume.next_cold(6), volume.next_cold(9)), (5, Some(6), Some(3 * PAGE_BLOCKS)));
@@ -140,7 +140,7 @@ fn a_kept_index_opens_while_the_store_is_away() {
     bucket.put("manifests/snap", &all).unwrap();
     volume.read(&mut buffer, 5 * BLOCK).unwrap();
     assert_eq!((buffer, volume.cold_blocks()), ([FILL; 512], 3));
-    let good = |objects: &Objects| Manifest::load_from(&kept, objects, "snap").unwrap().from(0).collect::<io::Result<Vec<_>>>().map(|blocks| blocks.len());
+    let good = |objects: &Objects| Manifest::load_from(&copies, objects, "snap").unwrap().from(0).collect::<io::Result<Vec<_>>>().map(|blocks| blocks.len());
     assert_eq!(good(&objects).unwrap(), 5);
     // That of another snapshot in its place is not taken for it.
     let (_, other) = written("snap", 0..5);

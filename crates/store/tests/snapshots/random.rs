@@ -17,7 +17,7 @@ const MOST_BLOCKS: u64 = 6;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// At a place of the volume, as a share of it.
+    /// Writes at a place of the volume, as a share of it.
     Write {
         at: Index,
         bytes: usize,
@@ -31,12 +31,12 @@ enum Step {
         at: Index,
         bytes: usize,
     },
-    /// By some sectors, so that the last block is a part of one.
+    /// Grows the volume by some sectors, so that the last block is a part of one.
     Grow {
         sectors: u64,
     },
     Begin,
-    /// Of an instant, with the newest snapshot, another or none as the parent.
+    /// Uploads an instant, with the newest snapshot, another or none as the parent.
     Upload {
         which: Index,
         parent: Parent,
@@ -54,9 +54,9 @@ enum Step {
     },
     Sweep,
     Kill,
-    /// In order, and open again.
+    /// Closes the volume in order, and opens it again.
     Close,
-    /// From now on the volume is one made of a snapshot.
+    /// Restores: from now on the volume is one made of a snapshot.
     Restore {
         which: Index,
     },
@@ -323,8 +323,8 @@ impl World {
     fn check(&mut self) {
         for (name, expected) in &self.pending {
             let instant = &self.instants[name];
-            let mut found = vec![0; expected.len().div_ceil(BLOCK_BYTES) * BLOCK_BYTES];
-            for (index, block) in found.chunks_mut(BLOCK_BYTES).enumerate() {
+            let mut actual = vec![0; expected.len().div_ceil(BLOCK_BYTES) * BLOCK_BYTES];
+            for (index, block) in actual.chunks_mut(BLOCK_BYTES).enumerate() {
                 // A block that is stored is not kept for a second reading.
                 if instant.read_block(index as u64, block).is_err() {
                     let from = index * BLOCK_BYTES;
@@ -332,7 +332,7 @@ impl World {
                     block[..length].copy_from_slice(&expected[from..from + length]);
                 }
             }
-            assert_eq!(difference(&found[..expected.len()], expected), None, "{name}");
+            assert_eq!(difference(&actual[..expected.len()], expected), None, "{name}");
         }
         for (name, expected) in &self.snapshots {
             let restored = restore(self.folder.path(), &format!("check-{}", self.names), &self.manifests[name], &self.objects, self.cipher.clone());
@@ -343,9 +343,9 @@ impl World {
         // Nothing is left that nobody refers to.
         let pending: Vec<String> = self.pending.keys().cloned().collect();
         sweep(&self.objects, &pending).unwrap();
-        let held: std::collections::BTreeSet<String> = self.manifests.values().flat_map(|manifest| manifest.segments().unwrap()).collect();
+        let referenced: std::collections::BTreeSet<String> = self.manifests.values().flat_map(|manifest| manifest.segments().unwrap()).collect();
         for listed in self.objects.list("segments/").unwrap() {
-            assert!(held.contains(&listed.name) || pending.iter().any(|name| listed.name.starts_with(&format!("segments/{name}/"))), "{}", listed.name);
+            assert!(referenced.contains(&listed.name) || pending.iter().any(|name| listed.name.starts_with(&format!("segments/{name}/"))), "{}", listed.name);
         }
     }
 }

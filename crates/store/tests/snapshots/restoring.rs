@@ -42,7 +42,7 @@ impl Bucket for Counting {
     }
 }
 
-struct Made {
+struct Fixture {
     folder: tempfile::TempDir,
     bucket: Arc<Counting>,
     objects: Objects,
@@ -51,7 +51,7 @@ struct Made {
 }
 
 /// Every second block has data.
-fn made() -> Made {
+fn prepare() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let bucket = Arc::new(Counting::default());
     let objects = Objects::over("memory://counting", bucket.clone());
@@ -59,10 +59,10 @@ fn made() -> Made {
     (0..BLOCKS).step_by(2).for_each(|block| capture.write(&[block as u8 + 1; BLOCK_BYTES], block * BLOCK).unwrap());
     let expected = content(&*capture);
     let manifest = Arc::new(stored(&capture.begin("snap").unwrap(), "snap", &objects, None));
-    Made { folder, bucket, objects, manifest, expected }
+    Fixture { folder, bucket, objects, manifest, expected }
 }
 
-impl Made {
+impl Fixture {
     fn marks(&self) -> std::path::PathBuf {
         self.folder.path().join("warm")
     }
@@ -84,31 +84,31 @@ impl Made {
 
 #[test]
 fn threads_that_touch_one_block_fetch_it_once() {
-    let made = made();
-    let restored = made.create();
+    let fixture = prepare();
+    let restored = fixture.create();
     std::thread::scope(|scope| {
         for thread in 0..8usize {
-            let (restored, made) = (&restored, &made);
+            let (restored, fixture) = (&restored, &fixture);
             scope.spawn(move || {
                 for step in 0..BLOCKS as usize {
                     let block = (step + thread / 3) % BLOCKS as usize;
                     let mut buffer = vec![0; 70_000];
-                    let at = (block * BLOCK_BYTES + BLOCK_BYTES / 2).min(made.expected.len() - buffer.len());
+                    let at = (block * BLOCK_BYTES + BLOCK_BYTES / 2).min(fixture.expected.len() - buffer.len());
                     restored.read(&mut buffer, at as u64).unwrap();
-                    assert_eq!(difference(&buffer, &made.expected[at..at + buffer.len()]), None);
+                    assert_eq!(difference(&buffer, &fixture.expected[at..at + buffer.len()]), None);
                 }
             });
         }
     });
-    assert_eq!((made.fetched(), restored.cold_blocks()), (BLOCKS / 2, 0));
+    assert_eq!((fixture.fetched(), restored.cold_blocks()), (BLOCKS / 2, 0));
 }
 
 /// Readers, writers and an initialization at once, on volumes that die in between.
 #[test]
 fn what_the_guest_wrote_is_never_fetched_over() {
-    let made = made();
-    let mut expected = made.expected.clone();
-    let mut restored = made.create();
+    let fixture = prepare();
+    let mut expected = fixture.expected.clone();
+    let mut restored = fixture.create();
     for round in 0..6u8 {
         // Each thread has blocks of its own; an initialization runs into all of them.
         let parts: Vec<&mut [u8]> = expected.chunks_mut(10 * BLOCK_BYTES).collect();
@@ -144,136 +144,136 @@ fn what_the_guest_wrote_is_never_fetched_over() {
             restored.flush().unwrap();
         }
         drop(restored);
-        restored = made.open().unwrap();
+        restored = fixture.open().unwrap();
         assert_eq!(difference(&content(&restored), &expected), None, "round {round}");
         if round == 0 {
-            assert!(made.fetched() < 2 * BLOCKS, "{} fetches", made.fetched());
+            assert!(fixture.fetched() < 2 * BLOCKS, "{} fetches", fixture.fetched());
         }
     }
 }
 
 #[test]
 fn a_whole_write_and_a_discard_need_no_fetch() {
-    let made = made();
-    let restored = made.create();
+    let fixture = prepare();
+    let restored = fixture.create();
     restored.write(&[9; BLOCK_BYTES], 0).unwrap();
     restored.zero(2 * BLOCK, BLOCK).unwrap();
     restored.discard(4 * BLOCK, 36 * BLOCK).unwrap();
-    assert_eq!((made.fetched(), restored.cold_blocks()), (0, 0));
+    assert_eq!((fixture.fetched(), restored.cold_blocks()), (0, 0));
     assert!(content(&restored)[BLOCK_BYTES..].iter().all(|&byte| byte == 0));
-    assert_eq!(made.fetched(), 0);
+    assert_eq!(fixture.fetched(), 0);
     // A part of a block does need it.
-    let made = self::made();
-    let restored = made.create();
+    let fixture = prepare();
+    let restored = fixture.create();
     assert_eq!((restored.cold_in(0, 3 * BLOCK), restored.cold_in(BLOCK, BLOCK), restored.next_cold(1)), (2, 0, Some(2)));
     restored.discard(512, BLOCK - 512).unwrap();
-    assert_eq!((made.fetched(), restored.cold_blocks()), (1, BLOCKS / 2 - 1));
+    assert_eq!((fixture.fetched(), restored.cold_blocks()), (1, BLOCKS / 2 - 1));
     let mut first = [0; 513];
     restored.read(&mut first, 0).unwrap();
     assert_eq!((first[511], first[512]), (1, 0));
     assert!(restored.initialize(2).unwrap() && !restored.initialize(2).unwrap() && !restored.initialize(3).unwrap());
     restored.grow((BLOCKS + 4) * BLOCK).unwrap();
     restored.write(&[1; 512], (BLOCKS + 3) * BLOCK).unwrap();
-    assert_eq!(made.fetched(), 2, "what was added is not of the snapshot");
+    assert_eq!(fixture.fetched(), 2, "what was added is not of the snapshot");
 }
 
 /// After the machine stopped a mark counts when the bytes were flushed before it.
 #[test]
 fn after_the_machine_stopped_what_was_not_flushed_is_fetched_again() {
-    let made = made();
-    let restored = made.create();
+    let fixture = prepare();
+    let restored = fixture.create();
     restored.write(&[9; 4_096], 0).unwrap();
     restored.flush().unwrap();
     restored.write(&[8; BLOCK_BYTES], 2 * BLOCK).unwrap();
     drop(restored);
-    assert_eq!(made.open().unwrap().cold_blocks(), BLOCKS / 2 - 2, "the process died, the machine did not");
-    let mut bytes = std::fs::read(made.marks()).unwrap();
+    assert_eq!(fixture.open().unwrap().cold_blocks(), BLOCKS / 2 - 2, "the process died, the machine did not");
+    let mut bytes = std::fs::read(fixture.marks()).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let at = bytes.windows(36).position(|part| part == boot.trim().as_bytes()).unwrap();
     bytes[at] ^= 1;
     let length = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
     let checksum = crc32c::crc32c(&bytes[20..20 + length]);
     bytes[16..20].copy_from_slice(&checksum.to_le_bytes());
-    std::fs::write(made.marks(), &bytes).unwrap();
+    std::fs::write(fixture.marks(), &bytes).unwrap();
     // What a disk may have of a write that was not flushed: anything.
-    let file = SparseFile::open(&made.folder.path().join("restored"), BLOCKS * BLOCK).unwrap();
+    let file = SparseFile::open(&fixture.folder.path().join("restored"), BLOCKS * BLOCK).unwrap();
     file.write(&[0x77; 1_000], 2 * BLOCK).unwrap();
     drop(file);
     for _ in 0..2 {
-        let restored = made.open().unwrap();
+        let restored = fixture.open().unwrap();
         assert!(restored.is_cold(2) && !restored.is_cold(0), "flushed: warm; not flushed: cold");
     }
-    let mut found = [0; 512];
-    let restored = made.open().unwrap();
-    restored.read(&mut found, 2 * BLOCK).unwrap();
-    assert_eq!(found, [3; 512], "as in the snapshot");
-    restored.read(&mut found, 0).unwrap();
-    assert_eq!(found, [9; 512], "the guest's");
+    let mut buffer = [0; 512];
+    let restored = fixture.open().unwrap();
+    restored.read(&mut buffer, 2 * BLOCK).unwrap();
+    assert_eq!(buffer, [3; 512], "as in the snapshot");
+    restored.read(&mut buffer, 0).unwrap();
+    assert_eq!(buffer, [9; 512], "the guest's");
 }
 
 /// A block is warm once its bytes are there, and not before: neither for the next process nor for
 /// a reader that comes while they are written.
 #[test]
 fn a_block_whose_bytes_could_not_be_written_stays_cold() {
-    let made = made();
+    let fixture = prepare();
     let failing = Arc::new(AtomicU64::new(1));
     let asked = failing.clone();
     let before_write = move |_| match asked.load(Ordering::SeqCst) {
         0 => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device")),
     };
-    let inner = volume(made.folder.path(), "restored", BLOCKS * BLOCK);
+    let inner = volume(fixture.folder.path(), "restored", BLOCKS * BLOCK);
     let hooked = Hooked { inner, before_read: Box::new(|_| Ok(())), before_write: Box::new(before_write) };
-    let restored = Restored::create(Arc::new(hooked), made.manifest.clone(), made.objects.clone(), None, &made.marks()).unwrap();
-    let mut found = [0; 512];
-    restored.read(&mut found, 0).expect_err("nowhere to put it");
+    let restored = Restored::create(Arc::new(hooked), fixture.manifest.clone(), fixture.objects.clone(), None, &fixture.marks()).unwrap();
+    let mut buffer = [0; 512];
+    restored.read(&mut buffer, 0).expect_err("nowhere to put it");
     restored.write(&[1; BLOCK_BYTES], 2 * BLOCK).expect_err("nowhere to put it");
     assert_eq!(restored.cold_blocks(), BLOCKS / 2);
     failing.store(0, Ordering::SeqCst);
     drop(restored);
-    let restored = made.open().unwrap();
+    let restored = fixture.open().unwrap();
     assert_eq!(restored.cold_blocks(), BLOCKS / 2);
-    assert_eq!(difference(&content(&restored), &made.expected), None);
+    assert_eq!(difference(&content(&restored), &fixture.expected), None);
 }
 
 #[test]
 fn marks_that_are_missing_or_of_another_snapshot_are_refused() {
-    let made = made();
-    drop(made.create());
+    let fixture = prepare();
+    drop(fixture.create());
     let refused = |what: &str| {
-        let error = made.open().err().unwrap_or_else(|| panic!("{what}")).to_string();
+        let error = fixture.open().err().unwrap_or_else(|| panic!("{what}")).to_string();
         assert!(error.contains("warm"), "{error}");
         error
     };
-    let good = std::fs::read(made.marks()).unwrap();
-    std::fs::write(made.marks(), &good[..50]).unwrap();
+    let good = std::fs::read(fixture.marks()).unwrap();
+    std::fs::write(fixture.marks(), &good[..50]).unwrap();
     refused("cut");
     let mut bad = good.clone();
     bad[30] ^= 1;
-    std::fs::write(made.marks(), &bad).unwrap();
+    std::fs::write(fixture.marks(), &bad).unwrap();
     refused("damaged");
-    std::fs::remove_file(made.marks()).unwrap();
+    std::fs::remove_file(fixture.marks()).unwrap();
     refused("missing");
-    std::fs::write(made.marks(), &good).unwrap();
+    std::fs::write(fixture.marks(), &good).unwrap();
     let create = |path: &Path, bytes: u64| {
-        let inner = volume(made.folder.path(), &format!("other-{bytes}"), bytes);
-        Restored::create(inner, made.manifest.clone(), made.objects.clone(), None, path)
+        let inner = volume(fixture.folder.path(), &format!("other-{bytes}"), bytes);
+        Restored::create(inner, fixture.manifest.clone(), fixture.objects.clone(), None, path)
     };
-    assert!(create(&made.marks(), BLOCKS * BLOCK).is_err(), "marks that exist belong to somebody");
-    assert!(create(&made.folder.path().join("new"), BLOCKS * BLOCK - 512).is_err(), "smaller than the snapshot");
-    assert!(!made.folder.path().join("new").exists());
-    assert!(made.open().is_ok());
+    assert!(create(&fixture.marks(), BLOCKS * BLOCK).is_err(), "marks that exist belong to somebody");
+    assert!(create(&fixture.folder.path().join("new"), BLOCKS * BLOCK - 512).is_err(), "smaller than the snapshot");
+    assert!(!fixture.folder.path().join("new").exists());
+    assert!(fixture.open().is_ok());
 }
 
 #[test]
 fn an_initialization_in_parallel_fetches_all_and_can_be_stopped() {
-    let made = made();
-    let restored = made.create();
+    let fixture = prepare();
+    let restored = fixture.create();
     let count = AtomicU64::new(0);
     initialize_all(&restored, 3, &|_| count.fetch_add(1, Ordering::SeqCst) < 4).unwrap();
-    assert!((5..=5 + 2).contains(&made.fetched()), "the fifth ends it, and two more may be under way: {}", made.fetched());
+    assert!((5..=5 + 2).contains(&fixture.fetched()), "the fifth ends it, and two more may be under way: {}", fixture.fetched());
     initialize_all(&restored, 3, &|_| true).unwrap();
-    assert_eq!((made.fetched(), restored.cold_blocks()), (BLOCKS / 2, 0));
-    assert_eq!(difference(&content(&restored), &made.expected), None);
-    assert_eq!(made.fetched(), BLOCKS / 2);
+    assert_eq!((fixture.fetched(), restored.cold_blocks()), (BLOCKS / 2, 0));
+    assert_eq!(difference(&content(&restored), &fixture.expected), None);
+    assert_eq!(fixture.fetched(), BLOCKS / 2);
 }

@@ -43,14 +43,14 @@ pub fn restore(folder: &Path, name: &str, manifest: &Manifest, objects: &Objects
 }
 
 /// Where two contents differ, instead of megabytes in a message.
-pub fn difference(found: &[u8], expected: &[u8]) -> Option<String> {
-    if found == expected {
+pub fn difference(actual: &[u8], expected: &[u8]) -> Option<String> {
+    if actual == expected {
         return None;
     }
-    let at = found.iter().zip(expected).position(|(a, b)| a != b);
+    let at = actual.iter().zip(expected).position(|(a, b)| a != b);
     Some(match at {
-        Some(at) => format!("byte {at} (block {}) is {} and should be {}", at / BLOCK_BYTES, found[at], expected[at]),
-        None => format!("{} bytes and not {}", found.len(), expected.len()),
+        Some(at) => format!("byte {at} (block {}) is {} and should be {}", at / BLOCK_BYTES, actual[at], expected[at]),
+        None => format!("{} bytes and not {}", actual.len(), expected.len()),
     })
 }
 
@@ -63,7 +63,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Asked before a read or a write at an offset.
+/// A hook that is asked before a read or a write at an offset.
 type Hook = Box<dyn Fn(u64) -> io::Result<()> + Send + Sync>;
 
 /// A backing that waits or fails when it is told to.
@@ -113,8 +113,8 @@ impl Bucket for Memory {
     }
 
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
-        let held = self.0.lock().unwrap();
-        let data = held.get(name).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such object"))?;
+        let objects = self.0.lock().unwrap();
+        let data = objects.get(name).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such object"))?;
         let range = range.map_or(0..data.len(), |range| range.start as usize..(range.end as usize).min(data.len()));
         data.get(range).map(<[u8]>::to_vec).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "behind its end"))
     }
@@ -125,8 +125,8 @@ impl Bucket for Memory {
     }
 
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
-        let held = self.0.lock().unwrap();
-        Ok(held.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(name, data)| Listed { name: name.clone(), bytes: data.len() as u64 }).collect())
+        let objects = self.0.lock().unwrap();
+        Ok(objects.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(name, data)| Listed { name: name.clone(), bytes: data.len() as u64 }).collect())
     }
 }
 

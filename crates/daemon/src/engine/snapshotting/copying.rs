@@ -10,7 +10,7 @@
 //! where it is lost, the copy is in `error` and says so. An instant whose copy is not `creating`
 //! ends when its source is opened, so none is left behind.
 
-use crate::engine::parts::{held, Job};
+use crate::engine::parts::{lock, Job};
 use crate::engine::volume_files::{self, DataKey};
 use crate::engine::Engine;
 use crate::problem::{could_not, of_io, Outcome};
@@ -33,12 +33,12 @@ impl Engine {
         }
         self.check_room(&source)?;
         // No volume may come or go between the decision and the instant.
-        let _work = held(&self.work);
+        let _work = lock(&self.work);
         let events = self.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());
         let id = id.ok_or_else(|| could_not("volume", "was not made", "Try again."))?;
         match self.begin_copy(&id, &source) {
-            Ok(instant) => drop(held(&self.snapshots.copies).insert(id.clone(), instant)),
+            Ok(instant) => drop(lock(&self.snapshots.copies).insert(id.clone(), instant)),
             Err(error) => {
                 let problem = of_io(format!("taking the instant of {}", source.label()), &error);
                 self.command(&Command::VolumeFailed { volume: id.to_string(), reason: problem.rule.clone() })?;
@@ -53,7 +53,7 @@ impl Engine {
     /// other volume fail.
     fn check_room(&self, source: &VolumeRecord) -> Outcome<()> {
         let needed = self.allocated_of(source).unwrap_or_default();
-        let free = rustix::fs::statvfs(&self.volumes_folder()).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
+        let free = rustix::fs::statvfs(self.volumes_folder()).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
         if needed <= free {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl Engine {
     pub(super) fn adopt_copy(&self, instant: Instant) {
         let id: Option<VolumeId> = instant.name().parse().ok();
         match id.filter(|id| self.lab(|lab| lab.volumes.get(id).is_some_and(VolumeRecord::is_being_copied))) {
-            Some(id) => drop(held(&self.snapshots.copies).insert(id, instant)),
+            Some(id) => drop(lock(&self.snapshots.copies).insert(id, instant)),
             None => drop(instant.finish()),
         }
     }
@@ -84,7 +84,7 @@ impl Engine {
             if let Some(Err(problem)) = source.map(|source| self.device_number(&source)) {
                 tracing::error!(volume = record.id.as_str(), "{}: {}", problem.value, problem.rule);
             }
-            if held(&self.snapshots.copies).contains_key(&record.id) {
+            if lock(&self.snapshots.copies).contains_key(&record.id) {
                 self.snapshots.put(record.id.as_str(), Job::Copy(record.id.clone()));
             } else {
                 self.fail_copy(&record.id, "its instant was lost when the machine or its source ended");
@@ -96,7 +96,7 @@ impl Engine {
     pub(super) fn copy_bytes(&self, id: &VolumeId) -> io::Result<()> {
         let record = self.lab(|lab| lab.volumes.get(id).cloned()).filter(VolumeRecord::is_being_copied);
         // Taken out while it is read, put back where that must be tried again.
-        let instant = held(&self.snapshots.copies).remove(id);
+        let instant = lock(&self.snapshots.copies).remove(id);
         let (record, instant) = match (record, instant) {
             (Some(record), Some(instant)) => (record, instant),
             (_, instant) => return instant.map_or(Ok(()), Instant::finish),
@@ -105,13 +105,13 @@ impl Engine {
         let done = copied.and_then(|()| self.command(&Command::Created { volume: id.to_string() }).map_err(|problem| as_io(&problem)));
         match done {
             Ok(_) => {
-                held(&self.snapshots.to_copy).remove(id);
+                lock(&self.snapshots.to_copy).remove(id);
                 // What its files took while they grew.
-                held(&self.resting).remove(id);
+                lock(&self.resting).remove(id);
                 instant.finish()
             }
             Err(error) => {
-                held(&self.snapshots.copies).insert(id.clone(), instant);
+                lock(&self.snapshots.copies).insert(id.clone(), instant);
                 Err(error)
             }
         }
@@ -147,17 +147,17 @@ impl Engine {
         let mut data = vec![0u8; BLOCK_BYTES];
         let mut index = 0;
         while index < all {
-            held(&self.snapshots.to_copy).insert(id.clone(), (all, all - index));
+            lock(&self.snapshots.to_copy).insert(id.clone(), (all, all - index));
             let next = (index + LOOK_BLOCKS).min(all);
-            for one in (index..next).filter(|_| from.may_hold_data(index, next - index)) {
+            for number in (index..next).filter(|_| from.may_hold_data(index, next - index)) {
                 if self.is_stopping() {
                     return Err(io::Error::other("the lab goes down"));
                 }
-                from.read_block(one, &mut data)?;
-                let part = &data[..(bytes - one * block).min(block) as usize];
+                from.read_block(number, &mut data)?;
+                let part = &data[..(bytes - number * block).min(block) as usize];
                 // The new files are zeros already, and take no space for them.
                 if part.iter().any(|&byte| byte != 0) {
-                    to.write(part, one * block)?;
+                    to.write(part, number * block)?;
                 }
             }
             index = next;
@@ -171,8 +171,8 @@ impl Engine {
             tracing::error!(volume = id.as_str(), "noting that it failed: {}", problem.rule);
             return;
         }
-        held(&self.snapshots.to_copy).remove(id);
-        if let Some(instant) = held(&self.snapshots.copies).remove(id) {
+        lock(&self.snapshots.to_copy).remove(id);
+        if let Some(instant) = lock(&self.snapshots.copies).remove(id) {
             drop(instant.finish());
         }
         if let Some(record) = self.lab(|lab| lab.volumes.get(id).cloned()) {
@@ -183,16 +183,16 @@ impl Engine {
     /// How far a copy is.
     pub(crate) fn copy_progress(&self, record: &VolumeRecord) -> InitializationView {
         let blocks = record.size_gib() * ((1 << 30) / BLOCK_BYTES as u64);
-        let (all, left) = match record.is_being_copied() {
-            true => held(&self.snapshots.to_copy).get(&record.id).copied().unwrap_or((blocks, blocks)),
+        let (all, remaining) = match record.is_being_copied() {
+            true => lock(&self.snapshots.to_copy).get(&record.id).copied().unwrap_or((blocks, blocks)),
             false => (blocks, 0),
         };
         InitializationView {
             state: if record.is_being_copied() { "initializing" } else { "completed" }.to_string(),
             r#type: "default".to_string(),
             // 100 is for completed alone.
-            progress_percent: if record.is_being_copied() { (100.0 * (all - left) as f64 / all.max(1) as f64).min(99.0) } else { 100.0 },
-            blocks_left: left,
+            progress_percent: if record.is_being_copied() { (100.0 * (all - remaining) as f64 / all.max(1) as f64).min(99.0) } else { 100.0 },
+            blocks_left: remaining,
             rate_mib_s: None,
             remaining_s: None,
             fast: false,

@@ -23,7 +23,7 @@ pub(crate) struct Changes<Id> {
 }
 
 impl<Id: Clone + Eq + Hash> Changes<Id> {
-    /// Nothing has changed yet. `run`: a random number.
+    /// Makes the record of a run in which nothing has changed yet. `run` is a random number.
     pub(crate) fn new(run: u64) -> Changes<Id> {
         Changes { run, version: 0, oldest: 0, by_version: BTreeMap::new(), last: HashMap::new() }
     }
@@ -60,8 +60,8 @@ impl<Id: Clone + Eq + Hash> Changes<Id> {
     pub(crate) fn since(&self, version: &str) -> Option<Vec<&Id>> {
         let (run, number) = version.split_once('-')?;
         let number: u64 = number.parse().ok()?;
-        let known = u64::from_str_radix(run, 16) == Ok(self.run) && (self.oldest..=self.version).contains(&number);
-        known.then(|| self.by_version.range(number + 1..).map(|(_, id)| id).collect())
+        let valid = u64::from_str_radix(run, 16) == Ok(self.run) && (self.oldest..=self.version).contains(&number);
+        valid.then(|| self.by_version.range(number + 1..).map(|(_, id)| id).collect())
     }
 }
 
@@ -80,16 +80,16 @@ mod tests {
             for (step, (id, gone, then)) in steps.into_iter().enumerate() {
                 if gone { there.remove(&id) } else { there.insert(id, step) };
                 if then == 7 { changes.note_all() } else { changes.note(&id) }
-                let Some((version, known)) = callers.get_mut(usize::from(then)) else { continue };
+                let Some((version, copy)) = callers.get_mut(usize::from(then)) else { continue };
                 match version.as_deref().and_then(|version| changes.since(version)) {
-                    None => known.clone_from(&there),
+                    None => copy.clone_from(&there),
                     Some(changed) => changed.into_iter().for_each(|id| match there.get(id) {
-                        Some(is) => drop(known.insert(*id, *is)),
-                        None => drop(known.remove(id)),
+                        Some(is) => drop(copy.insert(*id, *is)),
+                        None => drop(copy.remove(id)),
                     }),
                 }
                 *version = Some(changes.version());
-                prop_assert_eq!(&*known, &there);
+                prop_assert_eq!(&*copy, &there);
                 prop_assert_eq!(changes.since(&changes.version()), Some(Vec::new()));
             }
         }

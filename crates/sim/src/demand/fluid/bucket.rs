@@ -11,7 +11,7 @@ use headrace_model::bucket::{MAIN_DEPTH_S, RESERVE_REFILL};
 use headrace_model::rates::Rates;
 use headrace_model::Cap;
 
-/// As the model's instance: full again after a day.
+/// Seconds in a day, after which a bucket is full again, as the model's instance is.
 pub(super) const DAY_S: f64 = 86_400.0;
 
 /// Whether a load is long enough to be repeated day by day: a recording of a day may lack its last
@@ -181,7 +181,7 @@ impl FluidBucket {
         };
     }
 
-    /// As good as empty.
+    /// Whether the bucket is as good as empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty_at(self.level)

@@ -48,13 +48,13 @@ impl NeededLoad {
 
     fn of(&self, bucket: &FluidBucket) -> Arc<Needs> {
         // A panic elsewhere cannot leave a half-made entry: entries are inserted whole.
-        let mut known = self.needs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.needs.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = |needs: &&Arc<Needs>| needs.measure == bucket.measure && needs.per_read == bucket.per_read && needs.per_write == bucket.per_write;
-        if let Some(needs) = known.iter().find(alike) {
+        if let Some(needs) = cache.iter().find(alike) {
             return Arc::clone(needs);
         }
         let each: Vec<f64> = self.measured.points.iter().map(|point| bucket.demand(point)).collect();
-        let made = Arc::new(Needs {
+        let entry = Arc::new(Needs {
             measure: bucket.measure,
             per_read: bucket.per_read,
             per_write: bucket.per_write,
@@ -62,8 +62,8 @@ impl NeededLoad {
             asked: bucket.asked(&self.measured),
             each,
         });
-        known.push(Arc::clone(&made));
-        made
+        cache.push(Arc::clone(&entry));
+        entry
     }
 
     /// Length of each point, where all are alike, s.

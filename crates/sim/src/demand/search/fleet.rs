@@ -29,12 +29,12 @@ type AccountedKey = (Option<u64>, Option<headrace_catalog::VolumeType>, u64);
 /// The demands of many volumes, for as long as they are looked at.
 pub struct Fleet {
     loads: Vec<OpenLoad>,
-    shared: Vec<Mutex<KnownOfVolume>>,
+    shared: Vec<Mutex<VolumeCache>>,
 }
 
 /// What was found of one volume's demand.
 #[derive(Default)]
-struct KnownOfVolume {
+struct VolumeCache {
     needed: Vec<(AccountedKey, Arc<NeededLoad>)>,
     /// With the p99 of requests that do not wait, ms.
     own: Vec<(OwnLatencyKey, Arc<OwnLatency>, f64)>,
@@ -69,9 +69,9 @@ pub struct FleetTerms<'a> {
 /// ([`Summary::judged_p99_ms`](crate::Summary::judged_p99_ms)), as a plan's recommendation is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FleetGoal {
-    /// s.
+    /// The most throttled time, s.
     pub throttled_s: f64,
-    /// ms.
+    /// The highest p99 latency, ms.
     pub p99_ms: f64,
 }
 
@@ -215,7 +215,7 @@ impl Fleet {
         }
     }
 
-    fn known(&self, volume: usize) -> std::sync::MutexGuard<'_, KnownOfVolume> {
+    fn lock_cache(&self, volume: usize) -> std::sync::MutexGuard<'_, VolumeCache> {
         // A panic elsewhere cannot leave a half-made entry: entries are inserted whole.
         self.shared[volume].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,8 +224,8 @@ impl Fleet {
         // All that `interval::measure` takes of a storage: many types count alike.
         let full_unit = setup.limits.iter().find(|limits| limits.random_charges_full_unit).map(|limits| limits.spec.volume_type);
         let key = (setup.storage.raid.map(|_| setup.storage.chunk_kib), full_unit, question.factor.to_bits());
-        let find = |known: &KnownOfVolume| known.needed.iter().find(|(of, _)| *of == key).map(|(_, needed)| Arc::clone(needed));
-        if let Some(needed) = find(&self.known(question.volume)) {
+        let find = |cache: &VolumeCache| cache.needed.iter().find(|(of, _)| *of == key).map(|(_, needed)| Arc::clone(needed));
+        if let Some(needed) = find(&self.lock_cache(question.volume)) {
             return needed;
         }
         let load = &self.loads[question.volume];
@@ -236,21 +236,21 @@ impl Fleet {
                 |point: &Point| Point { reads_per_s: point.reads_per_s * question.factor, writes_per_s: point.writes_per_s * question.factor, ..*point };
             interval::measure(setup, &OpenLoad { points: load.points.iter().map(raised).collect(), ..blank(load) })
         };
-        let made = Arc::new(NeededLoad::new(Arc::new(measured)));
-        let mut known = self.known(question.volume);
-        find(&known).unwrap_or_else(|| {
-            known.needed.push((key, Arc::clone(&made)));
-            made
+        let entry = Arc::new(NeededLoad::new(Arc::new(measured)));
+        let mut cache = self.lock_cache(question.volume);
+        find(&cache).unwrap_or_else(|| {
+            cache.needed.push((key, Arc::clone(&entry)));
+            entry
         })
     }
 
     fn own(&self, volume: usize, key: OwnLatencyKey) -> (Arc<OwnLatency>, f64) {
-        let find = |known: &KnownOfVolume| known.own.iter().find(|(of, _, _)| *of == key).map(|(_, own, p99_ms)| (Arc::clone(own), *p99_ms));
-        if let Some(found) = find(&self.known(volume)) {
-            return found;
+        let find = |cache: &VolumeCache| cache.own.iter().find(|(of, _, _)| *of == key).map(|(_, own, p99_ms)| (Arc::clone(own), *p99_ms));
+        if let Some(entry) = find(&self.lock_cache(volume)) {
+            return entry;
         }
         let (own, p99_ms) = with_p99(OwnLatency::new(&key));
-        self.known(volume).own.push((key, Arc::clone(&own), p99_ms));
+        self.lock_cache(volume).own.push((key, Arc::clone(&own), p99_ms));
         (own, p99_ms)
     }
 }

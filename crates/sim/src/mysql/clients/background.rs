@@ -134,7 +134,7 @@ impl<'a> CompactionRuns<'a> {
     }
 
     pub fn is_running(&self) -> bool {
-        self.clock.left.iter().sum::<f64>() >= 1.0
+        self.clock.remaining_bytes.iter().sum::<f64>() >= 1.0
     }
 
     /// Lets a tick's worth of bytes be moved.
@@ -149,15 +149,15 @@ impl<'a> CompactionRuns<'a> {
     pub fn next(&mut self, draws: &Draws) -> Option<(u32, Io)> {
         let of = self.of?;
         // Reads and writes advance in proportion.
-        let share = |left: f64, all: f64| if all > 0.0 { left / all } else { 0.0 };
-        let kind = usize::from(share(self.clock.left[0], of.read_bytes_per_tx) < share(self.clock.left[1], of.write_bytes_per_tx));
-        let bytes = (self.clock.left[kind].min(RUN_BYTES) / 512.0).ceil() * 512.0;
+        let share = |remaining: f64, all: f64| if all > 0.0 { remaining / all } else { 0.0 };
+        let kind = usize::from(share(self.clock.remaining_bytes[0], of.read_bytes_per_tx) < share(self.clock.remaining_bytes[1], of.write_bytes_per_tx));
+        let bytes = (self.clock.remaining_bytes[kind].min(RUN_BYTES) / 512.0).ceil() * 512.0;
         if !self.is_running() || self.credit < bytes {
             return None;
         }
         let slot = self.free.pop()?;
         self.credit -= bytes;
-        self.clock.left[kind] = (self.clock.left[kind] - bytes).max(0.0);
+        self.clock.remaining_bytes[kind] = (self.clock.remaining_bytes[kind] - bytes).max(0.0);
         // Sorted files are read from one half of the device and written to the other.
         let half = draws.places * draws.align / 2;
         self.at[kind] = if self.at[kind] + 2 * u64::from(RUN) > half { 0 } else { self.at[kind] + u64::from(RUN) };

@@ -42,8 +42,8 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// Those of an instance, or `vcpus` of its kind; where nothing is known of cores, two virtual
-    /// CPUs share one. None where their number is not known.
+    /// Makes the processors of an instance, or `vcpus` of its kind; where nothing is known of
+    /// cores, two virtual CPUs share one. None where their number is not known.
     pub fn of(instance: Option<&InstanceLimits>, vcpus: Option<u32>) -> Option<Processors> {
         let threads = vcpus.or(instance.map(|limits| limits.vcpus)).filter(|threads| *threads > 0)?;
         let shared = instance.is_none_or(|limits| limits.threads_per_core != 1);
@@ -76,8 +76,8 @@ impl Clients {
         self.cpu_ms * (1.0 - LOST_BY_SHARING)
     }
 
-    /// The same on cores of another speed: the processor's part of times goes with it. As it is
-    /// where one of the two is not known.
+    /// Makes the clients on cores of another speed: the processor's part of times goes with it.
+    /// They stay as they are where one of the two is not known.
     pub fn at_speed(&self, core_speed: Option<f64>) -> Clients {
         let Some((own, other)) = self.core_speed.zip(core_speed) else { return *self };
         let slower = own / other;
@@ -231,16 +231,16 @@ impl Contention {
         let (mut inside, mut rise) = (tps * think_s + busy, slope * think_s + 1.0);
         if queueing > 0.0 {
             let used = busy / self.threads;
-            let left = 1.0 / (1.0 - used);
-            let queued = queueing * libm::pow(used, self.exponent) * left;
+            let stretch = 1.0 / (1.0 - used);
+            let queued = queueing * libm::pow(used, self.exponent) * stretch;
             inside += queued;
-            rise += queued * (self.exponent / used + left) / self.threads;
+            rise += queued * (self.exponent / used + stretch) / self.threads;
         }
         let serial = tps * self.serial_s;
         if serial > 0.0 {
-            let left = 1.0 / (1.0 - serial);
-            inside += sharing * serial * serial * left;
-            rise += sharing * serial * left * (2.0 + serial * left) * self.serial_s * slope;
+            let stretch = 1.0 / (1.0 - serial);
+            inside += sharing * serial * serial * stretch;
+            rise += sharing * serial * stretch * (2.0 + serial * stretch) * self.serial_s * slope;
         }
         // Beyond a queue that is full there is no end of clients.
         if inside.is_finite() && serial < 1.0 && (busy < self.threads || queueing <= 0.0) {

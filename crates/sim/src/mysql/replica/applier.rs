@@ -174,12 +174,12 @@ impl Applier {
         if source.engine == StorageEngine::Innodb {
             popularity.classes.push(PageClass { pages: UNDO_PAGES * f64::from(segments), touches_per_tx: 1.0 / f64::from(segments) });
         }
-        let mut made = Database { popularity, ..source.clone() };
-        made.writes.first_dirty = (source.writes.first_dirty * dirtier).min(1.0);
-        made.writes.later_dirty = (source.writes.later_dirty * dirtier).min(1.0);
+        let mut adapted = Database { popularity, ..source.clone() };
+        adapted.writes.first_dirty = (source.writes.first_dirty * dirtier).min(1.0);
+        adapted.writes.later_dirty = (source.writes.later_dirty * dirtier).min(1.0);
         // What the source's run left unexplained is the source's.
-        made.shape = super::super::database::IoShape::default();
-        made
+        adapted.shape = super::super::database::IoShape::default();
+        adapted
     }
 
     /// Refuses what cannot be.
@@ -201,8 +201,8 @@ impl Applier {
             ("conflicts", self.conflicts),
         ];
         for (name, value) in values {
-            let known = APPLIER_SPREADS.iter().find(|spread| spread.parameter == name);
-            known.map_or(Ok(()), |spread| SimError::check_range(spread.words, value, spread.least, spread.most))?;
+            let range = APPLIER_SPREADS.iter().find(|spread| spread.parameter == name);
+            range.map_or(Ok(()), |spread| SimError::check_range(spread.words, value, spread.least, spread.most))?;
         }
         if self.written.len() != database.popularity.classes.len() {
             let rule = format!("must have one share for each of the {} page classes", database.popularity.classes.len());

@@ -105,20 +105,21 @@ pub(super) struct ReplicaDevices {
 
 impl ReplicaDevices {
     pub fn new(storage: &ReplicaStorage<'_>, database: &Database, step_s: f64) -> ReplicaDevices {
-        let kept = |mut fluid: Fluid| {
+        let keep_refill = |mut fluid: Fluid| {
             fluid.keep_a_refill(step_s);
             fluid
         };
         let volume = |setup: &Setup| ReplicaVolume {
             counting: DeviceCounting::new(setup, database),
-            fluid: kept(Fluid::of_volumes(setup)),
+            fluid: keep_refill(Fluid::of_volumes(setup)),
             copies: Fluid::amplification(setup),
         };
         let volumes: Vec<ReplicaVolume> = std::iter::once(storage.data).chain(storage.log).chain(storage.relay).map(volume).collect();
         let log = usize::from(storage.log.is_some());
         let relay = if storage.relay.is_some() { volumes.len() - 1 } else { log };
         let places = Places { data: volumes[0].counting.clone(), log: (log > 0).then(|| volumes[log].counting.clone()) };
-        let instance = storage.instance.map(|limits| kept(Fluid::of_instance(limits, storage.data.options.saved_second, storage.data.start_balance_percent)));
+        let instance =
+            storage.instance.map(|limits| keep_refill(Fluid::of_instance(limits, storage.data.options.saved_second, storage.data.start_balance_percent)));
         ReplicaDevices { volumes, log, relay, places, instance }
     }
 
@@ -141,7 +142,7 @@ impl ReplicaDevices {
         let on_all = cpu_s + (applier.spin_ms * (workers - 1.0) + applier.page_cpu_ms * at.reads * at.shape) / 1e3;
         let receive_s = self.receive_s(applier, settings);
         // A thread that only waits gets no more than half of the last processor.
-        let left = (vcpus - settings.coordinator_cores).max(0.5 * vcpus.min(1.0));
+        let worker_cores = (vcpus - settings.coordinator_cores).max(0.5 * vcpus.min(1.0));
         ApplierCosts {
             processor_s: cpu_s * (1.0 - applier.commit_cpu_share),
             commit_processor_s: cpu_s * applier.commit_cpu_share,
@@ -158,7 +159,7 @@ impl ReplicaDevices {
             in_turn: settings.commits_in_turn(),
             iops_rate: f64::INFINITY,
             bytes_rate: f64::INFINITY,
-            cores_rate: if vcpus > 0.0 && on_all > 0.0 { left / on_all } else { f64::INFINITY },
+            cores_rate: if vcpus > 0.0 && on_all > 0.0 { worker_cores / on_all } else { f64::INFINITY },
             receive_rate: if receive_s > 0.0 { 1.0 / receive_s } else { f64::INFINITY },
         }
     }

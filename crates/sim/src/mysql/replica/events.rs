@@ -107,7 +107,7 @@ struct Applying<'a, 'b> {
     /// [`Settled::reading`].
     reading: f64,
     rows: (f64, f64, f64),
-    found: ReplicaEvents,
+    outcome: ReplicaEvents,
 }
 
 /// Runs the applier for `seconds` behind the source's transactions a second (a step each, spread
@@ -180,7 +180,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             hint: 0,
             reading: 0.0,
             rows: (0.0, 0.0, 0.0),
-            found: ReplicaEvents::default(),
+            outcome: ReplicaEvents::default(),
         }
     }
 
@@ -223,9 +223,9 @@ impl<'a, 'b> Applying<'a, 'b> {
         let mut before = 0;
         while let Some(Reverse((now, _, slot))) = self.queue.pop() {
             while second <= now && second <= end {
-                self.found.applied.push(self.committed - before);
+                self.outcome.applied.push(self.committed - before);
                 before = self.committed;
-                self.found.lag_s.push(self.lag_s(second));
+                self.outcome.lag_s.push(self.lag_s(second));
                 second += Nanos::from_secs(1);
             }
             if now >= end {
@@ -245,9 +245,9 @@ impl<'a, 'b> Applying<'a, 'b> {
         }
         // Nothing is left to do: the rest of the time is idle.
         while second <= end {
-            self.found.applied.push(self.committed - before);
+            self.outcome.applied.push(self.committed - before);
             before = self.committed;
-            self.found.lag_s.push(self.lag_s(second));
+            self.outcome.lag_s.push(self.lag_s(second));
             second += Nanos::from_secs(1);
         }
     }
@@ -319,7 +319,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             for _ in 0..poisson(&mut self.chance, purged * at.shape) {
                 let place = self.page_place();
                 self.submit(0, now, Op::Read, place, self.scenario.database.read_bytes);
-                self.found.reads += 1;
+                self.outcome.reads += 1;
             }
             let dirtied = dirty * purged / at.reads.max(1e-9);
             let others = poisson(&mut self.chance, (dirty * (1.0 - applier.forced_writes)).max(0.0) + dirtied + at.flushed * at.shape);
@@ -371,14 +371,14 @@ impl<'a, 'b> Applying<'a, 'b> {
                     return self.push(from, id);
                 }
                 self.workers[id].reads -= 1;
-                self.found.reads += 1;
+                self.outcome.reads += 1;
                 let place = self.page_place();
                 let done = self.submit(0, now, Op::Read, place, self.scenario.database.read_bytes);
                 self.push(done, id);
             }
             Phase::Rows if worker.writes > 0 => {
                 self.workers[id].writes -= 1;
-                self.found.waited_writes += 1;
+                self.outcome.waited_writes += 1;
                 let done = self.page_write(now);
                 self.push(done, id);
             }
@@ -468,7 +468,7 @@ impl<'a, 'b> Applying<'a, 'b> {
         self.group = ready;
         let mean = self.stages().1;
         self.writes_left = around(&mut self.chance, mean);
-        self.found.groups += 1;
+        self.outcome.groups += 1;
         self.flush(now);
     }
 
@@ -506,8 +506,8 @@ impl<'a, 'b> Applying<'a, 'b> {
     fn finish(mut self) -> ReplicaEvents {
         let (count, sum, squares) = self.rows;
         let mean = sum / count.max(1.0);
-        self.found.rows_s = (mean, (squares / count.max(1.0) - mean * mean).max(0.0).sqrt());
-        self.found
+        self.outcome.rows_s = (mean, (squares / count.max(1.0) - mean * mean).max(0.0).sqrt());
+        self.outcome
     }
 }
 

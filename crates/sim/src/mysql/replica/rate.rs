@@ -212,24 +212,24 @@ impl ApplierCosts {
         weakest_limit(&[self.workers_rate(), self.iops_rate, self.bytes_rate, self.cores_rate, self.receive_rate], SHARPNESS)
     }
 
-    /// The same with one cost `times` as high.
+    /// Makes the costs with one of them `times` as high.
     pub fn with(&self, cost: ReplicaBinding, times: f64) -> ApplierCosts {
-        let mut made = *self;
+        let mut costs = *self;
         match cost {
-            ReplicaBinding::Reads => made.reads_s *= times,
-            ReplicaBinding::PageWrites => made.page_writes_s *= times,
-            ReplicaBinding::Flushes => made.flushes_s *= times,
-            ReplicaBinding::Processor => (made.processor_s, made.commit_processor_s) = (made.processor_s * times, made.commit_processor_s * times),
-            ReplicaBinding::Dependencies => made.width /= times,
+            ReplicaBinding::Reads => costs.reads_s *= times,
+            ReplicaBinding::PageWrites => costs.page_writes_s *= times,
+            ReplicaBinding::Flushes => costs.flushes_s *= times,
+            ReplicaBinding::Processor => (costs.processor_s, costs.commit_processor_s) = (costs.processor_s * times, costs.commit_processor_s * times),
+            ReplicaBinding::Dependencies => costs.width /= times,
             // A single thread stays one: what else would run it is another mode.
-            ReplicaBinding::Workers => made.workers = if self.workers > 1.0 { self.workers / times } else { self.workers },
-            ReplicaBinding::Iops => made.iops_rate /= times,
-            ReplicaBinding::Bytes => made.bytes_rate /= times,
-            ReplicaBinding::Cores => made.cores_rate /= times,
-            ReplicaBinding::Receive => made.receive_rate /= times,
+            ReplicaBinding::Workers => costs.workers = if self.workers > 1.0 { self.workers / times } else { self.workers },
+            ReplicaBinding::Iops => costs.iops_rate /= times,
+            ReplicaBinding::Bytes => costs.bytes_rate /= times,
+            ReplicaBinding::Cores => costs.cores_rate /= times,
+            ReplicaBinding::Receive => costs.receive_rate /= times,
             ReplicaBinding::Demand | ReplicaBinding::Large => {}
         }
-        made
+        costs
     }
 
     fn share(&self, cost: ReplicaBinding) -> f64 {

@@ -101,13 +101,13 @@ impl SemiSyncPrice {
         if alone < NEVER_FULL * self.most_tps {
             return alone;
         }
-        let (mut queue, mut found) = (0.0, 0.0);
+        let (mut queue, mut rate_per_ms) = (0.0, 0.0);
         for present in 1..=clients.ceil() as u64 {
             let there_ms = self.relay_ms * (1.0 + queue);
-            found = present as f64 / (cycle_ms + there_ms);
-            queue = found * there_ms;
+            rate_per_ms = present as f64 / (cycle_ms + there_ms);
+            queue = rate_per_ms * there_ms;
         }
-        found * 1e3
+        rate_per_ms * 1e3
     }
 }
 

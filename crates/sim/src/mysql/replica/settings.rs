@@ -117,7 +117,7 @@ impl ReplicaSettings {
     /// # Errors
     /// A flavour or version that is not known.
     pub fn of_version(flavor: &str, version: &str) -> Result<ReplicaSettings, SimError> {
-        let at_least = |wanted| at_least(version, wanted);
+        let at_least = |least| at_least(version, least);
         let durable = |mode, workers, preserve_order, log_bin| ReplicaSettings {
             mode,
             workers,

@@ -40,28 +40,28 @@ impl Settled {
         let early = innodb && scenario.settings.dirty_low_water > 0.0;
         let load = source_tps.iter().filter(|tps| **tps > 0.0);
         let most = load.clone().sum::<f64>() / load.count().max(1) as f64;
-        let (mut held, mut dirty) = (0.0, if early { scenario.settings.dirty_low_water } else { 0.0 });
-        let mut found = if early { Settled::at(scenario, held, dirty) } else { Settled::default() };
+        let (mut held_tx, mut dirty) = (0.0, if early { scenario.settings.dirty_low_water } else { 0.0 });
+        let mut settled = if early { Settled::at(scenario, held_tx, dirty) } else { Settled::default() };
         for round in 0..=ROUNDS {
-            let (tps, pages_s, reading) = found.settles_at(scenario, most);
-            found.reading = reading;
-            let (now_held, now_dirty) = (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
-            if round == ROUNDS || close(now_held, held) && close(now_dirty, dirty) {
+            let (tps, pages_s, reading) = settled.settles_at(scenario, most);
+            settled.reading = reading;
+            let (now_held_tx, now_dirty) = (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
+            if round == ROUNDS || close(now_held_tx, held_tx) && close(now_dirty, dirty) {
                 break;
             }
-            (held, dirty) = (between(held, now_held), between(dirty, now_dirty));
-            found = Settled::at(scenario, held, dirty);
+            (held_tx, dirty) = (between(held_tx, now_held_tx), between(dirty, now_dirty));
+            settled = Settled::at(scenario, held_tx, dirty);
         }
-        found
+        settled
     }
 
-    /// Hits that move no page for `held` transactions, and `dirty` as the share of dirty pages; 0:
-    /// not by their number.
-    fn at(scenario: &ReplicaScenario<'_>, held: f64, dirty: f64) -> Settled {
+    /// Settles where hits move no page for `held_tx` transactions, with `dirty` as the share of
+    /// dirty pages; 0: not by their number.
+    fn at(scenario: &ReplicaScenario<'_>, held_tx: f64, dirty: f64) -> Settled {
         let evicted = scenario.warm_up.at(scenario.warm_up.settled_tx(), &mut 0).evicted_dirty;
         let back = || written_back(scenario.database, scenario.applier, scenario.settings, scenario.cache_bytes, (dirty, evicted));
         let database = (dirty > 0.0).then(back);
-        let warm_up = WarmUp::held_back(database.as_ref().unwrap_or(scenario.database), scenario.cache_bytes, held);
+        let warm_up = WarmUp::held_back(database.as_ref().unwrap_or(scenario.database), scenario.cache_bytes, held_tx);
         Settled { database, warm_up: Some(warm_up), reading: 0.0 }
     }
 
@@ -76,9 +76,9 @@ impl Settled {
         let scenario = ReplicaScenario { start: Start::Warm, ..self.scenario(given) };
         let devices = ReplicaDevices::new(&scenario.storage, scenario.database, scenario.source.step_s);
         let at = scenario.warm_up.at(scenario.begins_at(), &mut 0);
-        let found = pace(&scenario, &devices, &at, committing(&scenario.source, most, 0.0), &Always::default());
-        let tps = found.rate.min(most);
-        (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, found.costs.reading(tps))
+        let paced = pace(&scenario, &devices, &at, committing(&scenario.source, most, 0.0), &Always::default());
+        let tps = paced.rate.min(most);
+        (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, paced.costs.reading(tps))
     }
 }
 
@@ -100,22 +100,22 @@ fn between(before: f64, now: f64) -> f64 {
 /// clean then, unless it leaves sooner: those are some of the `evicted` that would leave dirty in a
 /// transaction.
 pub fn written_back(database: &Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64, (dirty, evicted): (f64, f64)) -> Database {
-    let mut made = database.clone();
-    let pages = dirty * cache_bytes / made.cached_bytes;
+    let mut adapted = database.clone();
+    let pages = dirty * cache_bytes / adapted.cached_bytes;
     // The classes after the source's are pages that every touch changes.
     let shares = applier.written.iter().map(|share| f64::from(u8::from(*share > 0.0))).chain(std::iter::repeat(1.0));
     let changed: Vec<PageClass> =
-        made.popularity.classes.iter().zip(shares).map(|(class, share)| PageClass { touches_per_tx: class.touches_per_tx * share, ..*class }).collect();
+        adapted.popularity.classes.iter().zip(shares).map(|(class, share)| PageClass { touches_per_tx: class.touches_per_tx * share, ..*class }).collect();
     let window = Popularity { classes: changed }.stay_tx(pages);
     if !window.is_finite() {
-        return made;
+        return adapted;
     }
-    let stay = made.old_share * made.popularity.stay_tx(made.cache_pages(cache_bytes));
+    let stay = adapted.old_share * adapted.popularity.stay_tx(adapted.cache_pages(cache_bytes));
     let dirty_still = window / (window + stay);
-    let writes = &mut made.writes;
+    let writes = &mut adapted.writes;
     (writes.first_dirty, writes.later_dirty) = (writes.first_dirty * dirty_still, writes.later_dirty * dirty_still);
     writes.flush_per_tx = writes.flush_per_tx.max(pages / window - evicted * dirty_still);
     writes.flush_ramp_tx = writes.flush_ramp_tx.min(window);
     (writes.background_per_s, writes.flush_limit_per_s) = (0.0, settings.io_capacity);
-    made
+    adapted
 }

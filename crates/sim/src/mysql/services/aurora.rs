@@ -75,14 +75,14 @@ pub fn log_only(database: &Database) -> Option<Database> {
     if database.engine != StorageEngine::Innodb {
         return None;
     }
-    let mut made = database.clone();
-    made.writes = PageWrites::none();
-    let commits = made.log.commits();
-    made.log.binlog_bytes_per_tx = 0.0;
+    let mut adapted = database.clone();
+    adapted.writes = PageWrites::none();
+    let commits = adapted.log.commits();
+    adapted.log.binlog_bytes_per_tx = 0.0;
     // One quorum write a commit, unless commits do not wait at all.
-    made.log.syncs_per_commit = if made.log.syncs_per_commit > 0.0 { commits } else { 0.0 };
-    made.log.commits_per_tx = Some(commits);
-    Some(made)
+    adapted.log.syncs_per_commit = if adapted.log.syncs_per_commit > 0.0 { commits } else { 0.0 };
+    adapted.log.commits_per_tx = Some(commits);
+    Some(adapted)
 }
 
 impl AuroraStorage {

@@ -244,12 +244,12 @@ pub fn classes(distribution: &Distribution, rows: f64, rows_per_page: f64, touch
 pub(super) fn rows_per_key(distribution: &Distribution, rows: f64, threads: u32) -> f64 {
     let part = rows / f64::from(threads);
     let asked: Vec<Cell> = cells(distribution, part.max(1.0), 1.0);
-    let found = |thread: u32| {
+    let count_rows = |thread: u32| {
         let start = f64::from(thread) * part;
         asked
             .iter()
             .map(move |cell| cell.mass * distribution.mass(rows, start + cell.from, (start + cell.from + cell.pages).min(rows)) / cell.pages)
             .sum::<f64>()
     };
-    (0..threads).map(found).sum::<f64>() * rows / f64::from(threads)
+    (0..threads).map(count_rows).sum::<f64>() * rows / f64::from(threads)
 }

@@ -15,9 +15,9 @@ pub const MAX_SNAPSHOTS: usize = 20_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshots {
-    /// By id, those in the recycle bin too.
+    /// The records by id, those in the recycle bin too.
     pub records: BTreeMap<SnapshotId, SnapshotRecord>,
-    /// Those that are not completed yet.
+    /// The snapshots that are not completed yet.
     pub pending: BTreeSet<SnapshotId>,
     /// What is in the recycle bin.
     pub bin: BTreeMap<SnapshotId, Binned>,

@@ -33,8 +33,8 @@ impl LoadArgs {
     }
 }
 
-/// Demand over time that many storages are asked about: it is read once, and what was found of it
-/// is kept.
+/// Demand over time that many storages are asked about: it is read once, and outcomes of it are
+/// remembered.
 #[pyclass(frozen, module = "headrace._core")]
 pub(crate) struct DemandLoad {
     load: OpenLoad,
@@ -48,11 +48,9 @@ impl DemandLoad {
         Ok(DemandLoad { load: open_load(load)?, memory: SearchMemory::default() })
     }
 
-    /// The same with `factor` times the requests.
+    /// Returns the same demand with `factor` times the requests a second.
     fn times(&self, factor: f64) -> DemandLoad {
-        let raised = |point: &Point| Point { reads_per_s: point.reads_per_s * factor, writes_per_s: point.writes_per_s * factor, ..*point };
-        let load = OpenLoad { points: self.load.points.iter().map(raised).collect(), ..self.load };
-        DemandLoad { load, memory: SearchMemory::default() }
+        DemandLoad { load: self.load.times(factor), memory: SearchMemory::default() }
     }
 }
 

@@ -16,9 +16,9 @@ DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "Aut
 
 @dataclass(frozen=True)
 class CallLimits:
-    """How long a connection and an answer are waited for, s, and how often a call is tried; `tries`
-    None: as often as boto3 does by itself. `mode`: "standard", or "" for what the user's
-    configuration says."""
+    """Limits of the calls of a client: seconds to wait for a connection and for an answer, and the
+    number of tries (None: boto3's own). `mode`: that of boto3's retries, such as "standard"; "" for
+    the user's configuration."""
 
     connect_s: float
     answer_s: float

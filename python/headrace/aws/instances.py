@@ -144,7 +144,7 @@ def instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
     }
 
 
-def own_instance() -> str:
+def read_own_instance() -> str:
     """Returns the EC2 instance that this program runs on, by its firmware. Raises InputError."""
     try:
         tag = ASSET_TAG.read_text().strip()

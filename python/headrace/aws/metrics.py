@@ -16,8 +16,8 @@ Points = dict[float, float]  # value by the beginning of its period, Unix time, 
 
 @dataclass(frozen=True)
 class MetricOwner:
-    """What has metrics: its name here, and as CloudWatch knows it. `statistics`: the metrics that
-    are asked for, each with its statistic."""
+    """Names a volume or a database whose metrics are fetched: `name` here, namespace, dimension and
+    value in CloudWatch. `statistics`: the metrics to fetch, each with its statistic."""
 
     name: str
     namespace: str

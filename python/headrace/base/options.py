@@ -52,12 +52,12 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Option:
-    """What a setting is. `help`: a sentence that begins with a noun or an imperative. `unit`: as in
-    errors. `least`, `most`: its range, both included. `otherwise`: the value that stands for None;
-    `usual`: what holds for None in words, where no value says it. `value`: the word for its value
-    where it has no unit. `scope`: what it has a meaning for alone, such as "Database". `name`: on
-    the command line, where it is not the field's. `completed`: what the shell completes it with.
-    `commas`: several values may stand in one text.
+    """Describes a setting. `help`: a sentence that begins with a noun or an imperative. `unit`: as
+    in errors. `least`, `most`: its range, both included. `otherwise`: the value that stands for
+    None; `usual`: the words for None, where no value stands for it. `value`: the word for its value
+    where it has no unit. `scope`: the only case in which it has a meaning, such as "Database".
+    `name`: on the command line, where it is not the field's. `completed`: the kind of names that
+    the shell completes it with. `commas`: several values may stand in one text.
     """
 
     help: str
@@ -93,19 +93,19 @@ class OptionField:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
+        """The name on the command line, dashes included."""
         return f"--{(self.option.name or self.name).replace('_', '-')}"
 
     @property
     def help(self) -> str:
-        """What it is for, for whom, and what holds where it is not given."""
+        """The sentence of the option, with its scope and the value that holds without it."""
         option = self.option
         scoped = f"{option.scope}: {option.help[0].lower()}{option.help[1:]}" if option.scope else option.help
         return scoped + (f" Default: {self.usual}." if self.usual else "")
 
     @property
     def usual(self) -> str:
-        """What holds where the value is None, in words; "" where the default is a value."""
+        """The value that stands for None, in words; "" where the default is a value."""
         value = self.option.otherwise
         return self.option.usual or ("" if value is None else f"{value:,.10g}" if self.is_number else str(value))
 
@@ -132,7 +132,7 @@ class OptionField:
             "help": option.help,
         }
 
-    def checked(self, value: Any) -> Any:
+    def check(self, value: Any) -> Any:
         """Returns a value, a number as a float; raises InputError where it is out of its range, or
         none of its choices."""
         low, high = self.option.least, self.option.most
@@ -149,7 +149,7 @@ class OptionField:
             return check_whole(self.name, value, int(low), int(high))
         return check_number(self.name, value, low, high, self.option.unit)
 
-    def in_docstring(self) -> str:
+    def format_for_docstring(self) -> str:
         """Returns its line of a docstring."""
         option = self.option
         facts = [self.option.unit or self.option.value, " or ".join(self.choices)]
@@ -161,12 +161,12 @@ class OptionField:
         return textwrap.fill(head, 96, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 
-def option_in(annotation: Any) -> Option | None:
+def find_option(annotation: Any) -> Option | None:
     """Returns the option of an annotation, None where it has none."""
     return next((mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Option)), None)
 
 
-def setting_of(name: str, annotation: Any, default: Any) -> OptionField:
+def read_setting(name: str, annotation: Any, default: Any) -> OptionField:
     """Returns what a field with an option says. `annotation`: resolved, with its option."""
     bare = annotation.__origin__
     kinds = list(get_args(bare)) if get_origin(bare) not in (None, Literal, list, tuple, Sequence) else [bare]
@@ -182,32 +182,33 @@ def setting_of(name: str, annotation: Any, default: Any) -> OptionField:
         "text": True,
     }
     kind: Kind = next(name for name, fits in types.items() if fits)
-    option = option_in(annotation)
+    option = find_option(annotation)
     assert option is not None
     return OptionField(name, option, kind, many, default is None, choices, default)
 
 
 class _Names(dict[str, Any]):
-    """Names of a module. Those that it imports for a type checker alone stand for any object."""
+    """Maps names of a module to their values; a name that the module imports for a type checker
+    alone, and therefore lacks, stands for any object."""
 
     def __missing__(self, name: str) -> Any:
         return object
 
 
-def hints_of(of: Any) -> dict[str, Any]:
+def read_hints(of: Any) -> dict[str, Any]:
     """Returns the annotations of a class of settings or of a function, options included."""
     names = _Names(vars(builtins) | vars(sys.modules[of.__module__]))
     return get_type_hints(of, globalns=names, localns=names, include_extras=True)
 
 
 @functools.cache
-def settings_in(group: type) -> tuple[OptionField, ...]:
+def list_settings(group: type) -> tuple[OptionField, ...]:
     """Returns the settings of a dataclass in their order; a field without an option is none."""
-    hints = hints_of(group)
+    hints = read_hints(group)
     return tuple(
-        setting_of(field.name, hints[field.name], _default(field))
+        read_setting(field.name, hints[field.name], _default(field))
         for field in fields(group)
-        if option_in(hints[field.name]) is not None
+        if find_option(hints[field.name]) is not None
     )
 
 
@@ -217,22 +218,22 @@ def _default(field: Field) -> Any:
 
 def describe(group: type) -> list[dict[str, Any]]:
     """Returns the settings of a dataclass as a page reads them; JSON-able."""
-    return [setting.describe() for setting in settings_in(group)]
+    return [setting.describe() for setting in list_settings(group)]
 
 
 def complete(settings: S) -> S:
     """Returns a value of a dataclass of settings, checked, with values in place of None where the
     options name them. Raises InputError."""
     values: dict[str, Any] = {}
-    for setting in settings_in(type(settings)):
-        value = setting.checked(getattr(settings, setting.name))
+    for setting in list_settings(type(settings)):
+        value = setting.check(getattr(settings, setting.name))
         values[setting.name] = setting.option.otherwise if value is None else value
     return replace(cast(Any, settings), **values)
 
 
-def given_of(settings: Any, scope: str = "") -> Iterator[OptionField]:
+def list_given(settings: Any, scope: str = "") -> Iterator[OptionField]:
     """Yields the settings that differ from their default; with `scope`, of these alone."""
-    for setting in settings_in(type(settings)):
+    for setting in list_settings(type(settings)):
         if (not scope or setting.option.scope == scope) and getattr(settings, setting.name) != setting.default:
             yield setting
 
@@ -251,14 +252,14 @@ class takes(Generic[P, S]):
     def __call__(self, function: Callable[[A, B, S], R]) -> Callable[Concatenate[A, B, P], R]: ...
     def __call__(self, function: Callable[..., R]) -> Callable[..., R]:
         group: Any = self.settings
-        parameters = list(inspect.signature(function).parameters.values())[:-1]
-        names, hints = {field.name: field for field in fields(group)}, hints_of(group)
+        *parameters, last = inspect.signature(function).parameters.values()
+        names, hints = {field.name: field for field in fields(group)}, read_hints(group)
 
         @functools.wraps(function)
         def call(*values: Any, **given: Any) -> R:
             by_name = {part.name: given.pop(part.name) for part in parameters[len(values) :] if part.name in given}
             self.refuse_unknown(given, names, f"headrace.{function.__name__}")
-            return function(*values, **by_name, **{list(inspect.signature(function).parameters)[-1]: group(**given)})
+            return function(*values, **by_name, **{last.name: group(**given)})
 
         keywords = [
             inspect.Parameter(
@@ -270,7 +271,7 @@ class takes(Generic[P, S]):
             for name, field in names.items()
         ]
         call.__signature__ = inspect.Signature([*parameters, *keywords])  # pyright: ignore[reportAttributeAccessIssue]
-        lines = "\n".join(setting.in_docstring() for setting in settings_in(group))
+        lines = "\n".join(setting.format_for_docstring() for setting in list_settings(group))
         call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings, each by its name:\n\n{lines}\n"
         return call
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.options import OptionField, hints_of, option_in, setting_of
+from headrace.base.options import OptionField, find_option, read_hints, read_setting
 from headrace.cli.writing import WRITES_PAGE, guarded
 from headrace.errors import HeadraceError
 
@@ -70,19 +70,19 @@ def with_groups(function: Callable) -> Callable:
     their own, behind the others, and with a check of its output files (`headrace.cli.writing`)."""
     spread: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, dict[str, OptionField | None]]] = {}
-    hints = hints_of(function)
+    hints = read_hints(function)
     for name, parameter in inspect.signature(function).parameters.items():
         if not is_dataclass(hints[name]):
             spread.append(as_typer(parameter, hints[name])[0])
             continue
         groups[name] = hints[name], {}
     for group, settings in groups.values():
-        of_group = hints_of(group)
+        of_group = read_hints(group)
         for field in inspect.signature(group).parameters.values():
             if hasattr(of_group[field.name], "__metadata__"):
                 parameter, settings[field.name] = as_typer(field, of_group[field.name])
                 spread.append(parameter)
-    if not groups and all(option_in(hint) is None for hint in hints.values()):
+    if not groups and all(find_option(hint) is None for hint in hints.values()):
         return guarded(function, {parameter.name: parameter for parameter in spread})
 
     @functools.wraps(function)
@@ -102,11 +102,11 @@ def with_groups(function: Callable) -> Callable:
 def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Parameter, OptionField | None]:
     """Returns a parameter whose annotation has an `Option` as typer takes it, with its setting; any
     other as it is."""
-    option = option_in(annotation)
+    option = find_option(annotation)
     if option is None:
         return parameter.replace(annotation=annotation), None
     required = parameter.default is inspect.Parameter.empty
-    setting = setting_of(parameter.name, annotation, None if required else parameter.default)
+    setting = read_setting(parameter.name, annotation, None if required else parameter.default)
     kind: Any = Literal[setting.choices] if setting.choices else TYPES[setting.kind]
     kind = list[str] if setting.many else kind
     names = [setting.flag]

@@ -84,7 +84,7 @@ class PlanEngine:
     """Answers one question. The same question has the same answer."""
 
     def __init__(self, question: PlanQuestion, progress: Callable[[float], None] | None = None) -> None:
-        self.asked, self.progress = question, progress or (lambda done: None)
+        self.question, self.progress = question, progress or (lambda done: None)
         self.directory = Directory(question.prices.as_of)
         # A copy: today's host is added to it where no candidate stands on it.
         self.hosts = list(question.hosts)
@@ -112,29 +112,29 @@ class PlanEngine:
         self.search = FamilySearch(self.judge, self.hosts, question.need, affordable, question.today_family)
 
     def _judge(self) -> DemandJudge | DatabaseJudge:
-        asked, load = self.asked, self.asked.workload
+        question, load = self.question, self.question.workload
         if not isinstance(load, TransactionWorkload):
-            demand, first = PlannedDemand(load), (asked.settings.cycle, asked.settings.start_balance)
-            return DemandJudge(demand, asked.goals, asked.prices, self.hosts, self.directory, *first)
-        about = asked.conditions
+            demand, first = PlannedDemand(load), (question.settings.cycle, question.settings.start_balance)
+            return DemandJudge(demand, question.goals, question.prices, self.hosts, self.directory, *first)
+        about = question.conditions
         assert about is not None
         return DatabaseJudge(
             load,
-            asked.goals,
-            asked.prices,
+            question.goals,
+            question.prices,
             self.hosts,
             about,
-            least_tps=needed_tps(asked.goals, about.threads, load.least_responses()),
-            confidence=asked.settings.confidence,
-            draws=asked.settings.draws,
-            seed=asked.settings.seed,
+            least_tps=needed_tps(question.goals, about.threads, load.least_responses()),
+            confidence=question.settings.confidence,
+            draws=question.settings.draws,
+            seed=question.settings.seed,
         )
 
     def _chooser(self) -> DemandChooser | DatabaseChooser:
-        judge, asked = self.judge, self.asked
+        judge, question = self.judge, self.question
         if isinstance(judge, DatabaseJudge):
-            return DatabaseChooser(judge, self.directory, asked.need, asked.extra_items, asked.settings.nodes)
-        return DemandChooser(judge, self.directory, asked.need, asked.extra_items, asked.settings.nodes)
+            return DatabaseChooser(judge, self.directory, question.need, question.extra_items, question.settings.nodes)
+        return DemandChooser(judge, self.directory, question.need, question.extra_items, question.settings.nodes)
 
     def answer(self) -> Plan:
         """Searches, chooses, replays the choice, and returns the plan."""
@@ -167,7 +167,7 @@ class PlanEngine:
         passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         winners = self._rows(passing, regret)
         pool = self._pool(passing, regret)
-        recommended, why = recommend(pool, self.asked.today_family, self._least_host(), self._random_percent())
+        recommended, why = recommend(pool, self.question.today_family, self._least_host(), self._random_percent())
         closest = self._closest(searched)[0] if not winners else []
         compared = None if today is None else self.chooser.choose([today])[0]
         least = self._least_regret(regret, bool(winners and winners[0].persistent))
@@ -223,18 +223,18 @@ class PlanEngine:
         for result in passing:
             firsts.setdefault((result.space.family.name, result.space.host), result)
         return self.chooser.choose(
-            [result.candidate for result in list(firsts.values())[: self.asked.settings.top]], regret
+            [result.candidate for result in list(firsts.values())[: self.question.settings.top]], regret
         )
 
     def _least_host(self) -> tuple[float, int] | None:
         """Returns the memory (GiB) and virtual CPUs a recommendation keeps: those of today's
         instance, in a plan for demand. With less of either the server would ask for something else.
         A database's judge knows what less of them does."""
-        today = self.asked.today
+        today = self.question.today
         if today is None or today.instance is None or isinstance(self.judge, DatabaseJudge):
             return None
         with core_errors():
-            instance = core.instance(today.instance, self.asked.prices.as_of)
+            instance = core.instance(today.instance, self.question.prices.as_of)
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
     def _random_percent(self) -> float:
@@ -283,7 +283,7 @@ class PlanEngine:
         hopeless = 0.0 if choice.asks is None else math.log1p(choice.asks["ratio"])
         return hopeless + sum(
             float(goal.distance(choice.metrics[goal.metric]))
-            for goal in self.asked.goals
+            for goal in self.question.goals
             if goal.about.kind != "headroom"
         )
 
@@ -293,14 +293,14 @@ class PlanEngine:
         candidates = self._samples(result)
         if not candidates:
             return None
-        usd = self.judge.costs(candidates) * self.asked.settings.nodes + self.fixed_usd
+        usd = self.judge.costs(candidates) * self.question.settings.nodes + self.fixed_usd
         columns = (
             self.judge.run(candidates, prune=False)
             if isinstance(self.judge, DemandJudge)
             else self.judge.run(candidates, bounds=False) | self.judge.statics(candidates)
         )
         away = np.zeros(len(candidates))
-        for goal in self.asked.goals:
+        for goal in self.question.goals:
             if goal.about.kind in ("load", "static"):
                 value = columns[goal.metric]
                 if isinstance(self.judge, DatabaseJudge):
@@ -324,9 +324,9 @@ class PlanEngine:
         return self.chooser.choose([candidates[best]])[0]
 
     def _samples(self, result: FamilyResult) -> list[Candidate]:
-        need = self.asked.need
+        need = self.question.need
         spaces = [guess.space for guess in result.guessed] or spaces_on(
-            result.family, self.hosts, [None], need, self.asked.prices.as_of
+            result.family, self.hosts, [None], need, self.question.prices.as_of
         )
         if len(spaces) > NEAREST_SHAPES:
             spaces = [spaces[round(i * (len(spaces) - 1) / (NEAREST_SHAPES - 1))] for i in range(NEAREST_SHAPES)]
@@ -351,7 +351,7 @@ class PlanEngine:
         overload = None
         if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
             overload = self.judge.overloads([self.candidate_of(best)])[0]
-        return verdict(best, result.family, cheapest, overload, result.dear, self.asked.need.data_gib)
+        return verdict(best, result.family, cheapest, overload, result.dear, self.question.need.data_gib)
 
     def candidate_of(self, choice: Choice) -> Candidate:
         """Returns the candidate a choice was made of. Two hosts may be of one instance type:
@@ -371,7 +371,7 @@ class PlanEngine:
     def _today_candidate(self, searched: Sequence[FamilyResult]) -> Candidate | None:
         """Returns today's storage as a candidate: on its own instance where one is named, else on
         the cheapest winner's, else on the first."""
-        today = self.asked.today
+        today = self.question.today
         if today is None:
             return None
         if today.instance is not None:
@@ -389,7 +389,7 @@ class PlanEngine:
                 hint = "Name its instance too: r6i.xlarge/gp3:500."
                 raise InputError(f"compare = {today}", "is storage on EC2, and --on names none", PLAN_HELP, hint)
             place = first if best is None else best.space.host
-        prices, host = self.asked.prices, self.hosts[place]
+        prices, host = self.question.prices, self.hosts[place]
         if LOCAL in str(today.data) and today.instance is None:
             raise InputError(
                 f"compare = {today}",
@@ -410,11 +410,11 @@ class PlanEngine:
     def _today_host(self, instance: str) -> int:
         """Finds where today's instance stands among the hosts: with the run's own cache, where it
         is the instance of the run."""
-        workload = self.asked.workload
+        workload = self.question.workload
         share = None
         if isinstance(workload, TransactionWorkload):
-            share = OWN_SHARE if self.asked.settings.cache_share is None else self.asked.settings.cache_share
-        today = hosts_named(instance, self.asked.prices, share)[0][0]
+            share = OWN_SHARE if self.question.settings.cache_share is None else self.question.settings.cache_share
+        today = hosts_named(instance, self.question.prices, share)[0][0]
         if isinstance(workload, TransactionWorkload) and workload.instance == instance:
             today = Host(today.instance, today.usd_month, workload.cache_gib, today.service)
         for place, host in enumerate(self.hosts):
@@ -429,7 +429,7 @@ class PlanEngine:
         too small is enlarged."""
         if today is None or compared is None or compared.volume_type in (LOCAL, "standard"):
             return None
-        about, need = self.directory.about(today[0]), self.asked.need
+        about, need = self.directory.about(today[0]), self.question.need
         sizes = {member.size_gib for member in about.storage.members}
         if len(sizes) > 1 or compared.usable_gib <= 0:
             return None
@@ -519,7 +519,7 @@ class PlanEngine:
     # --- the answer -------------------------------------------------------------------------------
 
     def _plan(self, out: Selection) -> Plan:
-        asked, counts = self.asked, self.judge.counts
+        question, counts = self.question, self.judge.counts
 
         def moved(choice: Choice) -> Choice:
             steps = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
@@ -528,12 +528,12 @@ class PlanEngine:
         recommended = None if out.recommended is None else moved(out.recommended)
         in_place = None if out.in_place is None else moved(out.in_place)
         candidates = [(self.candidate_of(choice), moved(choice)) for choice in out.shown()]
-        day = asked.prices.as_of
+        day = question.prices.as_of
         return Plan(
             subject=self.judge.subject,
-            service=", ".join(asked.settings.on),
+            service=", ".join(question.settings.on),
             workload=self._workload(),
-            goals=asked.goals,
+            goals=question.goals,
             recommended=recommended,
             why_recommended=out.why,
             winners=[moved(choice) for choice in out.winners],
@@ -542,32 +542,32 @@ class PlanEngine:
             families=sorted(self.verdicts, key=_verdict_order),
             compared=out.compared,
             saving=self.chooser.saving(out.compared, out.recommended),
-            size_gib=asked.size_gib,
-            needed_gib=float(asked.need.data_gib),
-            free_percent=asked.settings.free_percent,
-            demand_growth=asked.demand_growth,
-            data_growth=asked.data_growth,
-            months=asked.settings.months,
-            cycle=asked.settings.cycle,
-            region=asked.prices.region,
+            size_gib=question.size_gib,
+            needed_gib=float(question.need.data_gib),
+            free_percent=question.settings.free_percent,
+            demand_growth=question.demand_growth,
+            data_growth=question.data_growth,
+            months=question.settings.months,
+            cycle=question.settings.cycle,
+            region=question.prices.region,
             as_of=day,
-            prices=asked.prices.headed(any(host.instance for host in self.hosts)),
+            prices=question.prices.headed(any(host.instance for host in self.hosts)),
             considered=len(counts.seen),
             simulated=counts.of("simulated", "ran"),
             bounded=counts.of("bounded"),
             invalid=counts.of("invalid"),
             frontier=self._frontier(out.searched, out.recommended),
-            skipped_instances=list(asked.skipped),
+            skipped_instances=list(question.skipped),
             actions=doing.actions(recommended, out.compared, day),
             in_place_actions=self._in_place_actions(recommended, in_place, out.compared),
             alarms=doing.alarms(recommended, day),
             checks=self._checks(out.compared),
-            warnings=list(asked.warnings),
+            warnings=list(question.warnings),
             caveats=self._caveats(out),
             explain=explain(self.chooser, candidates),
-            instances=len({host.name for host in asked.hosts if host.instance is not None}),
+            instances=len({host.name for host in question.hosts if host.instance is not None}),
             stepped_up=self._stepped_up(),
-            services=services_part(self, out.searched, out.recommended) if asked.settings.on != ("ec2",) else None,
+            services=services_part(self, out.searched, out.recommended) if question.settings.on != ("ec2",) else None,
             **self._of_database(out, moved),
         )
 
@@ -584,28 +584,28 @@ class PlanEngine:
     ) -> list[dict]:
         """Says what to do for the alternative in place, where it is not the recommendation."""
         same = recommended is not None and in_place is not None and recommended.key == in_place.key
-        return [] if same or in_place is None else doing.actions(in_place, compared, self.asked.prices.as_of)
+        return [] if same or in_place is None else doing.actions(in_place, compared, self.question.prices.as_of)
 
     def _of_database(self, out: Selection, moved: Callable[[Choice], Choice]) -> dict:
         """Returns the parts of a plan that only a database has."""
-        asked, judge, about = self.asked, self.judge, self.asked.conditions
+        question, judge, about = self.question, self.judge, self.question.conditions
         if not isinstance(judge, DatabaseJudge) or about is None:
             return {}
         return {
             "engine": judge.workload.engine,
             "least_regret": None if out.least is None else moved(out.least),
-            "confidence": asked.settings.confidence,
+            "confidence": question.settings.confidence,
             "draws": judge.scenarios.drawn,
             "undecided": out.undecided,
             "threads": about.threads,
             "arrivals_tps": about.arrivals_tps,
             "start": about.start,
             "hours": about.hours,
-            "log_gib": asked.need.log_gib,
+            "log_gib": question.need.log_gib,
         }
 
     def _workload(self) -> dict:
-        workload = self.asked.workload
+        workload = self.question.workload
         if isinstance(workload, OpenWorkload):
             return workload.summary()
         return {
@@ -618,21 +618,21 @@ class PlanEngine:
 
     def _checks(self, compared: Choice | None) -> list[dict]:
         """Compares recorded latency and the model's, on today's storage."""
-        workload = self.asked.recorded
+        workload = self.question.recorded
         recorded = None if workload is None or compared is None else workload.recorded_latency()
         if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):
             return []
         from headrace.simulation.demand import simulate
 
         run = simulate(
-            workload, compared.storage, instance=compared.instance, as_of=self.asked.prices.as_of, form="interval"
+            workload, compared.storage, instance=compared.instance, as_of=self.question.prices.as_of, form="interval"
         )
         return latency_checks(workload, recorded, run.rows, self.chooser.moment)
 
     def _caveats(self, out: Selection) -> list[str]:
-        workload, shown, about = self.asked.workload, out.shown(), self.asked.conditions
+        workload, shown, about = self.question.workload, out.shown(), self.question.conditions
         caveats = [
-            *self.asked.notes,
+            *self.question.notes,
             *workload.caveats,
             *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats)),
         ]
@@ -653,7 +653,7 @@ class PlanEngine:
                     "The speed of an instance's cores is their clock times the work per clock that makers announce: "
                     "for one load it may be off by tens of percent."
                 )
-        return [note for note in dict.fromkeys(caveats) if note not in self.asked.warnings]
+        return [note for note in dict.fromkeys(caveats) if note not in self.question.warnings]
 
     def _frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
         """Returns cost against performance along the best space of the cheapest families, each
@@ -677,7 +677,9 @@ class PlanEngine:
                 for share in shares[1:]
             ]
             family_names |= {result.space.candidate(point): result.space.family.name for point in points}
-        usd = self.judge.costs(list(family_names)) * self.asked.settings.nodes + self.fixed_usd if family_names else []
+        usd = (
+            self.judge.costs(list(family_names)) * self.question.settings.nodes + self.fixed_usd if family_names else []
+        )
         most = CURVE_USD * recommended.cost_usd_month if recommended else math.inf
         # Whoever asks about a service wants to see it, however dear it is.
         always = {result.candidate for result in first.values()}

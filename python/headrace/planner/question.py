@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.options import complete, given_of
+from headrace.base.options import complete, list_given
 from headrace.base.storage import Placement, parse_placement
 from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
@@ -71,7 +71,7 @@ def make_question(workload: object, settings: PlanSettings) -> PlanQuestion:
     """Checks everything that can be checked before anything is searched. Raises InputError."""
     if isinstance(workload, TransactionWorkload):
         return _of_database(workload, settings)
-    for setting in given_of(settings, FOR_DATABASES):
+    for setting in list_given(settings, FOR_DATABASES):
         hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
         rule = "belongs to plans for databases; this workload is a demand in I/Os"
         raise InputError(setting.flag, rule, SOURCE, hint)

@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 
 import headrace
-from headrace.base.options import complete, describe, settings_in
+from headrace.base.options import complete, describe, list_settings
 from headrace.cli.app import commands
 from headrace.errors import InputError
 from headrace.planner.question import PlanQuestion
@@ -47,13 +47,13 @@ def test_an_option_is_declared_once(name):
     counts = Counter(
         option for place in PLACES[name] for path in PACKAGE.glob(place) for option in declarations(path.read_text())
     )
-    assert {setting.name: counts[setting.name] for setting in settings_in(SETTINGS[name])} == {
-        setting.name: 1 for setting in settings_in(SETTINGS[name])
+    assert {setting.name: counts[setting.name] for setting in list_settings(SETTINGS[name])} == {
+        setting.name: 1 for setting in list_settings(SETTINGS[name])
     }
 
 
 def test_a_question_repeats_no_setting():
-    names = {setting.name for setting in settings_in(PlanSettings)}
+    names = {setting.name for setting in list_settings(PlanSettings)}
     assert {field.name for field in fields(PlanQuestion)} & names == DERIVED
 
 
@@ -71,7 +71,7 @@ def parameters_of(name: str) -> dict[str, object]:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_command_and_docstring_have_every_setting(name):
     parameters, text = parameters_of(name), " ".join((getattr(headrace, name).__doc__ or "").split())
-    for setting in settings_in(SETTINGS[name]):
+    for setting in list_settings(SETTINGS[name]):
         parameter = parameters[setting.flag]
         assert setting.help in parameter.help and setting.help in text
         if setting.is_number:
@@ -81,7 +81,7 @@ def test_command_and_docstring_have_every_setting(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_page_can_be_built_from_the_description(name):
     rows = json.loads(json.dumps(describe(SETTINGS[name])))
-    assert [row["name"] for row in rows] == [setting.name for setting in settings_in(SETTINGS[name])]
+    assert [row["name"] for row in rows] == [setting.name for setting in list_settings(SETTINGS[name])]
     assert all(row["help"].endswith(".") and row["help"][0].isupper() for row in rows)
     assert all(row["choices"] for row in rows if row["kind"] == "choice")
 
@@ -90,7 +90,7 @@ def test_a_page_can_be_built_from_the_description(name):
 def test_every_number_has_a_range_and_the_range_is_checked(name):
     """At both ends of its range a value is taken, beyond them it is refused by name."""
     group = SETTINGS[name]
-    numbers = [setting for setting in settings_in(group) if setting.is_number and setting.option.most is not None]
+    numbers = [setting for setting in list_settings(group) if setting.is_number and setting.option.most is not None]
     assert len(numbers) >= 10
     for setting in numbers:
         low, high = setting.option.least, setting.option.most
@@ -109,5 +109,5 @@ def test_a_value_holds_where_none_is_given():
 
 
 def test_names_are_spelled_as_options():
-    flags = {setting.name: setting.flag for setting in settings_in(PlanSettings)}
+    flags = {setting.name: setting.flag for setting in list_settings(PlanSettings)}
     assert flags["goals"] == "--goal" and flags["free_percent"] == "--free-percent"

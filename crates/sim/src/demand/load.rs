@@ -114,6 +114,11 @@ pub struct Point {
 }
 
 impl Point {
+    /// Returns the same point with `factor` times the requests a second.
+    pub fn times(&self, factor: f64) -> Point {
+        Point { reads_per_s: self.reads_per_s * factor, writes_per_s: self.writes_per_s * factor, ..*self }
+    }
+
     /// Requests a second.
     pub fn iops(&self) -> f64 {
         self.reads_per_s + self.writes_per_s
@@ -147,6 +152,11 @@ impl OpenLoad {
     /// A load of `points`, random, Poisson, at most 1,024 outstanding.
     pub fn new(points: Vec<Point>) -> OpenLoad {
         OpenLoad { points, sequential_read_share: 0.0, sequential_write_share: 0.0, arrivals: Arrivals::Poisson, max_outstanding: 1_024, span_bytes: 0 }
+    }
+
+    /// Returns the same load with `factor` times the requests a second.
+    pub fn times(&self, factor: f64) -> OpenLoad {
+        OpenLoad { points: self.points.iter().map(|point| point.times(factor)).collect(), ..*self }
     }
 
     /// Length, s.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.base.options import given_of
+from headrace.base.options import list_given
 from headrace.cli.inputs import read_database, read_workload
 from headrace.cli.lazy import lazily
 from headrace.cli.model.replica import ReplicaGoal, plan_for_replica
@@ -91,7 +91,7 @@ def plan(
     what to do next."""
     check_chart_path(report, (".html",))
     on_ec2 = [name.strip().lower() for name in settings.on] == ["ec2"]
-    if on_ec2 and (setting := next(given_of(settings, WITH_SERVICES), None)) is not None:
+    if on_ec2 and (setting := next(list_given(settings, WITH_SERVICES), None)) is not None:
         hint = "Add --on ec2,rds,aurora, or leave it out."
         raise InputError(setting.flag, "is an option of --on", "headrace plan --help", hint)
     if replica.replica_lag_s is not None:

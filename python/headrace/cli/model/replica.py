@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from headrace.base.options import given_of
+from headrace.base.options import list_given
 from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show
@@ -200,7 +200,7 @@ def plan_for_replica(
     """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
     _refuse_unheard(settings)
     values = vars(settings)
-    given = {PLANNED[setting.name]: values[setting.name] for setting in given_of(settings) if setting.name in PLANNED}
+    given = {PLANNED[setting.name]: values[setting.name] for setting in list_given(settings) if setting.name in PLANNED}
     with progress("planning") as tick:
         answer = replicas.plan_replica(
             workload,
@@ -230,7 +230,7 @@ def _refuse_unheard(settings: PlanSettings) -> None:
     for goal in settings.goals:
         rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
         raise InputError(f"--goal {goal}", rule, "headrace plan --help", "Leave it out.")
-    for setting in given_of(settings):
+    for setting in list_given(settings):
         if setting.name not in (*PLANNED, *PRICED, *UNHEARD):
             rule = "is not looked at where a replica is planned (--replica-lag-s)"
             raise InputError(setting.flag, rule, "headrace plan --help", "Leave it out.")

@@ -27,7 +27,7 @@ def services_part(
 ) -> ServicesPart:
     """Says what each deployment that was asked about comes to: the `recommended` choice on its own,
     the cheapest on the others."""
-    answers = tuple(_answer(engine, service, searched, recommended) for service in engine.asked.settings.on)
+    answers = tuple(_answer(engine, service, searched, recommended) for service in engine.question.settings.on)
     even, million, tps = _io_optimized(engine, answers)
     return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
 
@@ -47,7 +47,7 @@ def _answer(
         )
     else:
         why = "meets every goal" if best.meets_goals else "; ".join(best.misses)
-    as_of, about = engine.asked.prices.as_of, engine.asked.conditions
+    as_of, about = engine.question.prices.as_of, engine.question.conditions
     readers = 0 if about is None or not service.startswith(AURORA) else about.readers
     option = None if about is None else option_of(service, readers)
 
@@ -72,14 +72,14 @@ def _answer(
 
 
 def _growth(engine: Planning, service: str, best: Choice | None) -> str | None:
-    asked = engine.asked
-    if not asked.settings.gib_per_day or best is None or not service.startswith("rds"):
+    question = engine.question
+    if not question.settings.gib_per_day or best is None or not service.startswith("rds"):
         return None
-    stored_gib = float(asked.size_gib + asked.need.log_gib)
+    stored_gib = float(question.size_gib + question.need.log_gib)
     used = min(stored_gib, best.usable_gib)
     grows = service != NO_AUTOSCALING
     growth = storage_growth(
-        best.usable_gib, used, asked.settings.gib_per_day, autoscaling=grows, as_of=asked.prices.as_of
+        best.usable_gib, used, question.settings.gib_per_day, autoscaling=grows, as_of=question.prices.as_of
     )
     return growth.in_words()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.client import CallLimits, make_client
-from headrace.aws.instances import BY_ID, AwsInstance, own_instance
+from headrace.aws.instances import BY_ID, AwsInstance, read_own_instance
 from headrace.base import processes
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import connect
@@ -233,7 +233,7 @@ class Ec2Host(AddressHost):
     def binary_logs(self) -> Iterator[list[Path]]:
         """Detaches its volumes from its instance, attaches them here, and mounts them read-only
         (which replays the filesystem's log); they are detached afterwards."""
-        ec2, here = self._ec2(), self.rescuer or own_instance()
+        ec2, here = self._ec2(), self.rescuer or read_own_instance()
         with contextlib.ExitStack() as undo:
             places = []
             for volume in self.volumes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.aws import instances
-from headrace.aws.instances import own_instance
+from headrace.aws.instances import read_own_instance
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.servers import volumes
@@ -140,6 +140,6 @@ def test_a_volume_without_a_device_is_said(host, monkeypatch):
 def test_an_instance_knows_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(instances, "ASSET_TAG", tmp_path / "tag")
     with pytest.raises(InputError, match="--rescue-on INSTANCE"):
-        own_instance()
+        read_own_instance()
     (tmp_path / "tag").write_text(f"{HERE}\n")
-    assert own_instance() == HERE
+    assert read_own_instance() == HERE

@@ -168,7 +168,7 @@ impl Fleet {
         let whole = &self.loads[question.volume];
         let of_day = |&(day, level): &(usize, f64)| {
             let points = &whole.points[day * draws.per_day..(day + 1) * draws.per_day];
-            points.iter().map(move |point| Point { reads_per_s: point.reads_per_s * level, writes_per_s: point.writes_per_s * level, ..*point })
+            points.iter().map(move |point| point.times(level))
         };
         let load = OpenLoad { points: days.iter().flat_map(of_day).collect(), ..blank(whole) };
         let needed = NeededLoad::new(Arc::new(interval::measure(setup, &load)));
@@ -229,13 +229,7 @@ impl Fleet {
             return needed;
         }
         let load = &self.loads[question.volume];
-        let measured = if question.factor == 1.0 {
-            interval::measure(setup, load)
-        } else {
-            let raised =
-                |point: &Point| Point { reads_per_s: point.reads_per_s * question.factor, writes_per_s: point.writes_per_s * question.factor, ..*point };
-            interval::measure(setup, &OpenLoad { points: load.points.iter().map(raised).collect(), ..blank(load) })
-        };
+        let measured = if question.factor == 1.0 { interval::measure(setup, load) } else { interval::measure(setup, &load.times(question.factor)) };
         let entry = Arc::new(NeededLoad::new(Arc::new(measured)));
         let mut cache = self.lock_cache(question.volume);
         find(&cache).unwrap_or_else(|| {

@@ -22,7 +22,8 @@ pub struct ResponseSpread {
 }
 
 impl ResponseSpread {
-    /// Of the distribution whose 95th percentile is `p95` times its mean (at least 1).
+    /// Returns the spread of the distribution whose 95th percentile is `p95` times its mean (at
+    /// least 1).
     ///
     /// No lognormal distribution has it above 3.87 times the mean: beyond, its slow end is as much
     /// longer as the rest asks for.
@@ -34,7 +35,7 @@ impl ResponseSpread {
         spread
     }
 
-    /// Least of a database's, wherever it runs.
+    /// Returns the least spread of a database's response times, wherever it runs.
     pub fn least(clients: &Clients) -> ResponseSpread {
         ResponseSpread::with_p95(clients.p95_over_mean)
     }

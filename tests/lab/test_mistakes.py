@@ -314,9 +314,9 @@ def state(lab: Lab) -> list[object]:
 
 
 def test_without_the_privilege_every_command_of_a_lab_says_so(real_lab: Lab, tmp_path):
-    """As the user `nobody`, in a child of this process. He may read the folder that he works in: the lab refuses
-    him, not this folder."""
-    make_reachable(tmp_path)
+    """As the user `nobody`, in a child of this process. He may reach the folder that he works in, as after a test that
+    made its own folder readable, and not list it."""
+    make_reachable(tmp_path.parent)
     # As root first, whatever they answer: their modules are loaded, which `nobody` may not be able to read.
     for line in LAB_COMMANDS[1:]:
         call(line)

@@ -55,6 +55,14 @@ def ended(rows: list[dict], left_of, level_of) -> list[tuple[float, float]]:
     return [(left_of(row)["seconds"], empty - row["t_unix"]) for row in rows if left_of(row) and row["t_unix"] < empty]
 
 
+def share_of_the_load(rows: list[dict]) -> float:
+    """The lower of what both volumes were driven with, as a share of what fio was told to make; the first two seconds are its
+    start."""
+    asked = (IOPS * 4096 / (1 << 20), BYTES_S / (1 << 20))
+    driven = ([row["volumes"][number]["read_mib_s"] or 0 for row in rows[2:]] for number in (0, 1))
+    return min(sum(rates) / len(rates) / rate for rates, rate in zip(driven, asked, strict=True))
+
+
 def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
     """A constant load on both: what is said in each second against when it came."""
     with labs.up(instance_type="m5.large") as lab:
@@ -77,6 +85,8 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
                 one.terminate()
                 one.wait()
     rows = [json.loads(line) for line in out.splitlines()]
+    if (share := share_of_the_load(rows)) < 0.95:
+        pytest.skip(f"this machine was too busy to make a constant load: {100 * share:.0f} % of it came")
     began = rows[0]["t_unix"]
     first = next(row["t_unix"] for row in rows if row["volumes"][0]["left"])
     assert first - began <= 3, "shown within three seconds"

@@ -66,6 +66,20 @@ def test_slow_reads_beside_quick_writes_are_first_reads():
     assert cause(rows(write_ms=0.9)) == "first-touch"
 
 
+def test_quick_writes_rule_out_bursts_of_reads():
+    """300 reads a second that wait for 13.5 ms (14 less the median of 0.5) are 10 % of the limit of 3,000:
+    a burst at it would make writes wait for 1.35 ms on average. Half of that rules it out, 0.68 ms above the
+    usual 0.8, though the device rested for 80 % of the time."""
+    rested = {"busy": 0.20}
+    assert cause(rows(write_ms=1.4, **rested)) == "first-touch"
+    assert cause(rows(write_ms=1.4, busy=None)) == "first-touch", "nobody counted how long it was busy"
+    assert cause(rows(write_ms=1.6, **rested)) == "bursts"
+    assert cause(rows(write_ms=0.8, reads=2_600.0, **rested)) == "bursts", "near a limit"
+    # 75 reads a second mean 0.34 ms, less than half of the usual latency: too little to be seen.
+    assert cause(rows(write_ms=0.8, reads=75.0, **rested)) == "bursts"
+    assert cause(rows(write_ms=0.6, **rested), limits=None) == "bursts", "no limit is known"
+
+
 def test_one_latency_for_both_leaves_cold_blocks_open():
     """Unless it rose at once on a volume that served the same load quickly, and stays."""
     both = {"read_ms": 14.0, "write_ms": 14.0}

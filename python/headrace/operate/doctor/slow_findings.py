@@ -245,6 +245,9 @@ def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: 
         )
     falling = ", and it fell all along, as blocks that are left become fewer" if slowness.falls else ""
     blind = "" if slowness.apart else " The tool has one latency for reads and writes: `iostat -xt 1` tells them apart."
+    if slowness.reads_only and not slowness.long_busy:
+        point = span_in_words(round(part.evidence.facts.grain_s))
+        blind = f" Bursts of reads within {point}, while nothing is written, look alike: `iostat -xt 1` tells."
     words = (
         f"{_when_words(part, rows)} {seen}. Check first whether it was made from a snapshot: the first read of each block takes that "
         f"long{falling}. Else it is EBS's own trouble: open a case then.{blind}"

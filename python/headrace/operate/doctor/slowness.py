@@ -35,6 +35,9 @@ WAYS = ("read", "write")
 # the stretch: a volume that was just attached had none. A guess.
 CALM_POINTS, CALM_LOAD = 2, 0.3
 LITTLE_READING = 0.05  # share of I/Os that are reads, below which cold blocks explain nothing; a guess
+# Of a device that has stalled: the least requests that wait, and the most that are answered a second,
+# far below any limit of a volume.
+STALLED_QUEUE, STALLED_IOPS = 1.0, 0.01
 SHORT_STRETCH = 4  # points, below which a fall of latency does not show
 # Of the wait that a burst of reads means for writes at least, the share below which there was none:
 # somewhat fewer writes may come while reads burst. That wait is only seen where it is as long as
@@ -87,6 +90,20 @@ def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr
     ]
     slow = pl.any_horizontal(part.fill_null(False) for part in parts) if parts else pl.lit(False)
     return rows.select(slow.alias("slow"))["slow"] if parts else pl.Series("slow", [False] * rows.height)
+
+
+def stalled_points(rows: pl.DataFrame) -> pl.Series:
+    """Returns in which rows requests waited and none was answered, so that there is no latency.
+
+    Some kernels lose count of the requests under way, and then show as many on an idle device for
+    ever: a queue that is never shorter while requests are answered says nothing."""
+    if not {"queue", "read_iops", "write_iops"} <= set(rows.columns):
+        return pl.Series("stalled", [False] * rows.height)
+    answered = pl.col("read_iops").fill_null(0.0) + pl.col("write_iops").fill_null(0.0)
+    shortest = pl.col("queue").filter(answered > STALLED_IOPS).min()
+    waiting = (pl.col("queue") >= STALLED_QUEUE) & (pl.col("queue") > shortest)
+    stalled = (waiting & (answered <= STALLED_IOPS)).fill_null(False)
+    return rows.select(stalled.alias("stalled"))["stalled"]
 
 
 def ways_apart(rows: pl.DataFrame) -> bool:

@@ -351,7 +351,10 @@ impl Trial<'_> {
         let (data, host) = (resolved.data.as_deref(), resolved.host);
         if let Some(host) = host.filter(|host| host.deployment != Deployment::Ec2) {
             let (deployment, class, aurora) = (host.deployment, &host.class, &AuroraStorage::default());
-            return services::run_checked(&ServiceScenario { deployment, database, warm_up, data, class, aurora, load, start, seconds, step_s, seed: None }, each);
+            return services::run_checked(
+                &ServiceScenario { deployment, database, warm_up, data, class, aurora, load, start, seconds, step_s, seed: None },
+                each,
+            );
         }
         let data = data.ok_or_else(|| SimError::refused("storage", "none", "must be named but for Aurora", "For example gp3:500."))?;
         let (log, instance) = (resolved.log.as_deref(), host.map(|host| &host.class.limits));
@@ -359,12 +362,7 @@ impl Trial<'_> {
     }
 }
 
-fn judge(
-    search: &DatabaseSearch<'_>,
-    world: &World,
-    resolved: &ResolvedCandidate<'_>,
-    warm_up: &WarmUp,
-) -> Result<DatabaseOutcome, SimError> {
+fn judge(search: &DatabaseSearch<'_>, world: &World, resolved: &ResolvedCandidate<'_>, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
     let (database, calm) = (&world.database, &world.calm);
     if search.start != Start::Warm {
         let step_s = (search.seconds / COLD_STEPS).clamp(1.0, 300.0);

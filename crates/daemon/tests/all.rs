@@ -1,7 +1,0 @@
-//! The tests of this crate as one program: each file as a program of its own would be compiled with proptest
-//! and linked again.
-
-mod cloudwatch;
-mod journal;
-mod metrics;
-mod prometheus;

@@ -1,9 +1,7 @@
 //! RDS and Aurora: against what can be worked out on paper, and against what was published. The
 //! figures behind the fits and those they never saw are kept apart.
 
-mod common;
-
-use common::{plain_database, PAGE};
+use crate::common::{plain_database, PAGE};
 use headrace_catalog::{Catalog, Deployment, NaiveDate, PublishedRun, ServiceClass};
 use headrace_sim::mysql::services::{log_only, run, AuroraStorage, Quorum, ReaderLoad, ServiceScenario};
 use headrace_sim::mysql::standard::tpcc;

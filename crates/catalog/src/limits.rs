@@ -36,7 +36,7 @@ pub struct ByteBurst {
     pub initial_bytes: u64,
 }
 
-/// What a local disk reads, where its reads have caps of their own beside those of its writes.
+/// What a local disk reads, where its reads have caps apart from those of its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadLimits {
     /// Reads per second.

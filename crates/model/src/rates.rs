@@ -55,10 +55,10 @@ impl Rates {
             iops: self.iops.zip(other.iops).map(|(a, b)| a.min(b)).or(self.iops),
             bytes_s: self.bytes_s.min(other.bytes_s),
             credit_refill: self.credit_refill.map(|mine| other.credit_refill.map_or(mine, |theirs| theirs.min(mine))),
-            reads: self.reads.zip(other.reads).map(|(a, b)| ReadLimits {
-                iops: a.iops.min(b.iops),
-                throughput_bytes_s: a.throughput_bytes_s.min(b.throughput_bytes_s),
-            }),
+            reads: self
+                .reads
+                .zip(other.reads)
+                .map(|(a, b)| ReadLimits { iops: a.iops.min(b.iops), throughput_bytes_s: a.throughput_bytes_s.min(b.throughput_bytes_s) }),
         }
     }
 

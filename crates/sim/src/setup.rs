@@ -95,9 +95,8 @@ impl Setup {
             |limits: &VolumeLimits| limits.spec.volume_type == VolumeType::InstanceStore && limits.caveats.iter().any(|caveat| caveat.field == "iops.fallback");
         for limits in self.limits.iter_mut().filter(|limits| unknown(limits)) {
             (limits.iops, limits.throughput_bytes_s) = (scaled(limits.iops, writes), scaled(limits.throughput_bytes_s, writes));
-            limits.reads = limits
-                .reads
-                .map(|limits| ReadLimits { iops: scaled(limits.iops, reads), throughput_bytes_s: scaled(limits.throughput_bytes_s, reads) });
+            limits.reads =
+                limits.reads.map(|limits| ReadLimits { iops: scaled(limits.iops, reads), throughput_bytes_s: scaled(limits.throughput_bytes_s, reads) });
         }
         self
     }

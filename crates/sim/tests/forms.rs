@@ -215,7 +215,12 @@ proptest! {
         let members = setup.limits.len() as f64;
         let contact = if members > 1.0 { (members / f64::from(depth * jobs)).sqrt().min(1.0) * 0.8 } else if limited { 0.02 } else { 0.05 };
         let deep = f64::from(depth * jobs) > 8.0 * members && limited && setup.storage.raid.is_none();
-        let tolerance = if deep { 0.001 + f64::from(depth * jobs) / a } else { 0.001 + sampling + contact };
+        // Where reads have a cap of their own, the operation that is limited comes by chance, with
+        // probability p each time: n requests until its cap's number of them deviate by
+        // sqrt((1 - p) / (p n)) of n. Of 1,600 writes and 3,385 reads a second writes bind from p =
+        // 1,600 / 4,985 on, where that is largest: 5 sigma.
+        let by_chance = if setup.limits[0].reads.is_some() { 5.0 * (2.12 / a).sqrt() } else { 0.0 };
+        let tolerance = by_chance + if deep { 0.001 + f64::from(depth * jobs) / a } else { 0.001 + sampling + contact };
         prop_assert!((a / b - 1.0).abs() <= tolerance, "{storage}: {a} by event, {b} by interval, allowed {tolerance}");
     }
 }

@@ -283,7 +283,7 @@ class DemandChooser(Chooser[DemandJudge]):
         byte_burst = limits["byte_burst"]
         bytes_most = byte_burst["baseline_bytes_s"] if byte_burst and sustained else limits["throughput_bytes_s"]
         if limits["reads"] is not None:
-            # A local disk reads besides. Of both together the share is below that of the busier one.
+            # A local disk reads besides. The share of both together is at most the busier one's.
             most, bytes_most = most + limits["reads"]["iops"], bytes_most + limits["reads"]["throughput_bytes_s"]
         demands: list[tuple[str, pl.DataFrame, str, float, str]] = (
             [] if hdd else [("volume-iops", volume, "iops", most, "IOPS")]

@@ -18,7 +18,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
-from headrace.workload.parameters import LOCAL_DISK_MIDDLE
+from headrace.workload.parameters import LOCAL_DISK_MIDDLE, LOCAL_DISK_READS_MIDDLE
 from headrace.workload.server_settings import database_under
 
 DOC = "docs/reference/run-description.md"
@@ -59,9 +59,11 @@ def build_prior(run: Run) -> dict:
     database = _build_standard(run)
     speed = speed_of(run)
     clients = core.clients_at_speed(database["clients"], speed)
+    database |= {"clients": {**clients, "core_speed": speed}}
     # The catalog has no figure of a local disk: how fast it is, the run tells.
-    local_disk = LOCAL_DISK_MIDDLE if math.isinf(run.caps.iops) else None
-    return database | {"clients": {**clients, "core_speed": speed}, "local_disk": local_disk}
+    if math.isinf(run.caps.iops):
+        database |= {"local_disk": LOCAL_DISK_MIDDLE, "local_disk_reads": LOCAL_DISK_READS_MIDDLE}
+    return database
 
 
 def speed_of(run: Run) -> float | None:

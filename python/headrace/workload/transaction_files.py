@@ -43,6 +43,7 @@ MAY_LACK = {
     "redo_capacity_bytes": None,
     "dirtying": None,
     "local_disk": None,
+    "local_disk_reads": None,
 }
 
 _Number = Annotated[float, FINITE]

@@ -18,10 +18,12 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from headrace.base.extras import explain_missing
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
+from headrace.cli.options import LabPlace, OutputOption, PasswordOptions, with_groups
+from headrace.cli.sharing import SharingCommand, SharingGroup, walk
 from headrace.errors import CouldNotRun, HeadraceError, InputError, refuse_text
 
 HELP = "Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."
@@ -69,7 +71,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(SharingGroup):
     """Lists the commands from the table, and imports the one that runs."""
 
     def __init__(self, **settings: Any) -> None:
@@ -89,10 +91,10 @@ def load(name: str) -> Any:
     module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
     group = getattr(module, "app", None)
     if group is None:
-        from headrace.cli.options import with_groups
-
         group = typer.Typer(rich_markup_mode=None, add_completion=False)
-        group.command(name, epilog=module.EPILOG)(with_groups(getattr(module, name.replace("-", "_"))))
+        group.command(name, epilog=module.EPILOG, cls=SharingCommand)(
+            with_groups(getattr(module, name.replace("-", "_")))
+        )
     return typer.main.get_command(group)
 
 
@@ -129,7 +131,11 @@ top = typer.Typer(
 
 
 @top.callback()
+@with_groups
 def top_options(
+    place: LabPlace,
+    password: PasswordOptions,
+    output: OutputOption = "table",
     version: Annotated[
         bool,
         typer.Option(
@@ -137,7 +143,7 @@ def top_options(
         ),
     ] = False,
 ) -> None:
-    """Takes the options that stand before a command."""
+    """Takes the options that stand before a command; the command reads them."""
 
 
 @cache
@@ -148,15 +154,15 @@ def _command() -> Any:
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Returns every command and group with its full name, depth first, in the order of `--help`."""
-    yield "headrace", _command()
+    for name, command, _ in walk_commands():
+        yield name, command
+
+
+def walk_commands() -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+    """Returns every command and group: full name, command, groups above it, the outermost first."""
+    yield "headrace", _command(), ()
     for name in COMMANDS:
-        yield from _walk(load(name), f"headrace {name}")
-
-
-def _walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    yield name, command
-    for below, child in getattr(command, "commands", {}).items():
-        yield from _walk(child, f"{name} {below}")
+        yield from walk(load(name), f"headrace {name}", (_command(),))
 
 
 def show_error(error: HeadraceError) -> None:

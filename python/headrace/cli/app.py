@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -25,6 +25,9 @@ from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
 from headrace.cli.options import LabPlace, OutputOption, PasswordOptions, with_groups
 from headrace.cli.sharing import SharingCommand, SharingGroup, walk
 from headrace.errors import CouldNotRun, HeadraceError, InputError, refuse_text
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
 
 HELP = "Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."
 EPILOG = """\b
@@ -79,14 +82,14 @@ class LazyGroup(SharingGroup):
         settings["commands"] = listed
         super().__init__(**settings)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Returns the command itself in place of the line about it."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else load(name), rest
 
 
 @cache
-def load(name: str) -> Any:
+def load(name: str) -> Command:
     """Imports a command of the table."""
     module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
     group = getattr(module, "app", None)
@@ -147,18 +150,18 @@ def top_options(
 
 
 @cache
-def _command() -> Any:
+def _command() -> Command:
     """Returns the parser of the table of commands."""
     return typer.main.get_command(top)
 
 
-def commands() -> Iterator[tuple[str, Any]]:
+def commands() -> Iterator[tuple[str, Command]]:
     """Returns every command and group with its full name, depth first, in the order of `--help`."""
     for name, command, _ in walk_commands():
         yield name, command
 
 
-def walk_commands() -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+def walk_commands() -> Iterator[tuple[str, Command, tuple[Command, ...]]]:
     """Returns every command and group: full name, command, groups above it, the outermost first."""
     yield "headrace", _command(), ()
     for name in COMMANDS:

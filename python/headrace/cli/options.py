@@ -16,7 +16,7 @@ import typer
 
 from headrace.base.options import OptionField, find_option, read_hints, read_setting
 from headrace.cli.sharing import SharingCommand, SharingGroup
-from headrace.cli.writing import WRITES_PAGE, guarded
+from headrace.cli.writing import WRITES_PAGE, guarded, spell_out
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -113,26 +113,18 @@ def spread_group(group: type) -> Iterator[tuple[inspect.Parameter, OptionField |
             yield as_typer(field, hints[field.name])
 
 
-def spell_out(function: Any, parameters: Sequence[inspect.Parameter]) -> dict[str, inspect.Parameter]:
-    """Gives a function the parameters that typer shall see, and returns them by name."""
-    by_name = {parameter.name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters}
-    function.__signature__ = inspect.Signature(list(by_name.values()))
-    function.__annotations__ = {name: parameter.annotation for name, parameter in by_name.items()}
-    return by_name
-
-
 def take_shared(groups: Sequence[type]) -> Callable[..., None]:
     """Returns a function for the callback of a group: it accepts the options of dataclasses, and
     leaves out their arguments; the commands below read them."""
 
-    def accept(**_: Any) -> None: ...
+    def accept(**_: object) -> None: ...
 
     parameters = [parameter for group in groups for parameter, _ in spread_group(group)]
     spell_out(accept, [parameter for parameter in parameters if not is_argument(parameter.annotation)])
     return accept
 
 
-def is_argument(annotation: Any) -> bool:
+def is_argument(annotation: object) -> bool:
     """Returns whether a parameter is an argument, which has no name on the command line."""
     return any(isinstance(mark, typer.models.ArgumentInfo) for mark in getattr(annotation, "__metadata__", ()))
 

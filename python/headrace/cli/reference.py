@@ -13,10 +13,13 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.app import COMMANDS, commands, walk_commands
 from headrace.cli.sharing import list_flags, list_own_options
+
+if TYPE_CHECKING:
+    from typer._click.core import Command
 
 HEAD = """# Commands
 
@@ -141,7 +144,7 @@ def _first_sentence(text: str) -> str:
     return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
 
 
-def _entry(name: str, command: Any, above: Sequence[Any]) -> str:
+def _entry(name: str, command: Command, above: Sequence[Command]) -> str:
     """Formats a command or group; `above`: the groups that it stands in, the outermost first."""
     lines = [f"\n## {name}\n", f"{(command.help or '').strip()}\n"]
     arguments = [param for param in command.params if param.param_type_name == "argument"]

@@ -11,108 +11,119 @@ such an option at the group alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+    from typer._click.formatting import HelpFormatter
 
 # Sources of a value that somebody gave: typer's own names.
 GIVEN = ("COMMANDLINE", "ENVIRONMENT")
 
 
-def list_options(command: Any) -> list[Any]:
+def list_options(command: Command) -> list[TyperOption]:
     """Returns the options that a command or group accepts, without --help."""
-    return [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
+    return [param for param in command.params if isinstance(param, TyperOption) and param.name != "help"]
 
 
-def is_same(option: Any, other: Any) -> bool:
+def is_same(option: TyperOption, other: TyperOption) -> bool:
     """Returns whether two options are declared alike: names, help and default."""
     return (option.opts, option.help, option.default) == (other.opts, other.help, other.default)
 
 
-def find_declaring(option: Any, above: Iterable[Any]) -> Any:
+def find_declaring(option: TyperOption, above: Iterable[Command]) -> Command | None:
     """Returns the group that declares an option of a command below it, None where the command's own
     declaration is the only one. `above`: the groups, the outermost first."""
     return next((group for group in above if any(is_same(option, other) for other in list_options(group))), None)
 
 
-def list_own_options(command: Any, above: Sequence[Any]) -> list[Any]:
+def list_own_options(command: Command, above: Sequence[Command]) -> list[TyperOption]:
     """Returns the options of a command that no group above it declares."""
     return [option for option in list_options(command) if find_declaring(option, above) is None]
 
 
-def list_contexts(context: Any) -> list[Any]:
+def list_flags(command: Command, above: Sequence[Command], group: Command) -> list[str]:
+    """Returns the names of a command's options that `group` declares."""
+    return [option.opts[0] for option in list_options(command) if find_declaring(option, above) is group]
+
+
+def list_contexts(context: Context) -> list[Context]:
     """Returns the contexts of the groups above a command, the outermost first."""
-    above = []
-    while (context := context.parent) is not None:
-        above.insert(0, context)
+    above, group = [], context.parent
+    while group is not None:
+        above.insert(0, group)
+        group = group.parent
     return above
 
 
-def collect_given(context: Any) -> dict[str, Any]:
+def collect_given(context: Context) -> dict[str, object]:
     """Returns by name the values that were given to the groups above a command. Raises InputError
     for one that the command has no use for; those of `headrace` itself are for the commands that use
     them, so that an alias can hold them."""
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     names = {param.name for param in context.command.params}
     for above in list_contexts(context):
         for option in list_options(above.command):
             source = above.get_parameter_source(option.name)
             if source is None or source.name not in GIVEN:
                 continue
-            if option.name not in names and above.parent is not None and not hasattr(context.command, "commands"):
+            if option.name not in names and above.parent is not None:
                 rule = f"is not an option of `{context.command_path}`"
                 raise InputError(option.opts[0], rule, f"{context.command_path} --help", "Leave it out.")
             given[option.name] = above.params[option.name]
     return given
 
 
-class Sharing:
-    """What commands and groups do with the options of the groups above them."""
-
-    params: list[Any]
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses the arguments; what a group above was given stands for the default."""
-        if not hasattr(self, "commands"):
-            ctx.default_map = collect_given(ctx)
-        return super().parse_args(ctx, args)  # pyright: ignore[reportAttributeAccessIssue]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes arguments, own options, names of those of the groups above, commands."""
-        contexts = list_contexts(ctx)
-        above = [context.command for context in contexts]
-        arguments = [param for param in self.params if param.param_type_name == "argument"]
-        helping = [param for param in (ctx.command.get_help_option(ctx),) if param is not None]
-        own = [*list_own_options(self, above), *helping]
-        for title, params in (("Arguments", arguments), ("Options", own)):
-            if records := [record for param in params if (record := param.get_help_record(ctx)) is not None]:
-                with formatter.section(title):
-                    formatter.write_dl(records)
-        for context in contexts:
-            if flags := list_flags(self, above, context.command):
-                with formatter.section(f"Options of {context.command_path.split(' [')[0]} (see its --help)"):
-                    formatter.write_text(", ".join(flags))
-        if hasattr(self, "commands"):
-            self.format_commands(ctx, formatter)  # pyright: ignore[reportAttributeAccessIssue]
+def write_options(command: Command, context: Context, formatter: HelpFormatter) -> None:
+    """Writes the arguments and own options of a command, and the names of those of the groups above
+    it."""
+    contexts = list_contexts(context)
+    above = [group.command for group in contexts]
+    own = {id(option) for option in list_own_options(command, above)}
+    params = [param for param in command.get_params(context) if id(param) in own or param.name == "help"]
+    arguments = [param for param in command.params if isinstance(param, TyperArgument)]
+    for title, rows in (("Arguments", arguments), ("Options", params)):
+        if records := [record for param in rows if (record := param.get_help_record(context)) is not None]:
+            with formatter.section(title):
+                formatter.write_dl(records)
+    words = context.command_path.split()
+    for depth, group in enumerate(above, 1):
+        if flags := list_flags(command, above, group):
+            with formatter.section(f"Options of {' '.join(words[:depth])} (see its --help)"):
+                formatter.write_text(", ".join(flags))
 
 
-def list_flags(command: Any, above: Sequence[Any], group: Any) -> list[str]:
-    """Returns the names of a command's options that `group` declares."""
-    return [option.opts[0] for option in list_options(command) if find_declaring(option, above) is group]
-
-
-def walk(command: Any, name: str, above: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
-    """Yields a command and all below it, depth first: full name, command, groups above it."""
-    yield name, command, above
-    for below, child in getattr(command, "commands", {}).items():
-        yield from walk(child, f"{name} {below}", (*above, command))
-
-
-class SharingCommand(Sharing, TyperCommand):
+class SharingCommand(TyperCommand):
     """A command that takes options of the groups above it."""
 
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parses the arguments; what a group above was given stands for the default."""
+        ctx.default_map = collect_given(ctx)
+        return super().parse_args(ctx, args)
 
-class SharingGroup(Sharing, TyperGroup):
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Writes arguments and options."""
+        write_options(self, ctx, formatter)
+
+
+class SharingGroup(TyperGroup):
     """A group whose options hold for the commands below it."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Writes options and commands."""
+        write_options(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def walk(
+    command: Command, name: str, above: tuple[Command, ...] = ()
+) -> Iterator[tuple[str, Command, tuple[Command, ...]]]:
+    """Yields a command and all below it, depth first: full name, command, groups above it."""
+    yield name, command, above
+    if isinstance(command, TyperGroup):
+        for below, child in command.commands.items():
+            yield from walk(child, f"{name} {below}", (*above, command))

@@ -52,8 +52,8 @@ def test_the_form_of_the_output_stands_before_the_command(capsys):
     assert answers[0] == answers[1] and answers[0].startswith("volume_type,")
 
 
-def test_a_form_that_a_command_has_not_is_refused(capsys, tmp_path):
-    assert main(["--output", "csv", "--lab", str(tmp_path), "lab", "status"]) == 2
+def test_a_form_that_a_command_has_not_is_refused(capsys):
+    assert main(["--output", "csv", "study", "list"]) == 2
     assert "csv" in capsys.readouterr().err
 
 

@@ -22,8 +22,16 @@ from typer.core import TyperCommand
 
 from headrace.base.extras import explain_missing
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
-from headrace.cli.options import LabPlace, OutputOption, PasswordOptions, with_groups
-from headrace.cli.sharing import SharingCommand, SharingGroup, walk
+from headrace.cli.sharing import (
+    AskPasswordOption,
+    DefaultsFileOption,
+    LabOption,
+    OutputOption,
+    SharingCommand,
+    SharingGroup,
+    SocketOption,
+    walk,
+)
 from headrace.errors import CouldNotRun, HeadraceError, InputError, refuse_text
 
 if TYPE_CHECKING:
@@ -94,6 +102,8 @@ def load(name: str) -> Command:
     module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
     group = getattr(module, "app", None)
     if group is None:
+        from headrace.cli.options import with_groups
+
         group = typer.Typer(rich_markup_mode=None, add_completion=False)
         group.command(name, epilog=module.EPILOG, cls=SharingCommand)(
             with_groups(getattr(module, name.replace("-", "_")))
@@ -134,11 +144,12 @@ top = typer.Typer(
 
 
 @top.callback()
-@with_groups
 def top_options(
-    place: LabPlace,
-    password: PasswordOptions,
+    data_dir: LabOption = None,
+    socket: SocketOption = None,
     output: OutputOption = "table",
+    defaults_file: DefaultsFileOption = None,
+    ask_password: AskPasswordOption = False,
     version: Annotated[
         bool,
         typer.Option(

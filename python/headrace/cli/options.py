@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headrace.base.options import OptionField, find_option, read_hints, read_setting
-from headrace.cli.sharing import SharingCommand, SharingGroup
+from headrace.cli.sharing import (
+    AskPasswordOption,
+    DefaultsFileOption,
+    LabOption,
+    SharingCommand,
+    SharingGroup,
+    SocketOption,
+    choice,
+    option,
+)
+from headrace.cli.sharing import Output as Output
+from headrace.cli.sharing import OutputOption as OutputOption
 from headrace.cli.writing import WRITES_PAGE, guarded, spell_out
 from headrace.errors import HeadraceError
 
@@ -23,24 +34,12 @@ if TYPE_CHECKING:
     from headrace.lab import Lab
     from headrace.mysql import Address
 
-Output = Literal["table", "json", "csv"]
 TableOrJson = Literal["table", "json"]  # for answers that are not rows of one kind
 Engine = Literal["innodb", "myrocks"]
 Completion = Callable[..., list[str]]
 
 # How long the shell may wait for a lab that does not answer, s: a guess.
 COMPLETION_S = 1.0
-
-
-def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
-    """Returns an option; without names it is called as its parameter is: `log_dir` is
-    --log-dir."""
-    return typer.Option(*names, metavar=metavar, help=help, **more)
-
-
-def choice(help: str, *names: str, **more: Any) -> Any:
-    """Returns an option whose values stand in its type (a Literal)."""
-    return typer.Option(*names, help=help, **more)
 
 
 def flag(name: str, help: str, **more: Any) -> Any:
@@ -67,7 +66,7 @@ class CommandGroup(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Callable], Callable]:
         """Registers a command as typer does, with option groups."""
-        register = super().command(name, **{"cls": SharingCommand} | settings)
+        register = super().command(name, cls=SharingCommand, **settings)
 
         def decorate(function: Callable) -> Callable:
             register(with_groups(function))
@@ -245,7 +244,6 @@ def instance_option(help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance, **more)
 
 
-OutputOption = Annotated[Output, choice("Form of the answer on stdout.")]
 TableOrJsonOption = Annotated[TableOrJson, choice("Form of the answer on stdout.", "--output")]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html)."), WRITES_PAGE]
 PageOrChartOption = Annotated[
@@ -280,19 +278,8 @@ MemberOption = Annotated[int | None, option("N", "Only this member of an array, 
 class LabPlace:
     """The lab that a command uses."""
 
-    data_dir: Annotated[
-        Path | None,
-        option(
-            "DIR",
-            "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.",
-            "--lab",
-            "--data-dir",
-            readable=False,
-        ),
-    ] = None
-    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = (
-        None
-    )
+    data_dir: LabOption = None
+    socket: SocketOption = None
 
     def open(self) -> Lab:
         """Returns a client of the lab. Raises NoLab where none answers."""
@@ -305,12 +292,8 @@ class LabPlace:
 class PasswordOptions:
     """The source of a MySQL account's password."""
 
-    defaults_file: Annotated[
-        Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
-    ] = None
-    ask_password: Annotated[
-        bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")
-    ] = False
+    defaults_file: DefaultsFileOption = None
+    ask_password: AskPasswordOption = False
 
     def read_address(self, text: str) -> Address:
         """Returns the address with its password. Raises InputError."""

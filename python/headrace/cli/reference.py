@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from typer.core import TyperArgument
+
 from headrace.cli.app import COMMANDS, commands, walk_commands
 from headrace.cli.sharing import list_flags, list_own_options
 
@@ -147,7 +149,7 @@ def _first_sentence(text: str) -> str:
 def _entry(name: str, command: Command, above: Sequence[Command]) -> str:
     """Formats a command or group; `above`: the groups that it stands in, the outermost first."""
     lines = [f"\n## {name}\n", f"{(command.help or '').strip()}\n"]
-    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    arguments = [param for param in command.params if isinstance(param, TyperArgument)]
     options = list_own_options(command, above)
     words = name.split()
     shared = {" ".join(words[: n + 1]): list_flags(command, above, group) for n, group in enumerate(above)}

@@ -11,8 +11,10 @@ such an option at the group alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from headrace.errors import InputError
@@ -23,6 +25,37 @@ if TYPE_CHECKING:
 
 # Sources of a value that somebody gave: typer's own names.
 GIVEN = ("COMMANDLINE", "ENVIRONMENT")
+
+
+def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
+    """Returns an option; without names it is called as its parameter is: `log_dir` is
+    --log-dir."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def choice(help: str, *names: str, **more: Any) -> Any:
+    """Returns an option whose values stand in its type (a Literal)."""
+    return typer.Option(*names, help=help, **more)
+
+
+# The options of `headrace` itself, for all commands that use a lab, a server's password, an answer in several forms.
+Output = Literal["table", "json", "csv"]
+OutputOption = Annotated[Output, choice("Form of the answer on stdout.")]
+LabOption = Annotated[
+    Path | None,
+    option(
+        "DIR",
+        "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.",
+        "--lab",
+        "--data-dir",
+        readable=False,
+    ),
+]
+SocketOption = Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)]
+DefaultsFileOption = Annotated[
+    Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
+]
+AskPasswordOption = Annotated[bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")]
 
 
 def list_options(command: Command) -> list[TyperOption]:

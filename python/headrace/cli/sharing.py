@@ -38,7 +38,7 @@ def choice(help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, **more)
 
 
-# The options of `headrace` itself, for all commands that use a lab, a server's password, an answer in several forms.
+# The options of `headrace` itself: the lab, a server's password, the form of the answer.
 Output = Literal["table", "json", "csv"]
 OutputOption = Annotated[Output, choice("Form of the answer on stdout.")]
 LabOption = Annotated[
@@ -95,8 +95,8 @@ def list_contexts(context: Context) -> list[Context]:
 
 def collect_given(context: Context) -> dict[str, object]:
     """Returns by name the values that were given to the groups above a command. Raises InputError
-    for one that the command has no use for; those of `headrace` itself are for the commands that use
-    them, so that an alias can hold them."""
+    for one that the command has no use for; those of `headrace` itself are ignored then, so that an
+    alias can hold them."""
     given: dict[str, object] = {}
     names = {param.name for param in context.command.params}
     for above in list_contexts(context):

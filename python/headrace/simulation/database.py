@@ -158,14 +158,9 @@ def predict(
     database_of = workload.grown(growth) if growth != 1.0 else workload
     rows, response_ms = _run(database_of, run, form, progress)
     summary = summarise(rows)
-    done = float(rows["tps"].sum())
+    done = float(rows["tps"].sum()) if start == "cold" else None
     virtual_cpus = run["vcpus"] or (None if host is None else host["vcpus"])
-    warnings = database_of.outside(
-        cache_gib=cache,
-        threads=clients,
-        transactions=done if start == "cold" else None,
-        vcpus=virtual_cpus,
-    )
+    warnings = database_of.outside(cache_gib=cache, threads=clients, transactions=done, vcpus=virtual_cpus)
     warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
     summary["response_ms"] = response_ms
     distances = database_of.distances(

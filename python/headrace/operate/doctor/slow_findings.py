@@ -135,8 +135,8 @@ def stalled_finding(part: SlowPart) -> Finding | None:
 
 
 def without_stalls(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns the rows that are no stall: neither it, nor the point behind it, in which what waited
-    was answered."""
+    """Returns the rows without the stalled ones, and without the point behind each, in which what
+    waited was answered."""
     stalled = stalled_points(rows)
     return rows.filter(~(stalled | stalled.shift(1, fill_value=False)))
 

@@ -35,8 +35,8 @@ WAYS = ("read", "write")
 # the stretch: a volume that was just attached had none. A guess.
 CALM_POINTS, CALM_LOAD = 2, 0.3
 LITTLE_READING = 0.05  # share of I/Os that are reads, below which cold blocks explain nothing; a guess
-# Of a device that has stalled: the least requests that wait, and the most that are answered a second,
-# far below any limit of a volume.
+# Of a device that has stalled: the least requests that wait, and the most that are answered a
+# second, far below any limit of a volume.
 STALLED_QUEUE, STALLED_IOPS = 1.0, 0.01
 SHORT_STRETCH = 4  # points, below which a fall of latency does not show
 # Of the wait that a burst of reads means for writes at least, the share below which there was none:
@@ -49,8 +49,9 @@ QUICK_WRITES, SEEN_WAIT = 0.5, 0.5
 class Slowness:
     """The possible causes of a slow stretch. `cause`: the first that is not ruled out.
     `reads_only`: writes are as quick as ever. `apart`: whether the latency of reads and writes is
-    known apart. `long_busy`: whether the device was busy for longer than bursts explain. `busy`: share of the time with a request under way, None where nobody counted.
-    `use`: the rate over the nearest limit. `falls`: whether the latency falls along the stretch."""
+    known apart. `long_busy`: whether the device was busy for longer than bursts explain. `busy`:
+    share of the time with a request under way, None where nobody counted. `use`: the rate over the
+    nearest limit. `falls`: whether the latency falls along the stretch."""
 
     cause: Cause
     reads_only: bool

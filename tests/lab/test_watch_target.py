@@ -58,9 +58,9 @@ def ended(rows: list[dict], left_of, level_of) -> list[tuple[float, float]]:
 def share_of_the_load(rows: list[dict]) -> float:
     """The lower of what both volumes were driven with, as a share of what fio was told to make; the first two seconds are its
     start."""
-    asked = (IOPS * 4096 / (1 << 20), BYTES_S / (1 << 20))
+    targets = (IOPS * 4096 / (1 << 20), BYTES_S / (1 << 20))
     driven = ([row["volumes"][number]["read_mib_s"] or 0 for row in rows[2:]] for number in (0, 1))
-    return min(sum(rates) / len(rates) / rate for rates, rate in zip(driven, asked, strict=True))
+    return min(sum(rates) / len(rates) / rate for rates, rate in zip(driven, targets, strict=True))
 
 
 def test_time_to_empty_of_gp2_st1_and_the_instance(labs):

@@ -23,7 +23,7 @@ KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "di
 
 @dataclass(frozen=True)
 class Distances:
-    """How far a prediction lies from the nearest run, each 0 or more.
+    """Holds the distances of a prediction from the nearest run, each 0 or more.
 
     In e-folds: `cache`, `clients`, `load` (rate and response time, the smaller of the two
     distances), and where processors or clients bind, `speed` of a core and `vcpus`. 1 where they
@@ -43,7 +43,7 @@ class Distances:
 
     @property
     def spread(self) -> float:
-        """Relative standard deviation of a mean at this distance."""
+        """Returns the relative standard deviation of a mean at this distance."""
         per = spreads()
         return math.hypot(per["none"], *(per[each.name] * getattr(self, each.name) for each in fields(self)))
 
@@ -57,7 +57,7 @@ def spreads() -> dict[str, float]:
 
 
 def apart(value: float, other: float) -> float:
-    """E-folds between two positive values."""
+    """Returns the e-folds between two positive values."""
     return abs(math.log(value / other))
 
 

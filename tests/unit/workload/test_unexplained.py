@@ -94,12 +94,14 @@ def test_processors_are_far_where_they_are_felt(limit):
 
 
 def test_a_speed_that_is_not_known_on_one_side_is_far():
-    known, unknown = measured_on(), measured_on(None)
+    with_speed, without_speed = measured_on(), measured_on(None)
     of = {"cache_gib": 2.0, "threads": 8, "limit": "cpu"}
-    assert known.distances(**of, core_speed=speed_of("c5.large")) == replace(known.distances(**of), unknown_speed=0.0)
-    assert known.distances(**of).unknown_speed == 1.0
-    assert unknown.distances(**of, core_speed=speed_of("c5.large")).unknown_speed == 1.0
-    assert unknown.distances(**of) == Distances(limit=1.0), "the machine of the run"
+    assert with_speed.distances(**of, core_speed=speed_of("c5.large")) == replace(
+        with_speed.distances(**of), unknown_speed=0.0
+    )
+    assert with_speed.distances(**of).unknown_speed == 1.0
+    assert without_speed.distances(**of, core_speed=speed_of("c5.large")).unknown_speed == 1.0
+    assert without_speed.distances(**of) == Distances(limit=1.0), "the machine of the run"
 
 
 def test_the_unknown_speed_is_as_uncertain_as_families_differ():

@@ -45,6 +45,13 @@ pub struct ReadLimits {
     pub throughput_bytes_s: u64,
 }
 
+impl ReadLimits {
+    /// Both figures changed alike.
+    pub fn map(self, change: impl Fn(u64) -> u64) -> ReadLimits {
+        ReadLimits { iops: change(self.iops), throughput_bytes_s: change(self.throughput_bytes_s) }
+    }
+}
+
 impl VolumeLimits {
     /// What is left when every credit is spent: the baseline, for a load that presses on it day
     /// after day.

@@ -66,12 +66,7 @@ impl Rates {
     /// deliver. The refill of credits stays.
     pub fn scaled(self, per_mille: u64) -> Rates {
         let scale = |rate: u64| (rate * per_mille / 1_000).max(1);
-        Rates {
-            iops: self.iops.map(scale),
-            bytes_s: scale(self.bytes_s),
-            credit_refill: self.credit_refill,
-            reads: self.reads.map(|reads| ReadLimits { iops: scale(reads.iops), throughput_bytes_s: scale(reads.throughput_bytes_s) }),
-        }
+        Rates { iops: self.iops.map(scale), bytes_s: scale(self.bytes_s), credit_refill: self.credit_refill, reads: self.reads.map(|reads| reads.map(scale)) }
     }
 }
 

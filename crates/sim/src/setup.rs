@@ -2,7 +2,7 @@
 
 use crate::error::SimError;
 use chrono::NaiveDate;
-use headrace_catalog::{Catalog, InstanceLimits, RaidLevel, ReadLimits, StorageSpec, VolumeLimits, VolumeType};
+use headrace_catalog::{Catalog, InstanceLimits, RaidLevel, StorageSpec, VolumeLimits, VolumeType};
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::rates::Degradation;
 use headrace_model::rates::{ModificationPhase, Rates, VolumeModification};
@@ -95,8 +95,7 @@ impl Setup {
             |limits: &VolumeLimits| limits.spec.volume_type == VolumeType::InstanceStore && limits.caveats.iter().any(|caveat| caveat.field == "iops.fallback");
         for limits in self.limits.iter_mut().filter(|limits| unknown(limits)) {
             (limits.iops, limits.throughput_bytes_s) = (scaled(limits.iops, writes), scaled(limits.throughput_bytes_s, writes));
-            limits.reads =
-                limits.reads.map(|limits| ReadLimits { iops: scaled(limits.iops, reads), throughput_bytes_s: scaled(limits.throughput_bytes_s, reads) });
+            limits.reads = limits.reads.map(|limits| limits.map(|rate| scaled(rate, reads)));
         }
         self
     }

@@ -80,12 +80,12 @@ def test_a_table_that_fits_reads_nothing_and_processors_hold_it(true_and_calibra
     """A tenth of 11 GiB in a cache of 2: nothing is read once all of it has been, and the rate is
     that of the true database, as far as the prior of the processor time is that of both."""
     true, calibrated = true_and_calibrated
-    asked = {"storage": "instance-store:500", "growth": 0.1, "seconds": 1_200, "seed": None}
-    predicted = headrace.predict(calibrated, start="cold", **asked)
+    settings = {"storage": "instance-store:500", "growth": 0.1, "seconds": 1_200, "seed": None}
+    predicted = headrace.predict(calibrated, start="cold", **settings)
     assert predicted.rows["reads_per_tx"][-1] < 0.01
     assert predicted.rows["cap"][-1] == "cpu"
     grown = core.mysql_grown(true, 0.1)
-    run = {"storage": asked["storage"], "log_storage": None, "instance": None, "vcpus": 64, "as_of": None,
+    run = {"storage": settings["storage"], "log_storage": None, "instance": None, "vcpus": 64, "as_of": None,
            "cache_bytes": CACHE_GIB * 2**30, "clients": THREADS, "arrivals": None, "start": "cold", "seconds": 1_200,
            "step_s": 1.0, "seed": None, "start_balance_percent": None, "follow": None}  # fmt: skip
     rate = core.mysql_runs(grown, [run])[0]["tps"][-1]

@@ -268,6 +268,7 @@ fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Resul
     }
     Ok(())
 }
+
 /// The storages of a batch on their hosts, resolved against the catalog once: data volumes are
 /// asked for with every log volume, log volumes with all data.
 struct Setups(HashMap<(usize, Option<usize>), Result<Setup, String>>);

@@ -13,6 +13,8 @@ from headrace.report.output import as_csv, as_json, plain
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from headrace.report.view import Table
+
 # Work shorter than this shows no progress bar, s: a guess.
 PROGRESS_AFTER_S = 2.0
 
@@ -73,7 +75,7 @@ def print_answer(
         show(*parts())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Any) -> Any:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Any) -> Table:
     """Returns a table for `show`; see `headrace.report.tables`."""
     from headrace.report import tables
 
@@ -81,7 +83,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: An
 
 
 def show(*parts: object) -> None:
-    """Prints tables and lines of text on stdout, in order."""
+    """Prints views, tables and lines of text on stdout, in order."""
     from headrace.report import tables
 
     tables.show(*parts)

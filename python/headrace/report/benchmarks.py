@@ -4,27 +4,34 @@ runs nothing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.report.charts import predictions, style
 from headrace.report.charts import runs as charts
-from headrace.report.html import Page, write_chart, write_page
-from headrace.report.tables import table
+from headrace.report.html import write_chart, write_page
+from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, columns
 from headrace.report.words import latency, number, percent, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import altair as alt
 
     from headrace.bench.comparison.compare import BenchComparison
     from headrace.bench.comparison.conformance import ConformanceFinding
     from headrace.bench.store.store import RunRecord
-    from headrace.report.tables import Table
 
-LIST_COLUMNS = ("run", "state", "benchmark", "threads", "s", "server", "storage", "tps", "p95", "p99", "IOPS")
-LIST_RIGHT = ("threads", "s", "tps", "p95", "p99", "IOPS")
-COMPARE_COLUMNS = ("figure", "unit", "first", "second", "change", "95 % interval", "")
-COMPARE_RIGHT = ("first", "second", "change", "95 % interval")
+LIST_COLUMNS = columns(
+    ("run", "state", "benchmark", "threads", "s", "server", "storage", "tps", "p95", "p99", "IOPS"),
+    number=("threads", "s", "tps", "p95", "p99", "IOPS"),
+)
+COMPARE_COLUMNS = columns(
+    ("figure", "unit", "first", "second", "change", "95 % interval", ""),
+    number=("first", "second", "change", "95 % interval"),
+)
+SETUP = columns(("what", "is"))
 VERDICTS = {"higher": "higher", "lower": "lower", "same": "no difference seen", "": ""}
 MOST_SETTINGS = 40  # lines of settings that differ; the rest is counted
 
@@ -219,46 +226,70 @@ def group_name(records: Sequence) -> str:
 
 def write_run(path: Path, record: RunRecord) -> None:
     """Writes a run as a page (.html), or its time line as .svg or .png. Raises CouldNotRun."""
-    series = record.series()
     unit = record.document["benchmark"].get("unit", "transactions")
-    chart = charts.time_line(series, title_of(record), unit)
+    chart = charts.time_line(record.series(), title_of(record), unit)
+    write_chart(path, chart, lambda: view_of(record, chart))
 
-    def page() -> Page:
-        tool = "{name} {version}".format(**record.document["tool"])
-        report = Page(title_of(record), f"Measured {record.document.get('began_at', '')} by {tool}; run {record.id}")
-        report.items(record.findings)
-        report.heading("Figures")
-        report.table(("figure", "measured"), figure_rows(record))
-        report.heading("Second by second")
-        report.chart(chart, f"{title_of(record)}: throughput, latency, disks, balance and limits over time")
-        spread = charts.spread([(record.id, series, style.MEASURED)], unit)
-        if spread is not None:
-            report.heading("Spread")
-            report.chart(spread, f"How often each number of {unit} a second occurred")
-        histogram = record.percentiles()
-        tail = charts.percentiles([(record.id, histogram, style.MEASURED)]) if histogram is not None else None
-        if tail is not None:
-            report.heading("Latency")
-            report.chart(tail, "Latency over the percentile, to the last with ten slower transactions")
-        report.heading("Setup")
-        report.table(("what", "is"), setup_rows(record))
-        return report
 
-    write_chart(path, chart, page)
+def view_of(record: RunRecord, chart: alt.TopLevelMixin) -> View:
+    """Returns a run as a view; `chart`: its time line."""
+    series, unit = record.series(), record.document["benchmark"].get("unit", "transactions")
+    tool = "{name} {version}".format(**record.document["tool"])
+    described = f"{title_of(record)}: throughput, latency, disks, balance and limits over time"
+    blocks: list[Block] = [Chart(lambda: chart, described), Items(record.findings)]
+    blocks += [Heading("Figures"), Table(columns(("figure", "measured")), figure_rows(record))]
+    spread = charts.spread([(record.id, series, style.MEASURED)], unit)
+    if spread is not None:
+        blocks += [Heading("Spread"), Chart(lambda: spread, f"How often each number of {unit} a second occurred")]
+    histogram = record.percentiles()
+    tail = charts.percentiles([(record.id, histogram, style.MEASURED)]) if histogram is not None else None
+    if tail is not None:
+        described = "Latency over the percentile, to the last with ten slower transactions"
+        blocks += [Heading("Latency"), Chart(lambda: tail, described)]
+    blocks.append(Fold("Setup", [Table(SETUP, setup_rows(record))]))
+    subtitle = f"Measured {record.document.get('began_at', '')} by {tool}; run {record.id}"
+    return View(title_of(record), subtitle, cards(record), blocks)
+
+
+def cards(record: RunRecord) -> list[Card]:
+    """Returns transactions a second and latency of a run, as far as they were measured."""
+    summary, unit = record.summary, record.document["benchmark"].get("unit", "transactions")
+    shown = []
+    if summary.get("tps") is not None:
+        least = f"least {number(summary['tps_min'])}" if summary.get("tps_min") is not None else ""
+        shown.append(Card("Measured", f"{number(summary['tps'])} {unit} a second", least))
+    if summary.get("p95_ms") is not None:
+        shown.append(Card("p95", latency(summary["p95_ms"]), f"p99 {latency(summary.get('p99_ms'))}"))
+    return shown
 
 
 def write_comparison(path: Path, comparison: BenchComparison) -> None:
     """Writes the comparison of two runs, or groups, as a page. Raises CouldNotRun."""
+    write_page(path, comparison_view(comparison))
+
+
+def comparison_view(comparison: BenchComparison) -> View:
+    """Returns the comparison of two runs, or groups, as a view."""
     first, second = comparison.a[0], comparison.b[0]
-    unit = first.document["benchmark"].get("unit", "transactions")
-    report = Page(f"{group_name(comparison.b)} against {group_name(comparison.a)}", load_words(first.document))
-    for words in compare_words(comparison):
-        report.paragraph(words, "warn" if words.startswith("NOT ALIKE") else "")
-    report.heading("Differences")
-    report.table(COMPARE_COLUMNS, compare_rows(comparison), COMPARE_RIGHT)
+    blocks: list[Block] = [
+        Sentence(words, "warn" if words.startswith("NOT ALIKE") else "") for words in compare_words(comparison)
+    ]
+    blocks += [Heading("Differences"), Table(COMPARE_COLUMNS, compare_rows(comparison))]
     marks = charts.intervals(comparison.differences)
     if marks is not None:
-        report.chart(marks, "Changes in percent with their intervals")
+        blocks.append(Chart(lambda: marks, "Changes in percent with their intervals"))
+    blocks += [Chart(partial(_same, chart), described) for chart, described in _charts_of_both(first, second)]
+    blocks += [Heading("What to know"), Items(comparison.notes)]
+    for words, record in (("The first", first), ("The second", second)):
+        blocks.append(Fold(words, [Table(SETUP, setup_rows(record))]))
+    return View(
+        f"{group_name(comparison.b)} against {group_name(comparison.a)}", load_words(first.document), blocks=blocks
+    )
+
+
+def _charts_of_both(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.TopLevelMixin, str]]:
+    """Yields the charts in which both runs are drawn, each with its description."""
+    unit = first.document["benchmark"].get("unit", "transactions")
     labels = [
         f"{which}: {record.document['target'].get('storage') or record.id}"
         for which, record in (("first", first), ("second", second))
@@ -274,10 +305,10 @@ def write_comparison(path: Path, comparison: BenchComparison) -> None:
     ):
         chart = charts.over_each_other(parts, column, y_title)
         if chart is not None:
-            report.chart(chart, f"{y_title} of both over time")
+            yield chart, f"{y_title} of both over time"
     spread = charts.spread(parts, unit)
     if spread is not None:
-        report.chart(spread, f"How often each number of {unit} a second occurred")
+        yield spread, f"How often each number of {unit} a second occurred"
     histograms = [
         (label, histogram, colour)
         for label, record, colour in zip(labels, (first, second), colours, strict=True)
@@ -285,30 +316,19 @@ def write_comparison(path: Path, comparison: BenchComparison) -> None:
     ]
     tail = charts.percentiles(histograms) if len(histograms) == 2 else None
     if tail is not None:
-        report.chart(tail, "Latency over the percentile of both")
-    report.heading("What to know")
-    report.items(comparison.notes)
-    for words, record in (("The first", first), ("The second", second)):
-        report.heading(words)
-        report.table(("what", "is"), setup_rows(record))
-    write_page(path, report)
+        yield tail, "Latency over the percentile of both"
+
+
+def _same(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
+    return chart
 
 
 # --- `headrace lab verify`: a lab's volumes, specified, simulated and measured --------------------
 
-CONFORMANCE_COLUMNS = (
-    "volume",
-    "load",
-    "figure",
-    "specified",
-    "published",
-    "model",
-    "measured",
-    "error",
-    "allowed",
-    "within",
+CONFORMANCE = columns(
+    ("volume", "load", "figure", "specified", "published", "model", "measured", "error", "allowed", "within"),
+    number=("specified", "published", "model", "measured", "error", "allowed"),
 )
-CONFORMANCE_RIGHT = ("specified", "published", "model", "measured", "error", "allowed")
 WITHIN = {True: "yes", False: "NO", None: ""}
 
 
@@ -327,12 +347,7 @@ def conformance_rows(findings: Sequence[ConformanceFinding]) -> list[tuple[str, 
 
 def conformance_table(findings: Sequence[ConformanceFinding]) -> Table:
     """Returns the figures as a table."""
-    return table(
-        CONFORMANCE_COLUMNS,
-        conformance_rows(findings),
-        title="Volumes of this lab: specified, model and measured",
-        right=CONFORMANCE_RIGHT,
-    )
+    return Table(CONFORMANCE, conformance_rows(findings), "Volumes of this lab: specified, model and measured")
 
 
 def conformance_in_words(findings: Sequence[ConformanceFinding]) -> list[str]:
@@ -347,18 +362,10 @@ def conformance_in_words(findings: Sequence[ConformanceFinding]) -> list[str]:
 
 
 def write_conformance(path: Path, findings: Sequence[ConformanceFinding]) -> None:
-    """Writes the page, whole or not at all."""
-    page = Page(
-        "Conformance of this lab's volumes",
-        "fio on every volume, with the model under the same load and the limits of the specification",
-    )
-    for words in conformance_in_words(findings):
-        page.paragraph(words)
-    page.heading("Latency")
-    page.chart(
-        predictions.conformance(findings),
-        "50th and 99th percentile of completion latencies by volume and load, simulated and measured",
-    )
-    page.heading("Figures")
-    page.table(CONFORMANCE_COLUMNS, conformance_rows(findings), right=CONFORMANCE_RIGHT)
-    write_page(path, page)
+    """Writes the page, whole or not at all. Raises CouldNotRun."""
+    described = "50th and 99th percentile of completion latencies by volume and load, simulated and measured"
+    blocks: list[Block] = [Sentence(words) for words in conformance_in_words(findings)]
+    blocks += [Heading("Latency"), Chart(lambda: predictions.conformance(findings), described)]
+    blocks += [Heading("Figures"), Table(CONFORMANCE, conformance_rows(findings))]
+    loads = "fio on every volume, with the model under the same load and the limits of the specification"
+    write_page(path, View("Conformance of this lab's volumes", loads, blocks=blocks))

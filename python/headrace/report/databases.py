@@ -12,19 +12,17 @@ import polars as pl
 from headrace.base import caps, core
 from headrace.base.units import GIB
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
-from headrace.report.tables import table
+from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span
 from headrace.workload.transactions import RESPONSES
 
 if TYPE_CHECKING:
     from headrace.calibration.score import ComparedRun
-    from headrace.report.tables import Table
     from headrace.simulation.database import Prediction
     from headrace.workload import TransactionWorkload
 
 SCHEMA = "headrace-prediction/1"
-COMPARED = ("figure", "unit", "measured", "predicted", "error")
-COMPARED_RIGHT = ("measured", "predicted", "error")
+COMPARED = columns(("figure", "unit", "measured", "predicted", "error"), number=("measured", "predicted", "error"))
 # Significant digits of a fitted value: two even where it is hardly known, four where a file says it
 # is known exactly.
 LEAST_DIGITS, MOST_DIGITS = 2, 4
@@ -105,9 +103,10 @@ def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
         balance = "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %"
         shares = (percent(row["cached_share"]), percent(row["dirty_share"]))
         cells.append((next(labels), *figures, balance, *shares, caps.short(row["cap"])))
-    columns = ("time", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "limited by")
+    titles = ("time", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "limited by")
     when = f"Time since the start. Each row: {span(step_s)}."
-    return table(columns, cells, title=when, right=columns[:-1], keep=columns, drop=("dirty", "cached", "MiB/s"))
+    heads = columns(titles, number=titles[:-1], key=titles[-1:], drop=("dirty", "cached", "MiB/s"))
+    return Table(heads, cells, when)
 
 
 def document(run: Prediction, workload: TransactionWorkload) -> dict:
@@ -152,8 +151,9 @@ def fitted(value: float, spread: float) -> str:
 SPREADS = "Uncertainty: one standard deviation, relative; before: that of the prior, the standard benchmark."
 
 
-PARAMETERS = ("parameter", "value", "uncertainty", "before", "identified from")
-PARAMETERS_RIGHT = ("value", "uncertainty", "before")
+PARAMETERS = columns(
+    ("parameter", "value", "uncertainty", "before", "identified from"), number=("value", "uncertainty", "before")
+)
 
 
 def parameter_rows(workload: TransactionWorkload) -> list[tuple[str, ...]]:
@@ -171,7 +171,7 @@ def parameter_rows(workload: TransactionWorkload) -> list[tuple[str, ...]]:
 
 def parameter_table(workload: TransactionWorkload) -> Table:
     """Returns the parameters as a table."""
-    return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT)
+    return Table(PARAMETERS, parameter_rows(workload), SPREADS)
 
 
 def comparison_rows(comparison: ComparedRun) -> list[tuple[str, ...]]:
@@ -186,7 +186,7 @@ def comparison_rows(comparison: ComparedRun) -> list[tuple[str, ...]]:
 
 def comparison_table(comparison: ComparedRun) -> Table:
     """Returns measured and predicted as a table."""
-    return table(COMPARED, comparison_rows(comparison), right=COMPARED_RIGHT)
+    return Table(COMPARED, comparison_rows(comparison))
 
 
 def score_table(rows: list[dict]) -> Table:
@@ -197,7 +197,7 @@ def score_table(rows: list[dict]) -> Table:
         for row in rows
     ]
     titles = ("predicted", "from", "2nd half %", "q1 %", "q2 %", "q3 %", "q4 %", "p5 %", "p95 %")
-    return table(titles, cells, right=titles[2:])
+    return Table(columns(titles, number=titles[2:]), cells)
 
 
 def score_words(rows: list[dict]) -> list[str]:
@@ -219,41 +219,63 @@ def score_words(rows: list[dict]) -> list[str]:
     ]
 
 
+def view_of(run: Prediction, workload: TransactionWorkload) -> View:
+    """Returns a prediction as a view."""
+    from headrace.report.charts import predictions
+
+    title = f"{workload.name} on {run.storage}"
+    described = f"{title} over time: transactions, I/Os, bytes, cache"
+    blocks: list[Block] = [Sentence(f"WARNING: {text}", "warn") for text in run.warnings]
+    lines = [line for line in in_words(run, workload) if not line.startswith("WARNING: ")]
+    blocks += [Chart(lambda: predictions.prediction(run, title), described), Items(lines)]
+    blocks.append(Fold("What stands behind it", [Items(workload_in_words(workload))]))
+    return View(title, f"Limits of {run.as_of}", cards(run), blocks)
+
+
+def cards(run: Prediction) -> list[Card]:
+    """Returns transactions a second, response time and what limits them."""
+    summary = run.summary
+    low, high = (number(summary[name], 4) for name in ("tps_low", "tps_high"))
+    interval = "" if summary["tps_low"] is None else f"80 % interval {low} to {high}"
+    cap, share = max(summary["caps"].items(), key=lambda pair: pair[1], default=("none", 1.0))
+    return [
+        Card("Second half of the run", f"{number(summary['tps'], 4)} tps", interval),
+        Card(
+            "Response time p95",
+            f"{number(summary['p95_ms'])} ms",
+            f"p50 {number(summary['p50_ms'])} ms, p99 {number(summary['p99_ms'])} ms",
+        ),
+        Card("Limited by", percent(share), f"of the time by {caps.long(cap)}"),
+    ]
+
+
+def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> View:
+    """Returns a run and its prediction as a view."""
+    from headrace.report.charts import predictions
+
+    described = "One-second throughput, measured and simulated, over time and as densities of the second half"
+    behind = [*comparison.prediction.warnings, *workload_in_words(workload)]
+    blocks = [
+        comparison_table(comparison),
+        Chart(lambda: predictions.comparison(comparison), described),
+        Fold("What stands behind the prediction", [Items(behind)]),
+    ]
+    return View(f"{comparison.run.name}: measured and simulated", f"Predicted with {workload.name}", blocks=blocks)
+
+
 def write_prediction(path: Path, run: Prediction, workload: TransactionWorkload) -> None:
     """Writes a prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
     from headrace.report.charts import predictions
-    from headrace.report.html import Page, write_chart
+    from headrace.report.html import write_chart
 
-    title = f"{workload.name} on {run.storage}"
-    chart = predictions.prediction(run, title)
-
-    def page() -> Page:
-        report = Page(title, f"Limits of {run.as_of}")
-        report.items(in_words(run, workload))
-        report.chart(chart, f"{title} over time: transactions, I/Os, bytes, cache")
-        report.heading("What stands behind it")
-        report.items(workload_in_words(workload))
-        return report
-
-    write_chart(path, chart, page)
+    chart = predictions.prediction(run, f"{workload.name} on {run.storage}")
+    write_chart(path, chart, lambda: view_of(run, workload))
 
 
 def write_comparison(path: Path, comparison: ComparedRun, workload: TransactionWorkload) -> None:
     """Writes a run and its prediction as a chart or a page, by the ending of `path`. Raises
     CouldNotRun."""
     from headrace.report.charts import predictions
-    from headrace.report.html import Page, write_chart
+    from headrace.report.html import write_chart
 
-    chart = predictions.comparison(comparison)
-
-    def page() -> Page:
-        report = Page(f"{comparison.run.name}: measured and simulated", f"Predicted with {workload.name}")
-        report.table(COMPARED, comparison_rows(comparison), right=COMPARED_RIGHT)
-        report.chart(
-            chart, "One-second throughput, measured and simulated, over time and as densities of the second half"
-        )
-        report.heading("What stands behind the prediction")
-        report.items([*comparison.prediction.warnings, *workload_in_words(workload)])
-        return report
-
-    write_chart(path, chart, page)
+    write_chart(path, predictions.comparison(comparison), lambda: comparison_view(comparison, workload))

@@ -1,9 +1,9 @@
-"""A plan as text, frame and page: the answer, the choices in order, why not the others, what to do
-next, the bill. Of demand and of databases."""
+"""A plan as a view and as a frame: the answer, the choices in order, what to do next, why not the
+others, the bill. For demand and for databases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,30 +11,67 @@ import polars as pl
 
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
 from headrace.planner.market.durability import LEAST_TOLD, small_percent
-from headrace.report.services.planned import services_page, services_shown
+from headrace.report.services.planned import service_blocks
 from headrace.report.simulation import clock_start
-from headrace.report.tables import table
-from headrace.report.words import latency, number, percent, span, usd
+from headrace.report.view import (
+    Block,
+    Card,
+    Chart,
+    Code,
+    Column,
+    Fold,
+    Heading,
+    Items,
+    Mark,
+    Place,
+    Sentence,
+    Table,
+    View,
+    columns,
+)
+from headrace.report.words import latency, number, percent, span, storage_words, usd
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from headrace.planner import Choice
-    from headrace.planner.result import FamilyVerdict, Plan, Saving
-    from headrace.report.html import Page
+    from headrace.planner.result import EngineComparison, FamilyVerdict, Plan, Saving
     from headrace.simulation.demand import Simulation
     from headrace.workload import OpenWorkload
 
-RIGHT = (
-    "rank", "USD/month", "I/O p99", "throttled", "head-room", "AFR a year", "tps", "p95", "probability", "cache GiB", "lowest balance",
-)  # fmt: skip
 INTERVAL = "tps, 80 % interval"
-KEEP = ("rank", "storage", "instance", "log", INTERVAL)
-PROSE = ("bottleneck", "credits", "why", "what")
-DROP = ("throttled", "lowest balance", INTERVAL, "cache GiB", "AFR a year")
-VERDICTS = ("family", "outcome", "best candidate", "USD/month", "why")
-BILL = ("part", "item", "quantity", "unit", "unit price USD", "USD", "source", "as of")
-BILL_RIGHT = ("quantity", "unit price USD", "USD")
+# Every column that a table of choices may have, in no order.
+COLUMNS = {
+    column.title: column
+    for column in (
+        Column("rank", "number", brief=True),
+        Column("service"),
+        Column("storage", "key", brief=True),
+        Column("instance", "key", brief=True),
+        Column("log", "key"),
+        Column("cache GiB", "number", drop=4),
+        Column("USD/month", "number", brief=True),
+        Column("I/O p99", "number", brief=True),
+        Column("tps", "number", brief=True),
+        Column(INTERVAL, "key", drop=3),
+        Column("p95", "number", brief=True),
+        Column("probability", "number"),
+        Column("throttled", "number", drop=1),
+        Column("head-room", "number", brief=True),
+        Column("AFR a year", "number", drop=5),
+        Column("lowest balance", "number", drop=2),
+        Column("bottleneck", "prose"),
+        Column("credits", "prose"),
+    )
+}
+VERDICTS = columns(
+    ("family", "outcome", "best candidate", "USD/month", "why"),
+    number=("USD/month",),
+    key=("family", "outcome", "best candidate"),
+    prose=("why",),
+)
+BILL = columns(
+    ("part", "item", "quantity", "unit", "unit price USD", "USD", "source", "as of"),
+    number=("quantity", "unit price USD", "USD"),
+)
 # A family this many times dearer than the cheapest gets no line of its own unless it is asked for
 # (chosen by eye).
 FAR = 3.0
@@ -42,8 +79,8 @@ FAR = 3.0
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
 REGRET = "Regret: what is spent beyond the cheapest that would have met the goals, or on a choice that misses them and must be bought again."
 CENT = 0.005  # USD: a smaller difference does not show on a bill
-# What a line of the answer is: a sentence, and "good", "warn" or "".
-Line = tuple[str, str]
+# A line of the answer: a sentence and its mark.
+Line: TypeAlias = tuple[str, Mark]
 
 
 # --- the answer in sentences ----------------------------------------------------------------------
@@ -404,34 +441,8 @@ def alarm_words(alarm: dict) -> str:
     return f"{alarm['namespace']} {alarm['metric']} {level}, {when}: {alarm['why']}"
 
 
-def text_parts(plan: Plan, *, explain: bool = False, families: bool = False) -> list:
-    """Returns the plan for a terminal: sentences and tables."""
-    columns, rows = choice_table(plan)
-    parts: list = [line for line, _ in answer_lines(plan)]
-    parts += ["", table(columns, rows, title=title(plan), right=RIGHT, keep=KEEP, prose=PROSE, drop=DROP)]
-    parts += ["* recommended"] if any(row[0].endswith("*") for row in rows) else []
-    lost, far = verdict_rows(plan, families)
-    if lost:
-        shown = {"right": ("USD/month",), "keep": VERDICTS[:3], "prose": ("why",)}
-        parts += ["", table(VERDICTS, lost, title="Why not the others", **shown)]
-    parts += [f"Far off, or not possible: {', '.join(far)} (--families says why)."] if far else []
-    if plan.services is not None:
-        parts += ["", *services_shown(plan.services, explain)]
-    steps = next_lines(plan)
-    parts += ["", "What to do next", *(_keep_unbroken(f"  {line}") for line in steps)] if steps else []
-    parts += ["", "The arithmetic", *(f"  {line}" for line in plan.explain)] if explain else []
-    return [*parts, "", *(f"note: {note}" for note in [*_left_out(plan), *plan.caveats])]
-
-
 def _left_out(plan: Plan) -> list[str]:
     return [f"{name} was left out: {why}" for name, why in plan.skipped_instances]
-
-
-def _keep_unbroken(line: str) -> Text | str:
-    """Returns a line that is to be copied: never broken."""
-    from rich.text import Text
-
-    return Text(line) if line.startswith("      ") else line
 
 
 def frame_of(plan: Plan) -> pl.DataFrame:
@@ -466,77 +477,179 @@ def frame_of(plan: Plan) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-# --- the page -------------------------------------------------------------------------------------
+# --- the view -------------------------------------------------------------------------------------
 
 # The simulations whose balance is drawn: names and results, made by the caller.
 Runs: TypeAlias = "Sequence[tuple[str, Simulation]]"
 
 
-def write_plans(
-    path: Path, plans: Sequence, words: str | None = None, workload: OpenWorkload | None = None, runs: Runs = ()
-) -> None:
-    """Writes one or two plans as a page; `words`: which engine wins. `workload`, `runs`: of a plan
-    for demand, the demand and the simulations whose balance is drawn. Raises CouldNotRun."""
-    from headrace.report.html import Page, write_page
-
-    report = Page(f"Storage for {' or '.join(dict.fromkeys(plan.name for plan in plans))}", title(plans[0]))
-    if words:
-        report.paragraph(words, "good" if any(plan.recommended for plan in plans) else "warn")
-    for plan in plans:
-        if len(plans) > 1:
-            report.heading(f"{plan.name} ({plan.engine}, {plan.size_gib:,.0f} GiB)")
-        _section(report, plan, workload, runs)
-    write_page(path, report)
+def view_of(
+    plan: Plan,
+    workload: OpenWorkload | None = None,
+    runs: Runs = (),
+    *,
+    explain: bool = False,
+    families: bool = False,
+) -> View:
+    """Returns the view of a plan. `workload`, `runs`: of a plan for demand, the demand and the
+    simulations whose balance is drawn. On a terminal, `explain` adds the arithmetic and `families`
+    why each family lost that is far off."""
+    return View(headline(plan), title(plan), cards(plan), list(_blocks(plan, workload, runs, explain, families)))
 
 
-def _section(report: Page, plan: Plan, workload: OpenWorkload | None, runs: Runs) -> None:
-    for line, mark in answer_lines(plan):
-        report.paragraph(line, mark)
-    report.heading("Goals")
-    report.items(f"{goal}: {goal.about.meaning}" for goal in plan.goals)
-    report.heading("The cheapest that meet them" if plan.winners else "What comes closest")
-    add_choices(report, plan)
-    _add_demand(report, workload)
-    add_cost(report, plan)
-    _add_balances(report, workload, runs)
-    _add_bills(report, plan)
+def view_of_engines(comparison: EngineComparison, *, explain: bool = False, families: bool = False) -> View:
+    """Returns the view of two databases under the same goals."""
+    blocks: list[Block] = [
+        Sentence(comparison.words, "good" if any(p.recommended for p in comparison.plans) else "warn")
+    ]
+    for plan in comparison.plans:
+        blocks += [Heading("", "terminal"), Heading(f"{plan.name} ({plan.engine}, {plan.size_gib:,.0f} GiB)", "page")]
+        blocks += _blocks(plan, None, (), explain, families)
+    names = " or ".join(dict.fromkeys(plan.name for plan in comparison.plans))
+    return View(f"Storage for {names}", title(comparison.plans[0]), blocks=blocks)
+
+
+def write_plan(path: Path, view: View) -> None:
+    """Writes the view of a plan as a page. Raises CouldNotRun."""
+    from headrace.report.html import write_page
+
+    write_page(path, view)
+
+
+def headline(plan: Plan) -> str:
+    """Says in a sentence what to buy and what it saves."""
+    best = plan.recommended
+    if best is None:
+        return f"No storage meets every goal of {plan.name}"
+    words = f"{_words_of(best)} meets every goal of {plan.name} for {usd(best.cost_usd_month)} USD a month"
+    if plan.saving is None or plan.compared is None or plan.compared.key == best.key:
+        return words
+    saved = plan.saving.as_planned if plan.saving.equal_space is None else plan.saving.equal_space
+    if abs(saved) < CENT:
+        return words
+    return f"{words}: {usd(abs(saved))} USD {'less' if saved > 0 else 'more'} than today"
+
+
+def cards(plan: Plan) -> list[Card]:
+    """Returns the figures of the headline: what is recommended (or closest), today, and what can be
+    done without moving data."""
+    best, now, place = plan.recommended, plan.compared, plan.in_place
+    shown: list[tuple[str, Choice]] = []
+    if best is not None:
+        shown.append(("Recommended", best))
+    elif plan.closest:
+        shown.append(("Closest", plan.closest[0]))
+    if now is not None:
+        shown.append(("Today", now))
+    if place is not None and all(place.key != choice.key for _, choice in shown):
+        shown.append(("Without moving data", place))
+    return [_card(label, choice) for label, choice in shown]
+
+
+def _card(label: str, choice: Choice) -> Card:
+    meaning = "Meets every goal." if choice.meets_goals else f"Fails: {'; '.join(choice.misses)}."
+    if choice.meets_goals and choice.headroom_percent is not None:
+        meaning = f"Meets every goal; head-room {headroom(choice)}."
+    figure = f"{usd(choice.cost_usd_month)} USD a month"
+    return Card(f"{label}: {_words_of(choice)}", figure, meaning, "good" if choice.meets_goals else "warn")
+
+
+def _words_of(choice: Choice) -> str:
+    """Names a choice in a reader's words."""
+    if choice.service != "ec2":
+        return choice.place
+    words = storage_words(choice.storage)
+    if choice.log_storage is not None:
+        words = f"{words}, log on {storage_words(choice.log_storage)}"
+    return f"{choice.instance} with {words}" if choice.instance else words
+
+
+def _blocks(plan: Plan, workload: OpenWorkload | None, runs: Runs, explain: bool, families: bool) -> Iterator[Block]:
+    lines = answer_lines(plan)
+    yield from (Sentence(words, mark, "terminal") for words, mark in lines)
+    yield from (Sentence(words, mark, "page") for words, mark in lines if mark == "warn" and not _in_cards(plan, words))
+    yield from _demand(workload)
+    if plan.subject == "database":
+        yield from _cost(plan)
+    yield Heading("The cheapest that meet them" if plan.winners else "What comes closest", "page")
+    yield choices(plan, place="page")
+    yield choices(plan)
+    if any(
+        rank.isdigit() and plan.recommended is not None and choice.key == plan.recommended.key
+        for rank, choice in ranked(plan)
+    ):
+        yield Sentence("* recommended", place="terminal")
+    yield from _losers_on_terminal(plan, families)
     if plan.services is not None:
-        services_page(report, plan.services)
-    steps = next_lines(plan)
-    if steps:
-        report.heading("What to do next")
-        report.lines(steps)
-    report.heading("Why not the others")
-    report.table(VERDICTS, verdict_rows(plan)[0], ("USD/month",))
-    shown = plan.recommended or (plan.closest[0] if plan.closest else None)
-    if shown:
-        report.heading(f"The bill of {shown.place}")
-        report.table(BILL, bill_rows(shown), BILL_RIGHT)
-    report.heading("The arithmetic")
-    report.lines(plan.explain)
-    report.heading("What to know before buying")
-    report.items([*plan.caveats, *_left_out(plan)])
+        yield from service_blocks(plan.services, explain)
+    if steps := next_lines(plan):
+        yield from (Heading("What to do next"), Code(steps))
+    yield Heading("Why", "page")
+    yield Items([words for words, mark in lines if mark != "warn"], "page")
+    if plan.subject != "database":
+        yield from _cost(plan)
+    yield from _balances(workload, runs)
+    yield from _bills(plan)
+    if explain:
+        yield from (Heading("The arithmetic", "terminal"), Code(plan.explain, "terminal"))
+    yield from (
+        Heading("", "terminal"),
+        Items([f"note: {note}" for note in [*_left_out(plan), *plan.caveats]], "terminal"),
+    )
+    yield from _small_print(plan, workload)
 
 
-def add_choices(report: Page, plan: Plan, most: int | None = None) -> None:
-    """Adds the ranked table to a page, or its first rows (`most`)."""
-    columns, rows = choice_table(plan)
-    rows = [[row[0].replace(" *", ", recommended"), *row[1:]] for row in rows[:most]]
-    marked = next((index for index, row in enumerate(rows) if row[0].endswith("recommended")), None)
-    report.table(columns, rows, RIGHT, marked=marked, prose=("credits",))
+def _in_cards(plan: Plan, words: str) -> bool:
+    """Returns whether a card says it already: that today's storage fails."""
+    return plan.compared is not None and words.startswith(f"Today {plan.compared.place} costs ")
 
 
-def _add_demand(report: Page, workload: OpenWorkload | None) -> None:
+def _losers_on_terminal(plan: Plan, families: bool) -> Iterator[Block]:
+    lost, far = verdict_rows(plan, families)
+    if lost:
+        yield Table(VERDICTS, lost, "Why not the others", place="terminal")
+    if far:
+        yield Sentence(f"Far off, or not possible: {', '.join(far)} (--families says why).", place="terminal")
+
+
+def _small_print(plan: Plan, workload: OpenWorkload | None) -> Iterator[Block]:
+    """Yields what a reader looks up: folded on a page."""
+    yield Heading("Behind the answer", "page")
+    yield Fold("The goals", [Items([f"{goal}: {goal.about.meaning}" for goal in plan.goals])])
+    if workload is not None:
+        yield Fold("The demand", [Items(workload.describe().splitlines()[:5])])
+    yield Fold("Why not the others", [Table(VERDICTS, verdict_rows(plan)[0])])
+    if choice := plan.recommended or (plan.closest[0] if plan.closest else None):
+        yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
+    yield Fold("The arithmetic", [Code(plan.explain)])
+    yield Fold("What to know before buying", [Items([*plan.caveats, *_left_out(plan)])])
+
+
+def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> Table:
+    """Returns the ranked choices as a table, or the first `most`; that which is recommended is
+    marked, with a star on a terminal."""
+    titles, rows = choice_table(plan)
+    rows = rows[:most]
+    best = plan.recommended
+    marked = next(
+        (index for index, (_, choice) in enumerate(ranked(plan)[:most]) if best is not None and choice.key == best.key),
+        None,
+    )
+    if place == "terminal":
+        return Table([COLUMNS[name] for name in titles], rows, title(plan), marked, place)
+    rows = [[row[0].replace(" *", ", recommended"), *row[1:]] for row in rows]
+    return Table([COLUMNS[name] for name in titles], rows, marked=marked, place=place)
+
+
+def _demand(workload: OpenWorkload | None) -> Iterator[Block]:
     from headrace.report.charts import over_time
 
     if workload is not None:
-        report.heading("The demand")
-        report.items(workload.describe().splitlines()[:5])
-        report.chart(over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
+        yield Chart(lambda: over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
 
 
-def add_cost(report: Page, plan: Plan, headed: bool = True) -> None:
-    """Adds the chart of cost against what is delivered, where there is something to draw."""
+def _cost(plan: Plan, headed: bool = True) -> Iterator[Block]:
+    """Yields the chart of cost against what is delivered, where there is something to draw."""
     from headrace.report.charts import cost
 
     if plan.subject == "database":
@@ -553,8 +666,15 @@ def add_cost(report: Page, plan: Plan, headed: bool = True) -> None:
     if chart is None:
         return
     if headed:
-        report.heading(heading)
-    report.chart(chart, described)
+        yield Heading(heading, "page")
+    yield Chart(lambda: chart, described)
+
+
+def in_short(plan: Plan, most: int) -> View:
+    """Returns the view for a notebook: the answer, the first `most` choices, cost against what is
+    delivered."""
+    line, mark = answer_lines(plan)[len(plan.warnings)]
+    return View(headline(plan), blocks=[Sentence(line, mark), choices(plan, most, "page"), *_cost(plan, headed=False)])
 
 
 def _points(plan: Plan) -> list[dict]:
@@ -567,21 +687,22 @@ def _points(plan: Plan) -> list[dict]:
     return [*points, own | {"p99_ms": best.metrics["p99_ms"]}]
 
 
-def _add_balances(report: Page, workload: OpenWorkload | None, runs: Runs) -> None:
+def _balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
     from headrace.report.charts import over_time
 
     if not runs or workload is None:
         return
     names = ", ".join(name for name, _ in runs)
-    report.heading("How the burst balance moves")
+    yield Heading("How the burst balance moves", "page")
     moving = over_time.balances([(name, run.rows) for name, run in runs], clock_start(workload))
     if moving is None:
-        report.paragraph(f"None of these has credits: {names}. What they deliver does not change over the day.")
+        words = f"None of these has credits: {names}. What they deliver does not change over the day."
+        yield Sentence(words, place="page")
     else:
-        report.chart(moving, f"Credit balance over the day of {names}")
+        yield Chart(lambda: moving, f"Credit balance over the day of {names}")
 
 
-def _add_bills(report: Page, plan: Plan) -> None:
+def _bills(plan: Plan) -> Iterator[Block]:
     from headrace.report.charts import cost
 
     services = [] if plan.services is None else [answer.best for answer in plan.services.answers]
@@ -589,8 +710,8 @@ def _add_bills(report: Page, plan: Plan) -> None:
     shown = [plan.recommended, *plan.winners[:few], *plan.closest[:few], *services, plan.in_place, plan.compared]
     bills = list({choice.key: choice for choice in shown if choice is not None}.values())
     if any(item["usd"] for choice in bills for item in choice.items):
-        report.heading("What it costs")
         described = ", ".join(f"{choice.place} {usd(choice.cost_usd_month)} USD" for choice in bills)
-        report.chart(
-            cost.bills([(choice.place, choice.items) for choice in bills]), f"Monthly bill by item: {described}"
+        yield Heading("What it costs", "page")
+        yield Chart(
+            lambda: cost.bills([(choice.place, choice.items) for choice in bills]), f"Monthly bill by item: {described}"
         )

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.report.charts import predictions
-from headrace.report.html import Page, write_page
+from headrace.report.html import write_page
+from headrace.report.view import Block, Card, Chart, Column, Fold, Heading, Items, Sentence, Table, View
 from headrace.report.words import latency, number
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from headrace.experiment.proof import Proof, Step
 
-COLUMNS = (
+TITLES = (
     "configuration", "as it is run here", "cache", "clients", "tps predicted", "80 % interval", "tps measured", "tps error",
     "p95 predicted", "p95 measured", "p95 error", "verdict",
 )  # fmt: skip
-RIGHT = COLUMNS[2:-1]
+BRIEF = ("configuration", "tps predicted", "tps measured", "tps error", "verdict")
+COLUMNS = tuple(Column(title, "number" if title in TITLES[2:-1] else "", brief=title in BRIEF) for title in TITLES)
 CSV_COLUMNS = (
     "role", "name", "storage_full", "storage", "log_storage", "cache_gib", "threads", "tps_predicted", "tps_low", "tps_high",
     "tps_measured", "tps_error_percent", "p95_ms_predicted", "p95_ms_measured", "p95_error_percent", "verdict",
@@ -123,17 +128,43 @@ def notes(proof: Proof) -> list[str]:
     return lines
 
 
+def view_of(proof: Proof) -> View:
+    """Returns the proof as a view."""
+    blocks: list[Block] = [
+        Sentence(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn"),
+        table_of(proof),
+    ]
+    blocks += [Chart(partial(_same, chart), described) for chart, described in predictions.of_proof(proof, name_of)]
+    blocks += [Heading("How it was done"), Items(setup_lines(proof))]
+    if note_lines := notes(proof):
+        blocks.append(Fold("To know", [Items(note_lines)]))
+    return View(title(proof), f"{proof.source}; begun {proof.began_at}", cards(proof), blocks)
+
+
+def table_of(proof: Proof, title: str = "") -> Table:
+    """Returns predicted and measured as a table."""
+    return Table(COLUMNS, rows(proof), title)
+
+
+def cards(proof: Proof) -> list[Card]:
+    """Returns the measured tps of the first three configurations that were predicted, each beside
+    its prediction."""
+    shown = []
+    for step in proof.steps:
+        if step.measured is not None and step.predicted is not None:
+            error = signed(step.tps_error_percent)
+            meaning = f"Predicted {number(step.predicted.tps)} tps; the error is {error}."
+            holds = verdict(step, proof.engine) == "holds"
+            shown.append(
+                Card(name_of(step), f"{number(step.measured.tps)} tps measured", meaning, "good" if holds else "warn")
+            )
+    return shown[:3]
+
+
+def _same(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
+    return chart
+
+
 def write_proof(path: Path, proof: Proof) -> None:
     """Writes the page. Raises CouldNotRun."""
-    report = Page(title(proof), f"{proof.source}; begun {proof.began_at}")
-    report.paragraph(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn")
-    report.table(COLUMNS, rows(proof), RIGHT)
-    for chart, described in predictions.of_proof(proof, name_of):
-        report.chart(chart, described)
-    report.heading("How it was done")
-    report.items(setup_lines(proof))
-    note_lines = notes(proof)
-    if note_lines:
-        report.heading("To know")
-        report.items(note_lines)
-    write_page(path, report)
+    write_page(path, view_of(proof))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from headrace.base.files import path_of
 from headrace.errors import InputError
 from headrace.report import databases, plan, proof, simulation, study
 from headrace.report.charts import over_time, predictions, studies
-from headrace.report.html import Page
+from headrace.report.html import fragment_of
 from headrace.report.output import CHART_FORMATS, check_chart_path
+from headrace.report.view import Block, Chart, Column, Items, Sentence, Table, View
 from headrace.report.words import latency, number, span
 from headrace.workload.transactions import RESPONSES
 
@@ -34,10 +36,10 @@ SOURCE = "docs/reference/python.md"
 
 @dataclass(frozen=True)
 class Presentation:
-    """The presentation of results of one type: in a notebook (`fill` adds to a page), and in a file
-    (`write`), whose name may have one of `endings`."""
+    """The presentation of results of one type: in a notebook (`in_short`: a view with a few
+    blocks), and in a file (`write`), whose name may have one of `endings`."""
 
-    fill: Callable[[Page, Any], None]
+    in_short: Callable[[Any], View]
     write: Callable[[Path, Any], None] | None = None
     endings: tuple[str, ...] = (".html",)
 
@@ -45,9 +47,7 @@ class Presentation:
 def report_html(result: object) -> str:
     """Returns a result as HTML for a notebook: a compact table and a chart as inline SVG. Raises
     InputError for other things."""
-    page = Page("")
-    _presentation_of(result).fill(page, result)
-    return page.fragment()
+    return fragment_of(_presentation_of(result).in_short(result))
 
 
 def write_report(result: object, path: str | Path) -> None:
@@ -77,25 +77,24 @@ def _presentation_of(result: object) -> Presentation:
 # --- in a notebook --------------------------------------------------------------------------------
 
 
-def _plan(page: Page, result: Plan) -> None:
-    line, mark = plan.answer_lines(result)[len(result.warnings)]
-    page.paragraph(line, mark)
-    plan.add_choices(page, result, SHOWN_CHOICES)
-    plan.add_cost(page, result, headed=False)
+def _plan(result: Plan) -> View:
+    return plan.in_short(result, SHOWN_CHOICES)
 
 
-def _choice(page: Page, result: Choice) -> None:
-    page.paragraph(result.in_short())
-    page.table(plan.BILL, plan.bill_rows(result), plan.BILL_RIGHT)
+def _choice(result: Choice) -> View:
+    return View(result.place, blocks=[Sentence(result.in_short()), Table(plan.BILL, plan.bill_rows(result))])
 
 
-def _engines(page: Page, result: EngineComparison) -> None:
-    page.paragraph(result.words)
-    for engine_plan in result.plans:
-        _plan(page, engine_plan)
+def _engines(result: EngineComparison) -> View:
+    blocks = [block for engine_plan in result.plans for block in _plan(engine_plan).blocks]
+    return View("", blocks=[Sentence(result.words), *blocks])
 
 
-def _simulation(page: Page, result: Simulation) -> None:
+def _figures(title: str) -> tuple[Column, ...]:
+    return (Column(title), Column("", "number"))
+
+
+def _simulation(result: Simulation) -> View:
     summary, title = result.summary, result.in_short()
     seconds = summary["seconds"]
     rows = [
@@ -104,13 +103,15 @@ def _simulation(page: Page, result: Simulation) -> None:
         ("I/O p99", latency(summary["p99_ms"])),
         ("lowest credit balance", "-" if (low := summary["lowest_balance_percent"]) is None else f"{number(low)} %"),
     ]
-    page.table((title, ""), rows, ("",))
-    if result.workload is not None:
-        page.chart(simulation.chart_of(result, result.workload, title, SHOWN_POINTS), f"{title} over time")
+    blocks: list[Block] = [Table(_figures(title), rows)]
+    if (workload := result.workload) is not None:
+        drawn = Chart(lambda: simulation.chart_of(result, workload, title, SHOWN_POINTS), f"{title} over time")
+        blocks.append(drawn)
+    return View(title, blocks=blocks)
 
 
-def _prediction(page: Page, result: Prediction) -> None:
-    summary = result.summary
+def _prediction(result: Prediction) -> View:
+    summary, title = result.summary, result.in_short()
     interval = (
         ""
         if summary["tps_low"] is None
@@ -121,50 +122,47 @@ def _prediction(page: Page, result: Prediction) -> None:
         ("response times p50, p95, p99", f"{', '.join(number(summary[name]) for name in RESPONSES)} ms"),
         ("storage", f"{number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s"),
     ]
-    page.table((result.in_short(), ""), rows, ("",))
-    for words in result.warnings:
-        page.paragraph(words, "warn")
-    page.chart(predictions.prediction(result, result.in_short()), f"{result.in_short()} over time")
+    warnings = [Sentence(words, "warn") for words in result.warnings]
+    drawn = Chart(lambda: predictions.prediction(result, title), f"{title} over time")
+    return View(title, blocks=[Table(_figures(title), rows), *warnings, drawn])
 
 
-def _comparison(page: Page, result: ComparedRun) -> None:
-    page.table(databases.COMPARED, databases.comparison_rows(result), databases.COMPARED_RIGHT)
-    page.chart(predictions.comparison(result), "Transactions a second, measured and simulated")
+def _comparison(result: ComparedRun) -> View:
+    drawn = Chart(lambda: predictions.comparison(result), "Transactions a second, measured and simulated")
+    return View("", blocks=[databases.comparison_table(result), drawn])
 
 
-def _demand(page: Page, result: OpenWorkload) -> None:
-    page.items(result.describe().splitlines())
-    page.chart(over_time.workload(result), f"IOPS and MiB/s of {result.name} over time")
+def _demand(result: OpenWorkload) -> View:
+    drawn = Chart(lambda: over_time.workload(result), f"IOPS and MiB/s of {result.name} over time")
+    return View(result.name, blocks=[Items(result.describe().splitlines()), drawn])
 
 
-def _closed(page: Page, result: ClosedWorkload) -> None:
-    page.items(result.describe().splitlines())
+def _closed(result: ClosedWorkload) -> View:
+    return View(result.name, blocks=[Items(result.describe().splitlines())])
 
 
-def _database(page: Page, result: TransactionWorkload) -> None:
-    page.items(databases.workload_in_words(result))
-    if result.parameters:
-        page.table(databases.PARAMETERS, databases.parameter_rows(result), databases.PARAMETERS_RIGHT)
+def _database(result: TransactionWorkload) -> View:
+    rows = databases.parameter_rows(result)
+    table: list[Block] = [Table(databases.PARAMETERS, rows)] if result.parameters else []
+    return View(result.name, blocks=[Items(databases.workload_in_words(result)), *table])
 
 
-def _study(page: Page, result: StudyResult) -> None:
-    page.paragraph(result.study.question)
-    page.table(*study.verdict_table(result))
-    for chart in result.charts[:1]:
-        page.chart(studies.study(chart), chart.title)
+def _study(result: StudyResult) -> View:
+    drawn = [Chart(partial(studies.study, chart), chart.title) for chart in result.charts[:1]]
+    return View(result.study.title, blocks=[Sentence(result.study.question), study.verdict_table(result), *drawn])
 
 
-def _proof(page: Page, result: Proof) -> None:
-    page.paragraph(result.verdict)
-    page.table(proof.COLUMNS, proof.rows(result), proof.RIGHT)
-    for chart, described in list(predictions.of_proof(result, proof.name_of))[:1]:
-        page.chart(chart, described)
+def _proof(result: Proof) -> View:
+    drawn = [chart for chart in proof.view_of(result).blocks if isinstance(chart, Chart)][:1]
+    return View(result.verdict, blocks=[Sentence(result.verdict), proof.table_of(result), *drawn])
 
 
 # By the name of the result's class.
 KINDS = {
-    "Plan": Presentation(_plan, lambda path, result: plan.write_plans(path, [result])),
-    "EngineComparison": Presentation(_engines, lambda path, result: plan.write_plans(path, result.plans, result.words)),
+    "Plan": Presentation(_plan, lambda path, result: plan.write_plan(path, plan.view_of(result))),
+    "EngineComparison": Presentation(
+        _engines, lambda path, result: plan.write_plan(path, plan.view_of_engines(result))
+    ),
     "Choice": Presentation(_choice),
     "Simulation": Presentation(
         _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS

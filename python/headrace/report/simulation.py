@@ -14,17 +14,17 @@ from headrace.base import caps, core
 from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.report.charts.rows import on_clock, shortened
-from headrace.report.tables import SPARK_WIDTH, sparkline, table
+from headrace.report.tables import SPARK_WIDTH, sparkline
+from headrace.report.view import Block, Card, Chart, Heading, Items, Table, View, columns
 from headrace.report.words import clock, latency, number, percent, row_labels, span
 from headrace.workload import ClosedWorkload
 from headrace.workload.points import with_totals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import altair as alt
 
-    from headrace.report.tables import Table
     from headrace.simulation.demand import Simulation
     from headrace.workload import OpenWorkload
 
@@ -257,13 +257,13 @@ def table_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
     rows, step_s = on_clock(run.rows, start)
     labels = row_labels(rows["t_s"].to_list(), start)
     closed = isinstance(workload, ClosedWorkload)
-    columns = [("time", lambda r: next(labels))]
+    shown = [("time", lambda r: next(labels))]
     if not closed:
-        columns += [
+        shown += [
             ("offered IOPS", lambda r: number(r["asked_iops"], 4)),
             ("offered MiB/s", lambda r: number(r["asked_mib_s"])),
         ]
-    columns += [
+    shown += [
         ("IOPS", lambda r: number(r["iops"], 4)),
         ("MiB/s", lambda r: number(r["mib_s"])),
         ("queue", lambda r: number(r["queue"])),
@@ -276,26 +276,20 @@ def table_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
         ("instance_byte_balance_percent", "instance byte %"),
     ):
         if (rows[name] < FULL_PERCENT).any():
-            columns.append((title, lambda r, name=name: number(r[name])))
+            shown.append((title, lambda r, name=name: number(r[name])))
     for name in ("mean_ms", "p50_ms", "p99_ms"):
         if rows[name].is_not_null().any():
-            columns.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
-    cells = [[get(row) for _, get in columns] for row in rows.to_dicts()]
-    titles = [title for title, _ in columns]
+            shown.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
+    cells = [[get(row) for _, get in shown] for row in rows.to_dicts()]
+    titles = [title for title, _ in shown]
     each = (
         ""
         if rows.height == run.rows.height
         else f" Each row: {span(step_s)}; queue and latency the highest, balance the lowest."
     )
     when = "Time of day." if start else "Time since the start."
-    return table(
-        titles,
-        cells,
-        title=f"{when}{each}",
-        right=[title for title in titles if title != "limited by"],
-        keep=["limited by"],
-        drop=DROPPED,
-    )
+    numbers = [title for title in titles if title != "limited by"]
+    return Table(columns(titles, number=numbers, key=("limited by",), drop=DROPPED), cells, f"{when}{each}")
 
 
 def with_clock(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> pl.DataFrame:
@@ -343,25 +337,46 @@ def chart_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, title: st
     )
 
 
-def write_simulation(path: Path, run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: list[str]) -> None:
+def view_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Sequence[str]) -> View:
+    """Returns a run as a view."""
+    title = title_of(run, workload)
+    described = f"{title} over time: demand, what was delivered, queue, balances and latency"
+    demand = [line for line in workload.describe().splitlines() if line.removeprefix("Caveat: ") not in notes]
+    blocks: list[Block] = [Chart(lambda: chart_of(run, workload, title), described), Items(in_words(run, workload))]
+    blocks += [Heading("The demand"), Items(demand)]
+    if notes:
+        blocks += [Heading("What to know before trusting this"), Items(notes)]
+    return View(title, f"Limits of {run.as_of}, seed {run.seed}", cards(run), blocks)
+
+
+def title_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
+    """Names workload, storage and instance."""
+    return f"{workload.name} on {run.storage}" + (f" on {run.instance}" if run.instance else "")
+
+
+def cards(run: Simulation) -> list[Card]:
+    """Returns what was delivered, how long requests waited, and the latency."""
+    summary = run.summary
+    seconds = summary["seconds"]
+    offered = f"of {number(summary['asked_ios'] / seconds, 4)} IOPS offered" if summary["asked_ios"] else ""
+    waited = summary["throttled_s"]
+    share = percent(min(1.0, waited / seconds)) if seconds else "-"
+    return [
+        Card("Delivered, on average", f"{number(summary['delivered_ios'] / seconds, 4)} IOPS", offered),
+        Card("Requests waited for a limit", span(waited), f"{share} of the time", "warn" if waited > 0 else "good"),
+        Card("I/O p99", latency(summary["p99_ms"]), f"longest wait {span(min(summary['longest_wait_s'], seconds))}"),
+    ]
+
+
+def write_simulation(
+    path: Path, run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Sequence[str]
+) -> None:
     """Writes a run as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    from headrace.report.html import Page, write_chart
+    from headrace.report.html import write_chart
 
-    title = f"{workload.name} on {run.storage}" + (f" on {run.instance}" if run.instance else "")
-    chart = chart_of(run, workload, title)
-
-    def page() -> Page:
-        report = Page(title, f"Limits of {run.as_of}, seed {run.seed}")
-        report.items(in_words(run, workload))
-        report.chart(chart, f"{title} over time: demand, what was delivered, queue, balances and latency")
-        report.heading("The demand")
-        report.items(line for line in workload.describe().splitlines() if line.removeprefix("Caveat: ") not in notes)
-        if notes:
-            report.heading("What to know before trusting this")
-            report.items(notes)
-        return report
-
-    write_chart(path, chart, page)
+    is_page = path.suffix.lower() == ".html"
+    chart = None if is_page else chart_of(run, workload, title_of(run, workload))
+    write_chart(path, chart, lambda: view_of(run, workload, notes))
 
 
 # --- a demand -------------------------------------------------------------------------------------
@@ -410,20 +425,20 @@ def write_workload(path: Path, workload: OpenWorkload | ClosedWorkload) -> None:
     """Writes a workload as a chart or a page, by the ending of `path`. Raises InputError for a
     closed load, CouldNotRun."""
     from headrace.report.charts import over_time
-    from headrace.report.html import Page, write_chart
+    from headrace.report.html import write_chart
 
     if isinstance(workload, ClosedWorkload):
         rule, source = "a closed load has no shape to draw", "docs/reference/workload-file.md, Closed workloads"
         raise InputError(workload.name, rule, source, "Simulate it, and plot that.")
-    chart = over_time.workload(workload)
+    write_chart(path, over_time.workload(workload), lambda: demand_view(workload))
 
-    def page() -> Page:
-        report = Page(f"Demand of {workload.name}")
-        report.items(workload.describe().splitlines())
-        report.chart(chart, f"IOPS and MiB/s of {workload.name} over time")
-        return report
 
-    write_chart(path, chart, page)
+def demand_view(workload: OpenWorkload) -> View:
+    """Returns a demand as a view."""
+    from headrace.report.charts import over_time
+
+    chart = Chart(lambda: over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
+    return View(f"Demand of {workload.name}", blocks=[chart, Items(workload.describe().splitlines())])
 
 
 # --- a replay -------------------------------------------------------------------------------------

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.report.view import Block, Chart, Fold, Heading, Items, Sentence, Table, View, columns
 from headrace.report.words import number
 
 if TYPE_CHECKING:
     from headrace.studies.base import StudyResult, Verdict
 
-VERDICT_COLUMNS = ("what", "published", "ours", "unit", "error", "within", "source", "note")
-VERDICT_RIGHT = ("published", "ours", "error")
-LAB_COLUMNS = ("what", "published", "simulated", "measured", "unit", "error", "held", "source", "note")
-LAB_RIGHT = ("error",)
+VERDICTS = columns(
+    ("what", "published", "ours", "unit", "error", "within", "source", "note"),
+    number=("published", "ours", "error"),
+)
+LAB_VERDICTS = columns(
+    ("what", "published", "simulated", "measured", "unit", "error", "held", "source", "note"), number=("error",)
+)
 
 
-def verdict_table(result: StudyResult) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]:
-    """Returns (columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab
-    has simulated and measured side by side."""
+def verdict_table(result: StudyResult) -> Table:
+    """Returns a study's verdicts; one that ran on the lab has simulated and measured side by
+    side."""
     if result.on != "lab":
-        return VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], VERDICT_RIGHT
+        return Table(VERDICTS, [verdict_cells(verdict) for verdict in result.verdicts])
     rows = []
     for verdict in result.verdicts:
         cells = verdict_cells(verdict)
         simulated = "" if verdict.simulated is None else _figure(verdict.simulated)
         rows.append((cells[0], cells[1], simulated, *cells[2:]))
-    return LAB_COLUMNS, rows, LAB_RIGHT
+    return Table(LAB_VERDICTS, rows)
 
 
 def verdict_cells(verdict: Verdict) -> tuple[str, ...]:
@@ -48,25 +53,26 @@ def misses(result: StudyResult) -> int:
     return sum(verdict.within is False for verdict in result.verdicts)
 
 
+def view_of(result: StudyResult) -> View:
+    """Returns a study as a view."""
+    from headrace.report.charts.studies import study
+
+    blocks: list[Block] = []
+    if result.on == "lab":
+        words = "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
+        blocks.append(Sentence(words))
+    blocks.append(verdict_table(result))
+    blocks += [Chart(partial(study, chart), chart.title) for chart in result.charts]
+    for table in result.tables:
+        blocks += [Heading(table.title), Table(columns(table.columns), table.rows)]
+    if result.notes:
+        blocks += [Heading("Notes"), Items(result.notes)]
+    blocks.append(Fold("Sources", [Items([str(source) for source in result.study.sources])]))
+    return View(result.study.title, result.study.question, blocks=blocks)
+
+
 def write_study(path: Path, result: StudyResult) -> None:
     """Writes a study as a page. Raises CouldNotRun."""
-    from headrace.report.charts.studies import study
-    from headrace.report.html import Page, write_page
+    from headrace.report.html import write_page
 
-    report = Page(result.study.title, result.study.question)
-    if result.on == "lab":
-        report.paragraph(
-            "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
-        )
-    report.table(*verdict_table(result))
-    for chart in result.charts:
-        report.chart(study(chart), chart.title)
-    for table in result.tables:
-        report.heading(table.title)
-        report.table(table.columns, table.rows)
-    if result.notes:
-        report.heading("Notes")
-        report.items(result.notes)
-    report.heading("Sources")
-    report.items(str(source) for source in result.study.sources)
-    write_page(path, report)
+    write_page(path, view_of(result))

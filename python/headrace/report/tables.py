@@ -14,6 +14,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
+from headrace.report import view
 from headrace.report.output import plain
 from headrace.report.words import glued
 
@@ -207,45 +208,90 @@ def _longest_word(text: str) -> int:
 
 
 def table(
-    columns: Sequence[str],
+    titles: Sequence[str],
     rows: Iterable[Sequence[object]],
     title: str = "",
     right: Sequence[str] = (),
     *,
     keep: Sequence[str] = (),
-    prose: Sequence[str] | None = None,
+    prose: Sequence[str] = (),
     drop: Sequence[str] = (),
-) -> Table:
-    """A table of text for `show`. Columns are named by their titles; names that the table does not
+) -> view.Table:
+    """Returns a table whose columns are described by lists of titles; names that the table does not
     have are ignored.
 
-    `right`: columns of numbers, set to the right. `keep`: columns that are never broken, not even
-    between words (storage specifications, instance types, numbers with units); those of `right` are
-    kept too. `prose`: columns of sentences; None: those whose cells look like it. `drop`: columns
-    that may be left out where the width does not suffice, the first one first; a line under the
-    table says which.
-
-    A word is never broken in any column. Where not all columns fit side by side, sentences wrap in
-    their column or, where that takes fewer lines, stand under their row as `title: text`; then
-    columns of `drop` are left out; then the last columns go under their row.
+    `right`: columns of numbers. `keep`: columns that are never broken, not even between words
+    (storage specifications, instance types). `prose`: columns of sentences. `drop`: columns that a
+    narrow terminal leaves out, the first one first.
 
         table(("storage", "USD", "why"), rows, right=("USD",), keep=("storage",), prose=("why",))
     """
-    return Table(columns, rows, title, right, keep, prose, drop)
+    keys = [name for name in keep if name not in right]
+    return view.Table(view.columns(titles, number=right, key=keys, prose=prose, drop=drop), list(rows), title)
+
+
+def laid_out(shown: view.Table) -> Table:
+    """Returns a table of a view as the terminal sets it.
+
+    A word is never broken in any column. Where not all columns fit side by side, sentences wrap in
+    their column or, where that takes fewer lines, stand under their row as `title: text`; then
+    columns are left out in the order of their `drop`, and a line under the table says which; then
+    the last columns go under their row. Without columns of prose, those whose cells look like
+    sentences are.
+    """
+    by_kind = {
+        kind: [column.title for column in shown.columns if column.kind == kind] for kind in ("number", "key", "prose")
+    }
+    drop = [column.title for column in sorted(shown.columns, key=lambda column: column.drop) if column.drop]
+    titles = [column.title for column in shown.columns]
+    return Table(titles, shown.rows, shown.title, by_kind["number"], by_kind["key"], by_kind["prose"] or None, drop)
+
+
+def parts_of(shown: view.View) -> list[str | Text | Table]:
+    """Returns what a terminal shows of a view: its blocks alone, since the first of them say what
+    title and figures do on a page. A blank line stands before headings and tables."""
+    parts = _parts(shown.at("terminal"))
+    return parts[1:] if parts and parts[0] == "" else parts
+
+
+def _parts(blocks: Iterable[view.Block]) -> list[str | Text | Table]:
+    parts: list[str | Text | Table] = []
+    for block in blocks:
+        match block:
+            case view.Sentence():
+                parts.append(block.text)
+            case view.Items():
+                parts += block.lines
+            case view.Heading():
+                parts += ["", block.text] if block.text else [""]
+            case view.Code():
+                # What is to be copied is never broken.
+                parts += [Text(f"  {line}") if line.startswith("    ") else f"  {line}" for line in block.lines]
+            case view.Table():
+                parts += ["", laid_out(block)]
+            case view.Fold():
+                parts += ["", block.title, *_parts(block.blocks)]
+            case view.Chart():
+                pass  # a terminal has none
+    return parts
 
 
 def show(*parts: object) -> None:
-    """Prints tables and lines of text to stdout, in order."""
+    """Prints views, tables and lines of text to stdout, in order."""
     out = console()
     for part in parts:
-        if not isinstance(part, str):
+        if isinstance(part, view.View):
+            show(*parts_of(part))
+        elif isinstance(part, view.Table):
+            out.print(laid_out(part))
+        elif not isinstance(part, str):
             # A line given as Text is to be copied: the terminal may break what is shown, not what
             # is copied.
             out.print(part, soft_wrap=isinstance(part, Text))
-            continue
-        for line in plain(part).split("\n"):
-            for piece in [line] if cell_len(line) <= out.width else _indent(line, out.width):
-                out.print(_keep_whole(Text(piece)))
+        else:
+            for line in plain(part).split("\n"):
+                for piece in [line] if cell_len(line) <= out.width else _indent(line, out.width):
+                    out.print(_keep_whole(Text(piece)))
 
 
 def folded(line: str) -> list[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from headrace.base import core
 from headrace.base.units import span_in_words
 
 # The blank between a number and its unit: a line must not be broken there.
@@ -116,3 +117,19 @@ def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
         for t in starts_s:
             whole, _, part = f"{t:.3f}".partition(".")
             yield f"{clock(int(whole), start, seconds=True)}.{part}"
+
+
+def storage_words(storage: str) -> str:
+    """Returns a storage in a reader's words: `gp3 of 155 GiB with 4,423 IOPS`, `RAID 0 of 5 x gp3 of 31 GiB`."""
+    layout = core.parse_storage(storage)
+    members = []
+    for member in layout["members"]:
+        extra = [f"{number(member['iops'], 6)} IOPS"] if member["iops"] else []
+        extra += [f"{number(member['throughput_mib_s'], 6)} MiB/s"] if member["throughput_mib_s"] else []
+        size = f"{member['volume_type']} of {number(member['size_gib'], 6)} GiB"
+        members.append(f"{size} with {' and '.join(extra)}" if extra else size)
+    if layout["raid"] is None:
+        return members[0]
+    alike = list(dict.fromkeys(members))
+    words = f"{len(members)} x {alike[0]}" if len(alike) == 1 else " and ".join(members)
+    return f"RAID {layout['raid'].removeprefix('raid')} of {words}"

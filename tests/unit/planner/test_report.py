@@ -12,7 +12,7 @@ from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 from headrace import simulate
 from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
-from headrace.report.tables import Table
+from headrace.report.tables import Table, parts_of
 from headrace.workload.daily import new_daily
 
 NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
@@ -30,7 +30,7 @@ def sentences(made) -> str:
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     made = plan(day, compare="gp2:600")
-    report.write_plans(tmp_path / "plan.html", [made], None, day, simulations_of(made, day, None))
+    report.write_plan(tmp_path / "plan.html", report.view_of(made, day, simulations_of(made, day, None)))
     text, page = checked(tmp_path / "plan.html")
     # Demand, cost against performance, bill; balances where there are credits.
     assert page.seen.count("svg") >= 3
@@ -48,7 +48,7 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
 
 def test_the_page_without_winners(tmp_path, day):
     made = plan(day, goals=["p99_ms<=0.001"])
-    report.write_plans(tmp_path / "none.html", [made], None, day, [])
+    report.write_plan(tmp_path / "none.html", report.view_of(made, day))
     text, _ = checked(tmp_path / "none.html")
     assert "Nothing meets every goal" in text and "What comes closest" in text and "What to do next" not in text
 
@@ -137,11 +137,11 @@ def test_tables_of_plans_fit_a_terminal_and_break_no_storage_or_instance(width):
     settings = {"instances": ["r6i.large"], "exclude": only("gp3", "gp2"), "draws": 1}
     database = plan(shop(), goals=["tps>=300"], compare="r6i.large/gp3:200,log=gp3:20", **settings)
     for made in (demand, database):
-        for part in report.text_parts(made):
-            if isinstance(part, Table):
-                lines = [str(line) for line in part.lines(part.layout(width), width)]
-                assert all(len(line) <= width for line in lines), lines
-        table = next(part for part in report.text_parts(made) if isinstance(part, Table))
+        tables = [part for part in parts_of(report.view_of(made)) if isinstance(part, Table)]
+        for part in tables:
+            lines = [str(line) for line in part.lines(part.layout(width), width)]
+            assert all(len(line) <= width for line in lines), lines
+        table = tables[0]
         shown = [str(line).split() for line in table.lines(table.layout(width), width)]
         for choice in made.winners:
             whole = [name for name in (choice.storage, choice.instance, choice.log_storage) if name]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from page_checks import checked
 
 from headrace import demo_day, plan, report_html, simulate, workload
-from headrace.report import html, simulation, tables, words
+from headrace.report import html, simulation, tables, view, words
 from headrace.report.charts import cost, drawing, over_time, studies, style
 from headrace.report.charts.builders import TimeAxis
 from headrace.report.charts.rows import TABLE_ROWS, on_clock, shortened
@@ -317,9 +317,8 @@ def test_what_cannot_be_drawn_is_said(monkeypatch):
 
 
 def test_tables_of_pages_have_titles_for_narrow_screens(tmp_path):
-    page = html.Page("t")
-    page.table([f"c{n}" for n in range(10)], [["gp3:1", *"abcdefghi"]], right=("c1",))
-    text = page.render()
+    table = view.Table(view.columns([f"c{n}" for n in range(10)], number=("c1",)), [["gp3:1", *"abcdefghi"]])
+    text = html.page_of(view.View("t", blocks=[table]))
     assert (
         'class="scroll broad"' in text and text.count('data-title="c') == 10 and 'class="whole" data-title="c0"' in text
     )

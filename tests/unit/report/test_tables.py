@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from headrace.report import tables
+from headrace.report import tables, view
 from headrace.report.words import glued
 
 COLUMNS = ("#", "storage", "instance", "USD/month", "goal", "bottleneck", "x")
@@ -21,13 +21,13 @@ ROWS = [
 ]  # fmt: skip
 
 
-def shown(made: tables.Table, width: int) -> list[str]:
+def shown(made: view.Table, width: int) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width, markup=False, highlight=False, emoji=False).print(made)
+    Console(file=out, width=width, markup=False, highlight=False, emoji=False).print(tables.laid_out(made))
     return out.getvalue().splitlines()
 
 
-def made(**more) -> tables.Table:
+def made(**more) -> view.Table:
     return tables.table(
         COLUMNS, ROWS, right=("#", "USD/month"), keep=("storage", "instance"), prose=("bottleneck",), **more
     )

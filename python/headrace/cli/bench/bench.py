@@ -35,7 +35,7 @@ with lazily():
     from headrace import bench
     from headrace.base import machine
     from headrace.bench.store import query
-    from headrace.report import benchmarks
+    from headrace.report import benchmarks, view
 
 EPILOG = """\b
 Examples:
@@ -88,13 +88,7 @@ def list_all(
         output,
         rows,
         LIST_CSV,
-        lambda: (
-            table(
-                benchmarks.LIST_COLUMNS,
-                [benchmarks.list_row(record) for record in records],
-                right=benchmarks.LIST_RIGHT,
-            ),
-        ),
+        lambda: (view.Table(benchmarks.LIST_COLUMNS, [benchmarks.list_row(record) for record in records]),),
     )
 
 
@@ -164,9 +158,7 @@ def compare(
     ]
 
     def parts() -> tuple[object, ...]:
-        differences = table(
-            benchmarks.COMPARE_COLUMNS, benchmarks.compare_rows(comparison), right=benchmarks.COMPARE_RIGHT
-        )
+        differences = view.Table(benchmarks.COMPARE_COLUMNS, benchmarks.compare_rows(comparison))
         return (*names, "", *benchmarks.compare_words(comparison), "", differences)
 
     print_answer(answer, output, rows, tuple(bench.Difference.__dataclass_fields__), parts)

@@ -147,12 +147,14 @@ def plans_of(answer: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...
 
 def write_report(path: Path, answer: Plan | EngineComparison, load: Any, start_balance: float | None = None) -> None:
     """Writes the page, with the balances of the choices worth drawing where they are simulated."""
-    plans = plans_of(answer)
-    if plans[0].subject == "database":
-        plan_report.write_plans(path, plans, getattr(answer, "words", None))
+    if not isinstance(answer, planner.Plan):
+        view = plan_report.view_of_engines(answer)
+    elif answer.subject == "database":
+        view = plan_report.view_of(answer)
     else:
-        demand = load.uncensored().scaled(plans[0].demand_growth)
-        plan_report.write_plans(path, plans, None, demand, planner.simulations_of(plans[0], demand, start_balance))
+        demand = load.uncensored().scaled(answer.demand_growth)
+        view = plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, start_balance))
+    plan_report.write_plan(path, view)
     say(f"report written to {path}")
 
 
@@ -172,7 +174,5 @@ def show_plan(
             ]
         return data(as_csv(pl.concat(frames, how="vertical_relaxed")))
 
-    parts: list[object] = [words, ""] if words else []
-    for plan in plans:
-        parts += [*plan_report.text_parts(plan, explain=explain, families=families), ""]
-    show(*parts[:-1])
+    view_of = plan_report.view_of if isinstance(answer, planner.Plan) else plan_report.view_of_engines
+    show(view_of(answer, explain=explain, families=families))  # pyright: ignore[reportArgumentType]

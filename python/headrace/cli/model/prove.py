@@ -10,7 +10,7 @@ import typer
 from headrace.cli.inputs import read_database
 from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
-from headrace.cli.output import data, print_json, progress, say, show, table
+from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
 
@@ -138,13 +138,10 @@ def present(proof: Proof, output: Output, report: Path | None) -> None:
     if output == "csv":
         return data(as_csv(proof_report.frame_of(proof)))
 
-    rows = table(
-        proof_report.COLUMNS, proof_report.rows(proof), title=proof_report.title(proof), right=proof_report.RIGHT
-    )
     show(
         proof.verdict,
         "",
-        rows,
+        proof_report.table_of(proof, proof_report.title(proof)),
         "",
         *proof_report.setup_lines(proof),
         *(f"note: {note}" for note in proof_report.notes(proof)),

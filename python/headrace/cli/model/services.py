@@ -99,7 +99,7 @@ def print_services(
     elif output == "csv":
         print_csv(words.csv_rows(comparison), words.CSV)
     else:
-        show(*words.shown(comparison))
+        show(words.view_of(comparison))
     if not possible:
         asked = ", ".join(outcome.deployment for outcome in comparison.outcomes)
         say(f"none of {asked} is possible with {settings.instance} and {storage}: nothing was predicted")

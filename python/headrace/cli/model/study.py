@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -148,8 +148,8 @@ def _print(result: StudyResult) -> None:
     def cell(value: object) -> object:
         return words.number(value, 4) if isinstance(value, float) else value
 
-    columns, rows, right = study_report.verdict_table(result)
-    parts: list[object] = [table(columns, rows, title=f"{result.study.name}: {result.study.title}", right=right), ""]
+    verdicts = replace(study_report.verdict_table(result), title=f"{result.study.name}: {result.study.title}")
+    parts: list[object] = [verdicts, ""]
     for item in result.tables:
         parts += [table(item.columns, [[cell(value) for value in row] for row in item.rows], title=item.title), ""]
     off, promised = study_report.misses(result), sum(verdict.within is not None for verdict in result.verdicts)

@@ -209,7 +209,7 @@ def _show(answers: list, to: Path, output: Output, prices: str) -> None:
         return data(as_csv(answer.answers_frame(best).with_columns(pl.col("volumes").list.join(" "))))
     show(
         f"{words.summary(best)} Prices: {prices}.",
-        *(part for section in words.tables(best) for part in ("", section)),
+        *(part for table in words.tables(best) for part in ("", table)),
         f"All answers: {to}",
     )
 

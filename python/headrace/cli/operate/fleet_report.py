@@ -118,7 +118,7 @@ def report(
     elif output == "csv":
         print_csv(words.csv_rows(fleet_answers), words.CSV)
     else:
-        show(*words.shown(fleet_answers, price_words))
+        show(words.view_of(fleet_answers, price_words))
     for note in notes:
         say(f"note: {note}")
 

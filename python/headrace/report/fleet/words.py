@@ -8,22 +8,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.report.tables import table
+from headrace.report.view import Block, Chart, Column, Heading, Items, Sentence, Table, View, columns
 from headrace.report.words import latency, number, percent, usd
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from headrace.operate.fleet.answer import VolumeAnswer
 
-COLUMNS = ("count", "volumes", "today", "proposed", "USD/month", "then", "saves", "risk", "p99", "why")
-UNUSED = ("count", "volumes", "today", "saves", "why")
-RIGHT = ("USD/month", "then", "saves", "count")
-KEEP = ("today", "proposed")
-PROSE = ("why",)
-DROP = ("p99", "USD/month", "then")
-WITHHELD = ("volume", "name", "instance", "today", "why")
-BOUND = ("instance", "count", "volumes", "today", "why")
-REASONS = ("count", "why")
+KINDS = {
+    "number": ("USD/month", "then", "saves", "count"),
+    "key": ("today", "proposed"),
+    "prose": ("why",),
+    "drop": ("p99", "USD/month", "then"),
+}
+COLUMNS = columns(
+    ("count", "volumes", "today", "proposed", "USD/month", "then", "saves", "risk", "p99", "why"), **KINDS
+)
+UNUSED = columns(("count", "volumes", "today", "saves", "why"), **KINDS)
+WITHHELD = columns(("volume", "name", "instance", "today", "why"), prose=("why",))
+BOUND = columns(("instance", "count", "volumes", "today", "why"), number=("count",), prose=("why",))
+REASONS = columns(("count", "why"), number=("count",), prose=("why",))
 SHOWN = 20  # rows of each table on a terminal; ours, a screen
+MOST_ROWS = 500  # of each table; a page of ten thousand opens slowly, and Parquet has them all
 NAMED = 2  # names or ids of a group that are shown; ours
 # How the reason of a change begins that only says what holds for each: the goals, which other
 # columns have in figures.
@@ -234,30 +241,86 @@ def _kind(why: str) -> str:
     return " ".join(word for at, word in enumerate(words) if word != "..." or at == 0 or words[at - 1] != "...")
 
 
-def shown(answers: Sequence, prices: str, most: int = SHOWN) -> list[object]:
-    """Returns the text of a terminal: the sums, and a table of each kind that has rows."""
-    return ["\n".join(head(answers, prices)), *tables(answers, most)]
+def view_of(
+    answers: Sequence, prices: str, notes: Sequence[str] = (), chart: alt.TopLevelMixin | None = None, most: int = SHOWN
+) -> View:
+    """Returns the answers as a view: the sums, and a table of each kind that has rows. `chart`:
+    savings against risk; `most`: rows of each table on a terminal."""
+    first, *rest = head(answers, prices)
+    blocks: list[Block] = [Sentence("\n".join([first, *rest]), place="terminal"), Items([*rest, *notes], "page")]
+    if chart is not None:
+        counted_text = counted(len(of_verdict(answers, "change")), "device")
+        described = (
+            f"Savings against risk of what can be changed ({counted_text}); the table below has the same figures"
+        )
+        blocks.append(Chart(lambda: chart, described))
+    return View(
+        "Fleet: what each volume needs", first, blocks=[*blocks, *tables(answers, most), *_page_tables(answers)]
+    )
 
 
-def tables(answers: Sequence, most: int = SHOWN) -> list[object]:
-    """Returns tables of unused volumes, of those that need more, of the largest savings, of
-    instances that bind, and of reasons without advice."""
-    parts: list[object] = []
+def tables(answers: Sequence, most: int = SHOWN) -> list[Block]:
+    """Returns the tables of a terminal: unused volumes, those that need more, the largest savings,
+    instances that bind, and reasons without advice."""
+    blocks: list[Block] = []
     for verdict, title in TITLES.items():
         groups = groups_of(answers, verdict)
         if groups:
             more = f" (the first {most} of {len(groups):,} kinds)" if len(groups) > most else ""
-            table_rows = unused_rows(groups[:most]) if verdict == "unused" else rows(groups[:most])
-            columns = UNUSED if verdict == "unused" else COLUMNS
+            heads, table_rows = _table(verdict, groups[:most])
             if not any(row[-1] for row in table_rows):  # no reason that other columns do not give
-                columns, table_rows = columns[:-1], [row[:-1] for row in table_rows]
-            about = {"right": RIGHT, "keep": KEEP, "prose": PROSE, "drop": DROP}
-            parts.append(table(columns, table_rows, title=f"{title}{more}", **about))
+                heads, table_rows = heads[:-1], [row[:-1] for row in table_rows]
+            blocks.append(Table(heads, table_rows, f"{title}{more}", place="terminal"))
     if bound := bound_rows(answers):
-        parts.append(table(BOUND, bound[:most], title="The instance binds", right=RIGHT, prose=PROSE))
+        blocks.append(Table(BOUND, bound[:most], "The instance binds", place="terminal"))
     if withheld := reasons(answers):
-        parts.append(table(REASONS, withheld[:most], title="Advice withheld", right=RIGHT, prose=PROSE))
-    return parts
+        blocks.append(Table(REASONS, withheld[:most], "Advice withheld", place="terminal"))
+    return blocks
+
+
+def _table(verdict: str, groups: Sequence[AnswerGroup]) -> tuple[tuple[Column, ...], list[tuple]]:
+    """Returns columns and rows of one verdict."""
+    return (UNUSED, unused_rows(groups)) if verdict == "unused" else (COLUMNS, rows(groups))
+
+
+def _page_tables(answers: Sequence) -> list[Block]:
+    """Returns headings, tables and sentences of a page."""
+    blocks: list[Block] = []
+    for verdict, title in TITLES.items():
+        groups = groups_of(answers, verdict)
+        if groups:
+            blocks += [
+                Heading(title, "page"),
+                Table(*_table(verdict, groups[:MOST_ROWS]), place="page"),
+                *_cut(len(groups)),
+            ]
+        elif verdict == "change":
+            words = "Nothing can be changed that saves noticeably and meets the goals."
+            blocks += [Heading(title, "page"), Sentence(words, place="page")]
+    if bound := bound_rows(answers):
+        words = "A larger volume brings nothing there: the instance's own limit to EBS is what they take."
+        blocks += [Heading("The instance binds", "page"), Sentence(words, place="page")]
+        blocks += [Table(BOUND, bound[:MOST_ROWS], place="page"), *_cut(len(bound))]
+    blocks.append(Heading("Advice withheld", "page"))
+    if withheld := withheld_rows(answers):
+        words = (
+            "A volume is first predicted as it is. Where that fails, or too little is known of it, it gets no advice."
+        )
+        blocks += [Sentence(words, place="page"), Table(REASONS, reasons(answers)[:MOST_ROWS], place="page")]
+        blocks += [Table(WITHHELD, withheld[:MOST_ROWS], place="page"), *_cut(len(withheld))]
+    else:
+        blocks.append(Sentence("No volume was left without an answer.", "good", "page"))
+    keep = len(of_verdict(answers, "keep"))
+    stays = f"{counted(keep, 'device')} {'stays as it is' if keep == 1 else 'stay as they are'}."
+    return [*blocks, Heading("Right as they are", "page"), Sentence(stays, place="page")]
+
+
+def _cut(count: int) -> list[Block]:
+    """Says how many rows a page leaves out."""
+    if count <= MOST_ROWS:
+        return []
+    words = f"The first {MOST_ROWS:,} of {count:,}; all are in the Parquet and CSV output."
+    return [Sentence(words, place="page")]
 
 
 CSV = (

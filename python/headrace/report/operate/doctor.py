@@ -3,7 +3,7 @@ documents that `headrace doctor --output json` prints; runs nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from headrace.base import caps
 from headrace.base.units import DAY_S
 from headrace.report.charts import style
 from headrace.report.charts.builders import Part, TimeAxis, linear, lines, stacked
-from headrace.report.html import Page
+from headrace.report.view import Block, Chart, Code, Fold, Heading, Items, Sentence, Table, View, columns
 
 # Column, label, colour.
 PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
@@ -35,30 +35,34 @@ IN_PERCENT = ("over a limit (%)", "credits (%)")
 CALM = ("fine", "not storage", "touched")
 
 
-def doctor_page(diagnosis: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) -> Page:
-    """Returns the page. `diagnosis`: as the doctor's JSON has it; `ticks`: the samples, as a
+def view_of(diagnosis: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) -> View:
+    """Returns the view. `diagnosis`: as the doctor's JSON has it; `ticks`: the samples, as a
     recording has them."""
-    page = Page(f"Doctor: {diagnosis['verdict']}", f"{diagnosis['target']}, {', '.join(diagnosis['storage'])}")
-    page.paragraph(diagnosis["headline"], "good" if diagnosis["verdict"] in CALM else "warn")
-    page.heading("Findings")
+    blocks: list[Block] = [Sentence(diagnosis["headline"], "good" if diagnosis["verdict"] in CALM else "warn")]
+    blocks.append(Heading("Findings"))
     for finding in [*diagnosis["findings"], *diagnosis["others"]]:
-        page.paragraph(f"{finding['verdict']}{_subject(finding)}. {finding['words']}")
-        page.items(figure["words"] for figure in finding["figures"])
-        for remedy in finding["remedies"]:
-            page.paragraph(f"Do: {remedy['what']}. {remedy['cost']}")
-            page.lines([*remedy["lines"], *([f"undo: {remedy['undo']}"] if remedy["undo"] else [])])
+        blocks += _finding(finding)
     if diagnosis["windows"]:
-        page.heading("Windows at a limit")
-        columns = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
-        page.table(columns, [_row(window) for window in diagnosis["windows"]], right=columns[3:])
-    page.heading("Seen over time")
+        titles = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
+        table = Table(columns(titles, number=titles[3:]), [_row(window) for window in diagnosis["windows"]])
+        blocks += [Heading("Windows at a limit"), table]
+    blocks.append(Heading("Seen over time"))
     for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
-        _chart(page, volume, ticks)
-    page.heading("What this rests on")
-    page.items([f"{diagnosis['span_s']:,.0f} s, {diagnosis['grain']}.", f"Clock: {diagnosis['clock']}."])
-    page.items([f"Missing: {text}." for text in diagnosis["missing"]])
-    page.items(diagnosis["notes"])
-    return page
+        blocks += _seen(volume, ticks)
+    missing = [f"Missing: {text}." for text in diagnosis["missing"]]
+    rests = [f"{diagnosis['span_s']:,.0f} s, {diagnosis['grain']}.", f"Clock: {diagnosis['clock']}.", *missing]
+    blocks.append(Fold("What this rests on", [Items([*rests, *diagnosis["notes"]])]))
+    return View(
+        f"Doctor: {diagnosis['verdict']}", f"{diagnosis['target']}, {', '.join(diagnosis['storage'])}", blocks=blocks
+    )
+
+
+def _finding(finding: Mapping[str, Any]) -> Iterator[Block]:
+    yield Sentence(f"{finding['verdict']}{_subject(finding)}. {finding['words']}")
+    yield Items([figure["words"] for figure in finding["figures"]])
+    for remedy in finding["remedies"]:
+        yield Sentence(f"Do: {remedy['what']}. {remedy['cost']}")
+        yield Code([*remedy["lines"], *([f"undo: {remedy['undo']}"] if remedy["undo"] else [])])
 
 
 def _subject(finding: Mapping[str, Any]) -> str:
@@ -94,7 +98,8 @@ def _began(t_unix: float) -> str | None:
     return datetime.fromtimestamp(t_unix, UTC).strftime("%Y-%m-%dT%H:%M:%S") if dated else None
 
 
-def _chart(page: Page, volume: str, ticks: Sequence[Mapping[str, Any]]) -> None:
+def _seen(volume: str, ticks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    """Yields the chart of a volume, and what it leaves out."""
     rows = [
         {
             "t_s": tick["t_unix"] - ticks[0]["t_unix"],
@@ -125,5 +130,6 @@ def _chart(page: Page, volume: str, ticks: Sequence[Mapping[str, Any]]) -> None:
     zero = {title: [label for column, label, _ in parts if column in still] for title, parts in PANELS}
     if still:
         named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)
-        page.paragraph(f"{volume}: not drawn because it was 0 all the time: {named}.")
-    page.chart(stacked(drawn, volume), f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time")
+        yield Sentence(f"{volume}: not drawn because it was 0 all the time: {named}.")
+    described = f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time"
+    yield Chart(lambda: stacked(drawn, volume), described)

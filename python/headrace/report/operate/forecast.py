@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,15 @@ import polars as pl
 
 from headrace.base import caps
 from headrace.errors import InputError
-from headrace.report.html import Page, write_chart
+from headrace.report.html import write_chart
 from headrace.report.operate import forecast_charts as charts
 from headrace.report.output import plain
+from headrace.report.view import Block, Chart, Items, View
 from headrace.report.words import number, percent, span
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from headrace.operate.forecast.answer import Forecast
     from headrace.operate.forecast.credits import CreditForecast
     from headrace.operate.forecast.growth import GrowthForecast
@@ -163,15 +167,21 @@ def write_forecast(path: Path, forecast: Forecast) -> None:
         hint = "Write a page (.html) instead."
         raise InputError(str(path), "nothing is forecast here that a chart shows", "headrace forecast --help", hint)
 
-    def page() -> Page:
-        report = Page(f"Forecast of {forecast.of}", f"{forecast.storage}, from {_moment(forecast, timedelta())}")
-        report.items(in_words(forecast))
-        for chart in drawn:
-            report.chart(chart, " ".join(in_words(forecast)))
-        report.items(f"note: {note}" for note in forecast.notes)
-        return report
+    write_chart(path, drawn[0] if drawn else None, lambda: view_of(forecast, drawn))
 
-    write_chart(path, drawn[0] if drawn else None, page)
+
+def view_of(forecast: Forecast, drawn: Sequence[alt.TopLevelMixin]) -> View:
+    """Returns a forecast with its charts as a view."""
+    lines = in_words(forecast)
+    blocks: list[Block] = [Chart(partial(_same, chart), " ".join(lines)) for chart in drawn]
+    blocks = [*blocks[:1], Items(lines), *blocks[1:], Items([f"note: {note}" for note in forecast.notes])]
+    return View(
+        f"Forecast of {forecast.of}", f"{forecast.storage}, from {_moment(forecast, timedelta())}", blocks=blocks
+    )
+
+
+def _same(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
+    return chart
 
 
 def document(forecast: Forecast) -> dict:

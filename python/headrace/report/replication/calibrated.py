@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.report.tables import Table, table
+from headrace.report.view import Table, columns
 from headrace.report.words import number, percent
 from headrace.workload.replica.parameters import ReplicaParameters
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
 
-COLUMNS = ("parameter of the applier", "value", "known to", "from")
-RIGHT = ("value", "known to")
+COLUMNS = columns(("parameter of the applier", "value", "known to", "from"), number=("value", "known to"))
 
 
 def applier_table(workload: TransactionWorkload) -> Table:
@@ -25,4 +24,4 @@ def applier_table(workload: TransactionWorkload) -> Table:
         rows.append((name, number(value), spread_text, replica.origin.get(name, "")))
     if replica.written is not None:
         rows.append(("written", ", ".join(number(share) for share in replica.written), "", "pages read by the replica"))
-    return table(COLUMNS, rows, right=RIGHT)
+    return Table(COLUMNS, rows)

@@ -7,32 +7,44 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.report import html
+from headrace.report.html import write_page
 from headrace.report.replication.chart import CLOCKS, time_line
+from headrace.report.view import Block, Chart, Heading, Sentence, Table, View, columns
 
 FIGURES = ("median", "p95", "most", "at the end")
 
 
 def write_lag(path: Path, rows: pl.DataFrame) -> None:
-    """Writes the page. `rows`: of `servers.topology.lag.record.LagRecord`."""
-    page = html.Page("Lag of replicas")
+    """Writes the page. `rows`: of `servers.topology.lag.record.LagRecord`. Raises CouldNotRun."""
+    write_page(path, view_of(rows))
+
+
+def view_of(rows: pl.DataFrame) -> View:
+    """Returns the watched replicas as a view."""
     if rows.height == 0:
-        page.paragraph("Nothing was watched: no replica answered.")
-        html.write_page(path, page)
-        return
+        return View("Lag of replicas", blocks=[Sentence("Nothing was watched: no replica answered.")])
     began = datetime.fromtimestamp(rows["at_unix"][0], UTC)
-    page.paragraph(f"Watched from {began:%Y-%m-%d %H:%M:%S} UTC for {rows['t_s'].max():.0f} s.")
+    blocks: list[Block] = []
     for (replica, channel), part in rows.group_by("replica", "channel", maintain_order=True):
-        title = f"{replica}" + (f", channel {channel}" if channel else "")
-        page.heading(title)
-        page.chart(time_line(part, title), f"Lag of {title} by each clock, its backlog, applier, CPU and device.")
-        figures = [(label, *_figures(part[name])) for name, label, _ in CLOCKS if part[name].is_not_null().any()]
-        figures.append(("backlog (transactions)", *_figures(part["backlog"])))
-        page.table(("clock", *FIGURES), figures, right=FIGURES)
-        broken = part.filter(pl.col("problem") != "")
-        if broken.height:
-            page.paragraph(f"Broken in {broken.height} of {part.height} rows, last: {broken['problem'][-1]}")
-    html.write_page(path, page)
+        blocks += _channel(f"{replica}" + (f", channel {channel}" if channel else ""), part)
+    watched = f"Watched from {began:%Y-%m-%d %H:%M:%S} UTC for {rows['t_s'].max():.0f} s."
+    return View("Lag of replicas", watched, blocks=blocks)
+
+
+def _channel(title: str, part: pl.DataFrame) -> list[Block]:
+    figures = [(label, *_figures(part[name])) for name, label, _ in CLOCKS if part[name].is_not_null().any()]
+    figures.append(("backlog (transactions)", *_figures(part["backlog"])))
+    described = f"Lag of {title} by each clock, its backlog, applier, CPU and device."
+    blocks: list[Block] = [
+        Heading(title),
+        Chart(lambda: time_line(part, title), described),
+        Table(columns(("clock", *FIGURES), number=FIGURES), figures),
+    ]
+    broken = part.filter(pl.col("problem") != "")
+    if broken.height:
+        words = f"Broken in {broken.height} of {part.height} rows, last: {broken['problem'][-1]}"
+        blocks.append(Sentence(words, "warn"))
+    return blocks
 
 
 def _figures(values: pl.Series) -> tuple[str, ...]:

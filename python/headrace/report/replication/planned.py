@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from headrace.report.replication.predicted import BINDINGS, seconds, server_in_words, verdict
-from headrace.report.tables import table
+from headrace.report.view import Table, columns
 from headrace.report.words import number, percent
 
 # Rows shown: the chosen one and the dearest of those that cost less (a screen).
@@ -79,7 +79,7 @@ def table_of(plan: Any):
         holds = "" if choice.probability is None else percent(choice.probability)
         place = choice.storage + (f" + relay {choice.relay_storage}" if choice.relay_storage else "")
         cells.append((choice.instance, place, *figures, seconds(choice.peak_lag_s), holds, choice.binding))
-    columns = (
+    titles = (
         "instance",
         "storage",
         "USD/month",
@@ -91,7 +91,8 @@ def table_of(plan: Any):
         "held back by",
     )
     title = f"The last {len(cells)} of {len(plan.looked_at)} looked at, by price."
-    return table(columns, cells, title=title, right=columns[2:8], keep=columns)
+    heads = columns(titles, number=titles[2:8], key=(*titles[:2], titles[8]))
+    return Table(heads, cells, title)
 
 
 def frame_of(plan: Any) -> pl.DataFrame:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
-from headrace.report.tables import table
+from headrace.report.view import Chart, Items, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span
+
+if TYPE_CHECKING:
+    import altair as alt
 
 SCHEMA = "headrace-replica-prediction/1"
 # What holds an applier back, in words; the keys are the core's.
@@ -172,9 +175,10 @@ def table_of(run: Any, most: int = TABLE_ROWS):
         )
         device = (number(row["iops"], 4), number(row["mib_s"]), balance)
         cells.append((next(labels), *figures, *device, row["binding"]))
-    columns = ("time", "source tps", "applied tps", "backlog", "lag", "IOPS", "MiB/s", "balance", "held back by")
+    titles = ("time", "source tps", "applied tps", "backlog", "lag", "IOPS", "MiB/s", "balance", "held back by")
     when = f"Time since the start. Each row: {span(step_s)}; backlog and lag at its end."
-    return table(columns, cells, title=when, right=columns[:-1], keep=columns, drop=("MiB/s", "balance"))
+    heads = columns(titles, number=titles[:-1], key=titles[-1:], drop=("MiB/s", "balance"))
+    return Table(heads, cells, when)
 
 
 def document(run: Any) -> dict[str, Any]:
@@ -194,18 +198,24 @@ def document(run: Any) -> dict[str, Any]:
     }
 
 
+def view_of(run: Any) -> View:
+    """Returns the prediction as a view."""
+    title = f"{run.workload.name}: a replica on {run.replica.storage}"
+    described = f"{title} over time: lag, backlog, transactions of source and replica, I/Os"
+    return View(
+        title, f"Limits of {run.as_of}", blocks=[Items(in_words(run)), Chart(lambda: _chart(run, title), described)]
+    )
+
+
+def _chart(run: Any, title: str) -> alt.VConcatChart:
+    from headrace.report.charts import replicas
+
+    return replicas.lag(run, title)
+
+
 def write_page(path: Path, run: Any) -> None:
     """Writes the prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    from headrace.report.charts import replicas
-    from headrace.report.html import Page, write_chart
+    from headrace.report.html import write_chart
 
-    title = f"{run.workload.name}: a replica on {run.replica.storage}"
-    chart = replicas.lag(run, title)
-
-    def page() -> Page:
-        report = Page(title, f"Limits of {run.as_of}")
-        report.items(in_words(run))
-        report.chart(chart, f"{title} over time: lag, backlog, transactions of source and replica, I/Os")
-        return report
-
-    write_chart(path, chart, page)
+    view = view_of(run)
+    write_chart(path, None if path.suffix.lower() == ".html" else _chart(run, view.title), lambda: view)

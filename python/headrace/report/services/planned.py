@@ -3,32 +3,39 @@ rules, and the comparison of then and now."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from headrace.planner.market.durability import small_percent
-from headrace.report.tables import table
+from headrace.report.view import Block, Fold, Heading, Items, Sentence, Table, columns
 from headrace.report.words import latency, number, span, usd
 
 if TYPE_CHECKING:
     from headrace.planner.result import ServiceAnswer, ServicesPart
-    from headrace.report.html import Page
 
-COLUMNS = (
-    "service",
-    "best candidate",
-    "USD/month",
-    "tps",
-    "80 %",
-    "p95",
-    "failover",
-    "lost with zone",
-    "AFR a year",
-    "goals",
+COLUMNS = columns(
+    (
+        "service",
+        "best candidate",
+        "USD/month",
+        "tps",
+        "80 %",
+        "p95",
+        "failover",
+        "lost with zone",
+        "AFR a year",
+        "goals",
+    ),
+    number=("USD/month", "tps", "80 %", "p95"),
+    key=("service",),
+    prose=("goals", "best candidate"),
 )
-RIGHT = ("USD/month", "tps", "80 %", "p95")
-BILL = ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of")
-BILL_RIGHT = ("quantity", "USD per unit", "USD")
-THEN_NOW = ("question", "whitepaper 2017", "EC2", "RDS", "Aurora", "source")
+BILL = columns(
+    ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
+    number=("quantity", "USD per unit", "USD"),
+)
+QUESTIONS = ("question", "whitepaper 2017", "EC2", "RDS", "Aurora", "source")
+THEN_NOW = columns(QUESTIONS, prose=QUESTIONS)
 UNKNOWN, GUESS = "not known", "guess"
 
 
@@ -134,33 +141,19 @@ def then_and_now(part: ServicesPart) -> list[tuple[str, ...]]:
     return [(*(row[name] for name in names), f"{row['source']}{doubt[row['confirmed']]}") for row in part.comparison]
 
 
-def services_shown(part: ServicesPart, explain: bool) -> list[Any]:
-    """Returns everything for a terminal; `explain`: with the comparison and the rules."""
-    prose = ("goals", "best candidate")
-    parts: list[Any] = [table(COLUMNS, rows(part), title="Services", right=RIGHT, keep=COLUMNS[:3], prose=prose), ""]
-    parts += [
-        table(BILL, bill_rows(part), right=BILL_RIGHT, title="Bill of a month"),
-        "",
-        *even_lines(part),
-        *growth_lines(part),
-    ]
+def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
+    """Yields the part; on a terminal the comparison and the rules only where `explain` is true."""
+    yield Heading("EC2, RDS and Aurora", "page")
+    yield Table(COLUMNS, rows(part), "Services")
+    yield Table(BILL, bill_rows(part), "Bill of a month", place="terminal")
+    yield Heading("", "terminal")
+    yield Items([*even_lines(part), *growth_lines(part)])
     if explain:
-        parts += ["", table(THEN_NOW, then_and_now(part), title="Then and now", prose=THEN_NOW), "", *rule_lines(part)]
+        yield Table(THEN_NOW, then_and_now(part), "Then and now", place="terminal")
+        yield from (Heading("", "terminal"), Items(rule_lines(part), "terminal"))
     else:
-        parts.append(
-            "--explain adds the whitepaper's comparison then and now, and the rules of each service's storage."
-        )
-    return parts
-
-
-def services_page(report: Page, part: ServicesPart) -> None:
-    """Adds the same to a page."""
-    report.heading("EC2, RDS and Aurora")
-    report.table(COLUMNS, rows(part), right=RIGHT)
-    report.items([*even_lines(part), *growth_lines(part)])
-    report.heading("Bills of a month")
-    report.table(BILL, bill_rows(part), right=BILL_RIGHT)
-    report.heading("Then and now")
-    report.table(THEN_NOW, then_and_now(part))
-    report.heading("What storage there lives by, and what each service cannot do")
-    report.items(rule_lines(part))
+        words = "--explain adds the whitepaper's comparison then and now, and the rules of each service's storage."
+        yield Sentence(words, place="terminal")
+    yield Fold("Bills of a month", [Table(BILL, bill_rows(part))])
+    yield Fold("Then and now", [Table(THEN_NOW, then_and_now(part))])
+    yield Fold("What storage there lives by, and what each service cannot do", [Items(rule_lines(part))])

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.base import caps
 from headrace.report.databases import clients
-from headrace.report.tables import table
+from headrace.report.view import Block, Chart, Fold, Heading, Items, Table, View, columns
 from headrace.report.words import number, percent, span, usd
 
 if TYPE_CHECKING:
     from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
 
 SCHEMA = "headrace-services/1"
-COLUMNS = (
-    "service",
-    "tps",
-    "80 %",
-    "p95 ms",
-    "limited by",
-    "reader's lag",
-    "failover",
-    "lost with instance",
-    "lost with zone",
-    "USD/month",
+COLUMNS = columns(
+    (
+        "service",
+        "tps",
+        "80 %",
+        "p95 ms",
+        "limited by",
+        "reader's lag",
+        "failover",
+        "lost with instance",
+        "lost with zone",
+        "USD/month",
+    ),
+    number=("tps", "80 %", "p95 ms", "USD/month"),
+    key=("service", "limited by", "reader's lag", "failover", "lost with instance", "lost with zone"),
 )
-RIGHT = ("tps", "80 %", "p95 ms", "USD/month")
-ITEMS = ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of")
-ITEMS_RIGHT = ("quantity", "USD per unit", "USD")
+ITEMS = columns(
+    ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
+    number=("quantity", "USD per unit", "USD"),
+)
 UNKNOWN, GUESS = "not known", "guess"
 NO_PRICE = "no price"
 
@@ -164,16 +169,27 @@ def billed(comparison: ServiceComparison) -> list[str]:
     return []
 
 
-def shown(comparison: ServiceComparison) -> list[Any]:
-    """Returns everything for a terminal."""
-    parts: list[Any] = [*head(comparison), ""]
-    rows = summary_rows(comparison)
-    if rows:
-        parts += [table(COLUMNS, rows, right=RIGHT, keep=COLUMNS), ""]
-    bills = item_rows(comparison)
-    if bills:
-        parts += [table(ITEMS, bills, right=ITEMS_RIGHT, title="Bill of a month"), ""]
-    return [*parts, *billed(comparison), *break_even(comparison), *doubts(comparison), "", *limits(comparison)]
+def view_of(comparison: ServiceComparison) -> View:
+    """Returns the comparison as a view."""
+    from headrace.report.charts.services import side_by_side
+
+    title = title_of(comparison)
+    described = f"{title}: transactions a second with intervals, and the bill of a month by item"
+    rows, bills = summary_rows(comparison), item_rows(comparison)
+    blocks: list[Block] = [Items(head(comparison)), Chart(lambda: side_by_side(comparison, title), described)]
+    blocks += [Table(COLUMNS, rows)] if rows else []
+    blocks += [Table(ITEMS, bills, "Bill of a month", place="terminal")] if bills else []
+    blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
+    blocks += [Items(doubts(comparison), "terminal"), Heading("", "terminal"), Items(limits(comparison), "terminal")]
+    blocks += [Fold("Bill of a month", [Table(ITEMS, bills)])] if bills else []
+    blocks += [Fold("What stands behind it", [Items(doubts(comparison))])]
+    blocks += [Fold("What each cannot do", [Items(limits(comparison))])]
+    return View(title, f"Limits and prices of {comparison.as_of}, {comparison.region}", blocks=blocks)
+
+
+def title_of(comparison: ServiceComparison) -> str:
+    """Names the workload and the services."""
+    return f"{comparison.workload}: EC2, RDS and Aurora"
 
 
 def document(comparison: ServiceComparison) -> dict:

@@ -23,7 +23,8 @@ from headrace.operate.fleet.applying.scripts import patch_scripts
 from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetInventory, KnownModification, inventory_json
 from headrace.report.fleet import words
-from headrace.report.fleet.page import fleet_page, write_fleet
+from headrace.report.fleet.page import write_fleet
+from headrace.report.html import page_of
 
 MINE = "111111111111"
 
@@ -233,7 +234,7 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
     for name in ("fleet.svg", "fleet.png"):
         write_fleet(tmp_path / name, answers, "list prices")
         assert (tmp_path / name).stat().st_size > 1000
-    nothing = fleet_page([], "list prices", [], None).render()
+    nothing = page_of(words.view_of([], "list prices"))
     assert "Nothing can be changed" in nothing and "No volume was left" in nothing
     with pytest.raises(HeadraceError, match="no chart"):
         write_fleet(tmp_path / "none.svg", [], "list prices")

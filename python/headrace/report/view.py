@@ -1,0 +1,153 @@
+"""Views: what a result shows, as values. A report makes one; the terminal (tables.py), a page or a
+notebook (html.py) and Markdown (markdown.py) render it, and know nothing of results.
+
+    View("gp3:155 meets both goals", cards=(Card("Recommended", "19.52 USD a month", "meets every goal", "good"),),
+         blocks=(Sentence("..."), Table(COLUMNS, rows), Chart(draw, "Cost against latency")))
+
+All texts are plain: what renders them escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Mark = Literal["", "good", "warn"]
+# "number": set to the right, never broken. "key": never broken (a storage, an instance). "prose":
+# sentences, which get room. "": words.
+Kind = Literal["", "number", "key", "prose"]
+# Where a block is shown; a terminal has no charts, and a page has room for what a terminal leaves out.
+Place = Literal["both", "terminal", "page"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """Describes a column. `title`: with its unit. `drop`: the order in which a narrow terminal
+    leaves it out, 1 first; 0: never. `brief`: whether it stands in the short form of its table."""
+
+    title: str
+    kind: Kind = ""
+    drop: int = 0
+    brief: bool = False
+
+
+def columns(titles: Sequence[str], **kinds: Sequence[str]) -> tuple[Column, ...]:
+    """Returns columns of these titles; `number=(...)`, `key=(...)` and `prose=(...)` name those of
+    a kind, `drop` those that a narrow terminal leaves out, in this order."""
+    drop = list(kinds.pop("drop", ()))
+    kind_of = {title: kind for kind, named in kinds.items() for title in named}
+    return tuple(
+        Column(title, kind_of.get(title, ""), drop.index(title) + 1 if title in drop else 0)  # pyright: ignore[reportArgumentType]
+        for title in titles
+    )
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence or a few, on a line of its own; marked as good news or as a warning."""
+
+    text: str
+    mark: Mark = ""
+    place: Place = "both"
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The heading of what follows, up to the next."""
+
+    text: str
+    place: Place = "both"
+
+
+@dataclass(frozen=True)
+class Items:
+    """Sentences of equal rank: a list on a page, lines on a terminal."""
+
+    lines: Sequence[str]
+    place: Place = "both"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to copy, or arithmetic: set as they are. `copied`: whether they are commands."""
+
+    lines: Sequence[str]
+    place: Place = "both"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text. `marked`: the index of the row that is the answer."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[object]]
+    title: str = ""
+    marked: int | None = None
+    place: Place = "both"
+
+    def brief(self) -> Table | None:
+        """Returns the table with its brief columns alone; None where no column is brief or all
+        are."""
+        short = [index for index, column in enumerate(self.columns) if column.brief]
+        if not short or len(short) == len(self.columns):
+            return None
+        rows = [[row[index] for index in short] for row in self.rows]
+        return Table([self.columns[index] for index in short], rows, self.title, self.marked, self.place)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, drawn only where it is shown; `described` is read out where it cannot be seen."""
+
+    draw: Callable[[], alt.TopLevelMixin]
+    described: str
+    place: Place = "page"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Small print: folded on a page, under its title and the count of its lines."""
+
+    title: str
+    blocks: Sequence[Block]
+    place: Place = "page"
+
+    @property
+    def count(self) -> int:
+        """The number of its lines and rows."""
+        return sum(
+            len(block.rows) if isinstance(block, Table) else len(block.lines) if isinstance(block, (Items, Code)) else 1
+            for block in self.blocks
+        )
+
+
+Block = Sentence | Heading | Items | Code | Table | Chart | Fold
+
+
+@dataclass(frozen=True)
+class Card:
+    """A figure of the headline: its label, the figure with its unit, and what it means for the
+    reader."""
+
+    label: str
+    figure: str
+    meaning: str
+    mark: Mark = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """Shows a result: the answer as a title, why in a line, at most three figures, then blocks."""
+
+    title: str
+    subtitle: str = ""
+    cards: Sequence[Card] = ()
+    blocks: Sequence[Block] = ()
+
+    def at(self, place: Literal["terminal", "page"]) -> Iterator[Block]:
+        """Yields the blocks that are shown there."""
+        return (block for block in self.blocks if block.place in ("both", place))

@@ -245,10 +245,12 @@ def instance_option(help: str, *names: str, **more: Any) -> Any:
 
 
 TableOrJsonOption = Annotated[TableOrJson, choice("Form of the answer on stdout.", "--output")]
-ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html)."), WRITES_PAGE]
+ReportOption = Annotated[
+    Path | None, option("FILE", "Write a page with charts (.html), or Markdown (.md)."), WRITES_PAGE
+]
 PageOrChartOption = Annotated[
     Path | None,
-    option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report"),
+    option("FILE", "Write a page with charts (.html), Markdown (.md), or one chart (.svg, .png).", "--report"),
     WRITES_PAGE,
 ]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace.report.charts import style
 from headrace.report.charts.drawing import inline_svg, png, svg
+from headrace.report.markdown import markdown_of
 from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Sentence, Table, View
 from headrace.report.words import glued
@@ -84,12 +85,13 @@ def fragment_of(view: View) -> str:
 
 
 def write_page(path: Path, view: View) -> None:
-    """Writes a view as a page, whole or not at all. Raises CouldNotRun."""
-    write_text(path, page_of(view))
+    """Writes a view as a page, or as Markdown (.md), whole or not at all. Raises CouldNotRun."""
+    is_markdown = path.suffix.lower() == ".md"
+    write_text(path, f"{markdown_of(view)}\n{SVG_MARK}\n" if is_markdown else page_of(view))
 
 
 def write_chart(path: Path, chart: alt.TopLevelMixin | None, view: Callable[[], View]) -> None:
-    """Writes a chart as .svg or .png, or the page around it as .html, by the ending of `path`.
+    """Writes a chart as .svg or .png, or the page around it as .html or .md, by the ending of `path`.
     Raises CouldNotRun."""
     match path.suffix.lower():
         case ".svg" if chart is not None:

@@ -19,7 +19,8 @@ from headrace.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-CHART_FORMATS = (".html", ".svg", ".png")
+PAGE_FORMATS = (".html", ".md")
+CHART_FORMATS = (*PAGE_FORMATS, ".svg", ".png")
 
 
 def plain(text: object) -> str:
@@ -99,7 +100,7 @@ def write_text(path: Path, text: str) -> None:
 # What tells a page or chart of ours from all other files: in the head of a page, behind the chart
 # of an SVG, and the text of a PNG (PNG specification, 11.3.4.3 tEXt: keyword "Software").
 PAGE_MARK = '<meta name="generator" content="headrace">'
-SVG_MARK = "<!-- Made by headrace -->"
+SVG_MARK = "<!-- Made by headrace -->"  # of Markdown too
 PNG_MARK = b"Software\0headrace"
 # Bytes of either end of a file in which the mark stands: ours are within the first or last 100.
 MARK_WITHIN = 1024
@@ -108,7 +109,7 @@ MARK_WITHIN = 1024
 def is_own_page(path: Path) -> bool:
     """Returns whether a file is a page or chart that Headrace wrote, so that the next one may
     replace it."""
-    marks = {".html": PAGE_MARK.encode(), ".svg": SVG_MARK.encode(), ".png": PNG_MARK}
+    marks = {".html": PAGE_MARK.encode(), ".svg": SVG_MARK.encode(), ".md": SVG_MARK.encode(), ".png": PNG_MARK}
     mark = marks.get(path.suffix.lower())
     try:
         with path.open("rb") as file:

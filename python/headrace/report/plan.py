@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from headrace.base import core
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
 from headrace.planner.market.durability import LEAST_TOLD, small_percent
 from headrace.report.services.planned import service_blocks
@@ -568,7 +569,7 @@ def _blocks(plan: Plan, workload: OpenWorkload | None, runs: Runs, explain: bool
     lines = answer_lines(plan)
     yield from (Sentence(words, mark, "terminal") for words, mark in lines)
     yield from (Sentence(words, mark, "page") for words, mark in lines if mark == "warn" and not _in_cards(plan, words))
-    yield from _demand(workload)
+    yield from _day(plan, workload, runs)
     if plan.subject == "database":
         yield from _cost(plan)
     yield Heading("The cheapest that meet them" if plan.winners else "What comes closest", "page")
@@ -614,10 +615,14 @@ def _losers_on_terminal(plan: Plan, families: bool) -> Iterator[Block]:
 
 def _small_print(plan: Plan, workload: OpenWorkload | None) -> Iterator[Block]:
     """Yields what a reader looks up: folded on a page."""
+    from headrace.report.charts import over_time
+
     yield Heading("Behind the answer", "page")
-    yield Fold("The goals", [Items([f"{goal}: {goal.about.meaning}" for goal in plan.goals])])
+    yield Fold("Goals", [Items([f"{goal}: {goal.about.meaning}" for goal in plan.goals])])
     if workload is not None:
-        yield Fold("The demand", [Items(workload.describe().splitlines()[:5])])
+        described = f"IOPS and MiB/s of {workload.name} over time"
+        drawn = Chart(lambda: over_time.workload(workload), described)
+        yield Fold("The demand", [Items(workload.describe().splitlines()[:5]), drawn])
     yield Fold("Why not the others", [Table(VERDICTS, verdict_rows(plan)[0])])
     if choice := plan.recommended or (plan.closest[0] if plan.closest else None):
         yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
@@ -641,11 +646,33 @@ def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> T
     return Table([COLUMNS[name] for name in titles], rows, marked=marked, place=place)
 
 
-def _demand(workload: OpenWorkload | None) -> Iterator[Block]:
-    from headrace.report.charts import over_time
+def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
+    """Yields the demand over its time with the limits of today's storage and the recommended one."""
+    from headrace.report.charts import over_time, style
 
-    if workload is not None:
-        yield Chart(lambda: over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
+    if workload is None:
+        return
+    shown = (("recommended", plan.recommended, style.MEASURED), ("today", plan.compared, style.WARN))
+    limits = [
+        (label, iops, colour)
+        for label, choice, colour in shown
+        if choice is not None and (iops := _sustained_iops(choice, plan.as_of)) is not None
+    ]
+    now = None if plan.compared is None else plan.compared.storage
+    waits = next((run.rows for _, run in runs if run.storage == now), None)
+    described = ", ".join(
+        [f"IOPS of {workload.name} over time", *(f"{label} {iops:,.0f} IOPS" for label, iops, _ in limits)]
+    )
+    yield Chart(lambda: over_time.day(workload, limits, waits), described)
+
+
+def _sustained_iops(choice: Choice, as_of: str) -> float | None:
+    """Returns the IOPS that a stripe or a single volume sustains without credits, an array at its
+    slowest member; None for mirrors and parities, whose writes count several times."""
+    if choice.service != "ec2" or core.parse_storage(choice.storage)["raid"] not in (None, "raid0"):
+        return None
+    members = core.storage_limits(choice.storage, as_of)
+    return float(min(member["iops"] for member in members) * len(members))
 
 
 def _cost(plan: Plan, headed: bool = True) -> Iterator[Block]:

@@ -14,7 +14,7 @@ from headrace.errors import InputError
 from headrace.report import databases, plan, proof, simulation, study
 from headrace.report.charts import over_time, predictions, studies
 from headrace.report.html import fragment_of
-from headrace.report.output import CHART_FORMATS, check_chart_path
+from headrace.report.output import CHART_FORMATS, PAGE_FORMATS, check_chart_path
 from headrace.report.view import Block, Chart, Column, Items, Sentence, Table, View
 from headrace.report.words import latency, number, span
 from headrace.workload.transactions import RESPONSES
@@ -41,7 +41,7 @@ class Presentation:
 
     in_short: Callable[[Any], View]
     write: Callable[[Path, Any], None] | None = None
-    endings: tuple[str, ...] = (".html",)
+    endings: tuple[str, ...] = PAGE_FORMATS
 
 
 def report_html(result: object) -> str:
@@ -52,7 +52,8 @@ def report_html(result: object) -> str:
 
 def write_report(result: object, path: str | Path) -> None:
     """Writes a plan, simulation, prediction, comparison with a run, study, proof or workload as a
-    page with its charts (.html); those over time also as the chart alone (.svg, .png). Raises
+    page with its charts (.html) or as
+    Markdown (.md); those over time also as the chart alone (.svg, .png). Raises
     InputError for other things, CouldNotRun."""
     shown = _presentation_of(result)
     if shown.write is None:

@@ -14,6 +14,7 @@ from headrace.base import caps, core
 from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.report.charts.rows import on_clock, shortened
+from headrace.report.output import PAGE_FORMATS
 from headrace.report.tables import SPARK_WIDTH, sparkline
 from headrace.report.view import Block, Card, Chart, Heading, Items, Table, View, columns
 from headrace.report.words import clock, latency, number, percent, row_labels, span
@@ -374,7 +375,7 @@ def write_simulation(
     """Writes a run as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
     from headrace.report.html import write_chart
 
-    is_page = path.suffix.lower() == ".html"
+    is_page = path.suffix.lower() in PAGE_FORMATS
     chart = None if is_page else chart_of(run, workload, title_of(run, workload))
     write_chart(path, chart, lambda: view_of(run, workload, notes))
 

@@ -26,7 +26,7 @@ from headrace.cli.options import (
 from headrace.cli.output import print_answer, print_csv, print_frame, say, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
-from headrace.report.output import check_chart_path
+from headrace.report.output import PAGE_FORMATS, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.bench import RunRecord
@@ -137,7 +137,7 @@ def compare(
     output: OutputOption = "table",
 ) -> None:
     """Compare two runs, or two groups of repetitions, with 95 % intervals."""
-    check_chart_path(report, (".html",))
+    check_chart_path(report, PAGE_FORMATS)
     run_store = place.open_store()
     sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
     comparison = bench.compare(*sides, allow_unlike=unlike)

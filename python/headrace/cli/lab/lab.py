@@ -27,7 +27,7 @@ from headrace.cli.options import (
 from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import InputError
 from headrace.lab.place import API_PORT, METRICS_PORT
-from headrace.report.output import check_chart_path
+from headrace.report.output import PAGE_FORMATS, check_chart_path
 
 with lazily():
     from headrace import lab as lab_client
@@ -215,7 +215,7 @@ def verify(
 ) -> None:
     """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1
     when one does not."""
-    check_chart_path(report, (".html",))
+    check_chart_path(report, PAGE_FORMATS)
     with place.open() as lab, progress("measuring") as tick:
         findings = conformance.verify(lab, quick, tick)
     if report is not None:

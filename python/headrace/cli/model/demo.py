@@ -16,7 +16,7 @@ from headrace.cli.options import choice, flag, option
 from headrace.cli.output import say, show
 from headrace.cli.writing import FORCE_HELP, WRITES_PAGE
 from headrace.planner.settings import PlanSettings
-from headrace.report.output import check_chart_path
+from headrace.report.output import PAGE_FORMATS, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.planner import Plan
@@ -53,7 +53,7 @@ def demo(
     force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Plan storage for an example database, write the page, and prove the plan on a real server."""
-    check_chart_path(report, (".html",))
+    check_chart_path(report, PAGE_FORMATS)
     if stage in ("all", "proof"):
         check_output("the page of the proof,", PROOF, force=force or WRITES_PAGE.allows(PROOF))
     database = from_runs.build_demo_database()

@@ -24,7 +24,7 @@ from headrace.cli.options import (
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
 from headrace.planner.settings import WITH_SERVICES, PlanSettings
-from headrace.report.output import as_csv, check_chart_path
+from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.planner import Plan
@@ -89,7 +89,7 @@ def plan(
 ) -> None:
     """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and
     what to do next."""
-    check_chart_path(report, (".html",))
+    check_chart_path(report, PAGE_FORMATS)
     on_ec2 = [name.strip().lower() for name in settings.on] == ["ec2"]
     if on_ec2 and (setting := next(list_given(settings, WITH_SERVICES), None)) is not None:
         hint = "Add --on ec2,rds,aurora, or leave it out."

@@ -12,7 +12,7 @@ from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
-from headrace.report.output import as_csv, check_chart_path
+from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.experiment import Proof, Request
@@ -70,7 +70,7 @@ def prove(
 ) -> None:
     """Run a plan's winner and runner-up on the lab, and compare what is measured with what was
     predicted."""
-    check_chart_path(report, (".html",))
+    check_chart_path(report, PAGE_FORMATS)
     if (show is None) == (source is None):
         hint = "headrace plan WORKLOAD --output json makes a plan."
         raise InputError("PLAN or WORKLOAD", "one of them is needed, or --show with a proof", SOURCE, hint)

@@ -11,7 +11,7 @@ import typer
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, ReportOption, TableOrJsonOption, choice, flag, option
 from headrace.cli.output import Ticker, print_json, progress, say, show, table
-from headrace.report.output import check_chart_path
+from headrace.report.output import PAGE_FORMATS, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.studies import StudyResult
@@ -112,7 +112,7 @@ def run(
 ) -> None:
     """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not
     hold."""
-    check_chart_path(report, (".html",))
+    check_chart_path(report, PAGE_FORMATS)
     given: dict[str, Any] = {
         name: value for name, value in vars(on_lab).items() if value is not None and value is not False
     }

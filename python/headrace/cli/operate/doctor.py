@@ -18,7 +18,7 @@ from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice
 from headrace.cli.output import progress, say, show, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
-from headrace.report.output import as_json, check_chart_path, plain
+from headrace.report.output import PAGE_FORMATS, as_json, check_chart_path, plain
 
 if TYPE_CHECKING:
     from headrace.operate.doctor.model import Diagnosis
@@ -104,7 +104,7 @@ def doctor(
                 "TARGET", "is missing", "headrace doctor --help", "For example lab:db-data, or iostat.txt."
             )
         raise typer.Exit(_advisor_rules(output))
-    check_chart_path(report, (".html",))
+    check_chart_path(report, PAGE_FORMATS)
     if trusted_advisor and report is not None:
         hint = "Leave one of them out."
         raise InputError(

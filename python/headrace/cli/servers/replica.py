@@ -29,7 +29,7 @@ from headrace.cli.servers.confirming import confirm
 from headrace.cli.servers.confirming import ending as interruptible_end
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import InputError
-from headrace.report.output import check_chart_path, plain
+from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
 
 if TYPE_CHECKING:
     from headrace.servers.topology.lag.watch import LagReading
@@ -285,7 +285,7 @@ def lag(
 ) -> None:
     """Show how far replicas are behind, by four clocks; exit code 1 when one is broken."""
     if report is not None:
-        check_chart_path(report, (".html",))
+        check_chart_path(report, PAGE_FORMATS)
     listener = None if prometheus is None else metrics.listen(prometheus)
     with place.open() as lab:
         addresses = [password.read_address(text) for text in server or ()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -10,6 +10,7 @@ import polars as pl
 
 from headrace.report.charts import style
 from headrace.report.charts.builders import (
+    ABOVE,
     MOST_POINTS,
     PERCENT,
     Drawing,
@@ -23,6 +24,7 @@ from headrace.report.charts.builders import (
     stacked,
 )
 from headrace.report.charts.rows import shortened
+from headrace.report.words import number
 from headrace.workload.points import with_totals
 
 if TYPE_CHECKING:
@@ -129,6 +131,50 @@ def workload(load: OpenWorkload) -> alt.VConcatChart:
         parts = [(name, *label) for name, label in zip(names, labels, strict=True)]
         drawn.append(lines(frame, axis.x(title == "MiB/s"), title, parts, height=150))
     return stacked(drawn, f"Demand of {load.name}")
+
+
+# A limit this many times higher than the busiest moment would press the day into the axis: it is
+# named below the title (chosen by eye).
+FAR_ABOVE = 3.0
+
+
+def day(load: OpenWorkload, limits: Sequence[tuple[str, float, str]], waits: pl.DataFrame | None) -> alt.LayerChart:
+    """Returns the IOPS of a demand over time, with lines at limits.
+
+    `limits`: label, IOPS and colour of each. `waits`: rows of a simulation in which the stretches
+    are shaded in which requests waited for a limit; None: nothing is shaded.
+    """
+    axis = TimeAxis(load.source.get("clock_start"), load.span_s)
+    points = with_totals(load.points)
+    merged = points.group_by(pl.int_range(points.height) // -(-points.height // MOST_POINTS), maintain_order=True).agg(
+        pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col("ops_per_s").max()
+    )
+    frame, x = axis.add(merged), axis.x(True)
+    highest = lowest_and_highest(frame, "ops_per_s")[1]
+    near = [limit for limit in limits if limit[1] <= FAR_ABOVE * highest]
+    top = max([highest, *(iops for _, iops, _ in near)]) * ABOVE or 1.0
+    y, height = linear("IOPS", 0, top), 220
+    spans = None if waits is None else throttled_spans(axis.add(shortened(waits, MOST_POINTS)))
+    shaded = [] if spans is None or not spans.height else [shade(spans, x, height)]
+    asked = alt.Chart(closed_at_end(frame).select("at", "ops_per_s"))
+    area = asked.mark_area(interpolate="step-after", color=style.SIMULATED, opacity=0.15)
+    line = asked.mark_line(interpolate="step-after", color=style.SIMULATED, strokeWidth=1.5)
+    layers = [*shaded, area.encode(x=x, y=y("ops_per_s")), line.encode(x=x, y=y("ops_per_s"))]
+    for label, iops, colour in near:
+        at = alt.Chart(pl.DataFrame({"iops": [float(iops)], "label": [f"{label}: {number(iops, 6)}"]}))
+        layers.append(at.mark_rule(color=colour, strokeWidth=2, strokeDash=[6, 3]).encode(y=y("iops")))
+        name = at.mark_text(align="left", baseline="bottom", fontWeight="bold", color=colour, dy=-3, dx=4)
+        layers.append(name.encode(text="label:N", x=alt.value(0), y=y("iops")))
+    above = [
+        f"{label}: {number(iops, 6)} IOPS, above this chart"
+        for label, iops, _ in limits
+        if (label, iops, _) not in near
+    ]
+    words = ["Shaded: today's storage makes requests wait."] if shaded else []
+    title = alt.TitleParams(
+        "IOPS asked for over the day, and the limits", subtitle=" ".join([*words, *above]), offset=10
+    )
+    return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=height, title=title))
 
 
 def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> Drawing | None:

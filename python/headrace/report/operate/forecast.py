@@ -16,7 +16,7 @@ from headrace.base import caps
 from headrace.errors import InputError
 from headrace.report.html import write_chart
 from headrace.report.operate import forecast_charts as charts
-from headrace.report.output import plain
+from headrace.report.output import PAGE_FORMATS, plain
 from headrace.report.view import Block, Chart, Items, View
 from headrace.report.words import number, percent, span
 
@@ -163,7 +163,7 @@ def write_forecast(path: Path, forecast: Forecast) -> None:
     """Writes the page (.html) or the first chart alone (.svg, .png): of credits, else of space,
     else of growth. Raises InputError where there is none, CouldNotRun."""
     drawn = charts.charts_of(forecast)
-    if not drawn and path.suffix.lower() != ".html":
+    if not drawn and path.suffix.lower() not in PAGE_FORMATS:
         hint = "Write a page (.html) instead."
         raise InputError(str(path), "nothing is forecast here that a chart shows", "headrace forecast --help", hint)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
+from headrace.report.output import PAGE_FORMATS
 from headrace.report.view import Chart, Items, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span
 
@@ -218,4 +219,4 @@ def write_page(path: Path, run: Any) -> None:
     from headrace.report.html import write_chart
 
     view = view_of(run)
-    write_chart(path, None if path.suffix.lower() == ".html" else _chart(run, view.title), lambda: view)
+    write_chart(path, None if path.suffix.lower() in PAGE_FORMATS else _chart(run, view.title), lambda: view)

@@ -85,7 +85,8 @@ def fragment_of(view: View) -> str:
 
 
 def write_page(path: Path, view: View) -> None:
-    """Writes a view as a page, or as Markdown (.md), whole or not at all. Raises CouldNotRun."""
+    """Writes a view as a page, or as Markdown (.md), whole or not at all. Raises
+    CouldNotRun."""
     is_markdown = path.suffix.lower() == ".md"
     write_text(path, f"{markdown_of(view)}\n{SVG_MARK}\n" if is_markdown else page_of(view))
 

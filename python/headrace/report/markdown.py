@@ -1,5 +1,5 @@
-"""Views as Markdown (GitHub's tables): for an issue, a pull request, a chat. Charts are left out, and
-named by what they describe."""
+"""Views as Markdown (GitHub's tables): for an issue, a pull request, a chat. A chart is named by
+what it describes."""
 
 from __future__ import annotations
 

@@ -647,7 +647,8 @@ def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> T
 
 
 def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
-    """Yields the demand over its time with the limits of today's storage and the recommended one."""
+    """Yields the demand over its time, with the limits of today's storage and of the
+    recommended."""
     from headrace.report.charts import over_time, style
 
     if workload is None:

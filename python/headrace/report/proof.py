@@ -147,7 +147,7 @@ def table_of(proof: Proof, title: str = "") -> Table:
 
 
 def cards(proof: Proof) -> list[Card]:
-    """Returns the measured tps of the first three configurations that were predicted, each beside
+    """Returns the measured tps of the first three configurations that were predicted, each with
     its prediction."""
     shown = []
     for step in proof.steps:

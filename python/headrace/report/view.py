@@ -1,8 +1,9 @@
 """Views: what a result shows, as values. A report makes one; the terminal (tables.py), a page or a
 notebook (html.py) and Markdown (markdown.py) render it, and know nothing of results.
 
-    View("gp3:155 meets both goals", cards=(Card("Recommended", "19.52 USD a month", "meets every goal", "good"),),
-         blocks=(Sentence("..."), Table(COLUMNS, rows), Chart(draw, "Cost against latency")))
+    View("gp3:155 meets both goals",
+         cards=[Card("Recommended", "19.52 USD a month", "meets every goal", "good")],
+         blocks=[Sentence("..."), Table(COLUMNS, rows), Chart(draw, "Cost against latency")])
 
 All texts are plain: what renders them escapes.
 """
@@ -20,7 +21,8 @@ Mark = Literal["", "good", "warn"]
 # "number": set to the right, never broken. "key": never broken (a storage, an instance). "prose":
 # sentences, which get room. "": words.
 Kind = Literal["", "number", "key", "prose"]
-# Where a block is shown; a terminal has no charts, and a page has room for what a terminal leaves out.
+# Where a block is shown; a terminal has no charts, and a page has room for what a terminal leaves
+# out.
 Place = Literal["both", "terminal", "page"]
 
 

@@ -120,7 +120,8 @@ def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
 
 
 def storage_words(storage: str) -> str:
-    """Returns a storage in a reader's words: `gp3 of 155 GiB with 4,423 IOPS`, `RAID 0 of 5 x gp3 of 31 GiB`."""
+    """Returns a storage in a reader's words: `gp3 of 155 GiB with 4,423 IOPS`, `RAID 0 of 5 x gp3
+    of 31 GiB`."""
     layout = core.parse_storage(storage)
     members = []
     for member in layout["members"]:

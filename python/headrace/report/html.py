@@ -92,8 +92,8 @@ def write_page(path: Path, view: View) -> None:
 
 
 def write_chart(path: Path, chart: alt.TopLevelMixin | None, view: Callable[[], View]) -> None:
-    """Writes a chart as .svg or .png, or the page around it as .html or .md, by the ending of `path`.
-    Raises CouldNotRun."""
+    """Writes a chart as .svg or .png, or the page around it as .html or .md, by the ending of
+    `path`. Raises CouldNotRun."""
     match path.suffix.lower():
         case ".svg" if chart is not None:
             write_text(path, f"{svg(chart).rstrip()}\n{SVG_MARK}\n")
@@ -115,9 +115,12 @@ def _cards(cards: Sequence[Card]) -> str:
 
 
 def _figure(words: str) -> str:
-    """Sets the first word of a figure large, and its unit small."""
+    """Sets the first word of a figure large and its unit small; a figure in several parts (7 h 51
+    min) is large."""
     figure, _, unit = words.partition(" ")
-    return f"{text(figure)}\u00a0<small>{text(unit)}</small>" if unit else text(figure)
+    if not unit or any(character.isdigit() for character in unit):
+        return text(glued(words))
+    return f"{text(figure)}\u00a0<small>{text(unit)}</small>"
 
 
 class _Body:

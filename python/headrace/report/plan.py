@@ -525,10 +525,13 @@ def headline(plan: Plan) -> str:
     words = f"{_words_of(best)} meets every goal of {plan.name} for {usd(best.cost_usd_month)} USD a month"
     if plan.saving is None or plan.compared is None or plan.compared.key == best.key:
         return words
-    saved = plan.saving.as_planned if plan.saving.equal_space is None else plan.saving.equal_space
+    saved, equal = plan.saving.as_planned, plan.saving.equal_space
     if abs(saved) < CENT:
         return words
-    return f"{words}: {usd(abs(saved))} USD {'less' if saved > 0 else 'more'} than today"
+    words = f"{words}: {usd(abs(saved))} USD {'less' if saved > 0 else 'more'} than today"
+    if equal is None or abs(equal - saved) < CENT:
+        return words
+    return f"{words} ({usd(abs(equal))} {'less' if equal > 0 else 'more'} at equal space)"
 
 
 def cards(plan: Plan) -> list[Card]:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.report.view import Block, Chart, Fold, Heading, Items, Sentence, Table, View, columns
+from headrace.report.view import Block, Card, Chart, Column, Fold, Heading, Items, Sentence, Table, View, columns
 from headrace.report.words import number
 
 if TYPE_CHECKING:
     from headrace.studies.base import StudyResult, Verdict
 
-VERDICTS = columns(
-    ("what", "published", "ours", "unit", "error", "within", "source", "note"),
-    number=("published", "ours", "error"),
+BRIEF = ("what", "published", "ours", "measured", "unit", "within", "held")
+
+
+def _columns(titles: Sequence[str], number: Sequence[str]) -> tuple[Column, ...]:
+    return tuple(replace(column, brief=column.title in BRIEF) for column in columns(titles, number=number))
+
+
+VERDICTS = _columns(
+    ("what", "published", "ours", "unit", "error", "within", "source", "note"), ("published", "ours", "error")
 )
-LAB_VERDICTS = columns(
-    ("what", "published", "simulated", "measured", "unit", "error", "held", "source", "note"), number=("error",)
+LAB_VERDICTS = _columns(
+    ("what", "published", "simulated", "measured", "unit", "error", "held", "source", "note"), ("error",)
 )
 
 
@@ -61,14 +69,23 @@ def view_of(result: StudyResult) -> View:
     if result.on == "lab":
         words = "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
         blocks.append(Sentence(words))
-    blocks.append(verdict_table(result))
     blocks += [Chart(partial(study, chart), chart.title) for chart in result.charts]
+    blocks += [Heading("Published and simulated" if result.on != "lab" else "Published, simulated and measured")]
+    blocks.append(verdict_table(result))
     for table in result.tables:
         blocks += [Heading(table.title), Table(columns(table.columns), table.rows)]
     if result.notes:
         blocks += [Heading("Notes"), Items(result.notes)]
     blocks.append(Fold("Sources", [Items([str(source) for source in result.study.sources])]))
-    return View(result.study.title, result.study.question, blocks=blocks)
+    return View(result.study.title, result.study.question, cards(result), blocks)
+
+
+def cards(result: StudyResult) -> list[Card]:
+    """Returns how many figures are within what was promised."""
+    promised = sum(verdict.within is not None for verdict in result.verdicts)
+    off = misses(result)
+    what = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
+    return [Card("Repeated", f"{promised - off} of {promised}", what, "warn" if off else "good")] if promised else []
 
 
 def write_study(path: Path, result: StudyResult) -> None:

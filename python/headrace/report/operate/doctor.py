@@ -38,10 +38,11 @@ CALM = ("fine", "not storage", "touched")
 def view_of(diagnosis: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) -> View:
     """Returns the view. `diagnosis`: as the doctor's JSON has it; `ticks`: the samples, as a
     recording has them."""
-    blocks: list[Block] = [Sentence(diagnosis["headline"], "good" if diagnosis["verdict"] in CALM else "warn")]
+    title, _, rest = diagnosis["headline"].partition(". ")
+    blocks: list[Block] = [Sentence(rest, "good" if diagnosis["verdict"] in CALM else "warn")] if rest else []
     blocks.append(Heading("Findings"))
     for finding in [*diagnosis["findings"], *diagnosis["others"]]:
-        blocks += _finding(finding)
+        blocks += _finding(finding, diagnosis["headline"])
     if diagnosis["windows"]:
         titles = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
         table = Table(columns(titles, number=titles[3:]), [_row(window) for window in diagnosis["windows"]])
@@ -52,13 +53,14 @@ def view_of(diagnosis: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) ->
     missing = [f"Missing: {text}." for text in diagnosis["missing"]]
     rests = [f"{diagnosis['span_s']:,.0f} s, {diagnosis['grain']}.", f"Clock: {diagnosis['clock']}.", *missing]
     blocks.append(Fold("What this rests on", [Items([*rests, *diagnosis["notes"]])]))
-    return View(
-        f"Doctor: {diagnosis['verdict']}", f"{diagnosis['target']}, {', '.join(diagnosis['storage'])}", blocks=blocks
-    )
+    where = f"Doctor of {diagnosis['target']}, {', '.join(diagnosis['storage'])}: {diagnosis['verdict']}"
+    return View(title, where, blocks=blocks)
 
 
-def _finding(finding: Mapping[str, Any]) -> Iterator[Block]:
-    yield Sentence(f"{finding['verdict']}{_subject(finding)}. {finding['words']}")
+def _finding(finding: Mapping[str, Any], headline: str) -> Iterator[Block]:
+    """Yields a finding, without the words that the headline has already."""
+    words = "" if finding["words"] == headline else f" {finding['words']}"
+    yield Sentence(f"{finding['verdict']}{_subject(finding)}.{words}")
     yield Items([figure["words"] for figure in finding["figures"]])
     for remedy in finding["remedies"]:
         yield Sentence(f"Do: {remedy['what']}. {remedy['cost']}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from headrace.base.encoding import Document
 
@@ -131,7 +131,7 @@ class Diagnosis(Document, schema="headrace-doctor/1"):
     instance: str | None = None
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, object] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:

@@ -44,4 +44,4 @@ class Document:
         """Returns what JSON can hold, and `--output json` prints."""
         document = to_plain(self)
         assert isinstance(document, dict)
-        return {"schema": self._schema} | document if self._schema else document
+        return {"schema": self._schema, **document} if self._schema else document

@@ -108,7 +108,7 @@ class ReplicaPlan(Shown):
         choice = self.chosen
         return f"{choice.instance}/{choice.storage}, {choice.workers} workers: {choice.usd_month:,.0f} USD a month"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns everything, for JSON."""
         return {
             "schema": "headrace-replica-plan/1",

@@ -258,12 +258,13 @@ const BY_PLACE: usize = 2;
 fn python_method(out: &mut String, entry: &CallEntry) {
     let fields = entry.arguments.fields;
     let answer = match entry.answer.fields {
-        [] => "dict[str, Any]".to_string(),
+        [] => "dict[str, object]".to_string(),
         _ if entry.returns.is_empty() => public_name(entry.answer.name).to_string(),
         fields => fields.iter().find(|field| key(field) == entry.returns).map(|field| python_type(field.rust_type)).expect("a key of the answer"),
     };
     let parameters = fields.iter().map(|field| {
-        let written = python_type(field.rust_type);
+        // What a caller gives is sent on as it is: it may be anything that JSON has.
+        let written = python_type(field.rust_type).replace("Any", "object");
         match field.default {
             "true" => format!("{}: bool = True", key(field)),
             "false" => format!("{}: bool = False", key(field)),

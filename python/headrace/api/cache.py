@@ -11,9 +11,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from headrace.api.errors import AwsError
+from headrace.api.protocol.shapes import Members
+from headrace.lab.calls import Snapshot, VolumeFacts
 from headrace.lab.client import Lab
 
 # Rows that are kept of a kind: as many as a lab may have, 16,384 volumes (with 64 MiB of tags in
@@ -22,6 +24,8 @@ MOST_ROWS = 20_000
 # How often a list is read whole before it is given up: each time more changed meanwhile than the
 # daemon tells at once. A guess.
 TRIES = 5
+
+Row = TypeVar("Row", VolumeFacts, Snapshot)
 
 
 class Facts(dict[str, Any]):
@@ -32,11 +36,11 @@ class Facts(dict[str, Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class CachedTable:
+class CachedTable(Generic[Row]):
     """All volumes or all snapshots at one version. It never changes: threads share it."""
 
     version: str
-    rows: Mapping[str, Facts]
+    rows: Mapping[str, Row]
     # Their ids in order.
     order: Sequence[str]
 
@@ -44,18 +48,22 @@ class CachedTable:
         """Returns the ids behind this one, in order."""
         return self.order[bisect_right(self.order, key) :]
 
-    def changed(self, version: str, now: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> CachedTable:
+    def changed(self, version: str, now: Sequence[Row], gone: Sequence[str]) -> CachedTable[Row]:
         """Returns the table with the changes since."""
         if not now and not gone:
             return self if version == self.version else CachedTable(version, self.rows, self.order)
         rows = dict(self.rows)
         size_before = len(rows)
-        for row in now:
-            rows[row["id"]] = Facts(row)
+        rows |= _by_id(now)
         same = len(rows) == size_before
         for name in gone:
             same = rows.pop(name, None) is None and same
         return CachedTable(version, rows, self.order if same else sorted(rows))
+
+
+def _by_id(rows: Sequence[Row]) -> dict[str, Row]:
+    """Returns rows as they are cached, by their ids."""
+    return {row["id"]: cast("Row", Facts(row)) for row in rows}
 
 
 def _newer(version: str, than: str) -> bool:
@@ -65,19 +73,19 @@ def _newer(version: str, than: str) -> bool:
     return run != other_run or int(number) >= int(other)
 
 
-class TableCache:
+class TableCache(Generic[Row]):
     """Keeps the newest table of volumes or of snapshots."""
 
     def __init__(self, kind: str) -> None:
         self._call, self._key = f"{kind}.changes", f"{kind}s"
-        self._table: CachedTable | None = None
+        self._table: CachedTable[Row] | None = None
 
     @property
     def is_filled(self) -> bool:
         """True when a look costs only what changed."""
         return self._table is not None
 
-    def named(self, lab: Lab, names: Sequence[str]) -> list[Facts] | None:
+    def named(self, lab: Lab, names: Sequence[str]) -> list[Row] | None:
         """Returns the rows of these names if all are cached; None: the daemon must be asked, and
         says in EC2's words which one does not exist."""
         if not self.is_filled:
@@ -85,7 +93,7 @@ class TableCache:
         rows = self.now(lab).rows
         return [rows[name] for name in names] if all(name in rows for name in names) else None
 
-    def now(self, lab: Lab) -> CachedTable:
+    def now(self, lab: Lab) -> CachedTable[Row]:
         """Returns all rows as they are now. Raises what `lab` raises, AwsError."""
         table = self._table
         for _ in range(TRIES):
@@ -100,18 +108,18 @@ class TableCache:
                 return table
         raise AwsError("ServiceUnavailable", "The lab changes faster than it can be listed.", 503)
 
-    def _whole(self, lab: Lab, answer: Mapping[str, Any]) -> tuple[CachedTable, int]:
+    def _whole(self, lab: Lab, answer: Members) -> tuple[CachedTable[Row], int]:
         """Reads all pages, as of the version of the first: changes during the reading come
         afterwards."""
         version, pages = answer["version"], 1
-        rows = {row["id"]: Facts(row) for row in answer[self._key]}
+        rows: dict[str, Row] = _by_id(answer[self._key])
         while answer["next"] is not None:
             answer = lab.call(self._call, after=answer["next"])
-            rows |= {row["id"]: Facts(row) for row in answer[self._key]}
+            rows |= _by_id(answer[self._key])
             pages += 1
         return CachedTable(version, rows, sorted(rows)), pages
 
-    def _keep(self, table: CachedTable) -> None:
+    def _keep(self, table: CachedTable[Row]) -> None:
         current = self._table
         if len(table.rows) > MOST_ROWS:
             self._table = None
@@ -123,5 +131,5 @@ class LabCache:
     """The cached tables of a lab."""
 
     def __init__(self) -> None:
-        self.volumes = TableCache("volume")
-        self.snapshots = TableCache("snapshot")
+        self.volumes: TableCache[VolumeFacts] = TableCache("volume")
+        self.snapshots: TableCache[Snapshot] = TableCache("snapshot")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,7 +29,7 @@ def _snapshot_named(request: ApiRequest) -> Iterator[Permission]:
     return _named(request, "SnapshotId")
 
 
-def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Any:
+def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Members:
     """Calls the daemon, and turns its refusals into the codes of this service."""
     try:
         return request.change(name, **args) if changes else request.lab.call(name, **args)
@@ -49,7 +49,7 @@ def _check_algorithm(request: ApiRequest) -> None:
         raise AwsError("ValidationException", f"The checksum algorithm {algorithm[:50]} is not supported: use SHA256.")
 
 
-def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Mapping[str, Any], str | None]:
+def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Members, str | None]:
     max_results = request.params.get("MaxResults", MOST_BLOCKS)
     size = min(max(max_results, FEWEST_BLOCKS), MOST_BLOCKS)
     token = request.params.get("NextToken")
@@ -61,7 +61,7 @@ def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[M
     return answer, following
 
 
-def _common(answer: Mapping[str, Any], following: str | None) -> dict[str, Any]:
+def _common(answer: Members, following: str | None) -> Members:
     return {
         "ExpiryTime": datetime.fromtimestamp(answer["tokens_until_s"], UTC),
         "VolumeSize": answer["size_gib"],

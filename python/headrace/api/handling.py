@@ -20,9 +20,10 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
+from headrace.api.access.conditions import Context
 from headrace.api.cache import LabCache
 from headrace.api.errors import AwsError
-from headrace.api.protocol.shapes import ModelShape, Operation, ServiceModel, service
+from headrace.api.protocol.shapes import Members, ModelShape, Operation, ServiceModel, service
 from headrace.lab.client import Lab
 
 # Modules whose import registers handlers; of a package, each of its modules.
@@ -51,12 +52,7 @@ class Permission:
 
     action: str
     resource: str
-    context: Mapping[str, Any] = field(default_factory=dict)
-
-
-# Members of a request or an answer by name: of which kinds they are says the operation's model,
-# and the protocols check it.
-Members = dict[str, Any]
+    context: Context = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -93,7 +89,7 @@ class ApiRequest:
         """The client's token for this request, which makes it idempotent."""
         return self.params.get("ClientToken")
 
-    def change(self, call: str, timeout_s: float | None = None, /, **args: Any) -> Any:
+    def change(self, call: str, timeout_s: float | None = None, /, **args: object) -> Any:
         """Makes a call that changes something, with the request's token and DryRun. `timeout_s`:
         the longest wait for it, where that is not the usual one.
         """
@@ -122,7 +118,7 @@ class Served:
     without_effect: Mapping[str, str]
     needs: Needs | None
 
-    def refuse(self, params: Mapping[str, Any]) -> None:
+    def refuse(self, params: Members) -> None:
         """Raises AwsError for a parameter that is refused and has a value."""
         if self.refused:
             for path, why in self.refused.items():
@@ -132,7 +128,7 @@ class Served:
                     raise AwsError(code, f"The parameter {path} is not supported: {why}")
 
 
-def _has(value: Any, steps: list[str]) -> bool:
+def _has(value: object, steps: list[str]) -> bool:
     if isinstance(value, list):
         return any(_has(item, steps) for item in value)
     if not steps:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from headrace.api import paging
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
+from headrace.lab.calls import Key
 
 # The default and the most of a page (KMS API: ListKeys, ListAliases, ListGrants).
 PAGE, MOST_ON_PAGE = 100, 1000
@@ -39,7 +39,7 @@ def _encoded(blob: bytes) -> str:
     return base64.b64encode(blob).decode("ascii")
 
 
-def _metadata(request: ApiRequest, key: Mapping[str, Any]) -> Members:
+def _metadata(request: ApiRequest, key: Key) -> Members:
     return {
         "AWSAccountId": request.account,
         "KeyId": key["id"],
@@ -59,7 +59,7 @@ def _metadata(request: ApiRequest, key: Mapping[str, Any]) -> Members:
     }
 
 
-def _page(request: ApiRequest, items: Sequence[Mapping[str, Any]], key: str, name: str) -> Members:
+def _page(request: ApiRequest, items: Sequence[Members], key: str, name: str) -> Members:
     size = request.params.get("Limit") or PAGE
     if not 1 <= size <= MOST_ON_PAGE:
         raise AwsError("ValidationException", f"Limit must be between 1 and {MOST_ON_PAGE}.")

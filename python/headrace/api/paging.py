@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from headrace.api.cache import CachedTable, Facts
+from headrace.api.cache import CachedTable, Row
 from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest
+from headrace.api.protocol.shapes import Members
 
 # Begins every token, so that a token of another call or release is recognised.
 MARK = b"headrace1:"
@@ -61,11 +63,19 @@ def page(
     return rest[:size], token_after(call, key(rest[size - 1]))
 
 
+def page_for(
+    request: ApiRequest, items: Sequence[Item], key: Callable[[Item], str], size: int | None
+) -> tuple[list[Item], str | None]:
+    """Returns the page that the NextToken of a request means, as `page` does."""
+    return page(request.operation, items, key, size, request.params.get("NextToken"))
+
+
 def page_of_table(
-    call: str, table: CachedTable, size: int | None, token: str | None, shown: Callable[[Facts], bool] | None = None
-) -> tuple[list[Facts], str | None]:
-    """Returns a page of the rows for which `shown` is true, as `page` does, without a look at the
-    others."""
+    request: ApiRequest, table: CachedTable[Row], size: int | None, shown: Callable[[Row], bool] | None = None
+) -> tuple[list[Row], str | None]:
+    """Returns a page of the rows for which `shown` is true, as `page_for` does, without a look at
+    the others."""
+    call, token = request.operation, request.params.get("NextToken")
     names = table.after(key_of(call, token)) if token else table.order
     rows = (table.rows[name] for name in names)
     visible = rows if shown is None else filter(shown, rows)
@@ -75,7 +85,7 @@ def page_of_table(
     return first_rows[:size], token_after(call, first_rows[size - 1]["id"]) if len(first_rows) > size else None
 
 
-def size(params: Mapping[str, Any], least: int, most: int, *, zero_is_all: bool = False) -> int | None:
+def size(params: Members, least: int, most: int, *, zero_is_all: bool = False) -> int | None:
     """Returns the size of a page by MaxResults: from `least` to `most` items; None for all.
     `zero_is_all`: this call treats 0 as no number. Raises AwsError."""
     asked = params.get("MaxResults")
@@ -87,3 +97,20 @@ def size(params: Mapping[str, Any], least: int, most: int, *, zero_is_all: bool 
             f"Value ( {asked} ) for parameter maxResults is invalid. Expecting a value greater than {least}.",
         )
     return min(asked, most)
+
+
+def size_unless_named(
+    request: ApiRequest,
+    names: Sequence[str] | None,
+    parameter: str,
+    sized: tuple[int, int],
+    *,
+    zero_is_all: bool = False,
+) -> int | None:
+    """Returns the size of a page as `size` does, of a call in which items that are named come at
+    once. Raises AwsError where they are `names`, and a page or its size is asked for, too."""
+    asked = size(request.params, *sized, zero_is_all=zero_is_all)
+    if names and (asked is not None or request.params.get("NextToken")):
+        rule = f"The parameter {parameter} cannot be used with the parameter maxResults"
+        raise AwsError("InvalidParameterCombination", rule)
+    return asked

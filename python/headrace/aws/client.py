@@ -10,6 +10,10 @@ from typing import Any
 from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
+# boto3 makes its clients as the program runs, from descriptions: they have no types.
+AwsClient = Any
+# The members of an answer by name, of kinds that the description of the operation says.
+AwsAnswer = dict[str, Any]
 CREDENTIALS = "AWS SDKs, credential providers"
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError")
 
@@ -35,8 +39,8 @@ def make_client(
     else_region: str | None = None,
     endpoint: str | None = None,
     needs_keys: bool = True,
-    **settings: Any,
-) -> Any:
+    **settings: object,
+) -> AwsClient:
     """Returns a client of boto3. `else_region`: for a user who has configured none. `needs_keys`
     False: keys are looked for at the first call. `settings`: of botocore's Config.
 
@@ -62,7 +66,7 @@ def make_client(
 
 @contextmanager
 def translate_errors(
-    refuse: Callable[[str, str, dict[str, Any]], HeadraceError], fail: Callable[[Exception], HeadraceError]
+    refuse: Callable[[str, str, AwsAnswer], HeadraceError], fail: Callable[[Exception], HeadraceError]
 ) -> Iterator[None]:
     """Turns what boto3 raises in the block into our errors. `refuse` makes that of a refusal by its
     code, its message and the whole answer, `fail` that of a call without an answer."""
@@ -79,12 +83,12 @@ def translate_errors(
         raise fail(error) from None
 
 
-def call(what: str, action: str, method: Callable[..., Any], **arguments: Any) -> Any:
+def call(what: str, action: str, method: Callable[..., AwsAnswer], **arguments: object) -> AwsAnswer:
     """Calls AWS about `what`, and returns its answer. `action`: the permission that it takes, as
     IAM writes it. Raises InputError for a refusal, whose `kind` is its code, and CouldNotRun where
     nobody answers."""
 
-    def refuse(code: str, message: str, _answer: dict[str, Any]) -> InputError:
+    def refuse(code: str, message: str, _answer: AwsAnswer) -> InputError:
         hint = "Is it of this account and region?"
         if code in DENIED:
             hint = f"Allow {action} in the IAM policy of these credentials."

@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from headrace.aws.client import call
+from headrace.aws.client import AwsClient, call
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -30,7 +29,7 @@ class AwsInstance:
     """An instance of EC2 with the volumes of a server. `client`: of the EC2 API. `name`: of the
     server, in errors."""
 
-    client: Any
+    client: AwsClient
     name: str
     id: str
     volumes: tuple[str, ...]
@@ -129,7 +128,7 @@ def describe_error(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
+def instance_types(ec2: AwsClient, ids: Sequence[str]) -> dict[str, str]:
     """Returns the types of instances by their ids; none where these may not be described."""
     if not ids:
         return {}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from headrace.aws.client import call
+from headrace.aws.client import AwsAnswer, AwsClient, call
 
 MOST_QUERIES = 500  # API_GetMetricData
 
@@ -27,7 +26,7 @@ class MetricOwner:
 
 
 def fetch_points(
-    cloudwatch: Any, owners: Sequence[MetricOwner], begin: float, end: float, period: int
+    cloudwatch: AwsClient, owners: Sequence[MetricOwner], begin: float, end: float, period: int
 ) -> dict[tuple[str, str], Points]:
     """Fetches the points of a time, Unix time in s, by owner and metric; every page of them. Raises
     InputError, CouldNotRun."""
@@ -42,10 +41,10 @@ def fetch_points(
     return {meaning[key]: points for key, points in _fetch_pages(cloudwatch, queries, begin, end).items()}
 
 
-def _fetch_pages(cloudwatch: Any, queries: list[dict], begin: float, end: float) -> dict[str, Points]:
+def _fetch_pages(cloudwatch: AwsClient, queries: list[dict], begin: float, end: float) -> dict[str, Points]:
     by_query: dict[str, Points] = {}
     for at in range(0, len(queries), MOST_QUERIES):
-        arguments: dict[str, Any] = {
+        arguments: AwsAnswer = {
             "MetricDataQueries": queries[at : at + MOST_QUERIES],
             "StartTime": datetime.fromtimestamp(begin, UTC),
             "EndTime": datetime.fromtimestamp(end, UTC),

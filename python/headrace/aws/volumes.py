@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 
-from headrace.aws.client import call
+from headrace.aws.client import AwsAnswer, AwsClient, call
 from headrace.errors import HeadraceError, InputError
 
 
@@ -33,15 +32,15 @@ def notation_of(kind: str, size_gib: int, iops: int | None, mib_s: int | None) -
     return ":".join([kind, str(size_gib), *map(str, takewhile(bool, bought))])
 
 
-def notation_of_answer(volume: Mapping[str, Any]) -> str:
+def notation_of_answer(volume: AwsAnswer) -> str:
     """Returns the notation of a volume in an answer of DescribeVolumes."""
     return notation_of(volume["VolumeType"], volume["Size"], volume.get("Iops"), volume.get("Throughput"))
 
 
-def order_of(notation: str) -> dict[str, Any]:
+def order_of(notation: str) -> dict[str, str | int]:
     """Returns the arguments of CreateVolume for a volume in that notation."""
     kind, size, *limits = notation.split(":")
-    arguments: dict[str, Any] = {"VolumeType": kind, "Size": int(size)}
+    arguments: dict[str, str | int] = {"VolumeType": kind, "Size": int(size)}
     if limits and kind in ("gp3", "io1", "io2"):
         arguments["Iops"] = int(limits[0])
     if len(limits) > 1 and kind == "gp3":
@@ -49,7 +48,7 @@ def order_of(notation: str) -> dict[str, Any]:
     return arguments
 
 
-def describe_volumes(ec2: Any, volumes: Sequence[str]) -> dict[str, AwsVolume]:
+def describe_volumes(ec2: AwsClient, volumes: Sequence[str]) -> dict[str, AwsVolume]:
     """Returns volumes by their ids. Raises InputError for a volume that is not there."""
     answer = call(", ".join(volumes), "ec2:DescribeVolumes", ec2.describe_volumes, VolumeIds=list(volumes))
     by_id: dict[str, AwsVolume] = {}
@@ -79,7 +78,7 @@ def _describe_sharing(volume: str, instances: Sequence[str]) -> str:
     )
 
 
-def _modification(ec2: Any, volume: str) -> str:
+def _modification(ec2: AwsClient, volume: str) -> str:
     """Returns `modifying`, `optimizing` or an empty text."""
     action = "ec2:DescribeVolumesModifications"
     try:

@@ -121,10 +121,10 @@ def convert(value: object, kind: type[T], *, source: str, at: str = "", where: s
 
 
 @overload
-def convert(value: object, kind: Any, *, source: str, at: str = "", where: str = "") -> Any: ...
+def convert(value: object, kind: object, *, source: str, at: str = "", where: str = "") -> Any: ...
 
 
-def convert(value: object, kind: Any, *, source: str, at: str = "", where: str = "") -> Any:
+def convert(value: object, kind: object, *, source: str, at: str = "", where: str = "") -> Any:
     """Converts `value` to a `kind`: a DocumentTable, or any type of msgspec. Raises InputError.
 
     `at`: the key in the document; "" for the document as a whole, which `where` then names.
@@ -155,7 +155,7 @@ def _join_keys(at: str, key: str) -> str:
     return f"{at}.{key[:LONGEST_KEY]}" if at else key[:LONGEST_KEY]
 
 
-def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
+def _refuse(value: object, kind: object, at: str, where: str, source: str) -> None:
     """Raises InputError for the first part of `value` that breaks `kind`; returns where none
     does."""
     try:
@@ -186,7 +186,7 @@ def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
     raise InputError(f"{at} = {shown(value)}{unit}", rule, source, constraints.get("hint") or hint)
 
 
-def _strip_annotations(kind: Any) -> tuple[Any, dict]:
+def _strip_annotations(kind: object) -> tuple[object, dict]:
     """Returns a type without None and without its annotations, and the constraints of these."""
     constraints: dict = {}
     while True:
@@ -200,7 +200,7 @@ def _strip_annotations(kind: Any) -> tuple[Any, dict]:
             return kind, constraints
 
 
-def _describe_rule(value: object, kind: Any, constraints: dict) -> tuple[str, str]:
+def _describe_rule(value: object, kind: object, constraints: dict) -> tuple[str, str]:
     """Returns the rule that a value breaks, and a hint."""
     if get_origin(kind) is Literal:
         words = get_args(kind)

@@ -48,7 +48,7 @@ PRIVATE_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 # A stream of a process: an open file, its number, or PIPE, DEVNULL or STDOUT of `subprocess`.
-ProcessStream = int | IO[Any] | None
+ProcessStream = int | IO[str] | IO[bytes] | None
 
 
 # --- to the end, or line by line ------------------------------------------------------------------

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import polars as pl
 
@@ -81,10 +80,18 @@ def measure(
     with lab.server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target, gate():
         share_left = 1.0 - BUILD_SHARE
         tell = lambda share, what: progress(BUILD_SHARE + share_left * share, what)  # noqa: E731
-        return _run(cell, target, store, name, tell, start="cold", on_second=on_second)
+        return _run(cell, target, store, name, tell, "cold", on_second)
 
 
-def _run(cell: Cell, target: Target, store: Store, name: str, progress: Progress, **more: Any) -> RunRecord:
+def _run(
+    cell: Cell,
+    target: Target,
+    store: Store,
+    name: str,
+    progress: Progress,
+    start: str | None = None,
+    on_second: Callable[[Second], None] | None = None,
+) -> RunRecord:
     return run(
         cell.benchmark,
         target,
@@ -95,7 +102,8 @@ def _run(cell: Cell, target: Target, store: Store, name: str, progress: Progress
         store=store,
         name=name,
         progress=progress,
-        **more,
+        start=start,
+        on_second=on_second,
     )
 
 

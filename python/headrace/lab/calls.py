@@ -671,7 +671,7 @@ class Calls(ABC):
         """Version, instance, day, clock, directory and volumes of the lab."""
         return self.call("lab.status")
 
-    def down(self, force: bool = False) -> dict[str, Any]:
+    def down(self, force: bool = False) -> dict[str, object]:
         """Flushes and takes away every device, and ends the daemon after the answer. Attachments
         stay noted: the next start makes the devices again. Refused as `in-use` while something
         is mounted, unless forced.
@@ -831,7 +831,7 @@ class Calls(ABC):
         """One volume."""
         return self.call("volume.describe", volume=volume)
 
-    def delete(self, volume: str) -> dict[str, Any]:
+    def delete(self, volume: str) -> dict[str, object]:
         """Deletes an available volume and its data."""
         return self.call("volume.delete", max(self.timeout_s, LONG_CALL_S), volume=volume)
 
@@ -955,7 +955,7 @@ class Calls(ABC):
         set: dict[str, str] | None = None,
         remove: list[str] | None = None,
         remove_equal: dict[str, str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Removes tags of resources of any kind, then sets tags: of all, or of none where one of
         them is not there or would have too many.
 
@@ -1071,7 +1071,7 @@ class Calls(ABC):
         """
         return self.call("snapshot.describe", snapshot=snapshot)
 
-    def delete_snapshot(self, snapshot: str) -> dict[str, Any]:
+    def delete_snapshot(self, snapshot: str) -> dict[str, object]:
         """Deletes a snapshot; one that a retention rule keeps goes to the recycle bin. Blocks
         that other snapshots need stay.
 
@@ -1222,7 +1222,7 @@ class Calls(ABC):
             description=description,
         )["rules"]
 
-    def delete_retention_rule(self, name: str) -> dict[str, Any]:
+    def delete_retention_rule(self, name: str) -> dict[str, object]:
         """Takes a retention rule away. What it keeps stays until its time.
 
         name: Name.
@@ -1269,7 +1269,7 @@ class Calls(ABC):
             disabled=disabled,
         )["schedules"]
 
-    def delete_schedule(self, name: str) -> dict[str, Any]:
+    def delete_schedule(self, name: str) -> dict[str, object]:
         """Takes a schedule away; its snapshots stay.
 
         name: Name.
@@ -1360,7 +1360,7 @@ class Calls(ABC):
             kms_key=kms_key,
         )
 
-    def put_block(self, snapshot: str, block: int, data: str, checksum: str) -> dict[str, Any]:
+    def put_block(self, snapshot: str, block: int, data: str, checksum: str) -> dict[str, object]:
         """Puts a block of a snapshot that was begun so; a second time replaces it.
 
         snapshot: Id.
@@ -1422,7 +1422,7 @@ class Calls(ABC):
         """
         return self.call("volume.set_balance", volume=volume, percent=percent, member=member)
 
-    def restore_balance(self, volume: str, state: Any) -> Balance:
+    def restore_balance(self, volume: str, state: object) -> Balance:
         """Brings back an earlier balance. Answers the balance afterwards.
 
         state: The `state` of an earlier `volume.balance` of a volume with as many members.
@@ -1679,7 +1679,7 @@ class Calls(ABC):
         """
         return self.call("key.set_alias", alias=alias, key=key, exists=exists)
 
-    def delete_key_alias(self, alias: str) -> dict[str, Any]:
+    def delete_key_alias(self, alias: str) -> dict[str, object]:
         """Takes a name away.
 
         alias: Its name, with `alias/`.
@@ -1693,7 +1693,7 @@ class Calls(ABC):
         operations: list[str],
         retiring: str | None = None,
         name: str | None = None,
-        constraints: Any | None = None,
+        constraints: object | None = None,
     ) -> KeyGrant:
         """Notes a grant.
 
@@ -1714,7 +1714,7 @@ class Calls(ABC):
             constraints=constraints,
         )
 
-    def end_key_grant(self, key: str, grant: str) -> dict[str, Any]:
+    def end_key_grant(self, key: str, grant: str) -> dict[str, object]:
         """Takes a grant away.
 
         key: Id or ARN of the key.
@@ -1840,7 +1840,7 @@ class Calls(ABC):
         """
         return self.call("volume.nvme_statistics", volume=volume, member=member)
 
-    def put_metric_data(self, namespace: str, data: Any) -> dict[str, Any]:
+    def put_metric_data(self, namespace: str, data: object) -> dict[str, object]:
         """Adds values of metrics of your own: all of them, or none. The lab keeps 15 days of at
         most 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB
         of what was put are known again.
@@ -1855,7 +1855,7 @@ class Calls(ABC):
         self,
         namespace: str | None = None,
         name: str | None = None,
-        dimensions: Any | None = None,
+        dimensions: object | None = None,
         recently_active: bool = False,
         next_token: str | None = None,
     ) -> MetricNames:
@@ -1886,7 +1886,7 @@ class Calls(ABC):
         start_s: float,
         end_s: float,
         period_s: int,
-        dimensions: Any | None = None,
+        dimensions: object | None = None,
         statistics: list[str] | None = None,
         extended: list[str] | None = None,
         unit: str | None = None,
@@ -1919,7 +1919,7 @@ class Calls(ABC):
 
     def get_metric_data(
         self,
-        queries: Any,
+        queries: object,
         start_s: float,
         end_s: float,
         scan_by: str | None = None,
@@ -1945,7 +1945,7 @@ class Calls(ABC):
             next_token=next_token,
         )
 
-    def put_alarm(self, alarm: Any, tags: dict[str, str] | None = None) -> dict[str, Any]:
+    def put_alarm(self, alarm: object, tags: dict[str, str] | None = None) -> dict[str, object]:
         """Makes an alarm, or replaces all of its configuration. It is evaluated once a minute,
         with periods of 10, 20 or 30 seconds every ten.
 
@@ -1960,7 +1960,7 @@ class Calls(ABC):
         prefix: str | None = None,
         state: str | None = None,
         action_prefix: str | None = None,
-        metric: Any | None = None,
+        metric: object | None = None,
         most: int | None = None,
         next_token: str | None = None,
     ) -> AlarmList:
@@ -1986,7 +1986,7 @@ class Calls(ABC):
             next_token=next_token,
         )
 
-    def delete_alarms(self, names: list[str]) -> dict[str, Any]:
+    def delete_alarms(self, names: list[str]) -> dict[str, object]:
         """Deletes alarms: all that are named, or none.
 
         names: Names, 1 to 100.
@@ -1999,7 +1999,7 @@ class Calls(ABC):
         state: str,
         reason: str,
         reason_data: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Sets the state of an alarm until it is evaluated again; its actions are taken.
 
         name: Name.
@@ -2015,14 +2015,14 @@ class Calls(ABC):
             reason_data=reason_data,
         )
 
-    def enable_alarm_actions(self, names: list[str]) -> dict[str, Any]:
+    def enable_alarm_actions(self, names: list[str]) -> dict[str, object]:
         """Switches actions on. Names without an alarm are left out.
 
         names: Names, 1 to 100.
         """
         return self.call("cloudwatch.enable_alarm_actions", names=names)
 
-    def disable_alarm_actions(self, names: list[str]) -> dict[str, Any]:
+    def disable_alarm_actions(self, names: list[str]) -> dict[str, object]:
         """Switches actions off. Names without an alarm are left out.
 
         names: Names, 1 to 100.
@@ -2073,7 +2073,7 @@ class Calls(ABC):
         arn: str,
         set: dict[str, str] | None = None,
         remove: list[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Removes tags of an alarm by key, then sets tags.
 
         arn: ARN.

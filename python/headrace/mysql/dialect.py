@@ -310,13 +310,6 @@ class Dialect:
     def binary_logs(self) -> str:
         return "SHOW BINARY LOGS"
 
-    def rotate(self) -> tuple[str, ...]:
-        return ("FLUSH BINARY LOGS",)
-
-    def purge_to(self, file: str) -> tuple[str, ...]:
-        """Returns statements that remove the files before this one."""
-        return (f"PURGE BINARY LOGS TO {literal(file)}",)
-
     def reset_binary_log(self) -> tuple[str, ...]:
         """Returns statements that delete all files, and MySQL's record of executed transactions."""
         renamed = not self.is_mariadb and self.version >= (8, 2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.dialect import FILTERS, GUIDE, Dialect
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.statements import ask_named, ask_pairs, ask_row, ask_value
+from headrace.mysql.statements import NamedRow, ask_named, ask_pairs, ask_row, ask_value
 
 if TYPE_CHECKING:
     import pymysql
@@ -124,10 +124,6 @@ class ServerState:
     def dialect(self) -> Dialect:
         return Dialect(self.flavor, self.version)
 
-    @property
-    def is_replica(self) -> bool:
-        return bool(self.channels)
-
     def channel(self, name: str = "") -> Channel | None:
         """Returns the channel of a name, None if it does not exist."""
         return next((channel for channel in self.channels if channel.name == name), None)
@@ -137,7 +133,7 @@ class ServerState:
         return _plain(asdict(self), self)
 
 
-def _plain(document: dict[str, Any], state: ServerState) -> dict[str, object]:
+def _plain(document: NamedRow, state: ServerState) -> dict[str, object]:
     document |= {"executed": str(state.executed), "binlog": str(state.binlog), "applied": str(state.applied)}
     document["version"] = ".".join(map(str, state.version))
     for entry, channel in zip(document["channels"], state.channels, strict=True):
@@ -263,7 +259,7 @@ def executed_now(connection: pymysql.Connection, state: ServerState) -> GtidSet:
     return executed_of(connection, state.dialect)[0]
 
 
-def written_by(connection: Any, state: ServerState) -> dict[tuple[int, int], int]:
+def written_by(connection: pymysql.Connection, state: ServerState) -> dict[tuple[int, int], int]:
     """Reads the last number of each (domain, server) in MariaDB's binary log; empty for MySQL."""
     if state.flavor != "mariadb":
         return {}
@@ -283,7 +279,7 @@ def _on(value: str | None) -> bool:
     return (value or "").upper() in ("ON", "1", "YES", "TRUE")
 
 
-def _rows(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]:
+def _rows(connection: pymysql.Connection, statement: str) -> list[NamedRow]:
     return [{name.lower(): value for name, value in row.items()} for row in ask_named(connection, statement)]
 
 
@@ -321,7 +317,7 @@ def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
 RECEIVE = {"yes": "on", "no": "off"}  # anything else is on its way: Connecting, Preparing
 
 
-def _channel(row: dict[str, Any], variables: dict[str, str], dialect: Dialect) -> Channel:
+def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Channel:
     def of(*names: str) -> Any:
         return next((row[name] for name in names if row.get(name) is not None), None)
 
@@ -360,11 +356,11 @@ def _channel(row: dict[str, Any], variables: dict[str, str], dialect: Dialect) -
     )
 
 
-def _uses_gtid(auto_position: Any, using_gtid: Any) -> bool:
+def _uses_gtid(auto_position: object, using_gtid: object) -> bool:
     return str(auto_position) == "1" if auto_position is not None else str(using_gtid) not in ("No", "None")
 
 
-def _error(number: Any, words: str) -> str:
+def _error(number: object, words: str) -> str:
     """Returns an error as a printable line, "" for none."""
     if not number and not words:
         return ""

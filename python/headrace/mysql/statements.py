@@ -22,7 +22,9 @@ from headrace.errors import CouldNotRun
 if TYPE_CHECKING:
     import pymysql
 
+# What a server answers: the kinds of its columns are the statement's.
 Row = tuple[Any, ...]
+NamedRow = dict[str, Any]
 
 
 def ask(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -42,9 +44,7 @@ def ask_value(connection: pymysql.Connection, statement: str, parameters: Sequen
     return next(iter(ask_row(connection, statement, parameters)), None)
 
 
-def ask_named(
-    connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()
-) -> list[dict[str, Any]]:
+def ask_named(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> list[NamedRow]:
     """Returns the rows of an answer, each by the names of its columns as the server writes them."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters or None)
@@ -73,7 +73,7 @@ def run(connection: pymysql.Connection, statements: Iterable[str]) -> None:
             raise translate_error(statement, error) from None
 
 
-def ask_named_safely(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]:
+def ask_named_safely(connection: pymysql.Connection, statement: str) -> list[NamedRow]:
     """Returns rows as `ask_named`, and raises as `run`."""
     try:
         return ask_named(connection, statement)

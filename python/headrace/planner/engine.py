@@ -12,7 +12,6 @@ import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -702,7 +701,7 @@ class PlanEngine:
                 "family": family_names[candidate],
             }
             points += [] if figures is None else [place | {"cost_usd_month": cost} | figures]
-        text: dict[str, Any] = dict.fromkeys(("storage", "log_storage", "instance", "family"), pl.String)
+        text: dict[str, type[pl.String]] = dict.fromkeys(("storage", "log_storage", "instance", "family"), pl.String)
         return pl.DataFrame(points, schema=None if points else text, schema_overrides=text, infer_schema_length=None)
 
 

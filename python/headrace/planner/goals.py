@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from headrace.base.checks import did_you_mean, shown
+from headrace.base.encoding import Text
 from headrace.errors import InputError
 from headrace.workload.transactions import RESPONSES
 
@@ -152,7 +153,7 @@ GOAL = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*(<=|>=|==|!=|<|>|=|≤|≥)\s*(
 
 
 @dataclass(frozen=True)
-class Goal:
+class Goal(Text):
     """A bound on one metric: `limit` in the metric's unit, `sign` "<=" or ">="; `subject`: "demand"
     or "database"."""
 

@@ -3,44 +3,14 @@ hold."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from headrace.base.checks import Shown
+from headrace.base.encoding import Document
 from headrace.planner.goals import Goal
 from headrace.simulation.services import BreakEven
-
-SCHEMA = "headrace-plan/2"
-
-
-def plain(value: object) -> object:
-    """Converts a value to what JSON can hold: dataclasses become dicts, frames lists of dicts,
-    goals their text, NaN and infinities null."""
-    if isinstance(value, Goal):
-        return str(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {member.name: plain(getattr(value, member.name)) for member in fields(value)}
-    if isinstance(value, pl.DataFrame):
-        return plain(value.to_dicts())
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value + 0.0 if math.isfinite(value) else None
-    return value
-
-
-class Document:
-    """A value that JSON can hold."""
-
-    def to_dict(self) -> dict:
-        """Returns what JSON can hold."""
-        document = plain(self)
-        assert isinstance(document, dict)
-        return document
 
 
 @dataclass(frozen=True)
@@ -239,7 +209,7 @@ class ServicesPart(Document):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan(Shown, Document):
+class Plan(Shown, Document, schema="headrace-plan/2"):
     """The answer of `plan`.
 
     `subject`: "demand" or "database". `recommended`: what a DBA would sign (see
@@ -333,10 +303,6 @@ class Plan(Shown, Document):
     def name(self) -> str:
         """The workload's name."""
         return str(self.workload.get("name", ""))
-
-    def to_dict(self) -> dict:
-        """Returns what `--output json` prints."""
-        return {"schema": SCHEMA} | super().to_dict()
 
 
 @dataclass(frozen=True, repr=False)

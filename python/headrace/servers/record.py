@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
 from headrace.base.files import explain_unwritable, write_whole
 from headrace.base.processes import Process
@@ -135,7 +134,7 @@ class Record:
     host: str = "127.0.0.1"
     notes: list[str] = field(default_factory=list)
 
-    def with_(self, **changes: Any) -> Record:
+    def with_(self, **changes: object) -> Record:
         """Returns a copy of the record with other values."""
         return replace(self, **changes)
 

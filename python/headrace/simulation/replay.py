@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import core
 from headrace.base.core import core_errors
-
-SCHEMA = "headrace-replay/1"
+from headrace.base.encoding import Document
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Document, schema="headrace-replay/1"):
     """The answer of `replay`.
 
     `equal`: requests whose decision was the recorded one to the nanosecond. `first_difference`:
@@ -34,10 +33,6 @@ class Replay:
     def agrees(self) -> bool:
         """Whether every decision is the recorded one."""
         return self.equal == self.requests
-
-    def to_document(self) -> dict:
-        """Returns what `--output json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> Replay:

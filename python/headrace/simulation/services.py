@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
@@ -333,7 +333,7 @@ class _Asked:
         return core.rds_storage(self.storage, self.day)["array"] if deployment.startswith("rds") else None
 
     def _run(self, database: dict, deployment: str, volumes: str | None, seed: int | None) -> pl.DataFrame:
-        run: dict[str, Any] = {
+        run = {
             "deployment": deployment,
             "storage": volumes,
             "instance": self.instance,

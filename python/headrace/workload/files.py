@@ -302,7 +302,7 @@ def _open_head(workload: OpenWorkload) -> dict:
     return {key: value for key, value in document.items() if value is not None}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Leaves out null entries, which TOML has not, and refuses nothing else it can hold."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}

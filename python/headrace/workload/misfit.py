@@ -55,7 +55,7 @@ class Misfit:
         bar = f"{in_percent(self.off, 1, sign='+')}, more than the {in_percent(self.bar, 1)} that noise explains"
         return f"{run}: the calibration gives {figures} ({bar}). {self.cause}".strip()
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, object]:
         """Returns the figures of a run."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 

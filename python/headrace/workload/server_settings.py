@@ -126,7 +126,7 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
     return setting, read
 
 
-def database_under(database: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def database_under(database: Mapping[str, object], settings: Mapping[str, object]) -> dict[str, Any]:
     """Returns a core database under settings by their core names; None leaves one as it is. Every
     effect of a setting that Headrace states comes from here. Raises InputError."""
     with core_errors():

@@ -121,7 +121,7 @@ class _DatabaseFile(DocumentTable, kw_only=True):
 def to_toml(workload: TransactionWorkload, head: dict) -> str:
     """Returns the file's text; `head` holds format, version and model."""
     covered = workload.covered
-    document: dict[str, Any] = head | {
+    document: dict[str, object] = head | {
         "name": workload.name,
         "engine": workload.engine,
         "benchmark": workload.benchmark,
@@ -148,7 +148,7 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
         "server": workload.server.to_document() or None,
         "replica": workload.replica and workload.replica.to_document(),
     }
-    return tomli_w.dumps(_without_none(document))
+    return tomli_w.dumps({key: _without_none(part) for key, part in document.items() if part is not None})
 
 
 def from_document(document: dict) -> TransactionWorkload:
@@ -210,7 +210,7 @@ def _database(table: dict, engine: str) -> dict:
     return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
 
 
-def _type_like(value: Any, name: str) -> Any:
+def _type_like(value: object, name: str) -> Any:
     """Returns the type of a value of the core: tables with the same keys, numbers as finite
     floats."""
     if isinstance(value, dict):
@@ -254,7 +254,7 @@ def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...],
     return cells
 
 
-def _day(value: Any) -> str | None:
+def _day(value: object) -> str | None:
     if value is None:
         return None
     try:
@@ -281,7 +281,7 @@ def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered
     )
 
 
-def _without_none(value: Any) -> Any:
+def _without_none(value: object) -> object:
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     if isinstance(value, (list, tuple)):

@@ -55,6 +55,9 @@ def test_gp2_without_credits_becomes_gp3():
         ("gp2:1000", 3_000, 47, "volume-iops", "gp3:1000:4500:125", 80 + 7.5 - 100),
         ("gp3:500:16000:250", 1_000, 250, "volume-throughput", "gp3:500:16000:375", 5.0),
         ("gp2:500", 1_500, 23, "volume-credits", "gp3:500:3000:125", 40 - 50),
+        # io2 has 1,000 IOPS a GiB since 2023-11 (data/volumes/io2.toml): 120 GiB, of 0.125 USD, carry 120,000, of
+        # which those above 64,000 cost 0.03185 (data/prices_volumes.csv).
+        ("io2:90:80000", 80_000, 625, "volume-iops", "io2:120:120000", 30 * 0.125 + 40_000 * 0.03185),
     ],
 )
 def test_no_change_takes_away_what_was_bought(today, iops, mib_s, subject, wanted, more):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
+from headrace.api.access.conditions import Context
 from headrace.api.access.evaluation import IamVerdict, evaluate, lowered
 from headrace.api.access.keys import KeyPair
 from headrace.api.errors import AwsError
@@ -29,7 +28,7 @@ def authorise(served: Served, request: ApiRequest, pair: KeyPair) -> None:
             raise refusal(request, permission, verdict)
 
 
-def _common(request: ApiRequest, pair: KeyPair) -> Mapping[str, Any]:
+def _common(request: ApiRequest, pair: KeyPair) -> Context:
     """Returns the condition keys that every request has (IAM guide, "AWS global condition context
     keys")."""
     now = datetime.now(UTC)

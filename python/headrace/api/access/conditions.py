@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
 
 from headrace.api.wildcards import compiled
 
@@ -18,6 +17,8 @@ PATTERNS = 1024
 FOR_ALL, FOR_ANY = "ForAllValues", "ForAnyValue"
 
 Holds = Callable[[str, str], bool]
+# What conditions are held against, by the names of their keys.
+Context = Mapping[str, str | list[str]]
 
 # The value of a variable is literal, even if it has wildcards: they are written as characters
 # that no text has (halves of surrogate pairs) until the pattern is read.
@@ -122,7 +123,7 @@ NULL = "Null"
 # Operators whose values are patterns.
 PATTERNED = ("StringLike", "ArnEquals", "ArnLike")
 # Readers of values that must have a form: prefix of the operator -> reader.
-READABLE: dict[str, Callable[[str], Any]] = {"Numeric": _number, "Date": _date}
+READABLE: dict[str, Callable[[str], object]] = {"Numeric": _number, "Date": _date}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class Condition:
     over: str = ""
     if_exists: bool = False
 
-    def met(self, context: Mapping[str, Any], variables: Callable[[str], str | None]) -> bool:
+    def met(self, context: Context, variables: Callable[[str], str | None]) -> bool:
         """True when the condition holds. Names of the context are lower case; `variables` replaces
         the variables of a policy, and returns None if a variable has no value."""
         given = context.get(self.key.lower())

@@ -4,11 +4,10 @@ then an allow, and an action that nothing allows is denied."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any
 
-from headrace.api.access.conditions import arn_like, like, literal
+from headrace.api.access.conditions import Context, arn_like, like, literal
 from headrace.api.access.policies import Policy, Statement
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -22,12 +21,12 @@ class IamVerdict(Enum):
     NOT_ALLOWED = "not allowed by any statement"
 
 
-def lowered(context: Mapping[str, Any]) -> dict[str, Any]:
+def lowered(context: Context) -> Context:
     """Returns a context by lower-case names: names of condition keys are not case-sensitive."""
     return {name.lower(): value for name, value in context.items()}
 
 
-def _variables(context: Mapping[str, Any], allowed: bool) -> Callable[[str], str | None]:
+def _variables(context: Context, allowed: bool) -> Callable[[str], str | None]:
     """Returns a function that replaces variables in a text; it returns None if a variable has no
     value."""
 
@@ -66,7 +65,7 @@ def _about(statement: Statement, action: str, resource: str, fill: Callable[[str
     return met != statement.not_resources
 
 
-def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Mapping[str, Any]) -> IamVerdict:
+def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Context) -> IamVerdict:
     """Returns the verdict of the policies. `context` as `lowered` makes it."""
     allowed = False
     for policy in policies:

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import tomli_w
 
@@ -111,7 +111,16 @@ def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[s
     return pairs
 
 
-def _pair(entry: Any, place: str, policies: Mapping[str, str]) -> KeyPair:
+class KeyEntry(TypedDict):
+    """A `[[key]]` table of the file of keys."""
+
+    user: str
+    access_key_id: str
+    secret_access_key: str
+    policies: NotRequired[list[str]]
+
+
+def _pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPair:
     fields = {"access_key_id": str, "secret_access_key": str, "user": str, "policies": list}
     hint = "Make it again: headrace lab init, headrace lab user add."
     if not isinstance(entry, dict):
@@ -173,8 +182,8 @@ def _make_pair(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
 
 def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
     text, _ = raw_text(data_dir)
-    entries = tomllib.loads(text).get("key", []) if text else []
-    entry: dict[str, Any] = {
+    entries: list[KeyEntry] = tomllib.loads(text).get("key", []) if text else []
+    entry: KeyEntry = {
         "user": pair.user,
         "access_key_id": pair.access_key,
         "secret_access_key": pair.secret,
@@ -249,11 +258,11 @@ def policy_text(path: Path) -> str:
         raise InputError(f"{path}: byte {error.start + 1}", "a policy is UTF-8 text", "RFC 8259", "") from None
 
 
-def _entries_without(data_dir: Path, user: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _entries_without(data_dir: Path, user: str) -> tuple[list[KeyEntry], list[KeyEntry]]:
     """Returns the entries of the key file that are of other users, and those of `user`. Raises
     InputError where there are none of `user`, CouldNotRun."""
     text, _ = raw_text(data_dir)
-    entries = tomllib.loads(text).get("key", []) if text else []
+    entries: list[KeyEntry] = tomllib.loads(text).get("key", []) if text else []
     own = [entry for entry in entries if entry["user"] == user and user != ROOT_USER]
     if not own:
         names = ", ".join(entry["user"] for entry in entries if entry["user"] != ROOT_USER) or "none"

@@ -67,7 +67,7 @@ class _Scanner:
             raise self.wrong(f"a document has at most {MAX_DEPTH} levels")
         place = self.wrong("")
         if first == '"':
-            value: Any = self.string()
+            value: object = self.string()
         elif first == "{":
             value = tuple(self.pairs(depth))
         elif first == "[":
@@ -76,7 +76,7 @@ class _Scanner:
             value = self.word(begun)
         return Node(value, place.line, place.column)
 
-    def word(self, begun: int) -> Any:
+    def word(self, begun: int) -> str | float | None:
         for word, value in _WORDS.items():
             if self.text.startswith(word, begun):
                 self.at = begun + len(word)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+
+from headrace.api.protocol.shapes import Members
+from headrace.lab.calls import Alarm, MetricName
 
 
 def seconds(moment: datetime | None) -> float | None:
@@ -22,13 +24,13 @@ def tags_of(listed: list[Mapping[str, str]] | None) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in listed or []}
 
 
-def metric_of(name: Mapping[str, Any]) -> dict[str, Any]:
+def metric_of(name: MetricName) -> Members:
     """Returns a metric's name as the API shows it."""
     dimensions = [{"Name": key, "Value": value} for key, value in name["dimensions"].items()]
     return {"Namespace": name["namespace"], "MetricName": name["name"], "Dimensions": dimensions}
 
 
-def alarm_of(description: Mapping[str, Any]) -> dict[str, Any]:
+def alarm_of(description: Alarm) -> Members:
     """Returns an alarm as DescribeAlarms shows it: the members of PutMetricAlarm, and its state."""
     alarm = dict(description["alarm"])
     if "MetricName" in alarm:
@@ -46,6 +48,6 @@ def alarm_of(description: Mapping[str, Any]) -> dict[str, Any]:
     return alarm
 
 
-def with_next(answer: dict[str, Any], token: str | None) -> dict[str, Any]:
+def with_next(answer: Members, token: str | None) -> Members:
     """Returns an answer with the token of the next page, if there is another page."""
     return answer | ({"NextToken": token} if token else {})

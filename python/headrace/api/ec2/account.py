@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
@@ -36,10 +35,8 @@ def describe_images(request: ApiRequest) -> Members:
         plural, verb = ("s", "do") if len(ids) > 1 else ("", "does")
         raise AwsError("InvalidAMIID.NotFound", f"The image id{plural} '[{', '.join(ids)}]' {verb} not exist")
     size = paging.size(request.params, *IMAGES_PAGE)
-    none: list[dict[str, Any]] = filtered(request, [], {}, lambda image: image["Tags"])
-    images, token = paging.page(
-        request.operation, none, lambda image: image["ImageId"], size, request.params.get("NextToken")
-    )
+    none: list[Members] = filtered(request, [], {}, lambda image: image["Tags"])
+    images, token = paging.page_for(request, none, lambda image: image["ImageId"], size)
     return {"Images": images, "NextToken": token}
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import volume_named
 from headrace.api.ec2.shown import MANAGED, volume_id
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
+from headrace.lab.calls import LabVolume
 
 # The page of DescribeVolumeStatus (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
@@ -27,7 +25,7 @@ _FILTERS = {
 }
 
 
-def _performance(volume: Mapping[str, Any]) -> str:
+def _performance(volume: LabVolume) -> str:
     """Returns EBS's name for the performance: a volume with slow or missing members has theirs."""
     if volume["type"] not in CHECKED:
         return "not-applicable"
@@ -36,19 +34,19 @@ def _performance(volume: Mapping[str, Any]) -> str:
     return "normal" if all(member["state"] == "ok" for member in volume["members"]) else "degraded"
 
 
-def status_of(volume: Mapping[str, Any]) -> dict[str, Any]:
+def status_of(volume: LabVolume) -> Members:
     """Returns the status of a volume."""
     broken = volume["state"] == "error" or any(member["state"] == "failed" for member in volume["members"])
     performance = _performance(volume)
-    init: Mapping[str, Any] = volume.get("initialization") or {}
-    done = init.get("progress_percent", 100)
+    init = volume["initialization"]
+    done = 100 if init is None else init["progress_percent"]
     details = [
         {"Name": "io-enabled", "Status": "failed" if broken else "passed"},
         {"Name": "io-performance", "Status": performance},
         {"Name": "initialization-state", "Status": "completed" if done >= 100 else "initializing"},
     ]
     attachment = volume["attachment"]
-    row: dict[str, Any] = {
+    row: Members = {
         "VolumeId": volume["id"],
         "AvailabilityZone": volume["zone"],
         "AvailabilityZoneId": volume["zone_id"],
@@ -62,11 +60,11 @@ def status_of(volume: Mapping[str, Any]) -> dict[str, Any]:
         if attachment is None
         else [{"InstanceId": attachment["instance"], "IoPerformance": performance}],
     }
-    if init:
+    if init is not None:
         row["InitializationStatusDetails"] = {
-            "InitializationType": init.get("type", "default"),
+            "InitializationType": init["type"],
             "Progress": int(done),
-            "EstimatedTimeToCompleteInSeconds": init.get("remaining_s"),
+            "EstimatedTimeToCompleteInSeconds": init["remaining_s"],
         }
     return row
 
@@ -79,11 +77,8 @@ def status_of(volume: Mapping[str, Any]) -> dict[str, Any]:
 )
 def describe_volume_status(request: ApiRequest) -> Members:
     """Tells whether volumes work, and how far they are initialized."""
-    ids, size = request.params.get("VolumeIds"), paging.size(request.params, *PAGE)
-    if ids and (size is not None or request.params.get("NextToken")):
-        raise AwsError(
-            "InvalidParameterCombination", "The parameter volumeSet cannot be used with the parameter maxResults"
-        )
+    ids = request.params.get("VolumeIds")
+    size = paging.size_unless_named(request, ids, "volumeSet", PAGE)
     checked_ids = [volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
     after = limit = None
     if size is not None and not request.params.get("Filters"):
@@ -92,9 +87,7 @@ def describe_volume_status(request: ApiRequest) -> Members:
         after = paging.key_of(request.operation, token) if token else None
     volumes = sorted(request.lab.volumes(checked_ids, after=after, limit=limit), key=lambda volume: volume["id"])
     matching = filtered(request, map(status_of, volumes), _FILTERS)
-    shown, token = paging.page(
-        request.operation, matching, lambda row: row["VolumeId"], size, request.params.get("NextToken")
-    )
+    shown, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
     return {"VolumeStatuses": shown, "NextToken": token}
 
 

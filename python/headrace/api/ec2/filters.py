@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest
-from headrace.api.protocol.shapes import service
+from headrace.api.protocol.shapes import Members, service
 from headrace.api.protocol.xml import iso
 from headrace.api.wildcards import compiled
 
@@ -22,7 +22,7 @@ PATTERNS = 1024
 
 Item = TypeVar("Item")
 # Returns the values of an item that a filter is compared with.
-Values = Callable[[Any], Any]
+Values = Callable[[Any], object]
 
 
 @lru_cache(maxsize=PATTERNS)
@@ -46,14 +46,14 @@ def _matches(texts: Sequence[str]) -> Callable[[str], bool]:
     return lambda value: value in plain or any(pattern.fullmatch(value) for pattern in patterns)
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """Returns a value as text, as filters write it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return iso(value) if isinstance(value, datetime) else str(value)
 
 
-def _texts(value: Any) -> Iterable[str]:
+def _texts(value: object) -> Iterable[str]:
     if value is None:
         return ()
     if isinstance(value, list | tuple | set):
@@ -85,11 +85,11 @@ def filtered(
 
 
 def _values_of(
-    given: Mapping[str, Any],
+    given: Members,
     filter_names: frozenset[str],
     looks_at: Mapping[str, Values],
-    tags: Callable[[Any], Mapping[str, str]] | None,
-) -> Callable[[Any], Iterable[str]]:
+    tags: Callable[[Item], Mapping[str, str]] | None,
+) -> Callable[[Item], Iterable[str]]:
     name = given.get("Name")
     if not name:
         raise AwsError("MissingParameter", "The request must contain the parameter Filter.Name")

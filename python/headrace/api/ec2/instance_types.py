@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
@@ -16,10 +15,10 @@ from headrace.base import core
 PAGE = (5, 100)
 
 
-def _ebs(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _ebs(facts: core.Instance) -> Members:
     """Returns EBS's limits of a type: EC2 counts MB/s in millions of bytes, and Mbps in millions of
     bits."""
-    info: dict[str, Any] = {
+    info: Members = {
         "EbsOptimizedSupport": "default",
         "EncryptionSupport": "supported",
         "NvmeSupport": "required" if facts["nitro"] else "unsupported",
@@ -38,7 +37,7 @@ def _ebs(facts: Mapping[str, Any]) -> dict[str, Any]:
     return info
 
 
-def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(facts: core.Instance) -> Members:
     stored = facts["instance_store_gb"] or 0
     return {
         "InstanceType": facts["instance_type"],
@@ -57,7 +56,7 @@ def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _types(as_of: str) -> dict[str, dict[str, Any]]:
+def _types(as_of: str) -> dict[str, Members]:
     """Returns all types of a day, by name."""
     return {facts["instance_type"]: _shown(facts) for facts in core.instances(as_of)}
 
@@ -87,7 +86,7 @@ def widest_type(as_of: str) -> str:
     )["instance_type"]
 
 
-def _ebs_filter(member: str) -> Any:
+def _ebs_filter(member: str) -> Callable[[Members], object]:
     return lambda row: row["EbsInfo"].get("EbsOptimizedInfo", {}).get(member)
 
 
@@ -135,7 +134,5 @@ def describe_instance_types(request: ApiRequest) -> Members:
         )
     rows = [types[name] for name in sorted(set(names) if names else types)]
     matching = filtered(request, rows, _FILTERS)
-    shown, token = paging.page(
-        request.operation, matching, lambda row: row["InstanceType"], size or PAGE[1], request.params.get("NextToken")
-    )
+    shown, token = paging.page_for(request, matching, lambda row: row["InstanceType"], size or PAGE[1])
     return {"InstanceTypes": shown, "NextToken": token}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
@@ -31,7 +29,7 @@ def _read_boot_time() -> datetime:
     return datetime.fromtimestamp(int(match[1]) if match else 0, UTC)
 
 
-def _list_mappings(request: ApiRequest) -> list[dict[str, Any]]:
+def _list_mappings(request: ApiRequest) -> list[Members]:
     """Returns the attached volumes, by their device names."""
     mappings = []
     for volume in request.cache.volumes.now(request.lab).rows.values():
@@ -53,7 +51,7 @@ def _list_mappings(request: ApiRequest) -> list[dict[str, Any]]:
 
 def instance(request: ApiRequest) -> Members:
     """Returns the lab's one instance."""
-    status: Mapping[str, Any] = request.lab.status()
+    status = request.lab.status()
     return {
         "InstanceId": status["instance_id"],
         # Every instance has a type, and clients rely on it. A lab without an instance's limits
@@ -104,7 +102,7 @@ _FILTERS = {
 }
 
 
-def find_instances(request: ApiRequest, ids: list[str] | None) -> list[dict[str, Any]]:
+def find_instances(request: ApiRequest, ids: list[str] | None) -> list[Members]:
     """Returns the instances of these ids, or all. Raises AwsError for an id that does not exist."""
     own = instance(request)
     for instance_id in ids or ():
@@ -140,9 +138,7 @@ def describe_instances(request: ApiRequest) -> Members:
     matching = filtered(
         request, rows, _FILTERS, lambda machine: {tag["Key"]: tag["Value"] for tag in machine["Tags"] or ()}
     )
-    shown, token = paging.page(
-        request.operation, matching, lambda machine: machine["InstanceId"], size, request.params.get("NextToken")
-    )
+    shown, token = paging.page_for(request, matching, lambda machine: machine["InstanceId"], size)
     reservations = [
         {
             "ReservationId": machine["InstanceId"].replace("i-", "r-"),
@@ -195,9 +191,7 @@ def describe_instance_status(request: ApiRequest) -> Members:
         for machine in find_instances(request, request.params.get("InstanceIds"))
     ]
     matching = filtered(request, rows, _STATUS_FILTERS)
-    shown, token = paging.page(
-        request.operation, matching, lambda row: row["InstanceId"], size, request.params.get("NextToken")
-    )
+    shown, token = paging.page_for(request, matching, lambda row: row["InstanceId"], size)
     return {"InstanceStatuses": shown, "NextToken": token}
 
 
@@ -245,7 +239,7 @@ _ZONE_FILTERS = {
 )
 def describe_availability_zones(request: ApiRequest) -> Members:
     """Describes the lab's one zone."""
-    status: Mapping[str, Any] = request.lab.status()
+    status = request.lab.status()
     zone = {
         "ZoneName": status["zone"],
         "ZoneId": status["zone_id"],

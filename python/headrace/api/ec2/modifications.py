@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import volume_named
 from headrace.api.ec2.shown import MANAGED, modification_of, volume_id
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
+from headrace.lab.calls import Modification
 
 # The page of DescribeVolumesModifications (EC2 API reference: up to 500).
 PAGE = (1, 500)
@@ -65,7 +63,7 @@ def describe_volumes_modifications(request: ApiRequest) -> Members:
     if checked_ids:
         # Volumes that do not exist are refused first.
         request.lab.volumes(sorted(checked_ids))
-    latest: dict[str, Mapping[str, Any]] = {}
+    latest: dict[str, Modification] = {}
     for modification in request.lab.modifications():
         before = latest.get(modification["volume"])
         if before is None or before["start"] <= modification["start"]:
@@ -80,7 +78,5 @@ def describe_volumes_modifications(request: ApiRequest) -> Members:
         if checked_ids is None or name in checked_ids
     ]
     matching = filtered(request, rows, _FILTERS)
-    shown, token = paging.page(
-        request.operation, matching, lambda row: row["VolumeId"], size, request.params.get("NextToken")
-    )
+    shown, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
     return {"VolumesModifications": shown, "NextToken": token}

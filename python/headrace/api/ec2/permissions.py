@@ -4,25 +4,25 @@ Authorization Reference, "Actions, resources, and condition keys for Amazon EC2"
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from headrace.api.handling import ApiRequest, Permission
+from headrace.api.handling import ApiRequest, Context, Permission
 from headrace.errors import HeadraceError
+from headrace.lab.calls import LabVolume
 
 # Ids by their beginnings: the kind of resource in an ARN.
 KINDS = {"vol": "volume", "snap": "snapshot", "i": "instance", "key": "key"}
 
 
-def request_tags(tags: Mapping[str, str]) -> dict[str, Any]:
+def request_tags(tags: Mapping[str, str]) -> dict[str, str | list[str]]:
     """Returns the condition keys of tags that a request sets."""
     if not tags:
         return {}
     return {"aws:TagKeys": list(tags)} | {f"aws:RequestTag/{key}": value for key, value in tags.items()}
 
 
-def resource_tags(tags: Mapping[str, str]) -> dict[str, Any]:
+def resource_tags(tags: Mapping[str, str]) -> dict[str, str | list[str]]:
     """Returns the condition keys of tags that a resource has."""
-    keys: dict[str, Any] = {}
+    keys: dict[str, str | list[str]] = {}
     for key, value in tags.items():
         keys[f"aws:ResourceTag/{key}"] = keys[f"ec2:ResourceTag/{key}"] = value
     return keys
@@ -33,12 +33,12 @@ def truth(value: object) -> str:
     return "true" if value else "false"
 
 
-def present(**values: Any) -> dict[str, str]:
+def present(**values: object) -> dict[str, str]:
     """Returns the condition keys of EC2 by their names, for those that have a value."""
     return {f"ec2:{key}": str(value) for key, value in values.items() if value is not None}
 
 
-def volume_context(volume: Mapping[str, Any]) -> dict[str, Any]:
+def volume_context(volume: LabVolume) -> Context:
     """Returns the values that conditions may ask of an existing volume."""
     return {
         **present(
@@ -48,14 +48,14 @@ def volume_context(volume: Mapping[str, Any]) -> dict[str, Any]:
             VolumeThroughput=volume["throughput_mib_s"],
             VolumeID=volume["id"],
             AvailabilityZone=volume["zone"],
-            ParentSnapshot=volume.get("snapshot") or None,
+            ParentSnapshot=volume["snapshot"],
         ),
-        "ec2:Encrypted": truth(volume.get("kms_key") or volume.get("encrypted")),
+        "ec2:Encrypted": truth(volume["kms_key"] or volume["encrypted"]),
         **resource_tags(volume["tags"]),
     }
 
 
-def of_volume(request: ApiRequest, volume: str, action: str, **more: Any) -> Permission:
+def of_volume(request: ApiRequest, volume: str, action: str, **more: str) -> Permission:
     """Returns a permission for a volume. A volume that does not exist has no tags."""
     try:
         context = volume_context(request.lab.describe(volume))

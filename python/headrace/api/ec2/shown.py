@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar
 
 from headrace.api.cache import Facts
 from headrace.api.errors import AwsError
+from headrace.api.protocol.shapes import Members
 from headrace.api.protocol.xml import Rendered
+from headrace.lab.calls import Attachment, AttachmentFacts, LabStatus, LabVolume, Modification, VolumeFacts
 
 MANAGED = "the lab has no resources that other services of AWS manage"
 # Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
@@ -18,6 +20,10 @@ WITH_IOPS = ("gp2", "gp3", "io1", "io2")
 WITH_THROUGHPUT = ("gp3",)
 # Number of cached parsed times. A guess: those of some thousand volumes.
 TIMES = 16_384
+
+Row = TypeVar("Row")
+Volume = LabVolume | VolumeFacts
+
 _VOLUME = re.compile(r"vol-.*", re.DOTALL)
 
 
@@ -32,13 +38,13 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]] | None:
     return [{"Key": key, "Value": value} for key, value in tags.items()] or None
 
 
-def device_name(attachment: Mapping[str, Any]) -> str:
+def device_name(attachment: Attachment | AttachmentFacts) -> str:
     """Returns the attach name in EC2's form: `/dev/sdf`."""
     name = attachment["name"]
     return name if name.startswith("/dev/") else f"/dev/{name}"
 
 
-def attachment_of(volume: Mapping[str, Any], attachment: Mapping[str, Any]) -> dict[str, Any]:
+def attachment_of(volume: Volume, attachment: Attachment | AttachmentFacts) -> Members:
     """Returns an attachment in EC2's form."""
     return {
         "VolumeId": volume["id"],
@@ -50,7 +56,7 @@ def attachment_of(volume: Mapping[str, Any], attachment: Mapping[str, Any]) -> d
     }
 
 
-def shown_once(row: Mapping[str, Any], show: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+def shown_once(row: Row, show: Callable[[Row], Members]) -> Members:
     """Returns a row in EC2's form. A cached row is converted and written once, and always with the
     same `show`."""
     if not isinstance(row, Facts):
@@ -62,7 +68,7 @@ def shown_once(row: Mapping[str, Any], show: Callable[[Mapping[str, Any]], dict[
         return row.shown
 
 
-def volume_of(volume: Mapping[str, Any]) -> dict[str, Any]:
+def volume_of(volume: Volume) -> Members:
     """Returns a volume in EC2's form. Facts that the lab does not have yet are left out."""
     kind, attachment = volume["type"], volume["attachment"]
     key = volume.get("kms_key")
@@ -88,9 +94,9 @@ def volume_of(volume: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def modification_of(modification: Mapping[str, Any]) -> dict[str, Any]:
+def modification_of(modification: Modification) -> Members:
     """Returns a modification in EC2's form."""
-    description: dict[str, Any] = {
+    description: Members = {
         "VolumeId": modification["volume"],
         "ModificationState": modification["state"],
         "StatusMessage": modification["reason"],
@@ -120,6 +126,6 @@ def volume_id(text: str, parameter: str = "volumeId") -> str:
     return text
 
 
-def since(status: Mapping[str, Any]) -> datetime:
+def since(status: LabStatus) -> datetime:
     """Returns when the lab was started, by its own clock."""
     return datetime.fromisoformat(status["lab_time"]).astimezone(UTC) - timedelta(seconds=status["uptime_s"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
@@ -18,7 +17,7 @@ MAX_RESOURCES = 1000
 PAGE = (5, 1000)
 
 
-def tags_of(specifications: Sequence[Mapping[str, Any]] | None, kind: str) -> dict[str, str]:
+def tags_of(specifications: Sequence[Members] | None, kind: str) -> dict[str, str]:
     """Returns the tags that a request gives to a new resource. Raises AwsError."""
     tags: dict[str, str] = {}
     for specification in specifications or ():
@@ -65,7 +64,7 @@ def everything(request: ApiRequest) -> Iterator[tuple[str, str, Mapping[str, str
     for snapshot in request.cache.snapshots.now(request.lab).rows.values():
         if snapshot["bin"] is None:
             yield snapshot["id"], "snapshot", snapshot["tags"]
-    status: Mapping[str, Any] = request.lab.status()
+    status = request.lab.status()
     yield status["instance_id"], "instance", status.get("instance_tags") or {}
 
 
@@ -127,9 +126,7 @@ def describe_tags(request: ApiRequest) -> Members:
     }
     matching = filtered(request, rows, looks_at, lambda row: {row["Key"]: row["Value"]})
     matching.sort(key=_order)
-    shown, token = paging.page(
-        "DescribeTags", matching, _order, paging.size(request.params, *PAGE), request.params.get("NextToken")
-    )
+    shown, token = paging.page_for(request, matching, _order, paging.size(request.params, *PAGE))
     return {"Tags": shown, "NextToken": token}
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
@@ -17,12 +16,12 @@ from headrace.api.ec2.permissions import (
     volume_and_instance,
     volume_named,
 )
-from headrace.api.ec2.shown import MANAGED, attachment_of, device_name, moment, shown_once, volume_id, volume_of
+from headrace.api.ec2.shown import MANAGED, Volume, attachment_of, device_name, moment, shown_once, volume_id, volume_of
 from headrace.api.ec2.tags import tags_of
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
-from headrace.lab.calls import LONG_CALL_S
+from headrace.lab.calls import LONG_CALL_S, Attachment, AttachmentFacts
 
 # The page of DescribeVolumes (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
@@ -50,12 +49,12 @@ _FILTERS = {
 }  # fmt: skip
 
 
-def _attached(volume: Mapping[str, Any], look: Any) -> Any:
+def _attached(volume: Volume, look: Callable[[Attachment | AttachmentFacts], object]) -> object:
     attachment = volume["attachment"]
     return None if attachment is None else look(attachment)
 
 
-def _named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Mapping[str, Any]]:
+def _named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Volume]:
     """Returns these volumes, or all."""
     if ids is None:
         return list(request.cache.volumes.now(request.lab).rows.values())
@@ -63,23 +62,20 @@ def _named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Mapping[s
     return request.lab.volumes(list(ids)) if rows is None else rows
 
 
-def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[Any], str | None]:
+def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[Sequence[Volume], str | None]:
     """Returns the volumes that VolumeIds, Filters, MaxResults and NextToken of a request mean, by
     id, and the token of the next page. Raises AwsError.
     """
-    ids, size = request.params.get("VolumeIds"), paging.size(request.params, *sized)
-    if ids and (size is not None or request.params.get("NextToken")):
-        raise AwsError(
-            "InvalidParameterCombination", "The parameter volumeSet cannot be used with the parameter maxResults"
-        )
+    ids = request.params.get("VolumeIds")
+    size = paging.size_unless_named(request, ids, "volumeSet", sized)
     checked_ids = [volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
     if checked_ids is None and not request.params.get("Filters"):
         every = request.cache.volumes.now(request.lab)
-        return paging.page_of_table(request.operation, every, size, request.params.get("NextToken"))
+        return paging.page_of_table(request, every, size)
     volumes = _named(request, checked_ids)
     matching = filtered(request, volumes, _FILTERS, lambda volume: volume["tags"])
     matching.sort(key=lambda volume: volume["id"])
-    return paging.page(request.operation, matching, lambda volume: volume["id"], size, request.params.get("NextToken"))
+    return paging.page_for(request, matching, lambda volume: volume["id"], size)
 
 
 @serves(
@@ -119,7 +115,7 @@ def _creating(request: ApiRequest) -> Iterator[Permission]:
     yield from tagging(request, resource, tags)
 
 
-def _parent(request: ApiRequest) -> Mapping[str, Any]:
+def _parent(request: ApiRequest) -> Members:
     """Returns the snapshot that a new volume is made from; an empty mapping if it does not
     exist."""
     if not request.params.get("SnapshotId"):
@@ -135,7 +131,7 @@ def _encrypts(request: ApiRequest) -> bool:
     return request.lab.call("encryption.defaults")["by_default"]
 
 
-def creation(params: Mapping[str, Any]) -> dict[str, Any]:
+def creation(params: Members) -> Members:
     """Returns the arguments of a new volume for the daemon."""
     return {
         "volume_type": params.get("VolumeType"),

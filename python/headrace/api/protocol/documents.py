@@ -16,7 +16,7 @@ import msgspec
 from headrace.api.errors import AwsError
 from headrace.api.protocol import reading
 from headrace.api.protocol.reading import Where, check_of
-from headrace.api.protocol.shapes import ModelShape
+from headrace.api.protocol.shapes import Members, ModelShape
 
 # Nesting of a CBOR document: the deepest of the served models has 8 levels. A guess with room.
 MAX_DEPTH = 32
@@ -26,7 +26,7 @@ _OBJECT_TAGS = (
     *range(2, 6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799,
 )  # fmt: skip
 
-Read = Callable[[Any, Where], Any]
+Read = Callable[[object, Where], Any]
 
 
 def _no_objects(*_: object) -> NoReturn:
@@ -36,21 +36,21 @@ def _no_objects(*_: object) -> NoReturn:
 _TAGS = {0: _no_objects} | dict.fromkeys(_OBJECT_TAGS, _no_objects)
 
 
-def json_of(body: bytes) -> dict[str, Any]:
+def json_of(body: bytes) -> Members:
     """Returns the object of a JSON body; nothing is an empty one. Raises AwsError."""
     return _object(body, msgspec.json.decode)
 
 
-def cbor_of(body: bytes) -> dict[str, Any]:
+def cbor_of(body: bytes) -> Members:
     """Returns the map of a CBOR body; nothing is an empty one. Raises AwsError."""
     return _object(body, _decoded)
 
 
-def _decoded(body: bytes) -> Any:
+def _decoded(body: bytes) -> object:
     return cbor2.loads(body, tag_hook=_no_objects, semantic_decoders=_TAGS, max_depth=MAX_DEPTH)
 
 
-def _object(body: bytes, decode: Callable[[bytes], Any]) -> dict[str, Any]:
+def _object(body: bytes, decode: Callable[[bytes], object]) -> Members:
     if not body:
         return {}
     try:
@@ -78,10 +78,10 @@ def _structure(shape: ModelShape, service: str, binary: bool) -> Read:
     union = bool(shape.facts.get("union"))
     by_name = {member.wire_name: member for member in shape.members.values()}
 
-    def read(node: Any, place: Where) -> dict[str, Any]:
+    def read(node: object, place: Where) -> Members:
         if not isinstance(node, dict):
             raise place.malformed(node, "an object")
-        members: dict[str, Any] = {}
+        members: Members = {}
         for key, below in node.items():
             member = by_name.get(key) if isinstance(key, str) else None
             if member is None:
@@ -101,7 +101,7 @@ def _structure(shape: ModelShape, service: str, binary: bool) -> Read:
 def _list(shape: ModelShape, service: str, binary: bool) -> Read:
     check = check_of(shape, service)
 
-    def read(node: Any, place: Where) -> list[Any]:
+    def read(node: object, place: Where) -> list[object]:
         if not isinstance(node, list):
             raise place.malformed(node, "a list")
         read_item = reader(shape.item.shape, service, binary)
@@ -116,7 +116,7 @@ def _list(shape: ModelShape, service: str, binary: bool) -> Read:
 def _map(shape: ModelShape, service: str, binary: bool) -> Read:
     check = check_of(shape, service)
 
-    def read(node: Any, place: Where) -> dict[str, Any]:
+    def read(node: object, place: Where) -> Members:
         if not isinstance(node, dict):
             raise place.malformed(node, "an object")
         key_of, value_of = reader(shape.key.shape, service, binary), reader(shape.value.shape, service, binary)
@@ -128,19 +128,19 @@ def _map(shape: ModelShape, service: str, binary: bool) -> Read:
     return read
 
 
-def _text(node: Any, place: Where) -> str:
+def _text(node: object, place: Where) -> str:
     if not isinstance(node, str):
         raise place.malformed(node, "text")
     return reading.text(node, place)
 
 
-def _truth(node: Any, place: Where) -> bool:
+def _truth(node: object, place: Where) -> bool:
     if not isinstance(node, bool):
         raise place.malformed(node, "true or false")
     return node
 
 
-def _number(node: Any, place: Where) -> float:
+def _number(node: object, place: Where) -> float:
     if isinstance(node, bool) or not isinstance(node, int | float):
         raise place.malformed(node, "a number")
     try:
@@ -152,7 +152,7 @@ def _number(node: Any, place: Where) -> float:
     return number
 
 
-def _blob_of_json(node: Any, place: Where) -> bytes:
+def _blob_of_json(node: object, place: Where) -> bytes:
     if not isinstance(node, str):
         raise place.malformed(node, "base64")
     try:
@@ -161,7 +161,7 @@ def _blob_of_json(node: Any, place: Where) -> bytes:
         raise place.malformed("a text", "base64") from None
 
 
-def _blob_of_cbor(node: Any, place: Where) -> bytes:
+def _blob_of_cbor(node: object, place: Where) -> bytes:
     if not isinstance(node, bytes):
         raise place.malformed(node, "bytes")
     return node
@@ -183,7 +183,7 @@ def _scalar(shape: ModelShape, service: str, binary: bool) -> Read:
         return convert
     checked = check
 
-    def read(node: Any, place: Where) -> Any:
+    def read(node: object, place: Where) -> object:
         value = convert(node, place)
         checked(value, place)
         return value
@@ -219,11 +219,11 @@ def _seconds(moment: datetime) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def json_bytes(shape: ModelShape, value: dict[str, Any]) -> bytes:
+def json_bytes(shape: ModelShape, value: Members) -> bytes:
     """Returns a JSON answer."""
     return msgspec.json.encode(written(shape, value, False))
 
 
-def cbor_bytes(shape: ModelShape, value: dict[str, Any]) -> bytes:
+def cbor_bytes(shape: ModelShape, value: Members) -> bytes:
     """Returns a CBOR answer; times are tag 1."""
     return cbor2.dumps(written(shape, value, True), datetime_as_timestamp=True)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from headrace.api.errors import AwsError
 from headrace.api.protocol import reading
 from headrace.api.protocol.reading import Where, check_of
-from headrace.api.protocol.shapes import ModelShape, ShapeMember
+from headrace.api.protocol.shapes import Members, ModelShape, ShapeMember
 
 # Parameters of a request. CSI drivers ask for up to 500 volumes by id, and a PutMetricData has at
 # most 1,000 metrics of some ten parameters and 150 values each; a body of 1 MiB ends before this.
@@ -23,7 +23,7 @@ MAX_DEPTH = 20
 MAX_INDEX_DIGITS = 6
 
 Tree = dict[str, Any]
-Read = Callable[[Any, Where], Any]
+Read = Callable[[object, Where], Any]
 
 
 def tree_of(text: bytes) -> Tree:
@@ -82,11 +82,11 @@ def _structure(shape: ModelShape, service: str) -> Read:
     union = bool(shape.facts.get("union"))
     required = [(name, request_name(shape.members[name], ec2)) for name in shape.required]
 
-    def read(node: Any, place: Where) -> dict[str, Any]:
+    def read(node: object, place: Where) -> Members:
         if not isinstance(node, dict):
             # `TagSpecification.1=` names nothing in it.
             raise place.malformed(node, "a structure")
-        members: dict[str, Any] = {}
+        members: Members = {}
         for key, below in node.items():
             member = by_name.get(key)
             if member is None:
@@ -102,7 +102,7 @@ def _structure(shape: ModelShape, service: str) -> Read:
     return read
 
 
-def _indexed(node: Any, place: Where) -> list[tuple[str, Any]]:
+def _indexed(node: object, place: Where) -> list[tuple[str, object]]:
     """Returns the elements of a list in the order of their numbers."""
     if node == "":
         return []
@@ -122,7 +122,7 @@ def _list(shape: ModelShape, service: str) -> Read:
     inner = "" if service == "ec2" or shape.facts.get("flattened") else item.facts.get("locationName", "member")
     check = check_of(shape, service)
 
-    def read(node: Any, place: Where) -> list[Any]:
+    def read(node: object, place: Where) -> list[object]:
         if inner and isinstance(node, dict):
             for key in node:
                 if key != inner:
@@ -141,13 +141,13 @@ def _map(shape: ModelShape, service: str) -> Read:
     inner = "" if shape.facts.get("flattened") else "entry"
     key_name, value_name = shape.key.facts.get("locationName", "key"), shape.value.facts.get("locationName", "value")
 
-    def read(node: Any, place: Where) -> dict[str, Any]:
+    def read(node: object, place: Where) -> Members:
         if inner and isinstance(node, dict):
             for key in node:
                 if key != inner:
                     raise (place / key).unknown()
             node, place = node[inner], place / inner
-        pairs: dict[str, Any] = {}
+        pairs: Members = {}
         for index, pair in _indexed(node, place):
             here = place / index
             if not isinstance(pair, dict) or set(pair) != {key_name, value_name}:
@@ -168,7 +168,7 @@ def _blob(value: str, place: Where) -> bytes:
 
 def _scalar(shape: ModelShape, service: str) -> Read:
     kind, check = shape.kind, check_of(shape, service)
-    convert: Callable[[str, Where], Any] = {
+    convert: Callable[[str, Where], object] = {
         "string": reading.text,
         "boolean": reading.truth_of_text,
         "integer": lambda value, place: reading.whole_of_text(value, "integer", place),
@@ -179,10 +179,10 @@ def _scalar(shape: ModelShape, service: str) -> Read:
         "blob": _blob,
     }[kind]
 
-    def read(node: Any, place: Where) -> Any:
-        if not isinstance(node, str):
+    def read(node: object, place: Where) -> object:
+        if isinstance(node, dict):
             raise place.malformed(next(iter(node)), f"a value and not a structure: {kind}")
-        value = convert(node, place)
+        value = convert(str(node), place)
         if check is not None:
             check(value, place)
         return value

@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from headrace.api.errors import AwsError
 from headrace.api.protocol import documents, query
 from headrace.api.protocol.reading import Where
-from headrace.api.protocol.shapes import ModelShape, Operation, ServiceModel, ShapeMember
+from headrace.api.protocol.shapes import Members, ModelShape, Operation, ServiceModel, ShapeMember
 
 # Parameters of a rest-json request's query: the served operations have five. A guess with room.
 MAX_PARAMETERS = 50
@@ -52,11 +51,11 @@ def read(
     query_text: str,
     headers: dict[str, str],
     body: bytes,
-) -> dict[str, Any]:
+) -> Members:
     """Returns the parameters of a request. Raises AwsError."""
     shape, root = operation.input, Where(service.name)
     arguments = _arguments(query_text)
-    parameters: dict[str, Any] = {}
+    parameters: Members = {}
     for member in shape.members.values():
         given = None
         if member.location == "uri":
@@ -103,7 +102,7 @@ def _arguments(text: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def answer(operation: Operation, result: dict[str, Any]) -> tuple[list[tuple[str, str]], bytes]:
+def answer(operation: Operation, result: Members) -> tuple[list[tuple[str, str]], bytes]:
     """Headers and body of a success."""
     shape = operation.output
     headers, rest = [], {}
@@ -123,7 +122,7 @@ def answer(operation: Operation, result: dict[str, Any]) -> tuple[list[tuple[str
     return headers, documents.json_bytes(shape, rest)
 
 
-def _header(member: ShapeMember, value: Any) -> str:
+def _header(member: ShapeMember, value: object) -> str:
     if member.shape.kind == "boolean":
         return "true" if value else "false"
     return str(value)

@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+# Members of a request or an answer by name: of which kinds they are says the operation's model,
+# and the protocols check it.
+Members = dict[str, Any]
 SERVICES = ("ec2", "cloudwatch", "kms", "sts", "ebs")
 MODELS = files("headrace.api") / "models"
 

@@ -7,7 +7,6 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
 
 import cbor2
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from headrace.api.errors import STATUS, AwsError
 from headrace.api.protocol import documents, query, rest, xml
 from headrace.api.protocol.reading import Where
-from headrace.api.protocol.shapes import SERVICES, Operation, ServiceModel, refused_operations, service
+from headrace.api.protocol.shapes import SERVICES, Members, Operation, ServiceModel, refused_operations, service
 
 FORM = "application/x-www-form-urlencoded"
 CBOR_PATH = re.compile(r"/service/([A-Za-z0-9]+)/operation/([A-Za-z0-9]+)")
@@ -84,11 +83,11 @@ class Format(ABC):
         )
 
     @abstractmethod
-    def read(self, operation: Operation) -> dict[str, Any]:
+    def read(self, operation: Operation) -> Members:
         """Returns the parameters by the model's names. Raises AwsError."""
 
     @abstractmethod
-    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+    def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer to a success."""
 
     def error(self, error: AwsError, request_id: str) -> Answer:
@@ -106,7 +105,7 @@ class Format(ABC):
 
     @abstractmethod
     def _refusal(
-        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+        self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer: ...
 
     def _query_error(self, query_code: str, status: int) -> list[tuple[str, str]]:
@@ -142,17 +141,17 @@ class QueryFormat(Format):
             )
         return super().operation()
 
-    def read(self, operation: Operation) -> dict[str, Any]:
+    def read(self, operation: Operation) -> Members:
         """Returns the parameters of the form."""
         return query.reader(operation.input, self.service.name)(self._tree, Where(self.service.name))
 
-    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+    def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as XML."""
         body = xml.answer(self.service, operation, result, request_id)
         return Answer(200, body, [("Content-Type", "text/xml;charset=UTF-8")])
 
     def _refusal(
-        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+        self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer:
         text = xml.error(self.service, query_code, error.message, status < 500, request_id)
         return Answer(status, text, [("Content-Type", "text/xml;charset=UTF-8")])
@@ -167,17 +166,17 @@ class JsonFormat(Format):
         super().__init__(of, action)
         self._body, self._type = body, content_type
 
-    def read(self, operation: Operation) -> dict[str, Any]:
+    def read(self, operation: Operation) -> Members:
         """Returns the parameters of the JSON body."""
         read = documents.reader(operation.input, self.service.name, False)
         return read(documents.json_of(self._body), Where(self.service.name))
 
-    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+    def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as JSON."""
         return Answer(200, documents.json_bytes(operation.output, result), [("Content-Type", self._type)])
 
     def _refusal(
-        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+        self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer:
         headers = [("Content-Type", self._type), *self._query_error(query_code, status)]
         return Answer(status, msgspec.json.encode(body), headers)
@@ -192,12 +191,12 @@ class CborFormat(Format):
         super().__init__(of, action)
         self._body = body
 
-    def read(self, operation: Operation) -> dict[str, Any]:
+    def read(self, operation: Operation) -> Members:
         """Returns the parameters of the CBOR body."""
         read = documents.reader(operation.input, self.service.name, True)
         return read(documents.cbor_of(self._body), Where(self.service.name))
 
-    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+    def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as CBOR."""
         return Answer(200, documents.cbor_bytes(operation.output, result), self._headers())
 
@@ -205,7 +204,7 @@ class CborFormat(Format):
         return [("Content-Type", "application/cbor"), ("smithy-protocol", "rpc-v2-cbor")]
 
     def _refusal(
-        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+        self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer:
         headers = [*self._headers(), *self._query_error(query_code, status)]
         return Answer(status, cbor2.dumps(body, datetime_as_timestamp=True), headers)
@@ -222,18 +221,18 @@ class RestFormat(Format):
         self._labels = match[1] if match else {}
         self._incoming = incoming
 
-    def read(self, operation: Operation) -> dict[str, Any]:
+    def read(self, operation: Operation) -> Members:
         """Returns the parameters of path, query, headers and body."""
         came = self._incoming
         return rest.read(self.service, operation, self._labels, came.query, came.headers, came.body)
 
-    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+    def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as JSON or as the bytes themselves, with members in headers."""
         headers, body = rest.answer(operation, result)
         return Answer(operation.status, body, headers)
 
     def _refusal(
-        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+        self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer:
         headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", name)]
         return Answer(status, msgspec.json.encode(body), headers)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any
 
-from headrace.api.protocol.shapes import ModelShape, Operation, ServiceModel
+from headrace.api.protocol.shapes import Members, ModelShape, Operation, ServiceModel
 
 DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 # Texts and times that are kept as they are written: the same zones, types and owners come in every
@@ -19,6 +19,7 @@ REMEMBERED = 8192
 TIMES = 16_384
 Put = Callable[[str], None]
 Write = Callable[[Any, Put], None]
+Scalar = Callable[[Any], str]
 
 _SPECIAL = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
@@ -33,7 +34,6 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(lambda match: _ESCAPED.get(match[0], "\ufffd"), text)
 
 
-@lru_cache(maxsize=REMEMBERED)
 @lru_cache(maxsize=TIMES)
 def iso(moment: datetime) -> str:
     """Returns a time in the form of EC2 and CloudWatch: UTC with milliseconds."""
@@ -51,7 +51,7 @@ def _number(value: float) -> str:
     return repr(float(value)) if isinstance(value, float) else str(int(value))
 
 
-SCALARS: dict[str, Callable[[Any], str]] = {
+SCALARS: dict[str, Scalar] = {
     "string": escaped,
     "boolean": lambda value: "true" if value else "false",
     "integer": _whole,
@@ -63,7 +63,7 @@ SCALARS: dict[str, Callable[[Any], str]] = {
 }
 
 
-class Rendered(dict[str, Any]):
+class Rendered(Members):
     """A structure that stands in the same list of many answers: its text is kept once it was
     written. Nobody changes it.
     """
@@ -76,9 +76,9 @@ class _Structure:
 
     def __init__(self, shape: ModelShape, ec2: bool) -> None:
         self._shape, self._ec2 = shape, ec2
-        self._table: dict[str, tuple[str, str, Callable[[Any], str] | None, Write | None]] = {}
+        self._table: dict[str, tuple[str, str, Scalar | None, Write | None]] = {}
 
-    def _learn(self, name: str) -> tuple[str, str, Callable[[Any], str] | None, Write | None]:
+    def _learn(self, name: str) -> tuple[str, str, Scalar | None, Write | None]:
         member = self._shape.members[name]
         tag, shape = member.wire_name, member.shape
         scalar = SCALARS.get(shape.kind)
@@ -92,7 +92,7 @@ class _Structure:
         self._table[name] = entry
         return entry
 
-    def __call__(self, value: dict[str, Any], put: Put) -> None:
+    def __call__(self, value: Members, put: Put) -> None:
         table = self._table
         for name, below in value.items():
             if below is None:
@@ -111,7 +111,7 @@ def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
     start, end = f"<{tag}>", f"</{tag}>"
     scalar = SCALARS.get(item.kind)
 
-    def write(values: list[Any], put: Put) -> None:
+    def write(values: list[Members], put: Put) -> None:
         if scalar is not None:
             for value in values:
                 put(f"{start}{scalar(value)}{end}")
@@ -140,7 +140,7 @@ def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
 def _map(shape: ModelShape, ec2: bool, tag: str) -> Write:
     key_tag, value_tag = shape.key.facts.get("locationName", "key"), shape.value.facts.get("locationName", "value")
 
-    def write(values: dict[Any, Any], put: Put) -> None:
+    def write(values: Members, put: Put) -> None:
         for key, value in values.items():
             put(f"<{tag}><{key_tag}>{SCALARS[shape.key.shape.kind](key)}</{key_tag}><{value_tag}>")
             writer(shape.value.shape, ec2)(value, put)
@@ -166,7 +166,7 @@ def writer(shape: ModelShape, ec2: bool) -> Write:
     return lambda value, put: put(scalar(value))
 
 
-def answer(service: ServiceModel, operation: Operation, result: dict[str, Any], request_id: str) -> bytes:
+def answer(service: ServiceModel, operation: Operation, result: Members, request_id: str) -> bytes:
     """Returns the answer to a success in ec2 or query."""
     parts: list[str] = [DECLARATION]
     put, name, ec2 = parts.append, operation.name, service.name == "ec2"

@@ -32,8 +32,8 @@ def replay(
     with progress("replaying") as tick:
         comparison = simulation_replay.replay(record, progress=tick)
     if output == "json":
-        print_json(comparison.to_document())
+        print_json(comparison.to_dict())
     else:
-        show(*simulation.replay_in_words(comparison.to_document()))
+        show(*simulation.replay_in_words(comparison.to_dict()))
     if not comparison.agrees:
         raise typer.Exit(1)

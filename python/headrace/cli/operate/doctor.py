@@ -139,7 +139,7 @@ def doctor(
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis.to_document(), ticks))):
+        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis.to_dict(), ticks))):
             say(f"report: {report}")
         else:
             is_written = False
@@ -163,7 +163,7 @@ def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int
         print(plain(doctor_output.nagios_line(diagnosis)))
         return doctor_output.nagios_code(diagnosis)
     if output == "json":
-        print(as_json(diagnosis.to_document()))
+        print(as_json(diagnosis.to_dict()))
     else:
         print(plain("\n".join(doctor_output.lines(diagnosis, everything, tables.folded))))
     return diagnosis.exit_code

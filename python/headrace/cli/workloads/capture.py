@@ -112,7 +112,7 @@ def report(captured: Any, output: TableOrJson, workload: Path | None, name: str 
         measured = {"transactions": run.transactions, "engine": run.engine, "start": run.start}
         sizes = {"cache_gib": run.cache_gib, "data_gib": run.benchmark.data_gib}
         findings = {"findings": [finding.text for finding in run.findings]}
-        print_json(captured.to_document() | measured | sizes | findings)
+        print_json(captured.to_dict() | measured | sizes | findings)
     else:
         show(*runs.describe(run), *[f"Note: {note}." for note in captured.notes])
     if workload is None:

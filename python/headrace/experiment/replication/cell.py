@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from headrace.base.storage import Storage
 from headrace.bench import Benchmark
@@ -91,7 +90,7 @@ class ReplicaCell:
         if self.cache_mib < SMALLEST_CACHE_MIB:
             raise InputError(f"cache of {self.cache_mib} MiB", f"must be {SMALLEST_CACHE_MIB} MiB or more", DOC)
 
-    def with_(self, **changed: Any) -> ReplicaCell:
+    def with_(self, **changed: object) -> ReplicaCell:
         """Returns the cell with other figures, checked anew."""
         return replace(self, **changed)
 

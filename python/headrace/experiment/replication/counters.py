@@ -97,13 +97,25 @@ def _applier_metrics(sql: Statements) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
+class VolumePerTransaction:
+    """The lab's own count of a volume's requests, by transactions; latencies, ms, with waits for
+    caps included."""
+
+    reads: float
+    writes: float
+    flushes: float
+    mib: float
+    read_latency_ms: float | None
+    write_latency_ms: float | None
+
+
+@dataclass(frozen=True)
 class PerTransaction:
     """The cost of one applied transaction, from two counts.
 
     Times in ms. `reads`: pages that a thread waited for; `pages`: written; `log_bytes`: redo;
-    `group`: commits in one flush of the binary log. What begins with `volume_` is the lab's own
-    count of requests, latencies with waits for caps included. `busy`: share of the time with a
-    request in flight. `free`: share of the buffer pool without a page, at the end.
+    `group`: commits in one flush of the binary log. `busy`: share of the time with a request in
+    flight. `free`: share of the buffer pool without a page, at the end.
     """
 
     transactions: int
@@ -116,12 +128,7 @@ class PerTransaction:
     retries: float
     waits_for_free: float
     cpu_ms: float
-    volume_reads: float
-    volume_writes: float
-    volume_flushes: float
-    volume_mib: float
-    read_latency_ms: float | None
-    write_latency_ms: float | None
+    volume: VolumePerTransaction
     busy: float
     queue: float
     capped: float
@@ -159,12 +166,14 @@ def between(first: Counted, last: Counted) -> PerTransaction:
         retries=status("Slave_retried_transactions") / n,
         waits_for_free=status("Innodb_buffer_pool_wait_free") / n,
         cpu_ms=1e3 * (last.cpu_s - first.cpu_s) / n,
-        volume_reads=volume("reads") / n,
-        volume_writes=volume("writes") / n,
-        volume_flushes=volume("flushes") / n,
-        volume_mib=(volume("read_bytes") + volume("write_bytes")) / MIB / n,
-        read_latency_ms=mean_ms("read_s", "reads"),
-        write_latency_ms=mean_ms("write_s", "writes"),
+        volume=VolumePerTransaction(
+            reads=volume("reads") / n,
+            writes=volume("writes") / n,
+            flushes=volume("flushes") / n,
+            mib=(volume("read_bytes") + volume("write_bytes")) / MIB / n,
+            read_latency_ms=mean_ms("read_s", "reads"),
+            write_latency_ms=mean_ms("write_s", "writes"),
+        ),
         busy=1.0 - volume("idle_s") / seconds,
         queue=volume("queue_s") / seconds,
         capped=volume("capped_s") / seconds,

@@ -113,11 +113,6 @@ class Course:
         return self.lag[self._end][1]
 
     @property
-    def backlog_at_end(self) -> float:
-        """Transactions not applied then."""
-        return self.looks[-1].written - self.looks[self._end].applied
-
-    @property
     def peak(self) -> tuple[float, float]:
         """(time, lag) of the most lag."""
         return max(self.lag, key=lambda pair: pair[1])

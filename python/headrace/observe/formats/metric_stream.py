@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 import msgspec
 
 from headrace.errors import CouldNotRun, InputError
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, SummaryDataPoint
 
 OPEN_TELEMETRY = "CloudWatch guide, Metric streams, OpenTelemetry 0.7.0 and 1.0.0 formats"
 NAMED = "amazonaws.com/"  # before namespace and metric in the name of a metric
@@ -64,7 +68,7 @@ def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Itera
     while True:
         start = file.tell()
         try:
-            record: Any = parse_length_prefixed(ExportMetricsServiceRequest, cast("BytesIO", file))
+            record = parse_length_prefixed(ExportMetricsServiceRequest, cast("BytesIO", file))
         except (ValueError, DecodeError) as error:
             # Nothing follows: the object was cut. A file whose first record is so may be anything.
             if number and not file.read(1):
@@ -80,7 +84,7 @@ def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Itera
             yield number, point
 
 
-def _points_of(record: Any) -> Iterator[StreamPoint]:
+def _points_of(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
     for resource in record.resource_metrics:
         account = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}.get(
             "cloud.account.id", ""
@@ -91,7 +95,7 @@ def _points_of(record: Any) -> Iterator[StreamPoint]:
                     yield _point_of(metric, point, account)
 
 
-def _point_of(metric: Any, point: Any, account: str) -> StreamPoint:
+def _point_of(metric: Metric, point: SummaryDataPoint, account: str) -> StreamPoint:
     names = _names(point)
     namespace, _, plain = metric.name.removeprefix(NAMED).rpartition("/")
     extremes = {quantile.quantile: quantile.value for quantile in point.quantile_values}
@@ -109,7 +113,7 @@ def _point_of(metric: Any, point: Any, account: str) -> StreamPoint:
     )
 
 
-def _names(point: Any) -> dict[str, str]:
+def _names(point: SummaryDataPoint) -> dict[str, str]:
     """Returns namespace, metric and dimensions, of 1.0 (attributes) or 0.7 (labels)."""
     names: dict[str, str] = {}
     for attribute in point.attributes:

@@ -285,11 +285,11 @@ def _take_samples(recording: Recording, where: str, result: dict, counter: _Coun
     return len(pairs)
 
 
-def _seconds(milliseconds: Any) -> Any:
+def _seconds(milliseconds: object) -> object:
     return milliseconds / MS_PER_S if isinstance(milliseconds, (int, float)) else milliseconds
 
 
-def _moment(recording: Recording, place: str, value: Any) -> float:
+def _moment(recording: Recording, place: str, value: object) -> float:
     """Returns a time in seconds since 1970. Raises InputError."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and EARLIEST_S <= value <= LATEST_S:
         return float(value)

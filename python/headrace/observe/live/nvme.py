@@ -15,7 +15,6 @@ import os
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -66,12 +65,12 @@ class NvmePage:
     counters: Mapping[str, int]
     histograms: Mapping[str, tuple[tuple[int, int, int], ...]]
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, object]:
         """Returns the counters, and of histograms the bins with a count, by name."""
         counted = {name: [bin_ for bin_ in bins if bin_[2]] for name, bins in self.histograms.items()}
-        return {"device": self.device} | dict(self.counters) | counted
+        return {"device": self.device, **self.counters, **counted}
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, str | int | None]]:
         """Returns the counters, and bins with a count, as rows: field, from_us, until_us, value."""
         listed = [
             {"field": name, "from_us": None, "until_us": None, "value": value} for name, value in self.counters.items()

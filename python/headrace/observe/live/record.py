@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base.checks import check_choice, check_name
+from headrace.base.encoding import Document
 from headrace.base.files import explain_unwritable
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import Address, connect
@@ -77,7 +78,7 @@ class CaptureRequest:
 
 
 @dataclass(frozen=True)
-class Captured:
+class Captured(Document, schema="headrace-capture/1"):
     """`description`: the RUN.toml.
 
     `state`: whole, interrupted (Ctrl-C) or broken (the server was lost). `latencies` as in
@@ -90,18 +91,6 @@ class Captured:
     threads: int
     latencies: dict[str, float]
     notes: tuple[str, ...] = field(default_factory=tuple)
-
-    def to_document(self) -> dict:
-        """Returns what `headrace workload capture --output json` prints of the capture itself."""
-        return {
-            "schema": "headrace-capture/1",
-            "description": str(self.description),
-            "state": self.state,
-            "seconds": self.seconds,
-            "threads": self.threads,
-            "latencies": self.latencies,
-            "notes": list(self.notes),
-        }
 
 
 def capture(

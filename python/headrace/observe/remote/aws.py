@@ -12,13 +12,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Any
 
-from headrace.aws.client import CallLimits, call, make_client
+from headrace.aws.client import AwsAnswer, AwsClient, CallLimits, call, make_client
 from headrace.aws.instances import instance_types
 from headrace.aws.metrics import MetricOwner, fetch_points
 from headrace.aws.volumes import describe_volumes, notation_of
@@ -54,7 +53,7 @@ _VOLUME = re.compile(r"vol-[0-9a-z]{1,40}\Z", re.ASCII)
 _DATABASE = re.compile(r"db-(?P<name>[A-Za-z0-9-]{1,63})\Z", re.ASCII)
 _RESOURCE = re.compile(r"db-[A-Z0-9]{20,40}\Z", re.ASCII)  # DbiResourceId
 
-Clients = Callable[[str], Any]
+Clients = Callable[[str], AwsClient]
 Points = dict[str, dict[float, float]]  # by metric: value by the beginning of its period
 
 
@@ -92,7 +91,7 @@ class Fetched:
         return recording, replace(readings, described=self.described, gaps=self.gaps, free_bytes=free)
 
 
-def open_client(service: str) -> Any:
+def open_client(service: str) -> AwsClient:
     """Returns a client of a service. Raises as `make_client`."""
     return make_client(service, LIMITS)
 
@@ -205,12 +204,12 @@ def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
     return Fetched(f"db-{identifier}", of_storage, float(period), described, "hold", tuple(notes), others)
 
 
-def _described_database(rds: Any, name: str) -> dict[str, Any]:
+def _described_database(rds: AwsClient, name: str) -> AwsAnswer:
     """Returns what RDS says of the instance that `db-NAME` means: NAME, an instance that is itself
     called db-NAME, or one of this resource id. Raises InputError."""
     match = _DATABASE.match(name)
     assert match is not None  # names_of has checked it
-    asked: list[dict[str, Any]] = [{"DBInstanceIdentifier": match["name"]}, {"DBInstanceIdentifier": name}]
+    asked: list[AwsAnswer] = [{"DBInstanceIdentifier": match["name"]}, {"DBInstanceIdentifier": name}]
     if _RESOURCE.match(name):
         asked.insert(0, {"Filters": [{"Name": "dbi-resource-id", "Values": [name]}]})
     for arguments in asked:
@@ -226,7 +225,7 @@ def _described_database(rds: Any, name: str) -> dict[str, Any]:
     raise InputError(name, rule, "describe-db-instances", "Check AWS_REGION: aws rds describe-db-instances lists them.")
 
 
-def _storage_of(instance: Mapping[str, Any], notes: list[str]) -> VolumeDescription:
+def _storage_of(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
     """Returns the storage of an RDS instance in the catalog's notation, as the volumes that RDS
     lays it over, and the instance type behind its class."""
     kind, size = instance.get("StorageType", ""), int(instance.get("AllocatedStorage") or 0)

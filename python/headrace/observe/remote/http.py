@@ -37,6 +37,10 @@ CHUNK_BYTES = 1 << 20
 UNAUTHORIZED, FORBIDDEN, MULTIPLE_CHOICES, BAD_REQUEST = 401, 403, 300, 400
 
 
+# The members of a JSON object by name: which there are says the service's own documentation.
+JsonObject = dict[str, Any]
+
+
 class HttpJson:
     """Questions to one base address. `what` names it in errors, `doc` is their source."""
 
@@ -46,7 +50,7 @@ class HttpJson:
         self._opener = urllib.request.build_opener(_NoRedirect)
         self._authorization = self._credentials()
 
-    def get(self, path: str, parameters: list[tuple[str, str]]) -> dict[str, Any]:
+    def get(self, path: str, parameters: list[tuple[str, str]]) -> JsonObject:
         """Fetches the JSON object at a path; also that of a refusal, which says why. Raises
         InputError and CouldNotRun."""
         request = urllib.request.Request(f"{self.base}{path}?{urlencode(parameters)}")
@@ -83,7 +87,7 @@ class HttpJson:
                 raise InputError(self.base, f"one answer is larger than {MAX_BYTES >> 20} MiB", self.doc, hint)
         return b"".join(parts)
 
-    def _refusal(self, error: urllib.error.HTTPError) -> dict[str, Any]:
+    def _refusal(self, error: urllib.error.HTTPError) -> JsonObject:
         """Returns the JSON of a refusal. Raises InputError or CouldNotRun where it has none, or is
         about the login."""
         code = error.code
@@ -140,11 +144,11 @@ class HttpJson:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Leaves a redirect as the answer that it is."""
 
-    def redirect_request(self, *_: Any, **__: Any) -> None:
+    def redirect_request(self, *_: object, **__: object) -> None:
         return None
 
 
-def _object(content: bytes) -> dict[str, Any] | None:
+def _object(content: bytes) -> JsonObject | None:
     """Returns the JSON object in these bytes; None for anything else."""
     try:
         value = json.loads(content)

@@ -16,7 +16,6 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy as np
 from headrace.errors import InputError
 from headrace.observe.formats.prometheus import CPU, DISK, HOST_LABELS, INFO, INNODB, SPLIT, STATUS, WHOLE
 from headrace.observe.recording import Recording, clip
-from headrace.observe.remote.http import HttpJson
+from headrace.observe.remote.http import HttpJson, JsonObject
 from headrace.observe.remote.span import TimeSpan
 from headrace.observe.run_files.status import CHECKPOINT_ENDS
 from headrace.workload.points import MAX_RECORDED_POINT_S
@@ -200,11 +199,11 @@ class _Server:
             raise InputError(self.http.base, "does not list series", DOC, "Is it a Prometheus server?")
         return [labels for labels in listed if isinstance(labels, dict)]
 
-    def at(self, query: str, moment: float) -> list[dict[str, Any]]:
+    def at(self, query: str, moment: float) -> list[JsonObject]:
         """Returns the result of a query at a moment."""
         return self._result("/api/v1/query", [("query", query), ("time", f"{moment:.3f}")])
 
-    def over(self, query: str, begin: float, end: float, step_s: float) -> Iterator[list[dict[str, Any]]]:
+    def over(self, query: str, begin: float, end: float, step_s: float) -> Iterator[list[JsonObject]]:
         """Yields the results of a range query, slice by slice."""
         slices = math.ceil(((end - begin) / step_s + 1) / MOST_POINTS)
         for index in range(slices):
@@ -213,14 +212,14 @@ class _Server:
             times = [("start", f"{first:.3f}"), ("end", f"{last:.3f}"), ("step", f"{step_s:g}")]
             yield self._result("/api/v1/query_range", [("query", query), *times])
 
-    def _result(self, path: str, parameters: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    def _result(self, path: str, parameters: list[tuple[str, str]]) -> list[JsonObject]:
         data = self._data(path, parameters)
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
             raise InputError(self.http.base, "answers without a result", DOC, "Is it a Prometheus server?")
         return result
 
-    def _data(self, path: str, parameters: list[tuple[str, str]]) -> Any:
+    def _data(self, path: str, parameters: list[tuple[str, str]]) -> object:
         answer = self.http.get(path, parameters)
         if answer.get("status") != "success":
             refusal = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
@@ -287,7 +286,7 @@ class _Plan:
 
     def results(
         self, begin: float, end: float, step_s: float, progress: Callable[[float], None]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[JsonObject]:
         """Yields the series with the times of their samples."""
         questions = [*self._disk_questions(), *self._server_questions()]
         groups = {times: [question for question in questions if question[1] == times] for _, times, _ in questions}

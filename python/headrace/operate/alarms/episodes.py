@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from headrace.operate.watching.moment import LiveVerdict, Moment
 
@@ -32,7 +31,7 @@ class EpisodeEvent:
     end_unix: float | None
     client_seconds: float | None
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, object]:
         """Returns the event as JSON and as the values of a command."""
 
         def when(t_unix: float | None) -> str | None:

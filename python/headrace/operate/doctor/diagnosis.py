@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from headrace.operate.doctor.advising.gains import Counsel, with_counsel
 from headrace.operate.doctor.earlier import earlier
@@ -23,13 +22,13 @@ def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thr
     if counsel is not None:
         findings = with_counsel(findings, evidence, signals, counsel, thresholds)
     judged_s = newest(evidence, thresholds.window_s).span_s
-    return assembled(evidence, findings, earlier=earlier(evidence, thresholds), judged_s=judged_s)
+    return replace(assembled(evidence, findings), earlier=earlier(evidence, thresholds), judged_s=judged_s)
 
 
-def assembled(evidence: Evidence, findings: list[Finding], **more: Any) -> Diagnosis:
+def assembled(evidence: Evidence, findings: list[Finding]) -> Diagnosis:
     """Puts a diagnosis together: the headline, at most three findings, and the rest."""
     facts = evidence.facts
-    diagnosis = Diagnosis(
+    return Diagnosis(
         facts.target,
         findings[0].verdict,
         findings[0].words,
@@ -43,4 +42,3 @@ def assembled(evidence: Evidence, findings: list[Finding], **more: Any) -> Diagn
         missing=facts.missing,
         notes=evidence.notes,
     )
-    return replace(diagnosis, **more) if more else diagnosis

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headrace.base.units import span_in_words
 from headrace.operate.doctor.innocence import innocent
-from headrace.operate.doctor.model import OF_STORAGE, Finding
+from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import Signals
 from headrace.operate.doctor.storage_verdicts import of_settings, of_volumes
 from headrace.operate.doctor.thresholds import Thresholds
@@ -115,7 +115,7 @@ def _nothing(signals: Signals) -> Finding:
     blind = [
         volume
         for volume in signals.volumes
-        if all(share is None for share in volume.over.values()) and volume.limits is None
+        if all(share is None for share in volume.use.over.values()) and volume.limits is None
     ]
     if not signals.volumes:
         words = "Nothing is known of the volumes: only the server was seen, and it shows no trouble. Name them with --device, or as lab:VOLUME or aws:vol-...."
@@ -134,8 +134,3 @@ def grain_words(grain_s: float, exact: bool) -> str:
     if grain_s >= 60:
         return f"{each}; bursts shorter than that are not seen"
     return f"{each}; limits inferred from rate and latency"
-
-
-def blames_storage(findings: list[Finding]) -> bool:
-    """True when the headline says that storage is to blame."""
-    return findings[0].verdict in OF_STORAGE

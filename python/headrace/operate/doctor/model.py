@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from headrace.planner.result import Document
+from headrace.base.encoding import Document
 
-SCHEMA = "headrace-doctor/1"
 Verdict = Literal["binds", "touched", "degraded", "will bind", "misconfigured", "not storage", "fine", "cannot tell"]
 VERDICTS: tuple[Verdict, ...] = (
     "binds", "touched", "degraded", "will bind", "misconfigured", "not storage", "fine", "cannot tell",
@@ -111,7 +110,7 @@ class Window(Document):
 
 
 @dataclass(frozen=True)
-class Diagnosis(Document):
+class Diagnosis(Document, schema="headrace-doctor/1"):
     """One headline and at most three findings; the headline is the first of `findings`. `others`:
     what else was found, shown with --all. `earlier`: what was found before the newest `judged_s`
     seconds, which the other findings are of (0: all that was seen). `missing`: what no source gave.
@@ -132,11 +131,7 @@ class Diagnosis(Document):
     instance: str | None = None
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def to_document(self) -> dict[str, Any]:
-        """Returns what `headrace doctor --output json` prints."""
-        return {"schema": SCHEMA} | self.to_dict()
+    extra: dict[str, object] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:

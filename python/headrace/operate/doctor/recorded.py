@@ -66,7 +66,7 @@ def diagnose_recording(
         findings = [_calm(workload, volume.facts.name, t)]
     grain = grain_words(evidence.facts.grain_s, False)
     evidence = replace(evidence, notes=_notes(evidence, workload, bound))
-    return assembled(evidence, [replace(entry, grain=grain) for entry in findings], windows=tuple(windows))
+    return replace(assembled(evidence, [replace(entry, grain=grain) for entry in findings]), windows=tuple(windows))
 
 
 def _notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow]) -> tuple[str, ...]:

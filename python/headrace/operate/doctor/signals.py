@@ -33,16 +33,35 @@ class ModelLatency:
     write_p99: float
 
 
+@dataclass(frozen=True)
+class LimitUse:
+    """How far a volume used its limits, by their names. `over`: share of the time over each (None:
+    not counted), `over_seconds` share of ticks with any; `rates`: rate over each limit; `near`:
+    share of ticks at `inferred_use` of it and more."""
+
+    over: dict[str, float | None]
+    over_seconds: dict[str, float]
+    rates: dict[str, float | None]
+    near: dict[str, float]
+
+
+@dataclass(frozen=True)
+class CreditLevels:
+    """Credits, percent: the volume's at the end and at the beginning of the window, and those of
+    the instance that are lowest; None: it has none."""
+
+    last: float | None
+    first: float | None
+    instance: float | None
+
+
 @dataclass
 class VolumeSignals:
-    """Signals of one volume. `over`: share of the time over each limit (None: not counted),
-    `over_seconds` share of ticks with any; `use`: rate over each limit; `near`: share of ticks at
-    `inferred_use` of it and more. Latencies in ms: of the median tick, medians where a histogram
-    gives them, else means."""
+    """Signals of one volume. Latencies in ms: of the median tick, medians where a histogram gives
+    them, else means."""
 
     facts: SeenVolume
     seconds: float
-    iops: float
     charged_iops: float
     bytes_s: float
     read_iops: float
@@ -53,13 +72,8 @@ class VolumeSignals:
     read_ms: float | None
     write_ms: float | None
     read_p99_ms: float | None
-    over: dict[str, float | None]
-    over_seconds: dict[str, float]
-    use: dict[str, float | None]
-    near: dict[str, float]
-    balance: float | None
-    balance_first: float | None
-    instance_balance: float | None
+    use: LimitUse
+    credits: CreditLevels
     model: ModelLatency | None
     stalled: bool = False
     member_ms: dict[str, float] = field(default_factory=dict)
@@ -68,9 +82,14 @@ class VolumeSignals:
     most_bytes_s: float = 0.0  # of the tick with the most bytes
 
     @property
+    def iops(self) -> float:
+        """Reads and writes a second."""
+        return self.read_iops + self.write_iops
+
+    @property
     def use_while_busy(self) -> float | None:
         """The rate over the limit that is nearest, in the time in which there was any request."""
-        uses = [use for name, use in self.use.items() if use is not None and name != "volume-credits"]
+        uses = [use for name, use in self.use.rates.items() if use is not None and name != "volume-credits"]
         return max(uses) / self.busy_share if uses and self.busy_share else None
 
     @property
@@ -238,38 +257,30 @@ def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -
     for name, column in OVER.items():
         over[name] = mean(rows, column)
         over_seconds[name] = _share_of(rows, pl.col(column) > 0) if column in rows.columns else 0.0
-    use, near = _uses(rows, limits, thresholds)
-    balances = (
-        rows["balance_percent"].drop_nulls() if "balance_percent" in rows.columns else pl.Series([], dtype=pl.Float64)
-    )
+    column = "balance_percent"
+    levels = rows[column].drop_nulls().cast(pl.Float64).to_list() if column in rows.columns else []
     instance = [
         float(balance[-1])
         for name in ("instance_io_balance_percent", "instance_byte_balance_percent")
         if name in rows.columns and (balance := rows[name].drop_nulls()).len()
     ]
     return VolumeSignals(
-        volume.facts,
-        float(rows["duration_s"].sum()),
-        reads + writes,
-        rate("charged_iops") or reads + writes,
-        (read_mib_s + write_mib_s) * MIB,
-        reads,
-        writes,
-        read_kib,
-        write_kib,
-        mean(rows, "queue"),
-        _median(rows, "read_p50_ms", "read_ms"),
-        _median(rows, "write_p50_ms", "write_ms"),
-        _median(rows, "read_p99_ms"),
-        over,
-        over_seconds,
-        use,
-        near,
-        float(balances[-1]) if balances.len() else None,
-        float(balances[0]) if balances.len() else None,
-        min(instance, default=None),
-        model_latency(volume.facts, read_kib, write_kib, as_of),
-        bool((mean(rows, "stalled") or 0.0) > 0),
+        facts=volume.facts,
+        seconds=float(rows["duration_s"].sum()),
+        charged_iops=rate("charged_iops") or reads + writes,
+        bytes_s=(read_mib_s + write_mib_s) * MIB,
+        read_iops=reads,
+        write_iops=writes,
+        read_kib=read_kib,
+        write_kib=write_kib,
+        queue=mean(rows, "queue"),
+        read_ms=_median(rows, "read_p50_ms", "read_ms"),
+        write_ms=_median(rows, "write_p50_ms", "write_ms"),
+        read_p99_ms=_median(rows, "read_p99_ms"),
+        use=LimitUse(over, over_seconds, *_uses(rows, limits, thresholds)),
+        credits=CreditLevels(*((levels[-1], levels[0]) if levels else (None, None)), min(instance, default=None)),
+        model=model_latency(volume.facts, read_kib, write_kib, as_of),
+        stalled=bool((mean(rows, "stalled") or 0.0) > 0),
         read_mean_ms=_of_requests(rows, "read"),
         busy_share=None if (idle := mean(rows, "idle_share")) is None else 1.0 - idle,
         most_bytes_s=most_bytes_s(rows),

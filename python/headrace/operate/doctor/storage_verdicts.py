@@ -86,12 +86,12 @@ def _limits(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Find
     if felt is not None and felt < t.felt_share and _appliers_may_wait(signals, t):
         felt = None
     for name in caps.COUNTED:
-        share = volume.over.get(name)
-        if share is None or share < t.seen_share or volume.over_seconds[name] < t.steady_seconds_share:
+        share = volume.use.over.get(name)
+        if share is None or share < t.seen_share or volume.use.over_seconds[name] < t.steady_seconds_share:
             continue
         subject = _spent(volume, name, t)
         findings.append(_limit(volume, subject, share, felt, "seen", signals, t))
-    if any(share is not None for share in volume.over.values()):
+    if any(share is not None for share in volume.use.over.values()):
         return findings
     return [*findings, *_inferred(volume, felt, signals, t)]
 
@@ -100,10 +100,10 @@ def _spent(volume: VolumeSignals, name: str, t: Thresholds) -> str:
     """Returns the name of a limit, or that of the credits that are gone."""
     limits = volume.limits
     gone = t.credits_gone_percent
-    if name.startswith("volume") and volume.balance is not None and volume.balance <= gone:
+    if name.startswith("volume") and volume.credits.last is not None and volume.credits.last <= gone:
         kind = "volume-iops" if limits is None or limits.credit_unit == "ios" else "volume-throughput"
         return "volume-credits" if name == kind else name
-    if name.startswith("instance") and volume.instance_balance is not None and volume.instance_balance <= gone:
+    if name.startswith("instance") and volume.credits.instance is not None and volume.credits.instance <= gone:
         return "instance-credits"
     return name
 
@@ -114,20 +114,20 @@ def _inferred(volume: VolumeSignals, felt: float | None, signals: Signals, t: Th
     slow = volume.slow_times
     if slow is None or slow < t.inferred_latency_factor:
         return []
-    names = [name for name, share in volume.near.items() if share >= t.inferred_seconds_share]
+    names = [name for name, share in volume.use.near.items() if share >= t.inferred_seconds_share]
     on_baseline = _of_baseline(volume, signals, t)
     if not names and on_baseline is not None and abs(on_baseline - 1.0) <= t.credits_near_baseline:
         return [_limit(volume, "instance-credits", min(1.0, on_baseline), felt, "inferred", signals, t)]
-    if "volume-credits" in names and volume.balance is not None and volume.balance > t.credits_gone_percent:
+    if "volume-credits" in names and volume.credits.last is not None and volume.credits.last > t.credits_gone_percent:
         names.remove("volume-credits")
-    return [_limit(volume, name, volume.near[name], felt, "inferred", signals, t) for name in names]
+    return [_limit(volume, name, volume.use.near[name], felt, "inferred", signals, t) for name in names]
 
 
 def _of_baseline(volume: VolumeSignals, signals: Signals, t: Thresholds) -> float | None:
     """Returns what all volumes of the instance take over what it gives without its burst, by the
     nearer of I/Os and bytes; None where that does not bind: no instance, no burst apart, or some is
     left."""
-    limits, balance = volume.limits, volume.instance_balance
+    limits, balance = volume.limits, volume.credits.instance
     if limits is None or (balance is not None and balance > t.credits_gone_percent):
         return None
     burst = (limits.instance_burst_iops, limits.instance_burst_bytes_s)
@@ -155,7 +155,7 @@ def _limit(
     at = "" if allowed is None else f" of {_amount(allowed, unit)}"
     gives = f"{volume.facts.name} gives {_amount(rate, unit)}{at}"
     felt_words = _felt(felt)
-    if touched and felt >= t.felt_share:
+    if touched and (felt or 0.0) >= t.felt_share:
         felt_words = f"Hardly a client waits for that: {late_clients or 0.0:.1g} on average."
     if optimizing:
         words = f"{gives} while it is {volume.facts.state}: until that ends its limits are the lower of those before and after. {felt_words}"
@@ -171,15 +171,17 @@ def _limit(
         figure("limit", allowed, unit, f"limit: {'not known' if allowed is None else _amount(allowed, unit)}"),
         *_latency_figures(volume),
     ]
-    if volume.balance is not None:
-        figures.append(figure("balance_percent", volume.balance, "percent", f"credit balance: {volume.balance:.1f} %"))
-    if volume.instance_balance is not None:
+    if volume.credits.last is not None:
+        figures.append(
+            figure("balance_percent", volume.credits.last, "percent", f"credit balance: {volume.credits.last:.1f} %")
+        )
+    if volume.credits.instance is not None:
         figures.append(
             figure(
                 "instance_balance_percent",
-                volume.instance_balance,
+                volume.credits.instance,
                 "percent",
-                f"the instance's credit balance: {volume.instance_balance:.1f} %",
+                f"the instance's credit balance: {volume.credits.instance:.1f} %",
             )
         )
     if felt is not None:
@@ -250,12 +252,12 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
         return [_degraded(volume, signals, None)]
     model = volume.model
     if model is None or any(
-        (use or 0.0) >= t.degraded_use for name, use in volume.use.items() if name != "volume-credits"
+        (use or 0.0) >= t.degraded_use for name, use in volume.use.rates.items() if name != "volume-credits"
     ):
         return []
-    if any((share or 0.0) >= t.seen_share for share in volume.over.values()):
+    if any((share or 0.0) >= t.seen_share for share in volume.use.over.values()):
         return []
-    if not any(share is not None for share in volume.over.values()) and _instance_explains(volume, signals, t):
+    if not any(share is not None for share in volume.use.over.values()) and _instance_explains(volume, signals, t):
         return []
     slow = None
     for way, rate in (("read", volume.read_iops), ("write", volume.write_iops)):
@@ -312,7 +314,7 @@ def _bursts_may_hide(volume: VolumeSignals, t: Thresholds) -> bool:
     if model is None:
         return True
     own_s = (volume.read_iops * model.read_p50 + volume.write_iops * model.write_p50) / 1e3
-    use = max((each for each in volume.use.values() if each is not None), default=0.0)
+    use = max((each for each in volume.use.rates.values() if each is not None), default=0.0)
     return not rules_out_bursts(volume.busy_share, max(own_s, use), t)
 
 
@@ -424,7 +426,7 @@ def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Fin
 
 def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
     """Returns findings on credits that will be gone soon at the present rate."""
-    now, first = volume.balance, volume.balance_first
+    now, first = volume.credits.last, volume.credits.first
     limits = volume.limits
     if now is None or first is None or limits is None or limits.credits is None or now <= t.credits_gone_percent:
         return []

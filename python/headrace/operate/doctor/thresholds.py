@@ -7,7 +7,6 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 TABLE = "thresholds.csv"
 
@@ -45,7 +44,7 @@ class Thresholds:
             raise KeyError(f"no such threshold: {', '.join(sorted(unknown))}")
         self._values = values | changed
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> float:
         try:
             return self._values[name]
         except KeyError:

@@ -239,7 +239,7 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
     return gathered(facts, ticks, [finding.text for finding in findings])
 
 
-def _variables(description: Mapping[str, Any]) -> dict[str, str]:
+def _variables(description: dict) -> dict[str, str]:
     """Returns global variables as far as a description has them."""
     settings = description.get("settings", {})
     variables = {}

@@ -72,13 +72,13 @@ class Tick:
     host: Row = field(default_factory=dict)
     replica: Row = field(default_factory=dict)
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, object]:
         """Returns the tick as JSON has it, without what is missing."""
 
         def without_missing(row: Row) -> Row:
             return {name: value for name, value in row.items() if value is not None}
 
-        document: dict[str, Any] = {"t_unix": self.t_unix, "duration_s": self.duration_s}
+        document: dict[str, object] = {"t_unix": self.t_unix, "duration_s": self.duration_s}
         document["volumes"] = {name: without_missing(row) for name, row in self.volumes.items()}
         parts = {"server": self.server, "host": self.host, "replica": self.replica}
         return document | {name: without_missing(row) for name, row in parts.items() if row}

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -104,7 +103,7 @@ def evidence_of(
     options: SourceOptions = SourceOptions(),
     seconds: float | None = None,
     progress: Callable[[float], None] = lambda share: None,
-) -> tuple[Evidence, Any]:
+) -> tuple[Evidence, OpenWorkload | None]:
     """Returns the evidence, and for a recording of a device its demand (OpenWorkload), else None. A
     live target is watched for `seconds` (10); a service is asked for as many where they are given,
     else for the options' span. Raises InputError, CouldNotRun."""

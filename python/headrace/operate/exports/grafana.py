@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.operate.exports.table import ExportedMetric, group_by_panel
 
 # For Grafana 10 and newer (grafana/kinds, dashboard schema; a test reads it with its types).
@@ -17,7 +15,7 @@ SHARE = "percentunit"
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
-def dashboard() -> dict[str, Any]:
+def dashboard() -> dict[str, object]:
     """Returns the dashboard as Grafana imports it."""
     panels = [_panel(number, title, metrics) for number, (title, metrics) in enumerate(group_by_panel().items())]
     return {
@@ -37,11 +35,11 @@ def dashboard() -> dict[str, Any]:
     }
 
 
-def _datasource() -> dict[str, Any]:
+def _datasource() -> dict[str, object]:
     return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "hide": 0}
 
 
-def _variable(label: str, name: str) -> dict[str, Any]:
+def _variable(label: str, name: str) -> dict[str, object]:
     query = f"label_values({name}, {label})"
     return {
         "name": label,
@@ -57,7 +55,7 @@ def _variable(label: str, name: str) -> dict[str, Any]:
     }
 
 
-def _panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, Any]:
+def _panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, object]:
     targets = [target for metric in metrics for target in _targets(metric)]
     for nth, target in enumerate(targets):
         target["refId"] = chr(ord("A") + nth)
@@ -88,7 +86,7 @@ def _unit(title: str, metric: ExportedMetric) -> str:
     return UNITS[metric.unit]
 
 
-def _targets(metric: ExportedMetric) -> list[dict[str, Any]]:
+def _targets(metric: ExportedMetric) -> list[dict[str, object]]:
     chosen = '{volume_id=~"$volume_id"}' if "volume_id" in metric.labels else ""
     by = ", ".join(metric.labels)
     legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels)
@@ -109,5 +107,5 @@ def _short(metric: ExportedMetric) -> str:
     return name.removesuffix("_seconds").removesuffix("_ratio").replace("_", " ")
 
 
-def _target(expression: str, legend: str) -> dict[str, Any]:
+def _target(expression: str, legend: str) -> dict[str, object]:
     return {"datasource": DATASOURCE, "expr": expression, "legendFormat": legend.strip(), "refId": "A"}

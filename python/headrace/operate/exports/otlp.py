@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from headrace import __version__
@@ -15,13 +15,15 @@ from headrace.operate.exports.samples import BinSample, ValueSample, samples_of
 from headrace.operate.exports.table import ExportedMetric, exported
 from headrace.operate.watching.moment import Moment
 
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics import export
+
 DOC = "docs/guide/exports.md"
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318/v1/metrics"  # OTLP/HTTP, default port and path
 # Units as UCUM writes them (OpenTelemetry, "Instrument unit").
 UNITS = {"bytes": "By", "seconds": "s", "ratio": "1", "": "1"}
 # A collector that has not answered for this long is told again at the next time, s.
 TIMEOUT_S = 5.0
-NS_PER_S = 1_000_000_000
 
 
 class OtlpCollector:
@@ -52,7 +54,7 @@ class OtlpCollector:
         return self._exporter.export(metrics_data(moments)) is MetricExportResult.SUCCESS
 
 
-def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> Any:
+def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> export.MetricsData:
     """Returns the moments as OpenTelemetry's own values."""
     from opentelemetry.sdk.metrics import export
     from opentelemetry.sdk.resources import Resource
@@ -66,12 +68,12 @@ def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> Any:
     return export.MetricsData([export.ResourceMetrics(resource, [export.ScopeMetrics(scope, metrics, "")], "")])
 
 
-def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: int) -> Any:
+def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: int) -> export.Metric:
     from opentelemetry.sdk.metrics import export
 
     cumulative = export.AggregationTemporality.CUMULATIVE
     if metric.kind == "histogram":
-        data: Any = export.Histogram(
+        data: export.Histogram | export.Sum | export.Gauge = export.Histogram(
             [_bins(metric, sample, at) for sample in samples if isinstance(sample, BinSample)], cumulative
         )
     else:
@@ -85,7 +87,7 @@ def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: 
     return export.Metric(metric.name, metric.help, UNITS[metric.unit], data)
 
 
-def _bins(metric: ExportedMetric, sample: BinSample, at: int) -> Any:
+def _bins(metric: ExportedMetric, sample: BinSample, at: int) -> export.HistogramDataPoint:
     from opentelemetry.sdk.metrics import export
 
     below, counts = 0, []

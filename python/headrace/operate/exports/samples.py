@@ -54,7 +54,6 @@ HISTOGRAMS = {
 }
 # Limits by what they are counted in.
 IOPS_LIMITS = ("volume-iops", "baseline-iops", "instance-iops")
-BYTES_LIMITS = ("volume-throughput", "baseline-throughput", "instance-throughput")
 # Limits a verdict may name; each has a sample, so that an alert sees it end.
 JUDGED = (*caps.COUNTED, "volume-credits", "instance-credits", "degraded")
 

@@ -24,7 +24,7 @@ from headrace.base.units import DAY_S, MIB, span_in_words
 from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
 from headrace.operate.evidence.limits import holding
-from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
+from headrace.operate.fleet.answer import FleetSettings, Verdict, VolumeAnswer
 from headrace.operate.fleet.closed import WaitingClients, raised, waiting_clients
 from headrace.operate.fleet.cost import PriceTable
 from headrace.operate.fleet.durability import durability_lost
@@ -153,7 +153,7 @@ def _withheld(device: FleetDevice) -> str:
     return ""
 
 
-def _answer(device: FleetDevice, verdict: Any, why: str, today: str, **more: Any) -> VolumeAnswer:
+def _answer(device: FleetDevice, verdict: Verdict, why: str, today: str, **more: Any) -> VolumeAnswer:
     first = device.members[0]
     ids = tuple(member.id for member in device.members)
     about = (first.account, first.region, first.instance_type)
@@ -499,9 +499,7 @@ def _tables(tables: tuple[PriceTable, ...]) -> dict[tuple[str, str], PriceTable]
 
 def _demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDemands:
     """Puts the demand of devices into the core, one after the other."""
-    joined: dict[str, Any] = {
-        name: np.concatenate([demand[name] for demand in columns]) for name in DeviceHistory.COLUMNS
-    }
+    joined = {name: np.concatenate([demand[name] for demand in columns]) for name in DeviceHistory.COLUMNS}
     lengths = [len(demand["duration_s"]) for demand in columns]
     return core.FleetDemands(**joined, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
 

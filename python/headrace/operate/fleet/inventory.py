@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from os import PathLike
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -530,7 +530,7 @@ def _converted(recording: Recording, where: str, value: object, kind: type[T]) -
         raise recording.bad(where, _name_of(value), str(error), hint, API) from None
 
 
-def _name_of(value: Any) -> str:
+def _name_of(value: object) -> str:
     name = value.get("VolumeId") or value.get("InstanceId") if isinstance(value, dict) else None
     return str(name) if name else clip(str(value), 60)
 

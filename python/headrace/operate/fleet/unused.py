@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import polars as pl
 
 from headrace.base.units import DAY_S
+from headrace.operate.fleet.answer import Verdict
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.points import SUMS
 
@@ -18,7 +19,7 @@ LEAST_IOS_A_DAY = 1.0
 
 def unused_because(
     device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float
-) -> tuple[str, str] | None:
+) -> tuple[Verdict, str] | None:
     """Returns a verdict and its reason: "unused", or "withheld" for a volume that is attached to
     nothing and did I/O within the points; None where it is in use, or not known."""
     if any(member.managed_by or member.root for member in device.members):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from headrace.base.checks import check_number, check_whole
 from headrace.errors import InputError
@@ -91,7 +90,6 @@ def forecast(
             hint = "Add --space FILE (used space by day), or leave it out."
             raise InputError(f"{name} {value:g}", "says nothing without used space", DOC, hint)
     history = history_of(workload)
-    where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     missing: list[str] = []
     refused: InputError | None = None
     credits, growth, full = None, (), None
@@ -102,8 +100,18 @@ def forecast(
         raise InputError(f"--balance {balance_percent:g}", rule, "data/volumes", "Leave it out, or name other storage.")
     if bursts:
         try:
-            given: dict[str, Any] = {"hours": hours, "balance_percent": balance_percent, "runs": runs, "seed": seed}
-            credits = credits_ahead(workload, history, storage, progress=progress, **given, **where)
+            credits = credits_ahead(
+                workload,
+                history,
+                storage,
+                instance=instance,
+                as_of=as_of,
+                hours=hours,
+                balance_percent=balance_percent,
+                runs=runs,
+                seed=seed,
+                progress=progress,
+            )
         except InputError as error:
             missing.append(f"credits ({error.value}: {error.rule})")
             refused = refused or error
@@ -112,7 +120,7 @@ def forecast(
             f"credits ({storage}{'' if instance is None else f' on {instance}'} has none that could run out)"
         )
     try:
-        growth = growth_ahead(history, storage, seed=seed, **where)
+        growth = growth_ahead(history, storage, seed=seed, instance=instance, as_of=as_of)
     except InputError as error:
         missing.append(f"growth ({error.value}: {error.rule})")
         refused = refused or error

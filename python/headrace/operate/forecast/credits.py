@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -135,8 +134,7 @@ def credits_ahead(
     if len(days) < LEAST_DAYS:
         rule = f"days are drawn from at least {LEAST_DAYS} whole ones, from midnight to midnight"
         raise InputError(f"whole days of demand: {len(days)}", rule, DOC, "Record longer.")
-    where: dict[str, Any] = {"instance": instance, "as_of": as_of}
-    now = balances_now(workload, storage, balance_percent, **where)
+    now = balances_now(workload, storage, balance_percent, instance=instance, as_of=as_of)
     drawn = futures(history, hours, runs, seed)
     empty_h, outage_h, own, lowest, waits = [], [], [], [], np.zeros(24)
     hourly = slice(SLOTS_PER_HOUR - 1, None, SLOTS_PER_HOUR)
@@ -144,7 +142,7 @@ def credits_ahead(
     for index, rates in enumerate(drawn):
         rates[0] += waiting
         future = workload_of(history, rates, "future")
-        run = follow(future, storage, now, interval_s=float(SLOT_S), **where)
+        run = follow(future, storage, now, interval_s=float(SLOT_S), instance=instance, as_of=as_of)
         empty_h.append(run.empty_at_s / 3_600)
         outage_h.append(run.empty_s / 3_600)
         own.append(run.own[hourly])
@@ -161,7 +159,7 @@ def credits_ahead(
         lowest=np.array(lowest),
         waits=waits,
         days=len(days),
-        soon=soon_empty(workload, storage, now.volume, instance_balance=now.instance, **where),
+        soon=soon_empty(workload, storage, now.volume, instance_balance=now.instance, instance=instance, as_of=as_of),
     )
 
 

@@ -11,9 +11,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from headrace.aws.client import CREDENTIALS, CallLimits, make_client, translate_errors
+from headrace.aws.client import CREDENTIALS, AwsAnswer, AwsClient, CallLimits, make_client, translate_errors
 from headrace.aws.volumes import notation_of_answer, order_of
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots.freezing.filesystems import Below, volume_id
@@ -45,7 +44,7 @@ class Ec2Service:
         self._client = _client(profile, region)
         self._instances: dict[str, str] = {}
         # The rehearsal's results, so that the call need not ask while things are frozen.
-        self._chosen: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._chosen: dict[tuple[str, ...], AwsAnswer] = {}
 
     def members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes by the serial number of the disk, by the name udev gave it, or by the
@@ -106,7 +105,7 @@ class Ec2Service:
         created = self._call("create_snapshots", **self._arguments(volumes, tags, description))["Snapshots"]
         return [_of_ec2(snapshot) for snapshot in created]
 
-    def _specification(self, volumes: Sequence[str]) -> dict[str, Any]:
+    def _specification(self, volumes: Sequence[str]) -> AwsAnswer:
         """Returns the instance, and which of its volumes are left out."""
         instances = {self._instances[volume] for volume in volumes}
         if len(instances) != 1:
@@ -119,12 +118,12 @@ class Ec2Service:
         others = [volume for volume in attached if volume not in volumes and volume != boot]
         if len(others) > MOST_EXCLUDED:
             raise InputError(instance, f"has more than {MOST_EXCLUDED} other volumes", "EC2 API, CreateSnapshots")
-        arguments: dict[str, Any] = {"InstanceId": instance, "ExcludeBootVolume": boot not in volumes}
+        arguments: AwsAnswer = {"InstanceId": instance, "ExcludeBootVolume": boot not in volumes}
         return arguments | ({"ExcludeDataVolumeIds": others} if others else {})
 
-    def _arguments(self, volumes: Sequence[str], tags: Mapping[str, str], description: str) -> dict[str, Any]:
+    def _arguments(self, volumes: Sequence[str], tags: Mapping[str, str], description: str) -> AwsAnswer:
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
-        arguments: dict[str, Any] = {
+        arguments: AwsAnswer = {
             "InstanceSpecification": self._chosen[tuple(volumes)],
             "TagSpecifications": [{"ResourceType": "snapshot", "Tags": listed}],
         }
@@ -178,11 +177,11 @@ class Ec2Service:
 
     # --- calls ---
 
-    def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def _call(self, name: str, **arguments: object) -> AwsAnswer:
         """Makes one call. Raises InputError with the error's code as `kind`, CouldNotRun."""
-        operation: Callable[..., dict[str, Any]] = getattr(self._client, name)
+        operation: Callable[..., AwsAnswer] = getattr(self._client, name)
 
-        def refuse(code: str, message: str, _answer: dict[str, Any]) -> InputError:
+        def refuse(code: str, message: str, _answer: AwsAnswer) -> InputError:
             source, hint = "EC2 API, error codes", ""
             if code in REFUSED:
                 source, hint = DOC, "The guide has the policy that it takes."
@@ -195,8 +194,8 @@ class Ec2Service:
         with translate_errors(refuse, fail):
             return operation(**arguments)
 
-    def _pages(self, name: str, member: str, **arguments: Any) -> list[dict[str, Any]]:
-        entries: list[dict[str, Any]] = []
+    def _pages(self, name: str, member: str, **arguments: object) -> list[AwsAnswer]:
+        entries: list[AwsAnswer] = []
         token: dict[str, str] = {}
         while True:
             page = self._call(name, **arguments, **token)
@@ -205,7 +204,7 @@ class Ec2Service:
                 return entries
             token = {"NextToken": page["NextToken"]}
 
-    def _unless_gone(self, name: str, **arguments: Any) -> None:
+    def _unless_gone(self, name: str, **arguments: object) -> None:
         try:
             self._call(name, **arguments)
         except InputError as error:
@@ -213,7 +212,7 @@ class Ec2Service:
                 raise
 
 
-def _client(profile: str | None, region: str | None) -> Any:
+def _client(profile: str | None, region: str | None) -> AwsClient:
     try:
         return make_client("ec2", LIMITS, profile=profile, region=region)
     except InputError as error:
@@ -222,7 +221,7 @@ def _client(profile: str | None, region: str | None) -> Any:
         raise InputError("EC2", error.rule, source, hint) from None
 
 
-def _of_ec2(described: Mapping[str, Any]) -> StoredSnapshot:
+def _of_ec2(described: AwsAnswer) -> StoredSnapshot:
     started = described["StartTime"]
     return StoredSnapshot(
         id=described["SnapshotId"],

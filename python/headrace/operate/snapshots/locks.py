@@ -18,14 +18,14 @@ import json
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.statements import ask_named
+from headrace.mysql.statements import NamedRow, ask_named
 
 if TYPE_CHECKING:
     import pymysql
@@ -113,7 +113,7 @@ class ServerLock:
             # still waiting for them.
             cut(connection)
 
-    def rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
+    def rows(self, statement: str, *values: object) -> list[NamedRow]:
         """Asks for rows by name. Raises InputError for rights that are missing, CouldNotRun."""
         import pymysql
 

@@ -6,7 +6,6 @@ import random
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headrace import servers
 from headrace.base.signals import ends_as_interrupts, undisturbed
@@ -99,7 +98,7 @@ def _spec(snapshot: StoredSnapshot) -> str:
 
 def _settings(chosen: SnapshotSet) -> dict[str, str | None]:
     """Returns the settings of the server, with an identity of its own."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, str | None] = {}
     given = chosen.about.get("settings")
     for name, value in (given if isinstance(given, dict) else {}).items():
         if isinstance(name, str) and (value is None or isinstance(value, str)):

@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab, LabRefused
+from headrace.lab.calls import Snapshot
 from headrace.operate.snapshots.freezing.filesystems import Below
 from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot, moment
 
@@ -145,7 +146,7 @@ class LabService:
                 raise
 
 
-def _of_lab(described: Mapping[str, Any]) -> StoredSnapshot:
+def _of_lab(described: Snapshot) -> StoredSnapshot:
     return StoredSnapshot(
         id=described["id"],
         volume=described["volume"] or "",

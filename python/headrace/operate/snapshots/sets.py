@@ -35,6 +35,9 @@ LONG_TAGS = 20
 # at how far clocks of its parts may be apart.
 SAME_TIME_S = 1.0
 
+# What tags hold as JSON: any release may have written it, and anybody may have changed it.
+TagDocument = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class StoredSnapshot:
@@ -49,11 +52,11 @@ class StoredSnapshot:
     copy: bool = False
 
     @property
-    def member(self) -> dict[str, Any]:
+    def member(self) -> TagDocument:
         """The use of the volume: `place`, `kind`, `layout`, `spec`, `role`."""
         return _json(_joined(self.tags, MEMBER))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> TagDocument:
         """Returns the snapshot for JSON."""
         own = {"snapshot": self.id, "volume": self.volume, "size_gib": self.size_gib, "state": self.state}
         return self.member | own
@@ -74,7 +77,7 @@ class SnapshotSet:
     position: str
     steps: tuple[str, ...]
     frozen_ms: float | None
-    about: dict[str, Any]
+    about: TagDocument
     problems: tuple[str, ...]
 
     @property
@@ -137,7 +140,7 @@ def as_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
-def _json(text: str) -> dict[str, Any]:
+def _json(text: str) -> TagDocument:
     try:
         value = json.loads(text) if text else {}
     except (ValueError, RecursionError):

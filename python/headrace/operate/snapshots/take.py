@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.errors import CouldNotRun, InputError
@@ -46,7 +45,7 @@ class SnapshotRequest:
     name: str
     address: Address
     service: VolumeService
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, object] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     description: str = ""
     lock: bool = True
@@ -62,7 +61,7 @@ class Prepared:
 
     facts: ServerFacts
     filesystems: tuple[Filesystem, ...]
-    members: tuple[tuple[MemberVolume, dict[str, Any]], ...]
+    members: tuple[tuple[MemberVolume, sets.TagDocument], ...]
 
     @property
     def volumes(self) -> list[str]:
@@ -104,11 +103,11 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
             if f"{os.major(number)}:{os.minor(number)}" in {filesystem.number for filesystem in filesystems}:
                 rule = "is on a filesystem that would be frozen, and it is needed to take the snapshot"
                 raise InputError(shown(path), rule, DOC, "Move it to another filesystem.")
-    members: list[tuple[MemberVolume, dict[str, Any]]] = []
+    members: list[tuple[MemberVolume, sets.TagDocument]] = []
     for filesystem in filesystems:
         device = below(filesystem.device)
         for order, member in enumerate(request.service.members(device)):
-            use: dict[str, Any] = {
+            use: sets.TagDocument = {
                 "place": filesystem.place,
                 "kind": filesystem.kind,
                 "order": order,
@@ -264,7 +263,7 @@ def _finish(
     common = sets.long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}
     if request.freeze:
         common[sets.FROZEN] = f"{frozen.milliseconds:.1f}"
-    uses: dict[str, list[dict[str, Any]]] = {}
+    uses: dict[str, list[sets.TagDocument]] = {}
     for member, use in prepared.members:
         uses.setdefault(member.id, []).append(use)
     for snapshot in snapshots:

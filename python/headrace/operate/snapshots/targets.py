@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from headrace import servers
@@ -46,10 +45,10 @@ def ec2_request(address: Address, service: VolumeService, name: str | None, **op
     return SnapshotRequest(name=named, address=address, service=service, about={"ec2": True}, **options)
 
 
-def about(server: Server) -> Mapping[str, Any]:
+def about(server: Server) -> dict[str, object]:
     """Returns what a restore needs to make the same server again."""
     roles = {"data": server.data_volume} | ({"log": server.log_volume} if server.log_volume else {})
-    description: dict[str, Any] = {
+    description: dict[str, object] = {
         "lab": True,
         "engine": server.engine,
         "storage": server.storage,

@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from rich.cells import cell_len
 
-from headrace.base import caps
 from headrace.base.credits import CreditsLeft
 from headrace.observe.live.nvme import NvmePage
 
@@ -178,18 +176,18 @@ class Moment:
             ]
         return sorted(times, key=lambda entry: entry[1].seconds)
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, object]:
         """Returns a line of `--output jsonl`; infinite numbers are null, with `never` true."""
-        document: dict[str, Any] = {"schema": SCHEMA} | asdict(self) | {"verdict": asdict(self.verdict)}
+        document: dict[str, object] = {"schema": SCHEMA, **asdict(self), "verdict": asdict(self.verdict)}
         document["volumes"] = [_volume_document(volume) for volume in self.volumes]
         if self.instance is not None:
-            instance = _with_left(document["instance"])
+            instance = _with_left(asdict(self.instance))
             instance["left"] = {unit: empty_document(value) for unit, value in self.instance.time_to_empty.items()}
             document["instance"] = instance
         return document
 
 
-def _volume_document(volume: VolumeNow) -> dict[str, Any]:
+def _volume_document(volume: VolumeNow) -> dict[str, object]:
     """Returns a volume as JSON has it: without the page, with its head-room."""
     document = _with_left(asdict(replace(volume, page=None)))
     document |= {"left": empty_document(volume.time_to_empty), "headroom": volume.headroom}
@@ -197,23 +195,18 @@ def _volume_document(volume: VolumeNow) -> dict[str, Any]:
     return document
 
 
-def _with_left(document: dict[str, Any]) -> dict[str, Any]:
+def _with_left(document: dict[str, object]) -> dict[str, object]:
     """Renames `time_to_empty` to `left`, its name in JSON."""
     return {"left" if name == "time_to_empty" else name: value for name, value in document.items()}
 
 
-def empty_document(time_to_empty: CreditsLeft | None) -> dict[str, Any] | None:
+def empty_document(time_to_empty: CreditsLeft | None) -> dict[str, object] | None:
     """Returns time to empty as JSON has it."""
     if time_to_empty is None:
         return None
-    document: dict[str, Any] = asdict(time_to_empty)
-    finite = {name: None if value is None or math.isinf(value) else value for name, value in document.items()}
-    return {"never": math.isinf(time_to_empty.seconds)} | finite
-
-
-def limit_words(name: str) -> str:
-    """Returns the words for a limit in a sentence."""
-    return caps.long(name)
+    figures = asdict(time_to_empty).items()
+    finite = {name: None if value is None or math.isinf(value) else value for name, value in figures}
+    return {"never": math.isinf(time_to_empty.seconds), **finite}
 
 
 def _sum(*parts: float | None) -> float | None:

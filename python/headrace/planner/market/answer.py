@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from headrace.base import core
 from headrace.planner.candidates import AURORA
@@ -18,12 +18,12 @@ from headrace.planner.result import Choice, ServiceAnswer, ServicesPart
 from headrace.planner.search import FamilyResult, rank
 from headrace.simulation.services import BreakEven, break_even_of, confidence
 
-# The engine of plan.py, which imports this module.
-Planning = Any
+if TYPE_CHECKING:
+    from headrace.planner.engine import PlanEngine
 
 
 def services_part(
-    engine: Planning, searched: Sequence[FamilyResult], recommended: Choice | None = None
+    engine: PlanEngine, searched: Sequence[FamilyResult], recommended: Choice | None = None
 ) -> ServicesPart:
     """Says what each deployment that was asked about comes to: the `recommended` choice on its own,
     the cheapest on the others."""
@@ -33,7 +33,7 @@ def services_part(
 
 
 def _answer(
-    engine: Planning, service: str, searched: Sequence[FamilyResult], recommended: Choice | None
+    engine: PlanEngine, service: str, searched: Sequence[FamilyResult], recommended: Choice | None
 ) -> ServiceAnswer:
     own = [result for result in searched if result.family.service == service]
     passing = sorted((passing_result for result in own for passing_result in result.passing), key=rank)
@@ -71,7 +71,7 @@ def _answer(
     )
 
 
-def _growth(engine: Planning, service: str, best: Choice | None) -> str | None:
+def _growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None:
     question = engine.question
     if not question.settings.gib_per_day or best is None or not service.startswith("rds"):
         return None
@@ -96,7 +96,7 @@ def _fact(rule: core.ManagedRule | None) -> dict | None:
 
 
 def _io_optimized(
-    engine: Planning, answers: Sequence[ServiceAnswer]
+    engine: PlanEngine, answers: Sequence[ServiceAnswer]
 ) -> tuple[BreakEven | None, float | None, float | None]:
     """Finds where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a
     month, millions, and at what rate."""

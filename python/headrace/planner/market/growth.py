@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from headrace.base import core
 from headrace.base.checks import check_number
+from headrace.base.encoding import Document
 from headrace.base.units import GIB, MIB, span_in_words
-from headrace.planner.result import Document
 
 HOUR_MIN = 60  # minutes of an hour
 # Sizes between which the share counts (data/managed/rules.csv: storage_full_*), MiB.

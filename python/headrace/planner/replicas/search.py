@@ -22,6 +22,7 @@ from typing import Any
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
 from headrace.base.core import core_errors
+from headrace.base.encoding import Document
 from headrace.base.storage import parse_placement
 from headrace.base.units import Day
 from headrace.catalog.price_list import PriceList
@@ -58,7 +59,7 @@ SEED = 1
 
 
 @dataclass(frozen=True)
-class ReplicaChoice:
+class ReplicaChoice(Document):
     """A replica that was looked at: what it costs a month, its lag, and how probably it holds
     (None: not looked at, because the mean does not)."""
 
@@ -72,10 +73,6 @@ class ReplicaChoice:
     peak_lag_s: float
     probability: float | None
     binding: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the values for JSON and tables."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +108,7 @@ class ReplicaPlan(Shown):
         choice = self.chosen
         return f"{choice.instance}/{choice.storage}, {choice.workers} workers: {choice.usd_month:,.0f} USD a month"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns everything, for JSON."""
         return {
             "schema": "headrace-replica-plan/1",

@@ -17,7 +17,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,7 +84,7 @@ class Manifest:
     only: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
     snapshots: dict[str, str] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
 
     @property
     def stored_bytes(self) -> int:
@@ -101,7 +101,7 @@ class Manifest:
         """The release series, to which physical copies are tied: (10, 11), (9, 7)."""
         return tuple(int(part) for part in re.findall(r"\d+", self.version)[:2])
 
-    def with_(self, **changes: Any) -> Manifest:
+    def with_(self, **changes: object) -> Manifest:
         """Returns a copy of the manifest with other values."""
         return replace(self, **changes)
 
@@ -167,7 +167,7 @@ def folder_of(backup: str) -> str:
 # --- sealed documents -----------------------------------------------------------------------------
 
 
-def sealed(content: dict[str, Any], key: bytes | None = None) -> bytes:
+def sealed(content: Mapping[str, object], key: bytes | None = None) -> bytes:
     """Returns a document with its checksum, or with a key its HMAC-SHA256."""
     return _text({**content, "seal": _seal(content, key)})
 
@@ -198,11 +198,11 @@ def opened(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
     raise InputError(what, rule, DOC, "Use another backup, or the right key.", kind=DAMAGED)
 
 
-def _text(content: dict[str, Any]) -> bytes:
+def _text(content: Mapping[str, object]) -> bytes:
     return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
-def _seal(content: dict[str, Any], key: bytes | None) -> str:
+def _seal(content: Mapping[str, object], key: bytes | None) -> str:
     text = _text({name: value for name, value in content.items() if name != "seal"})
     if key is None:
         return f"sha256:{hashlib.sha256(text).hexdigest()}"

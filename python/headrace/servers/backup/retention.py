@@ -152,14 +152,6 @@ def _begins_before(backup: Backup, history: Timeline) -> bool:
     return history.ends.contains(GtidSet.parse(backup.manifest.position.gtid, history.flavor))
 
 
-def refuse_only_chain(backup: Backup, backups: Sequence[Backup], histories: Sequence[Timeline]) -> None:
-    """Raises InputError for the backup of a source that must stay."""
-    mine = [other for other in backups if whose(other) == whose(backup)]
-    if guarded(mine, histories) is backup:
-        rule = f"is the last provable chain of {backup.manifest.source}"
-        raise InputError(backup.id, rule, DOC, "Take another and prove it first: headrace backup run, backup prove.")
-
-
 def carry_out(
     target: BackupTarget,
     retention: RetentionPlan,

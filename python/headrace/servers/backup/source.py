@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address, client_text, connect
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.privileges import SYSTEM
-from headrace.mysql.statements import ask
+from headrace.mysql.statements import Row, ask
 from headrace.servers.backup.manifest import BinlogPosition
 from headrace.servers.backup.targets.target import DOC
 from headrace.servers.flavors import ServerProgram, find_program
@@ -102,7 +102,7 @@ def source_of(address: Address, name: str, server: Server | None = None) -> Back
     return BackupSource(address, name, flavor, version_text, numbers, identity, bool(log_bin), kinds, server)
 
 
-def rows(connection: pymysql.Connection, statement: str) -> list[tuple[Any, ...]]:
+def rows(connection: pymysql.Connection, statement: str) -> list[Row]:
     """Runs a statement and returns its rows. Raises CouldNotRun with the server's error."""
     import pymysql
 

@@ -7,7 +7,6 @@ its own, so a replica can become a source without a change of accounts.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import os
 import secrets
@@ -51,12 +50,6 @@ def _from(host: str) -> str:
     """Returns the hosts that replicas connect from, as an account names them."""
     address = ipaddress.ip_address(host)
     return host if address.is_loopback else str(ipaddress.ip_network(f"{host}/24", strict=False)[0])[:-1] + "%"
-
-
-def remove_account(where: ServerPaths) -> None:
-    """Deletes the password; the account is deleted with its server."""
-    with contextlib.suppress(FileNotFoundError):
-        (where.state / FILE).unlink()
 
 
 def follow(

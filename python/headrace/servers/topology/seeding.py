@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.base import processes
 from headrace.base.machine import ends_with_us
@@ -530,6 +530,6 @@ def _backup_position(target: Path) -> Position:
     raise CouldNotRun(str(target), "mariabackup told no position", GUIDE, "Does the source write a binary log?")
 
 
-KINDS: dict[str, Callable[..., Any]] = {
+KINDS: dict[str, Callable[..., Follower]] = {
     "binlog": Follower, "copy": CopySeed, "snapshot": SnapshotSeed, "clone": CloneSeed, "mariabackup": BackupSeed
 }  # fmt: skip

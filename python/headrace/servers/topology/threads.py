@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.base.waiting import wait_until
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.state import ServerState
-from headrace.mysql.statements import ask, run
+from headrace.mysql.statements import Row, ask, run
 
 if TYPE_CHECKING:
     import pymysql
@@ -48,7 +48,7 @@ def _end_waiting_appliers(connection: pymysql.Connection, appliers: str, coordin
     """Kills appliers that waited for more of the same transaction in two queries. It waits for a
     transaction that is being applied, as STOP would, and until the coordinator has ended: a STOP
     before that would still take its minute."""
-    before: dict[tuple[Any, ...], Any] = {}
+    before: dict[Row, object] = {}
     until = time.monotonic() + APPLIES_S
     while time.monotonic() < until:
         busy = {row[:2]: row[2] for row in ask(connection, appliers)}

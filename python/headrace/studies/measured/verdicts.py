@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.base.units import in_percent
 from headrace.experiment.run import MeasuredCell
@@ -152,8 +152,11 @@ def order(
     )
 
 
+Key = TypeVar("Key")
+
+
 def concordant(
-    published: Mapping[Any, float], ours: Mapping[Any, float], apart: Callable[[Any, Any], float]
+    published: Mapping[Key, float], ours: Mapping[Key, float], apart: Callable[[Key, Key], float]
 ) -> tuple[int, int]:
     """Counts the pairs of keys in the published order, and the pairs that are distinguishable in
     both. `apart(a, b)`: the share by which two of ours must differ."""

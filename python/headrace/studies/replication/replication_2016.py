@@ -8,7 +8,6 @@ import statistics
 import time
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -77,12 +76,11 @@ class Source2016:
 
 
 @cache
-def rows_of(family: str, service: str, metric: str) -> tuple[dict[str, Any], ...]:
+def rows_of(family: str, service: str, metric: str) -> tuple[core.PublishedRun, ...]:
     """Returns the published figures, as the catalog has them."""
     key = (family, service, metric)
-    return tuple(
-        dict(row) for row in core.published_services() if (row["family"], row["service"], row["metric"]) == key
-    )
+    published = core.published_services()
+    return tuple(row for row in published if (row["family"], row["service"], row["metric"]) == key)
 
 
 def fall_exponent() -> float:
@@ -100,7 +98,7 @@ def workload(threads: int) -> TransactionWorkload:
 
 
 def last_second(
-    database: dict, deployment: str, instance: str, day: str, cache_gib: float, clients: int, storage: str
+    database: dict, deployment: str, instance: str, day: str, cache_gib: float, clients: int | None, storage: str
 ) -> dict:
     """Returns the figures of the last second of ten warm minutes."""
     run = {
@@ -156,7 +154,7 @@ def replica(of: Source2016, workers: int) -> ReplicaPrediction:
     )
 
 
-def _published(row: dict[str, Any], of: Source) -> Figure:
+def _published(row: core.PublishedRun, of: Source) -> Figure:
     return Figure(row["value"], row["unit"], of)
 
 
@@ -247,7 +245,7 @@ def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable],
         _judge_size("processors of Aurora's reader", _published(busy, ARTICLE), 100 * reader["cpu_share"]),
     ]
     rates, theirs, ours = [], [], []
-    for row in (dict(row) for row in core.published_services()):
+    for row in core.published_services():
         if row["family"] != "sigmod-table-4" or row["service"] != "aurora":
             continue
         rate = int(str(row["metric"]).split()[2])

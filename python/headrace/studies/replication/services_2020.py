@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from headrace.base import core
 from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
@@ -45,8 +45,9 @@ def _simulate(database: dict, service: str, clients: int, storage: str) -> dict:
     return last_second(database, DEPLOYMENTS[service], *place, clients, storage if service == "rds" else "")
 
 
-def _published(service: str, metric: str) -> dict[int, dict[str, Any]]:
-    return {row["clients"]: row for row in rows_of(HELD_OUT, service, metric)}
+def _published(service: str, metric: str) -> dict[int, core.PublishedRun]:
+    rows = rows_of(HELD_OUT, service, metric)
+    return {clients: row for row in rows if (clients := row["clients"]) is not None}
 
 
 def run(progress: Progress | None = None) -> StudyResult:

@@ -24,7 +24,7 @@ def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None
     """
     given = workload.replica or ReplicaParameters()
     with core_errors():
-        applier: dict[str, Any] = dict(core.replica_applier(workload.database)["applier"])
+        applier = dict(core.replica_applier(workload.database)["applier"])
     applier |= dict(given.values) | ({} if given.written is None else {"written": list(given.written)})
     for name, delta in (deltas or {}).items():
         bounds = parameter_spreads()[name]

@@ -40,9 +40,9 @@ class ReplicaParameters:
         for name in self.origin:
             check_choice("replica.from", name, tuple(self.values))
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, object]:
         """Returns the table of a workload file."""
-        table: dict[str, Any] = {name: float(value) for name, value in self.values.items()}
+        table: dict[str, object] = {name: float(value) for name, value in self.values.items()}
         table |= {"written": list(self.written)} if self.written is not None else {}
         table |= {"spread": dict(self.spread)} if self.spread else {}
         return table | ({"from": dict(self.origin)} if self.origin else {})

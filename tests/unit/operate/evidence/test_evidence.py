@@ -413,7 +413,7 @@ def test_a_recording_gives_the_same_answer(tmp_path, name):
     evidence_file.save(made, tmp_path / name)
     again, demand = evidence_of(str(tmp_path / name))
     assert demand is None and again.ticks() == made.ticks() and again.facts == made.facts
-    assert diagnose(again).to_document() == diagnose(made).to_document()
+    assert diagnose(again).to_dict() == diagnose(made).to_dict()
 
 
 def test_a_recording_that_is_cut(tmp_path):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
@@ -14,6 +13,7 @@ from headrace.api.ec2.shown import moment, shown_once, tag_list
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
+from headrace.lab.calls import Snapshot
 
 # The page of DescribeSnapshots (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
@@ -39,12 +39,12 @@ _FILTERS = {
 }
 
 
-def progress(snapshot: Mapping[str, Any]) -> str:
+def progress(snapshot: Snapshot) -> str:
     """Returns the share that is stored as EC2 writes it: `40%`."""
     return f"{snapshot['progress_percent']}%"
 
 
-def snapshot_of(request: ApiRequest, snapshot: Mapping[str, Any]) -> Members:
+def snapshot_of(request: ApiRequest, snapshot: Snapshot) -> Members:
     """Returns a snapshot in EC2's form."""
     return {
         "SnapshotId": snapshot["id"],
@@ -75,9 +75,9 @@ def snapshot_id(text: str) -> str:
     return text
 
 
-def every(request: ApiRequest, after: str | None = None, **args: Any) -> Iterator[dict[str, Any]]:
+def every(request: ApiRequest, after: str | None = None, **args: object) -> Iterator[Snapshot]:
     """Yields snapshots by id; they are read in batches as they are needed."""
-    arguments: dict[str, Any] = {"limit": BATCH} | args
+    arguments: Members = {"limit": BATCH} | args
     while True:
         answer = request.lab.call("snapshot.list", after=after, **arguments)
         yield from answer["snapshots"]
@@ -86,14 +86,14 @@ def every(request: ApiRequest, after: str | None = None, **args: Any) -> Iterato
             return
 
 
-def batches(request: ApiRequest, size: int | None) -> tuple[list[Mapping[str, Any]], str | None]:
+def batches(request: ApiRequest, size: int | None) -> tuple[list[Snapshot], str | None]:
     """Returns the snapshots that the Filters of a request match and its page asks for, and the
     token of the next page.
     """
     token = request.params.get("NextToken")
     after = paging.key_of(request.operation, token) if token else None
-    matching: list[Mapping[str, Any]] = []
-    batch: list[Mapping[str, Any]] = []
+    matching: list[Snapshot] = []
+    batch: list[Snapshot] = []
     for snapshot in every(request, after, **_narrow_filters(request)):
         batch.append(snapshot)
         if len(batch) == BATCH:
@@ -110,7 +110,7 @@ def batches(request: ApiRequest, size: int | None) -> tuple[list[Mapping[str, An
 def _narrow_filters(request: ApiRequest) -> Members:
     """Returns the filters that the daemon can apply by itself; they only reduce the rows that are
     filtered here."""
-    arguments: dict[str, Any] = {}
+    arguments: Members = {}
     for condition in request.params.get("Filters") or ():
         values = condition.get("Values") or []
         if len(values) == 1 and not any(sign in values[0] for sign in "*?\\"):
@@ -146,11 +146,8 @@ def describe_snapshots(request: ApiRequest) -> Members:
     out."""
     # The EBS CSI driver sends 0 where its caller names no number, and AWS answers it: its
     # ListSnapshots works there. No client is known to send 0 with the other calls.
-    ids, size = request.params.get("SnapshotIds"), paging.size(request.params, *PAGE, zero_is_all=True)
-    if ids and (size is not None or request.params.get("NextToken")):
-        raise AwsError(
-            "InvalidParameterCombination", "The parameter snapshotSet cannot be used with the parameter maxResults"
-        )
+    ids = request.params.get("SnapshotIds")
+    size = paging.size_unless_named(request, ids, "snapshotSet", PAGE, zero_is_all=True)
     owned = _includes_own(request)
     if ids:
         snapshots, token = (
@@ -159,15 +156,11 @@ def describe_snapshots(request: ApiRequest) -> Members:
         )
     elif not request.params.get("Filters"):
         table = request.cache.snapshots.now(request.lab)
-        snapshots, token = paging.page_of_table(
-            request.operation, table, size, request.params.get("NextToken"), _is_outside_bin
-        )
+        snapshots, token = paging.page_of_table(request, table, size, _is_outside_bin)
     elif request.cache.snapshots.is_filled:
         rows = filter(_is_outside_bin, request.cache.snapshots.now(request.lab).rows.values())
         matching = sorted(_apply_filters(request, rows), key=lambda snapshot: snapshot["id"])
-        snapshots, token = paging.page(
-            request.operation, matching, lambda snapshot: snapshot["id"], size, request.params.get("NextToken")
-        )
+        snapshots, token = paging.page_for(request, matching, lambda snapshot: snapshot["id"], size)
     else:
         snapshots, token = batches(request, size)
     if not owned:
@@ -176,24 +169,24 @@ def describe_snapshots(request: ApiRequest) -> Members:
     return {"Snapshots": [shown_once(snapshot, show) for snapshot in snapshots], "NextToken": token}
 
 
-def _is_outside_bin(snapshot: Mapping[str, Any]) -> bool:
+def _is_outside_bin(snapshot: Snapshot) -> bool:
     """True when the snapshot is not in the recycle bin."""
     return snapshot["bin"] is None
 
 
-def _read_named(request: ApiRequest, ids: list[str]) -> Sequence[Mapping[str, Any]]:
+def _read_named(request: ApiRequest, ids: list[str]) -> Sequence[Snapshot]:
     rows = request.cache.snapshots.named(request.lab, ids)
     if rows is not None and all(map(_is_outside_bin, rows)):
         return rows
     return request.lab.call("snapshot.list", snapshots=ids)["snapshots"]
 
 
-def _apply_filters(request: ApiRequest, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _apply_filters(request: ApiRequest, rows: Iterable[Snapshot]) -> list[Snapshot]:
     owned = _FILTERS | {"owner-id": lambda _: request.account}
     return filtered(request, rows, owned, lambda snapshot: snapshot["tags"])
 
 
-def snapshot_context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+def snapshot_context(snapshot: Snapshot) -> dict[str, str | list[str]]:
     """Returns the values that conditions may ask of an existing snapshot."""
     return {
         **present(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC
-from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
@@ -20,10 +19,10 @@ from headrace.api.ec2.snapshots.describing import (
 )
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
+from headrace.lab.calls import FastRestore, Lock, Snapshot
 
 
-def _lock(snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    lock = snapshot["lock"]
+def _lock(snapshot: Snapshot, lock: Lock) -> Members:
     return {
         "SnapshotId": snapshot["id"],
         "LockState": lock["state"],
@@ -54,7 +53,7 @@ def lock_snapshot(request: ApiRequest) -> Members:
         expires_at=expires.astimezone(UTC).isoformat() if expires is not None else None,
         cool_off_hours=params.get("CoolOffPeriod"),
     )
-    return _lock(locked)
+    return _lock(locked, locked["lock"])
 
 
 @serves("ec2", "UnlockSnapshot", handled="SnapshotId DryRun", needs=snapshot_named)
@@ -72,15 +71,16 @@ def describe_locked_snapshots(request: ApiRequest) -> Members:
         snapshots = request.lab.call("snapshot.list", snapshots=[snapshot_id(text) for text in ids])["snapshots"]
     else:
         snapshots = every(request)
-    rows = [{**_lock(snapshot), "OwnerId": request.account} for snapshot in snapshots if snapshot["lock"] is not None]
+    locked = [(snapshot, lock) for snapshot in snapshots if (lock := snapshot["lock"]) is not None]
+    rows = [{**_lock(snapshot, lock), "OwnerId": request.account} for snapshot, lock in locked]
     matching = filtered(request, rows, {"lock-state": lambda row: row["LockState"]})
     shown, token = _page(request, matching, lambda row: row["SnapshotId"])
     return {"Snapshots": shown, "NextToken": token}
 
 
-def _page(request: ApiRequest, rows: list[dict[str, Any]], key: Any) -> tuple[list[dict[str, Any]], str | None]:
+def _page(request: ApiRequest, rows: list[Members], key: Callable[[Members], str]) -> tuple[list[Members], str | None]:
     size = paging.size(request.params, *PAGE)
-    return paging.page(request.operation, sorted(rows, key=key), key, size, request.params.get("NextToken"))
+    return paging.page_for(request, sorted(rows, key=key), key, size)
 
 
 @serves("ec2", "ListSnapshotsInRecycleBin", handled="MaxResults NextToken SnapshotIds DryRun")
@@ -91,13 +91,13 @@ def list_snapshots_in_recycle_bin(request: ApiRequest) -> Members:
     rows = [
         {
             "SnapshotId": snapshot["id"],
-            "RecycleBinEnterTime": moment(snapshot["bin"]["entered_at"]),
-            "RecycleBinExitTime": moment(snapshot["bin"]["exit_at"]),
+            "RecycleBinEnterTime": moment(stay["entered_at"]),
+            "RecycleBinExitTime": moment(stay["exit_at"]),
             "Description": snapshot["description"],
             "VolumeId": snapshot["volume"] or NO_VOLUME,
         }
         for snapshot in every(request, bin=True)
-        if checked_ids is None or snapshot["id"] in checked_ids
+        if (stay := snapshot["bin"]) is not None and (checked_ids is None or snapshot["id"] in checked_ids)
     ]
     shown, token = _page(request, rows, lambda row: row["SnapshotId"])
     return {"Snapshots": shown, "NextToken": token}
@@ -120,7 +120,7 @@ def restore_snapshot_from_recycle_bin(request: ApiRequest) -> Members:
     }
 
 
-def _show_restore(request: ApiRequest, restore: Mapping[str, Any]) -> Members:
+def _show_restore(request: ApiRequest, restore: FastRestore) -> Members:
     return {
         "SnapshotId": restore["snapshot"],
         "AvailabilityZone": restore["zone"],
@@ -162,7 +162,7 @@ def _zones(request: ApiRequest) -> list[str]:
 def _switch_restores(request: ApiRequest, enable: bool) -> Members:
     snapshots = [snapshot_id(text) for text in request.params["SourceSnapshotIds"]]
     answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_zones(request), enable=enable)
-    failed: dict[str, list[dict[str, Any]]] = {}
+    failed: dict[str, list[Members]] = {}
     for failure in answer["failures"]:
         error = {"Code": failure["code"], "Message": failure["message"]}
         failed.setdefault(failure["snapshot"], []).append({"AvailabilityZone": failure["zone"], "Error": error})

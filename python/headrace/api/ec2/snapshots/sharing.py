@@ -100,9 +100,7 @@ def describe_snapshot_tier_status(request: ApiRequest) -> Members:
     }
     matching = filtered(request, rows, looks_at)
     size = paging.size(request.params, *PAGE)
-    shown, token = paging.page(
-        "DescribeSnapshotTierStatus", matching, lambda row: row["SnapshotId"], size, request.params.get("NextToken")
-    )
+    shown, token = paging.page_for(request, matching, lambda row: row["SnapshotId"], size)
     return {"SnapshotTierStatuses": shown, "NextToken": token}
 
 

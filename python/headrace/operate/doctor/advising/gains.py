@@ -104,7 +104,7 @@ def _add_counsel(
 def _balance(volume: VolumeSignals, subject: str) -> float | None:
     """Returns the credits of today's run, percent: the volume's; none where the instance's are
     gone. (One figure is for both, so a volume with credits of its own keeps them.)"""
-    return 0.0 if subject == "instance-credits" and volume.balance is None else volume.balance
+    return 0.0 if subject == "instance-credits" and volume.credits.last is None else volume.credits.last
 
 
 def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Counsel) -> Gain | None:
@@ -117,7 +117,7 @@ def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Couns
     if volume is None or processors_spent(signals.host, Thresholds()):
         return None
     with suppress(HeadraceError):
-        gain = _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.balance)
+        gain = _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.credits.last)
         return None if gain is None else _within(gain, signals)
     return None
 

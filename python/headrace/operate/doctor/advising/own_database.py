@@ -8,8 +8,8 @@ and the load of the window.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -34,8 +34,8 @@ class OwnDatabase:
     """`database`: the core's parameters; `variants`: the same at the ends of what is not known.
     `clients`: of the closed load. `cpu_tps`: transactions a second that the processors allow."""
 
-    database: dict[str, Any]
-    variants: tuple[dict[str, Any], ...]
+    database: Mapping[str, object]
+    variants: tuple[Mapping[str, object], ...]
     clients: int
     tps: float
     cpu_tps: float | None
@@ -101,7 +101,7 @@ def _doublewrite(server: ServerSignals) -> bool:
 
 def _database(
     server: ServerSignals, reads: float, flushed: float, base_ms: float, cpu_ms: float, sharpness: float
-) -> dict[str, Any]:
+) -> Mapping[str, object]:
     log_bytes = (server.get("log_bytes_per_s") or 0.0) / server.tps
     syncs = float(syncs_of(server.facts)) if server.felt_commit else 0.0
     return {
@@ -137,7 +137,12 @@ def _database(
 
 
 def tps_on(
-    database: dict[str, Any], clients: int, storage: str, instance: str | None, as_of: str | None, balance: float | None
+    database: Mapping[str, object],
+    clients: int,
+    storage: str,
+    instance: str | None,
+    as_of: str | None,
+    balance: float | None,
 ) -> tuple[float, str]:
     """Returns transactions a second on a storage once settled, and what the bottleneck is. Raises
     InputError."""

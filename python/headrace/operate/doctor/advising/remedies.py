@@ -4,6 +4,7 @@ cheapest that is sold, never smaller, never more than the instance can use."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.base import core
@@ -15,18 +16,14 @@ from headrace.operate.doctor.model import Remedy
 from headrace.operate.doctor.signals import VolumeSignals
 from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.planner.actions import VOLUME_ID, modification_lines
+from headrace.planner.candidates import Family
 
-# Types a volume can be modified into in place (Amazon EC2 API, ModifyVolume: all but standard).
-INTO = ("gp3", "io2", "gp2", "st1")
 IOPS_STEP, MIB_S_STEP = 100, 25  # of what is bought: what a person types
-# gp3 includes these (data/volumes/gp3.toml); the catalog refuses less.
-GP3_IOPS, GP3_MIB_S = 3_000, 125
 # As good as the same: gp2 below 170 GiB gives 128 MiB/s, and 125 are included in a gp3. Ours.
 SAME = 0.97
 # Times the most MiB/s that were seen, for what a change must keep of those that came with the type:
 # the planner's margin of a censored demand (thresholds.csv, spare_rate).
 UNBOUGHT_SPARE = 1.25
-MIB_S_PER_IOPS = 0.25  # gp3, data/volumes/gp3.toml: at most a MiB/s for four IOPS
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def change_of_volume(
     options: list[tuple[float, float, Storage, HoldingLimits]] = []
     refused: HeadraceError | None = None
     judged = False
-    for storage in _variants(today, limits, need_ios, need_bytes, kept_bytes):
+    for storage in _variants(today, limits, need_ios, need_bytes, kept_bytes, as_of):
         try:
             then = holding(storage.text, limits.instance, as_of)
             usd = sum(item["usd"] for item in storage.monthly_cost(region, as_of))
@@ -117,7 +114,7 @@ def _kept_bytes(volume: VolumeSignals, today: Storage, limits: HoldingLimits, ne
 
 
 def _variants(
-    today: Storage, limits: HoldingLimits, need_ios: float, need_bytes: float, kept_bytes: float
+    today: Storage, limits: HoldingLimits, need_ios: float, need_bytes: float, kept_bytes: float, as_of: str | None
 ) -> list[Storage]:
     """Returns the same members as other types, or with more bought; never smaller, and with no less
     of what the window did not use."""
@@ -129,10 +126,14 @@ def _variants(
     candidates: list[Volume] = []
     kept_mib_s = math.ceil(kept_bytes / count / MIB)
     kept_ios = member.iops or math.ceil(limits.iops / count) if limits.credit_unit != "bytes" else 0
-    for size in dict.fromkeys((member.size_gib, *_sizes(member, ios))):
-        gp3_mib_s = max(GP3_MIB_S, mib_s, kept_mib_s if SAME * kept_mib_s > GP3_MIB_S else 0)
-        gp3_ios = max(GP3_IOPS, ios, kept_ios, math.ceil(gp3_mib_s / MIB_S_PER_IOPS))
-        candidates.append(Volume("gp3", size, gp3_ios, gp3_mib_s))
+    types = _types(as_of)
+    for size in dict.fromkeys((member.size_gib, *_sizes(member, ios, types))):
+        if gp3 := types.get("gp3"):
+            included = int(gp3.figure("throughput", "included_mib_s") or 0)
+            gp3_mib_s = max(included, mib_s, kept_mib_s if SAME * kept_mib_s > included else 0)
+            carried = math.ceil(gp3_mib_s / (gp3.figure("throughput", "mib_s_per_iops") or math.inf))
+            gp3_ios = max(int(gp3.figure("iops", "included") or 0), ios, kept_ios, carried)
+            candidates.append(Volume("gp3", size, gp3_ios, gp3_mib_s))
         candidates += [
             Volume(kind, size, max(100, ios, member.iops or 0))
             for kind in ("io1", "io2")
@@ -150,11 +151,16 @@ def _variants(
     return storages
 
 
-def _sizes(member: Volume, ios: int) -> list[int]:
-    """Returns larger sizes that types need for these IOPS (gp2 3 a GiB, io1 50, gp3 500;
-    data/volumes)."""
-    per_gib = {"gp2": 3, "io1": 50, "io2": 500, "gp3": 500}
-    sizes = {math.ceil(ios / per_gib.get(member.type, 500)), math.ceil(ios / 500)}
+def _types(as_of: str | None) -> dict[str, Family]:
+    """Returns the types of volumes of a day by name, with the figures of the catalog."""
+    with core_errors():
+        return {era["volume_type"]: Family(era["volume_type"], "", era) for era in core.volume_eras(as_of)}
+
+
+def _sizes(member: Volume, ios: int, types: Mapping[str, Family]) -> list[int]:
+    """Returns larger sizes that the volume's own type, gp3 and io2 need for these IOPS."""
+    figures = (types[kind].figure("iops", "per_gib") for kind in (member.type, "gp3", "io2") if kind in types)
+    sizes = {math.ceil(ios / per_gib) for per_gib in figures if per_gib}
     return sorted(size for size in sizes if size > member.size_gib)
 
 

@@ -36,6 +36,10 @@ MAX_FILE_BYTES = 4 * 1024 * 1024  # of a .tf file; ours
 ARGUMENTS = ("type", "size", "iops", "throughput")
 REFERENCE = re.compile(r"\b(?:var|local|each|count|data|module|aws_[a-z_]+)(?:\.[A-Za-z_][\w-]*|\[[^\]]*\])*")
 INDEX = re.compile(r"\[[^\]]*\]")
+# A node of python-hcl2's tree: a branch or a token of lark, whose members the grammar decides.
+_Node = Any
+# The members of a JSON object of `terraform show`, by name.
+_Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class _Placed:
     address: str
     module: tuple[str, ...]
     name: str
-    values: dict[str, Any]
+    values: _Values
 
 
 @dataclass
@@ -134,7 +138,7 @@ def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
     return placed_by_id
 
 
-def _volumes(module: dict[str, Any], path: tuple[str, ...]) -> Iterator[_Placed]:
+def _volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_Placed]:
     for resource in module.get("resources") or ():
         values = resource.get("values") or {}
         if resource.get("type") == "aws_ebs_volume" and resource.get("mode") == "managed" and values.get("id"):
@@ -382,7 +386,7 @@ def _before(name: str) -> list[str]:
 # --- the tree of python-hcl2 --------------------------------------------------
 
 
-def _tree(file: Path, text: str) -> Any:
+def _tree(file: Path, text: str) -> _Node:
     try:
         import hcl2
     except ImportError:
@@ -397,7 +401,7 @@ def _tree(file: Path, text: str) -> Any:
         raise InputError(where, "is not HCL that python-hcl2 reads", "HCL 2", "Run terraform validate.") from None
 
 
-def _read(tree: Any, text: str, file: Path, folder: _Folder) -> None:
+def _read(tree: _Node, text: str, file: Path, folder: _Folder) -> None:
     """Takes the resources and modules of a file in."""
     for block in tree.find_data("block"):
         labels = [_label(child) for child in block.children if _kind(child) in ("identifier", "string")]
@@ -409,7 +413,7 @@ def _read(tree: Any, text: str, file: Path, folder: _Folder) -> None:
             folder.modules[labels[1]] = (source.literal or source.text) if source else ""
 
 
-def _resource_of(body: Any, text: str, file: Path) -> _Resource:
+def _resource_of(body: _Node, text: str, file: Path) -> _Resource:
     attributes = _attributes(body, text, file)
     ignored: set[str] = set()
     for block in (child for child in body.children if _kind(child) == "block"):
@@ -424,7 +428,7 @@ def _resource_of(body: Any, text: str, file: Path) -> _Resource:
     return _Resource(file, attributes, ignored, indent[0] if indent else "  ")
 
 
-def _attributes(body: Any, text: str, file: Path) -> dict[str, _Attribute]:
+def _attributes(body: _Node, text: str, file: Path) -> dict[str, _Attribute]:
     attributes = {}
     for child in body.children:
         if _kind(child) != "attribute":
@@ -454,10 +458,10 @@ def _attributes(body: Any, text: str, file: Path) -> dict[str, _Attribute]:
     return attributes
 
 
-def _kind(node: Any) -> str:
+def _kind(node: _Node) -> str:
     return str(getattr(node, "data", ""))
 
 
-def _label(node: Any) -> str:
+def _label(node: _Node) -> str:
     """Returns the name in an identifier or a plain string."""
     return "".join(str(token) for token in node.scan_values(lambda token: token.type in ("NAME", "STRING_CHARS")))

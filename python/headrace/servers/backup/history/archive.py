@@ -37,6 +37,9 @@ MOST_HEAD_BYTES = 64 << 20  # a guess: an entry takes some 150 bytes, a file som
 # joins a few times a minute, and a list is read in less.
 MOST_LISTS = 5
 
+# A set of GTIDs as JSON has it (`set_json`): lists in lists, of ranges and of writers.
+GtidJson = list[Any]
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -65,7 +68,7 @@ class Piece:
     offset: int
     length: int
     flavor: str
-    gtids: list[Any]
+    gtids: GtidJson
     begins: bool
     earlier: str
     ended: str
@@ -233,12 +236,12 @@ def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
             first = index + 1
 
 
-def set_json(gtids: GtidSet) -> list[Any]:
+def set_json(gtids: GtidSet) -> GtidJson:
     """Returns a set as JSON: MariaDB has no text for a set with gaps."""
     return [[[key, [list(pair) for pair in ranges]] for key, ranges in gtids.ranges], [list(w) for w in gtids.writers]]
 
 
-def set_from(document: list[Any], flavor: str) -> GtidSet:
+def set_from(document: GtidJson, flavor: str) -> GtidSet:
     """Returns the set of a document of `set_json`."""
     ranges = tuple((key, tuple((int(a), int(b)) for a, b in parts)) for key, parts in document[0])
     return GtidSet(flavor, ranges, tuple((key, int(writer)) for key, writer in document[1]))
@@ -349,7 +352,7 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
 
 
 def write_index(
-    target: BackupTarget, timeline: str, about: dict[str, Any], end: ArchiveEnd, key: bytes | None, new: bool = False
+    target: BackupTarget, timeline: str, about: dict[str, object], end: ArchiveEnd, key: bytes | None, new: bool = False
 ) -> None:
     """Writes the index of a timeline: its server, and how far it goes. `new`: it must not exist
     yet."""
@@ -357,7 +360,7 @@ def write_index(
     (target.put_new if new else target.replace)(name, content)
 
 
-def read_about(target: BackupTarget, timeline: str, key: bytes | None) -> dict[str, Any]:
+def read_about(target: BackupTarget, timeline: str, key: bytes | None) -> dict[str, object]:
     """Reads the server of a timeline, for `write_index`. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
     about = documents.opened(target.document(name), f"{target.label}/{name}", key)

@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from headrace.base.machine import ends_with_us
 from headrace.base.processes import spawn, telling_lines
@@ -111,7 +110,7 @@ class Stream:
         self._following: binlog.Transactions | None = None
         self._waiting: list[binlog.Transaction] = []
         self._read = 0
-        self._about: dict[str, Any] = {}
+        self._about: dict[str, object] = {}
         self._pieces = FilePieces()
         self._indexed, self._indexed_s = ArchiveEnd(), 0.0
         self._claimed = GtidSet(source.flavor)  # the end in the index before this stream
@@ -582,7 +581,7 @@ class Stream:
         self._open_file(binlog.next_name(name))
         self._first = False
 
-    def _retry(self, work: Callable[[], Any]) -> None:
+    def _retry(self, work: Callable[[], object]) -> None:
         """Does the work, and again while the target refuses: for a minute, or until `stop` is
         set."""
         until, wait, reported = time.monotonic() + TARGET_S, 0.1, False

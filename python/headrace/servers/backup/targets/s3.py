@@ -17,10 +17,9 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from headrace.aws.client import CallLimits, make_client, translate_errors
+from headrace.aws.client import AwsAnswer, AwsClient, CallLimits, make_client, translate_errors
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers.backup.targets.target import (
@@ -158,7 +157,7 @@ class S3Target(BackupTarget):
             lambda error: self._translate_failure(name, error),
         )
 
-    def _translate_refusal(self, name: str, code: str, text: str, answer: dict[str, Any]) -> HeadraceError:
+    def _translate_refusal(self, name: str, code: str, text: str, answer: AwsAnswer) -> HeadraceError:
         value, source = f"{self.label}/{name}" if name else self.label, f"S3 error {code}"
         if code in WRONG_REGION:
             headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
@@ -219,7 +218,7 @@ def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
     return bucket, prefix, region, endpoint
 
 
-def _client(region: str | None, endpoint: str | None) -> Any:
+def _client(region: str | None, endpoint: str | None) -> AwsClient:
     try:
         return make_client(
             "s3",
@@ -250,7 +249,7 @@ class _S3Writer(TargetWriter):
         self._where = {"Bucket": target.bucket, "Key": target.prefix + name}
         self._waiting = bytearray()
         self._upload: str | None = None
-        self._sent: list[dict[str, Any]] = []
+        self._sent: list[AwsAnswer] = []
 
     def _write(self, data: bytes) -> None:
         self._waiting += data
@@ -275,7 +274,7 @@ class _S3Writer(TargetWriter):
         sent = {"PartNumber": number, "ETag": answer["ETag"]}
         self._sent.append(sent | ({"ChecksumSHA256": checksum} if answer.get("ChecksumSHA256") else {}))
 
-    def _check(self, answer: dict[str, Any], data: bytes, checksum: str, number: int) -> None:
+    def _check(self, answer: AwsAnswer, data: bytes, checksum: str, number: int) -> None:
         """Checks that the server has the bytes that were sent: by its SHA-256, else its MD5. Raises
         CouldNotRun."""
         server_checksum, etag = answer.get("ChecksumSHA256"), str(answer.get("ETag", "")).strip('"')

@@ -14,9 +14,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.mysql import connect
@@ -141,14 +141,14 @@ class LagWatch:
         monotonically."""
         return self._wall_s + time.monotonic()
 
-    def _begin(self, work: Any, server: _Watched) -> None:
+    def _begin(self, work: Callable[[pymysql.Connection, _Watched], None], server: _Watched) -> None:
         thread = threading.Thread(
             target=self._keep_connected, args=(work, server), name=f"lag of {server.name}", daemon=True
         )
         thread.start()
         self._threads.append(thread)
 
-    def _keep_connected(self, work: Any, server: _Watched) -> None:
+    def _keep_connected(self, work: Callable[[pymysql.Connection, _Watched], None], server: _Watched) -> None:
         """Does the work on a connection, and on a new connection when that is lost."""
         while not self._end.is_set():
             try:

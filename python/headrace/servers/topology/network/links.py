@@ -67,11 +67,6 @@ class Link:
     def is_there(self) -> bool:
         return (NAMESPACES / self.namespace).exists() and Path(f"/sys/class/net/{self.port}").exists()
 
-    @property
-    def is_cut(self) -> bool:
-        flags = Path(f"/sys/class/net/{self.port}/flags")
-        return not flags.exists() or not int(flags.read_text(), 16) & 1  # IFF_UP
-
     def make(self) -> None:
         """Creates bridge, namespace and link if they are missing. Raises CouldNotRun."""
         gateway = f"{self.host.rpartition('.')[0]}.1"

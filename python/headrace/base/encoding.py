@@ -1,0 +1,47 @@
+"""The one conversion of results to what JSON can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import ClassVar
+
+
+def to_plain(value: object) -> object:
+    """Converts a value to what JSON can hold: dataclasses become dicts, frames lists of dicts,
+    NaN and infinities null, paths and what is a `Text` their text."""
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None  # -0.0 becomes 0.0
+    if isinstance(value, (Text, Path)):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {member.name: to_plain(getattr(value, member.name)) for member in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    to_dicts = getattr(value, "to_dicts", None)  # a frame of polars, which this room does not import
+    return value if to_dicts is None else to_plain(to_dicts())
+
+
+class Text:
+    """A value that stands in JSON as its text."""
+
+
+class Document:
+    """A value that JSON can hold: its fields by name, behind the name of its schema if it has one:
+    `class Plan(Document, schema="headrace-plan/2")`."""
+
+    _schema: ClassVar[str] = ""
+
+    def __init_subclass__(cls, schema: str = "") -> None:
+        super().__init_subclass__()
+        cls._schema = schema
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns what JSON can hold, and `--output json` prints."""
+        document = to_plain(self)
+        assert isinstance(document, dict)
+        return {"schema": self._schema, **document} if self._schema else document

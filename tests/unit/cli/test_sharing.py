@@ -33,7 +33,7 @@ def test_an_option_of_a_group_means_the_same_below_it():
     "words",
     [
         ["--lab", "{0}", "volume", "list"],
-        ["--data-dir", "{0}", "volume", "list"],
+        ["volume", "--lab", "{0}", "list"],
         ["volume", "list", "--lab", "{0}"],
         ["--lab", "{1}", "volume", "list", "--lab={0}"],
     ],

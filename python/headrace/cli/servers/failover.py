@@ -42,7 +42,7 @@ EPILOG = """\b
 Examples:
   sudo $(command -v headrace) failover status                       which guarantee holds now, and every trap of semi-sync
   sudo $(command -v headrace) failover watch --clients /run/shop/source.json
-  sudo $(command -v headrace) failover acknowledge                  you have looked at a failover: watch may act again at once
+  sudo $(command -v headrace) failover status --acknowledge         you have looked at a failover: watch may act again at once
   sudo $(command -v headrace) failover run --dry-run                the source is dead: every step, and the end
   sudo $(command -v headrace) failover run
   sudo $(command -v headrace) failover run --rescue                 read what no replica received from the dead source's volume
@@ -158,6 +158,13 @@ def status(
     cluster: ClusterOptions,
     servers: ServersArgument = None,
     source: FromOption = None,
+    acknowledge: Annotated[
+        bool,
+        flag(
+            "--acknowledge",
+            "Say that you have looked at the last failover: `watch` may fail over again at once, not only after an hour.",
+        ),
+    ] = False,
     output: OutputOption = "table",
 ) -> None:
     """Show who follows whom, which guarantee holds now, and what is wrong; exit code 1 then."""
@@ -165,6 +172,8 @@ def status(
         _open_cluster(place, cluster, servers) as failover_cluster,
         contextlib.closing(failover_cluster.observer()) as observer,
     ):
+        if acknowledge:
+            _acknowledge(failover_cluster)
         seen = observer.look()
         unfinished = failover_cluster.unfinished()
         name = cluster_module.source_in(seen, source, unfinished)
@@ -187,6 +196,18 @@ def status(
         say(_describe_cut_off(unfinished))
     if unfinished is not None or guarantee.level != "kept" or any(trap.kind != "note" for trap in wrong):
         raise typer.Exit(1)
+
+
+def _acknowledge(failover_cluster: FailoverCluster) -> None:
+    """Writes that the user has looked at the last failover."""
+    with contextlib.closing(failover_cluster.journal()) as journal:
+        last = journal.last_failover_at()
+        if last is None:
+            say("no failover by watch is to be acknowledged")
+            return
+        with journal.alone():
+            journal.write("acknowledged")
+    say(f"the failover of {failover_watcher.clock(last)} is acknowledged: headrace failover watch may fail over again")
 
 
 @app.command()
@@ -248,27 +269,6 @@ def watch(
 def _say_with_time(text: str) -> None:
     """Prints a line on stderr with the time of this machine's clock."""
     say(f"{time.strftime('%H:%M:%S')}  {text}")
-
-
-@app.command()
-def acknowledge(
-    place: LabPlace,
-    cluster: ClusterOptions,
-    servers: ServersArgument = None,
-) -> None:
-    """Say that you have looked at the last failover: `watch` may fail over again at once, and not
-    only an hour after it."""
-    with (
-        _open_cluster(place, cluster, servers) as failover_cluster,
-        contextlib.closing(failover_cluster.journal()) as journal,
-    ):
-        last = journal.last_failover_at()
-        if last is None:
-            say("no failover by watch is to be acknowledged")
-            return
-        with journal.alone():
-            journal.write("acknowledged")
-    say(f"the failover of {failover_watcher.clock(last)} is acknowledged: headrace failover watch may fail over again")
 
 
 @app.command()

@@ -63,7 +63,6 @@ SUBJECTS = {
 }
 # Groups and commands for advanced use, with the need that leads to them.
 ADVANCED = {
-    "lab user": "for a lab whose AWS endpoint several people use",
     "lab key": "for encrypted volumes with keys of your own",
     "replay": "for a check of the model against decisions that `headrace volume record` wrote",
     "study": "for a check of the model against published experiments",

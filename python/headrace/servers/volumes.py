@@ -79,7 +79,7 @@ def device_of(described: LabVolume) -> str:
     """Returns the block device of an attached volume. Raises CouldNotRun if it has none."""
     device = (described.get("attachment") or {}).get("device")
     if not device:
-        raise CouldNotRun(described["id"], "has no device", "", "Look at it: headrace volume show.")
+        raise CouldNotRun(described["id"], "has no device", "", "Look at it: headrace volume list.")
     return device
 
 
@@ -338,5 +338,5 @@ def free_bytes_of(device: str) -> int:
 
 
 def _run(words: list[str], what: str, hint: str = "") -> None:
-    hint = hint or "Look at the volume: headrace volume show, headrace volume faults."
+    hint = hint or "Look at the volume: headrace volume list, headrace volume fault."
     run_checked(Command(tuple(words), what=what), TIMEOUT_S, hint)

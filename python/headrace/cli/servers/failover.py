@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -94,7 +94,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceOptions:
-    """Decisions that the user takes for a failover."""
+    """Decisions that the user takes for a failover, by the names that its wish has for them."""
 
     accept_loss: Annotated[
         bool, flag("--accept-loss", "Go on although acknowledged commits may be missing; the reason is printed.")
@@ -102,7 +102,7 @@ class ChoiceOptions:
     rescue: Annotated[
         bool, flag("--rescue", "Read what no replica received from the dead source's volume (1 to 2 minutes on EC2).")
     ] = False
-    fenced: Annotated[
+    by_hand: Annotated[
         bool, flag("--fenced", "Assert that the old source is dead and stays dead: you made sure of it.")
     ] = False
     allow_delayed: Annotated[bool, flag("--allow-delayed", "Allow promotion of a delayed replica.")] = False
@@ -114,15 +114,15 @@ class ChoiceOptions:
             " its own loss loses commits (it is said before and after), or stay down."
         ),
     ] = "serve"
-    drain_s: Annotated[
-        float, option("S", "Longest wait in seconds for a replica to apply what it received.", min=1)
-    ] = 3_600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(ClusterOptions, ChoiceOptions):
     """A cluster, with the decisions for its failover."""
 
+    drain_s: Annotated[
+        float, option("S", "Longest wait in seconds for a replica to apply what it received.", min=1)
+    ] = 3_600.0
     servers: ServersArgument = None
     source: FromOption = None
     clients: Annotated[
@@ -350,19 +350,10 @@ def _is_address_file(path: Path) -> bool:
         return False
 
 
-def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> members.FailoverWish:
-
-    return members.FailoverWish(
-        source=cluster_module.source_in(seen, source),
-        kind=kind,
-        target=to,
-        by_hand=choices.fenced,
-        accept_loss=choices.accept_loss,
-        allow_delayed=choices.allow_delayed,
-        errant=choices.errant,
-        rescue=choices.rescue,
-        alone=choices.alone,
-    )
+def _wish(kind: Any, seen: Members, options: WatchOptions, source: str | None, to: str | None) -> members.FailoverWish:
+    """Returns what is to be done, with the decisions of the user."""
+    choices = {field.name: getattr(options, field.name) for field in fields(ChoiceOptions)}
+    return members.FailoverWish(source=cluster_module.source_in(seen, source), kind=kind, target=to, **choices)
 
 
 def _change(kind: str, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0) -> None:

@@ -57,7 +57,7 @@ class SimulationSettings:
     progress: Callable[[float], None] | None = None
     cycle: Annotated[
         Repetition,
-        Option("first: from the balances at the start; settled: repeated until balances end where they began."),
+        Option("Run the load once (first), or repeat it until balances end where they began (settled)."),
     ] = "first"
 
 

@@ -158,8 +158,8 @@ class SharingGroup(TyperGroup):
         super().__init__(**settings | {"callback": None})
 
     def get_params(self, ctx: Context) -> list[Parameter]:
-        """Returns its own parameters, and the options of the groups above it; those that act at once
-        (--version) stay above."""
+        """Returns its own parameters, and the options of the groups above it; those that act at
+        once (--version) stay above."""
         params = super().get_params(ctx)
         names = {param.name for param in params}
         above = {option.name: option for group in list_contexts(ctx) for option in list_options(group.command)}

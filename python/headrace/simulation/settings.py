@@ -1,4 +1,4 @@
-"""The settings of simulations and predictions, each with the option that says what it is (`headrace.base.options`)."""
+"""The settings of simulations and predictions, each with its option (`headrace.base.options`)."""
 
 from __future__ import annotations
 

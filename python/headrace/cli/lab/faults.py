@@ -1,4 +1,4 @@
-"""`headrace volume fault`: what goes wrong with a device or with a member of an array, on purpose."""
+"""`headrace volume fault`: what goes wrong with a device or a member of an array, on purpose."""
 
 from __future__ import annotations
 

@@ -223,8 +223,8 @@ def state(
 ) -> None:
     """Enable a key, disable it, or delete it after some days.
 
-    A disabled key opens nothing more, but volumes that are attached go on until they are detached. What a
-    deleted key encrypted is lost; `disabled` cancels a deletion that is pending.
+    A disabled key opens nothing more, but volumes that are attached go on until they are detached.
+    What a deleted key encrypted is lost; `disabled` cancels a deletion that is pending.
     """
     if days is not None and state != "pending-deletion":
         raise InputError(f"--days with {state}", "belongs to pending-deletion", HELP, "Leave it out.")

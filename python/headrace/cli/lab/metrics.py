@@ -82,6 +82,7 @@ def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
 
 
 def metrics(
+    *,
     volume: VolumeArgument,
     place: LabPlace,
     minutes: Annotated[int | None, option("N", "The last N minutes, a row each.", min=1)] = None,

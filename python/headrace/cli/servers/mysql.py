@@ -153,6 +153,7 @@ def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, sett
 
 @app.command()
 def down(
+    *,
     place: LabPlace,
     name: ServerArgument = "db",
     channel: Annotated[

@@ -153,8 +153,8 @@ def fit(runs: list[Run], name: str | None) -> TransactionWorkload:
 def keep_and_show(
     workload: TransactionWorkload, keeping: KeepOptions, parts: Callable[[], tuple[object, ...]], next_options: str
 ) -> None:
-    """Writes a workload where a file is named, and prints it: `parts` as a table. `next_options`: of
-    the prediction that is proposed next."""
+    """Writes a workload where a file is named, and prints it: `parts` as a table. `next_options`:
+    of the prediction that is proposed next."""
     keep(workload, keeping.to, keeping.force)
     if keeping.output == "json":
         print_json(workload.to_document())

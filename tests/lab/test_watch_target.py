@@ -362,7 +362,7 @@ def test_ctrl_c_ends_the_lines_of_a_pipe(lab):
     run = Command(lab.place.data_dir)
     words = run.words("watch", "lab:db", "--output", "jsonl")
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=run.environment)
-    assert json.loads(process.stdout.readline())["volumes"][0]["label"]
+    assert json.loads(process.stdout.readline())["volumes"]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in errors

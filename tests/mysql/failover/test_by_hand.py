@@ -168,7 +168,9 @@ def emptied(trio: Trio, name: str) -> None:
         trio.rejoin(name)
     assert f"headrace mysql down {name} --mount" in refused.value.hint, refused.value
     problems = servers.with_room(trio.server(name)).problems
-    assert any(f"volume {name}-data is full" in text and "headrace mysql mount" in text for text in problems), problems
+    assert any(
+        f"volume {name}-data is full" in text and f"headrace mysql down {name} --mount" in text for text in problems
+    ), problems
     [volume] = servers.mount(trio.server(name))
     assert volume.free_bytes < 16 << 20 and (volume.place / "filler").exists()
     for filler in ("filler", "filler2"):

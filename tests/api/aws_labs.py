@@ -108,7 +108,7 @@ class AwsLab:
         """Makes a user; its access key id and secret."""
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(policy))
-        said = self.headrace("lab", "user", "add", name, "--policy", str(path)).stdout
+        said = self.headrace("lab", "user", name, "--policy", str(path)).stdout
         made = dict(line.split(" = ") for line in said.splitlines() if " = " in line)
         return made["aws_access_key_id"], made["aws_secret_access_key"]
 

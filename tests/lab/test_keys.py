@@ -38,27 +38,27 @@ def test_keys_on_the_command_line(lab, headrace):
     assert made["state"] == "Enabled" and made["aliases"] == ["alias/mysql"]
     headrace("volume", "create", "gp3:1", "--name", "db", "--encrypted", "--kms-key", "alias/mysql")
     assert lab.describe("db")["kms_key"] == made["arn"]
-    assert made["arn"] in headrace("volume", "show", "db").stdout
+    assert made["arn"] in headrace("volume", "list", "db").stdout
     # Nothing is left of a key whose name is taken.
     assert "alias/mysql" in headrace("lab", "key", "create", "--alias", "mysql", code=2).stderr
     [one] = printed(headrace, "lab", "key", "list")
     assert one["id"] == made["id"]
     assert "alias/mysql" in headrace("lab", "key", "list").stdout
 
-    headrace("lab", "key", "disable", "alias/mysql")
+    headrace("lab", "key", "state", "alias/mysql", "disabled")
     refused = headrace("volume", "attach", "db", code=2).stderr
     assert made["id"] in refused and "disabled" in refused
-    headrace("lab", "key", "enable", made["id"])
+    headrace("lab", "key", "state", made["id"], "enabled")
     headrace("volume", "attach", "db")
 
-    asked = headrace("lab", "key", "schedule-deletion", "alias/mysql", code=2).stderr
+    asked = headrace("lab", "key", "state", "alias/mysql", "pending-deletion", code=2).stderr
     assert "--yes" in asked and lab.describe_key(made["id"])["state"] == "Enabled"
-    headrace("lab", "key", "schedule-deletion", made["arn"], "--days", "6", "--yes", code=2)
+    headrace("lab", "key", "state", made["arn"], "pending-deletion", "--days", "6", "--yes", code=2)
     # At this lab's scale 30 days pass in three seconds.
-    said = headrace("lab", "key", "schedule-deletion", made["arn"], "--days", "30", "--yes").stderr
+    said = headrace("lab", "key", "state", made["arn"], "pending-deletion", "--days", "30", "--yes").stderr
     assert "PendingDeletion" in said
     until(lambda: lab.keys()["keys"] == [])
-    assert "lab key list" in headrace("lab", "key", "enable", made["id"], code=2).stderr
+    assert "lab key list" in headrace("lab", "key", "state", made["id"], "enabled", code=2).stderr
 
 
 def test_a_key_is_kept_and_becomes_the_default(labs):
@@ -68,10 +68,10 @@ def test_a_key_is_kept_and_becomes_the_default(labs):
         headrace("lab", "key", "alias", "main", first)
         headrace("lab", "key", "alias", "main", second)
         assert lab.describe_key("alias/main")["id"] == second
-        headrace("lab", "key", "schedule-deletion", "alias/main", "--yes")
-        headrace("lab", "key", "cancel-deletion", "alias/main")
+        headrace("lab", "key", "state", "alias/main", "pending-deletion", "--yes")
+        headrace("lab", "key", "state", "alias/main", "disabled")
         assert lab.describe_key(second)["state"] == "Disabled"
-        headrace("lab", "key", "enable", "alias/main")
+        headrace("lab", "key", "state", "alias/main", "enabled")
         headrace("lab", "key", "default", "alias/main", "--encrypt-all")
         headrace("volume", "create", "gp3:1", "--name", "db")
         assert lab.describe("db")["kms_key"] == lab.describe_key(second)["arn"]
@@ -181,7 +181,7 @@ def test_snapshots_of_a_lost_lab_are_opened_by_who_has_the_key(labs, tmp_path):
         missing = copied(of_volume)
         assert missing["state"] == "error"
         assert f"is encrypted under the key {key['arn']}, which this lab does not have" in missing["error"]
-        shown = printed(run, "lab", "key", "import", str(file), "--alias", "back")
+        shown = printed(run, "lab", "key", "create", "--from", str(file), "--alias", "back")
         assert (shown["id"], shown["description"], shown["aliases"]) == (key["id"], "of the lost lab", ["alias/back"])
         made = copied(of_volume)
         assert made["state"] == "completed" and made["kms_key"] != lab.describe_key(key["id"])["arn"]
@@ -212,7 +212,7 @@ def test_mistakes_with_the_file_of_a_key(labs, tmp_path):
         run("lab", "key", "export", key, str(file))
         assert "exists already" in run("lab", "key", "export", key, str(file), code=2).stderr
         assert "folder" in run("lab", "key", "export", key, str(tmp_path / "no" / "a.key"), code=2).stderr
-        assert "is a key of this lab already" in run("lab", "key", "import", str(file), code=2).stderr
+        assert "is a key of this lab already" in run("lab", "key", "create", "--from", str(file), code=2).stderr
         lab.disable_key(key)
         assert "disabled" in run("lab", "key", "export", key, str(tmp_path / "b.key"), code=2).stderr
         assert not (tmp_path / "b.key").exists()
@@ -231,15 +231,15 @@ def test_mistakes_with_the_file_of_a_key(labs, tmp_path):
             text.replace('"version": 1', '"version": 2'),
         ):
             damaged.write_text(content)
-            said = run("lab", "key", "import", str(damaged), code=2).stderr
+            said = run("lab", "key", "create", "--from", str(damaged), code=2).stderr
             assert json.loads(text)["material"] not in said
         assert lab.keys()["keys"] == [], "nothing half-made"
         lab.create_key()
         lab.set_key_alias("alias/taken", lab.keys()["keys"][0]["id"])
-        assert "alias" in run("lab", "key", "import", str(file), "--alias", "taken", code=2).stderr
+        assert "alias" in run("lab", "key", "create", "--from", str(file), "--alias", "taken", code=2).stderr
         assert len(lab.keys()["keys"]) == 1
         file.chmod(0o644)
-        assert "chmod 600" in run("lab", "key", "import", str(file)).stderr
+        assert "chmod 600" in run("lab", "key", "create", "--from", str(file)).stderr
         lab.schedule_key_deletion(key, 7)
 
 

@@ -301,7 +301,7 @@ def test_the_life_of_a_volume(lab, headrace):
     assert not link.exists()
     again = device_of(lab.attach("db", probe=False))
     assert [read(again, number) for number in (7, 8)] == [block(7), bytes(BLOCK)]
-    headrace("volume", "tag", "db", "a=b", "--remove", "team")
+    headrace("volume", "modify", "db", "--tag", "a=b", "--remove-tag", "team")
     assert lab.describe("db")["tags"] == {"a": "b"}
     headrace("volume", "detach", "db")
     headrace("volume", "delete", "db", code=2)  # nobody to ask
@@ -357,7 +357,7 @@ def test_modify_in_use(lab, headrace):
     assert done["to"].startswith("gp3:20:4000")
     assert int((Path("/sys/block") / Path(device).name / "size").read_text()) * 512 == 20 << 30
     assert lab.describe("db")["iops"] == 4000 and read(device, 9) == block(9)
-    rows = list(csv.DictReader(io.StringIO(headrace("volume", "modifications", "--output", "csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(headrace("volume", "modify", "--output", "csv").stdout)))
     assert [row["state"] for row in rows] == ["completed"]
     again = lab.modify("db", size_gib=21)
     assert wait_for_modification(lab, "db", again["id"])["state"] == "completed"
@@ -428,7 +428,7 @@ def test_errors_on_demand(lab, headrace):
     with pytest.raises(OSError, match="Input/output error"):
         read(device, 3)
     assert [fault["id"] for fault in lab.faults("db")] == [made["id"]]
-    headrace("volume", "clear-fault", "db", made["id"])
+    headrace("volume", "fault", "db", "--clear", made["id"])
     assert read(device, 3) == block(3) and lab.faults("db") == []
 
 
@@ -478,24 +478,24 @@ def test_a_member_is_lost_and_rebuilt(lab, headrace):
     lab.create("raid1:2xgp3:1", name="pair")
     device = device_of(lab.attach("pair", probe=False))
     write(device, range(100))
-    headrace("volume", "member", "pair", "fail", "0")
+    headrace("volume", "fault", "pair", "fail", "--member", "0")
     assert "member 0 failed" in headrace("volume", "list").stdout
     assert read(device, 99) == block(99)
-    headrace("volume", "member", "pair", "replace", "0")
+    headrace("volume", "fault", "pair", "replace", "--member", "0")
     wait_until(lambda: lab.describe("pair")["members"][0]["state"] == "ok", "the end of the rebuild", 60)
-    headrace("volume", "member", "pair", "fail", "1")
+    headrace("volume", "fault", "pair", "fail", "--member", "1")
     assert all(read(device, number) == block(number) for number in (0, 50, 99))
 
 
 def test_a_slow_member(lab, headrace):
     lab.create("raid10:4xgp3:1", name="ten")
-    headrace("volume", "member", "ten", "slow", "2", "--caps", "20%", "--extra-ms", "5")
+    headrace("volume", "fault", "ten", "slow", "--member", "2", "--caps", "20%", "--extra-ms", "5")
     member = lab.describe("ten")["members"][2]
     assert (member["state"], member["caps_percent"], member["extra_ms"]) == ("slow", 20, 5)
-    assert "20 % of that, 5 ms added" in headrace("volume", "show", "ten").stdout
-    headrace("volume", "member", "ten", "restore", "2")
+    assert "20 % of that, 5 ms added" in headrace("volume", "list", "ten").stdout
+    headrace("volume", "fault", "ten", "restore", "--member", "2")
     assert lab.describe("ten")["members"][2]["state"] == "ok"
-    headrace("volume", "member", "ten", "fail", "9", code=2)
+    headrace("volume", "fault", "ten", "fail", "--member", "9", code=2)
 
 
 # --- measurements ---------------------------------------------------------------------------------
@@ -537,10 +537,10 @@ def test_every_form_of_output_can_be_read(lab, headrace):
         "lab status",
         "lab doctor",
         "volume list",
-        "volume show db",
+        "volume list db",
         "volume balance db",
-        "volume faults db",
-        "volume modifications",
+        "volume fault db",
+        "volume modify",
         "volume metrics db",
     ):
         words = line.split()

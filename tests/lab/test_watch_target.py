@@ -353,3 +353,16 @@ def test_an_alarm_tells_a_command(lab, tmp_path):
     assert "belongs to --alarm" in refused
     done = run("watch", "lab:db", "--alarm", "--command", sys.executable, "--seconds", "2")
     assert done.stdout == "", "nothing lasts"
+
+
+def test_ctrl_c_ends_the_lines_of_a_pipe(lab):
+    """A line has been written before: it is in its loop. Ctrl-C is how `watch` is ended, and nothing is said of it."""
+    lab.create("gp2:10", name="db")
+    lab.attach("db", probe=False)
+    run = Command(lab.place.data_dir)
+    words = run.words("watch", "lab:db", "--output", "jsonl")
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=run.environment)
+    assert json.loads(process.stdout.readline())["volumes"]
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in errors

@@ -95,7 +95,7 @@ def test_an_encrypted_volume_holds_no_plain_text_and_runs(tmp_path):
 def test_a_study_without_room_is_refused_before_anything_is_made(tmp_path):
     """Neither for its volumes nor for its runs."""
     headrace = Command(tmp_path)
-    words = ("study", "run", "raid-2009", "--on", "lab", "--quick")
+    words = ("study", "raid-2009", "--on", "lab", "--quick")
     with small_disk(tmp_path / "d", 16) as place:
         done = headrace(*words, "--work", str(place), "--store", str(tmp_path / "runs"), code=3)
         assert f"GiB free in {place}, and" in done.stderr and "--work DIR" in done.stderr, done.stderr

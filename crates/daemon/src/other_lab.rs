@@ -44,7 +44,11 @@ impl OtherLab {
     }
 
     fn away(&self, error: &io::Error) -> Problem {
-        could_not(self.0.display().to_string(), format!("is the directory of a lab that does not answer: {error}"), "Start it: headrace lab up --data-dir.")
+        could_not(
+            self.0.display().to_string(),
+            format!("is the directory of a lab that does not answer: {error}"),
+            format!("Start it: headrace --lab {} lab up", self.0.display()),
+        )
     }
 
     fn call<T: DeserializeOwned>(&self, call: &str, args: &Value) -> Outcome<T> {

@@ -364,7 +364,7 @@ fn a_folder_that_cannot_be_is_said() {
     let file = folder.path().join("file");
     fs::write(&file, "no folder").unwrap();
     let text = Journal::open(&file).unwrap_err().to_string();
-    assert!(text.contains("making the folder") && text.contains("--data-dir"), "{text}");
+    assert!(text.contains("making the folder") && text.contains("--lab"), "{text}");
 }
 
 /// Fills a disk, and checks that the journal ends at its last good record and goes on when there is

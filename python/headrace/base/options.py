@@ -303,7 +303,8 @@ StartBalance = Annotated[
         name="start_balance",
     ),
 ]
-Seed = Annotated[int, Option("Seed of all random draws: same seed, same answer.", least=0, most=2**63 - 1)]
+SEED = Option("Seed of all random draws: same seed, same answer.", least=0, most=2**63 - 1)
+Seed = Annotated[int, SEED]
 StorageText = Annotated[
     str,
     Option("Storage, such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.", value="SPEC", completed="storage"),

@@ -310,7 +310,8 @@ def no_ebs_prices(region: str) -> InputError:
         f"region {region}",
         "has prices of instances here, but none of EBS",
         "data/prices_volumes.csv",
-        "State them in a price file (docs/reference/prices.md), or choose another region.",
+        "State them in a price file (docs/reference/prices.md), or choose a region with prices of EBS: "
+        f"{', '.join(core.regions())}.",
     )
 
 

@@ -64,7 +64,7 @@ COMMANDS = {
     "compare-run": ("workloads.compare_run", "Score a prediction against a measured run."),
     "catalog": ("catalog", "Show limits and prices by day, each with its source."),
     "lab": ("lab.lab", "Run block devices here that perform like EBS volumes."),
-    "volume": ("lab.volume", "Create, attach, modify, watch and fail lab volumes."),
+    "volume": ("lab.volume", "Create, copy, attach, modify and fail lab volumes."),
     "snapshot": ("lab.snapshot", "Take, copy, lock, schedule and delete snapshots."),
     "mysql": ("servers.mysql", "Run real servers on volumes of the lab: MariaDB and MySQL."),
     "backup": ("servers.backup", "Back up, stream, restore to any moment, and prove it."),

@@ -85,7 +85,7 @@ def read_workload(text: str) -> Workload | TransactionWorkload:
         make_demo = {"demo:day": workloads.demo_day, "demo:hour": workloads.recorded_hour}.get(text)
         if make_demo is None:
             raise InputError(
-                text, "is neither demo:day nor demo:hour", "headrace workload demo --help", "Use demo:day."
+                text, "is neither demo:day nor demo:hour", "headrace workload show --help", "Use demo:day."
             )
         return make_demo()
     return workloads.load(text)

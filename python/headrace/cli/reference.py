@@ -28,7 +28,7 @@ HEAD = """# Commands
 Made from the commands by `python -m headrace.cli.reference`; do not edit. Data goes to stdout, everything else to stderr.
 
 Exit codes: 0 fine, 1 findings (a goal missed, a study off), 2 usage or bad input, 3 could not run, 130 interrupted.
-An option of a group holds for all commands below it that name it, and may stand before or behind them:
+An option of a group holds for all commands below it that name it, and may stand before or behind them, or between:
 `headrace --lab DIR volume list`, `headrace volume list --lab DIR`. A group's own value gives way to that of the command.
 A file that exists is not overwritten without `--force`; a page or chart that Headrace made is replaced by the next one.
 `HEADRACE_DEBUG=1` shows the traceback of an error in Headrace itself.
@@ -63,7 +63,6 @@ SUBJECTS = {
 }
 # Groups and commands for advanced use, with the need that leads to them.
 ADVANCED = {
-    "lab user": "for a lab whose AWS endpoint several people use",
     "lab key": "for encrypted volumes with keys of your own",
     "replay": "for a check of the model against decisions that `headrace volume record` wrote",
     "study": "for a check of the model against published experiments",

@@ -1,6 +1,7 @@
 """Options of a group: declared there once, and given before or behind the command.
 
     headrace --lab DIR volume list
+    headrace volume --lab DIR list
     headrace volume list --lab DIR
 
 A group declares the options; a command that has an option of the same name takes its value from the
@@ -20,7 +21,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
-    from typer._click.core import Command, Context
+    from typer._click.core import Command, Context, Parameter
     from typer._click.formatting import HelpFormatter
 
 # Sources of a value that somebody gave: typer's own names.
@@ -47,7 +48,6 @@ LabOption = Annotated[
         "DIR",
         "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.",
         "--lab",
-        "--data-dir",
         readable=False,
     ),
 ]
@@ -93,6 +93,12 @@ def list_contexts(context: Context) -> list[Context]:
     return above
 
 
+def list_accepted(context: Context) -> list[TyperOption]:
+    """Returns the options that a command or group of a command line accepts: its own, and those of
+    the groups above it."""
+    return [param for param in context.command.get_params(context) if isinstance(param, TyperOption)]
+
+
 def collect_given(context: Context) -> dict[str, object]:
     """Returns by name the values that were given to the groups above a command. Raises InputError
     for one that the command has no use for; those of `headrace` itself are ignored then, so that an
@@ -100,7 +106,7 @@ def collect_given(context: Context) -> dict[str, object]:
     given: dict[str, object] = {}
     names = {param.name for param in context.command.params}
     for above in list_contexts(context):
-        for option in list_options(above.command):
+        for option in list_accepted(above):
             source = above.get_parameter_source(option.name)
             if source is None or source.name not in GIVEN:
                 continue
@@ -144,7 +150,20 @@ class SharingCommand(TyperCommand):
 
 
 class SharingGroup(TyperGroup):
-    """A group whose options hold for the commands below it."""
+    """A group whose options hold for the commands below it. It accepts those of the groups above it
+    too, and hands them on."""
+
+    def __init__(self, **settings: Any) -> None:
+        """The callback has declared the options, and has nothing else to do."""
+        super().__init__(**settings | {"callback": None})
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Returns its own parameters, and the options of the groups above it; those that act at
+        once (--version) stay above."""
+        params = super().get_params(ctx)
+        names = {param.name for param in params}
+        above = {option.name: option for group in list_contexts(ctx) for option in list_options(group.command)}
+        return params + [option for name, option in above.items() if name not in names and not option.is_eager]
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Writes options and commands."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.base.credits import Emptying, first_to_empty, never
 from headrace.base.units import DAY_S, MIB, US_PER_MS, US_PER_S, span_in_words
 from headrace.errors import InputError
-from headrace.lab.calls import Balance, MetricsRows
+from headrace.lab.calls import MetricsRows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -127,31 +126,6 @@ def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
         exceeded_percent=min(100.0, 100 * exceeded_us / (seconds * US_PER_S)),
         **latencies,
     )
-
-
-class MembersEmptying:
-    """Estimates how long the credits of a volume's members last, from readings of its balances."""
-
-    def __init__(self) -> None:
-        self._members: list[Emptying | None] = []
-
-    def add(self, at_s: float, balance: Balance) -> None:
-        """Adds a reading; `at_s` on a clock that does not jump."""
-        members = balance["members"]
-        if [member and member["capacity"] for member in members] != [
-            emptying and emptying.capacity for emptying in self._members
-        ]:
-            self._members = [member and Emptying(member["capacity"]) for member in members]
-        for emptying, member in zip(self._members, members, strict=True):
-            if emptying is not None and member is not None:
-                emptying.add(at_s, member["credits"])
-
-    def seconds(self) -> float | None:
-        """Returns the seconds until the first member is empty, 0 when a member is; None while no
-        balance falls, or before there are enough readings.
-        """
-        first = first_to_empty([emptying.estimate() for emptying in self._members if emptying is not None])
-        return None if first is None or never(first) else first.seconds
 
 
 def time_text(seconds: float | None) -> str:

@@ -61,7 +61,10 @@ def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
             raise ValueError
     except FileNotFoundError:
         raise InputError(
-            str(folder), f"holds no saved data directory ({SAVED})", GUIDE, "Save one: headrace mysql save FOLDER NAME."
+            str(folder),
+            f"holds no saved data directory ({SAVED})",
+            GUIDE,
+            "Save one: headrace mysql down NAME --save FOLDER.",
         ) from None
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(str(folder / SAVED), f"is not {FORMAT}", GUIDE, "Save the data again.") from None

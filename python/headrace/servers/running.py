@@ -281,7 +281,7 @@ def _end(record: Record, running: Process, progress: Progress, timeout_s: float)
 def _kill(record: Record, running: Process) -> None:
     if not processes.end_process(running, signal.SIGKILL, KILL_S):
         rule = f"does not end within {KILL_S:g} s though it was killed: it waits for its volume"
-        hint = "Clear the volume's faults: headrace volume clear-fault."
+        hint = "Clear the volume's faults: headrace volume fault VOL --clear all."
         raise CouldNotRun(f"{record.name}, process {running.pid}", rule, "signal(7)", hint)
 
 

@@ -79,7 +79,7 @@ def device_of(described: LabVolume) -> str:
     """Returns the block device of an attached volume. Raises CouldNotRun if it has none."""
     device = (described.get("attachment") or {}).get("device")
     if not device:
-        raise CouldNotRun(described["id"], "has no device", "", "Look at it: headrace volume show.")
+        raise CouldNotRun(described["id"], "has no device", "", "Look at it: headrace volume list.")
     return device
 
 
@@ -202,7 +202,7 @@ def no_room_below(lab: Lab) -> str:
 def more_room(label: str, server: str) -> str:
     """Returns a hint, in words, for a full volume of an existing server."""
     return (
-        f"delete what is not needed (headrace mysql mount {server} shows where), or make it larger: "
+        f"delete what is not needed (headrace mysql down {server} --mount shows where), or make it larger: "
         f"headrace volume modify {label} --size-gib N --wait, then headrace mysql up {server}"
     )
 
@@ -226,7 +226,7 @@ def no_room_hint(text: str, server: str = "") -> str:
     if not server:
         return "Its volume is full: take a larger one, smaller logs, or (headrace volume modify) make this one larger."
     return (
-        f"Its volume is full: delete what is not needed (headrace mysql mount {server} shows where), or make it larger "
+        f"Its volume is full: delete what is not needed (headrace mysql down {server} --mount shows where), or make it larger "
         f"(headrace volume modify {server}-data, or -log, --size-gib N --wait); then give the same command again."
     )
 
@@ -338,5 +338,5 @@ def free_bytes_of(device: str) -> int:
 
 
 def _run(words: list[str], what: str, hint: str = "") -> None:
-    hint = hint or "Look at the volume: headrace volume show, headrace volume faults."
+    hint = hint or "Look at the volume: headrace volume list, headrace volume fault."
     run_checked(Command(tuple(words), what=what), TIMEOUT_S, hint)

@@ -10,28 +10,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole, shown
 from headrace.base.core import core_errors
-from headrace.base.units import GIB, Z80, Day, day_of, span_in_words
+from headrace.base.options import takes
+from headrace.base.units import GIB, Z80, day_of, span_in_words
 from headrace.errors import InputError
+from headrace.simulation.settings import (
+    DATABASE_SECONDS,
+    EVENTS_SECONDS,
+    MAX_SECONDS,
+    MOST_TPS,
+    MOST_VCPUS,
+    PredictionSettings,
+)
+from headrace.simulation.settings import DRAWS as DRAWS
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
 from headrace.workload.unexplained import Distances
 
 SOURCE = "headrace predict --help"
-MAX_SECONDS = 7 * 86_400  # a week of seconds; a guess at what anybody reads
-MOST_VCPUS = 2_048  # as in a run's description
-MOST_TPS = 1e9  # beyond every server: a guess
 # A second below this share of the median counts as a stall: a guess.
 STALL_SHARE = 0.1
-# Databases drawn from the calibration for the 80 % interval: a guess between time and steadiness.
-DRAWS = 24
 # Rows of the runs that give the interval, which needs no more: about as many in any length.
 COARSE_ROWS = 360.0
 # Above this share of the memory of an instance, a server lacks room for what it needs besides its
@@ -97,66 +102,46 @@ class Prediction(Shown):
         return replace(self, warnings=(*self.warnings, *more))
 
 
-def predict(
-    workload: TransactionWorkload,
-    storage: str,
-    *,
-    log_storage: str | None = None,
-    instance: str | None = None,
-    vcpus: int | None = None,
-    cache_gib: float | None = None,
-    threads: int | None = None,
-    arrivals_tps: float | Sequence[float] | None = None,
-    as_of: Day = None,
-    seconds: int = 3600,
-    start: str | float = "cold",
-    start_balance_percent: float | None = None,
-    growth: float = 1.0,
-    seed: int | None = 1,
-    draws: int = DRAWS,
-    form: Literal["interval", "events"] = "interval",
-    release: str | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> Prediction:
+@takes(PredictionSettings, "a prediction")
+def predict(workload: TransactionWorkload, storage: str, settings: PredictionSettings) -> Prediction:
     """Runs the database second by second on a storage in the catalog's notation.
 
-    `cache_gib` and `threads` default to the workload's, `instance` to none (then no instance limit
-    is the bottleneck). `vcpus`: virtual CPUs the server may use; None: those of the instance, else
-    those of the runs where they had no instance either, else no processor is the bottleneck.
-    `arrivals_tps`: an open load instead of clients, one figure or one per second. `start`: "cold",
-    "warm", or transactions since a cold start. `growth`: times the data. `seed`: seed of the
-    one-second scatter; None gives means. `draws`: databases drawn from the calibration for the
-    interval; 0 leaves it out. `form`: "interval", or "events" for every I/O of every client (short
-    runs: response times with their true distribution; `summary` then has `response_ms`).
-    `release`: flavor and release of the server, such as mysql-8.4, None: that of the runs; another
-    one widens the interval. `progress` is told the share done. Raises InputError.
+    `start` may be transactions since a cold start, `arrivals_tps` a list with one figure per
+    second, `seed` None for means without scatter. Without an instance no instance limit is the
+    bottleneck, and without virtual CPUs of the runs no processor is. With `form` "events",
+    response times have their true distribution, and `summary` has `response_ms`. `draws`: databases
+    drawn from the calibration for the interval; 0 leaves it out. `release`: flavor and release of
+    the server, such as mysql-8.4, None: that of the runs; another one widens the interval. Raises
+    InputError.
     """
     if not isinstance(workload, TransactionWorkload):
         hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
         raise InputError(shown(workload), "is not a database in transactions", "headrace.predict", hint)
-    as_of = day_of(as_of)
-    cache = workload.cache_gib if cache_gib is None else cache_gib
-    clients = workload.threads if threads is None else threads
+    as_of, form, growth, draws = day_of(settings.as_of), settings.form, settings.growth, settings.draws
+    start, release = "cold" if settings.start is None else settings.start, settings.release
+    cache = workload.cache_gib if settings.cache_gib is None else settings.cache_gib
+    clients = workload.threads if settings.threads is None else settings.threads
+    usual_s = EVENTS_SECONDS if form == "events" else DATABASE_SECONDS
     if form not in ("interval", "events"):
         raise InputError(f"form = {form!r}", "must be interval or events", SOURCE)
     run, host = run_settings(
         storage,
-        log_storage=log_storage,
-        instance=instance,
-        vcpus=processors_of(workload, instance, vcpus),
+        log_storage=settings.log_storage,
+        instance=settings.instance,
+        vcpus=processors_of(workload, settings.instance, settings.vcpus),
         as_of=as_of,
         cache_gib=cache,
         clients=clients,
-        arrivals_tps=arrivals_tps,
+        arrivals_tps=settings.arrivals_tps,
         start=start,
-        seconds=seconds,
-        seed=seed,
-        start_balance_percent=start_balance_percent,
+        seconds=usual_s if settings.seconds is None else settings.seconds,
+        seed=settings.seed,
+        start_balance_percent=settings.start_balance_percent,
         growth=growth,
         draws=draws,
     )
     database_of = workload.grown(growth) if growth != 1.0 else workload
-    rows, response_ms = _run(database_of, run, form, progress)
+    rows, response_ms = _run(database_of, run, form, settings.progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum()) if start == "cold" else None
     virtual_cpus = run["vcpus"] or (None if host is None else host["vcpus"])
@@ -179,12 +164,12 @@ def predict(
         summary,
         tuple(warnings),
         storage,
-        log_storage,
-        instance,
+        settings.log_storage,
+        settings.instance,
         as_of or core.newest_date(),
         cache,
-        None if arrivals_tps is not None else clients,
-        seed,
+        None if settings.arrivals_tps is not None else clients,
+        settings.seed,
         database_of,
         distances,
     )
@@ -235,7 +220,7 @@ def run_settings(
     as_of: str | None,
     cache_gib: float,
     clients: int,
-    arrivals_tps: float | Sequence[float] | None,
+    arrivals_tps: float | Iterable[float] | None,
     start: str | float,
     seconds: int,
     seed: int | None,
@@ -401,7 +386,7 @@ def _usual_cap(rows: pl.DataFrame) -> str:
     return counts["cap"][0]
 
 
-def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | None:
+def _arrivals(arrivals_tps: float | Iterable[float] | None) -> list[float] | None:
     if arrivals_tps is None:
         return None
     given = [arrivals_tps] if isinstance(arrivals_tps, (int, float)) else list(arrivals_tps)

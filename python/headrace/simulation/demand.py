@@ -9,21 +9,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_choice, check_number, check_text, check_whole, shown
+from headrace.base.checks import Shown, check_text, shown
 from headrace.base.core import core_errors
-from headrace.base.units import GIB, Day, day_of, span_in_words
+from headrace.base.options import complete, takes
+from headrace.base.units import GIB, day_of, span_in_words
 from headrace.errors import InputError
+from headrace.simulation.settings import SimulationSettings
 from headrace.workload import ClosedWorkload, OpenWorkload
-
-Form = Literal["auto", "events", "interval"]
-Repetition = Literal["first", "settled"]
 
 SOURCE = "headrace simulate --help"
 # Above this many requests "auto" takes the interval form: the per-I/O form does some millions a
@@ -39,7 +37,6 @@ PER_REQUEST = {
 }
 DEFAULT_CLOSED_SECONDS = 60.0  # as long as a short run of fio
 MAX_ROWS = 1_000_000  # a guess: more than anybody reads, some 100 MB of memory
-MOST_SECONDS = 366 * 86_400  # a leap year
 # Rows of a second up to this length of run, of a minute beyond (s): some thousands of rows at most.
 ROWS_OF_SECONDS_S = 3_600
 COLUMNS = (
@@ -90,76 +87,56 @@ class Simulation(Shown):
         return f"{name}{where}, {length}: {iops:,.0f} IOPS, throttled {throttled}"
 
 
-def simulate(
-    workload: OpenWorkload | ClosedWorkload,
-    storage: str,
-    *,
-    instance: str | None = None,
-    as_of: Day = None,
-    seconds: float | None = None,
-    interval_s: float | None = None,
-    seed: int = 1,
-    start_balance: float | None = None,
-    form: Form = "auto",
-    growth: float = 1.0,
-    options: dict[str, Any] | None = None,
-    progress: Callable[[float], None] | None = None,
-    cycle: Repetition = "first",
-) -> Simulation:
-    """Simulates `workload` on `storage` (notation: `gp2:500`, `raid10:4xgp3:500`).
+@takes(SimulationSettings, "a simulation")
+def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: SimulationSettings) -> Simulation:
+    """Simulates a demand in I/Os on a storage (notation: `gp2:500`, `raid10:4xgp3:500`).
 
-    `instance`: EC2 type whose EBS limits apply; None: the volumes alone. `as_of`: day of limits,
-    ISO; None: the newest known. `seconds`: length of a closed load (default 60), or where to cut an
-    open one. `interval_s`: length of a row. `start_balance`: percent of credits and burst buckets
-    at the start. `growth`: factor on an open demand. `options`: parts of the model (`merge`,
-    `saved_second`, `holds`, `latency`, `rate_per_mille`, `snapshot`, `degradations`, `modify`,
-    `failed_members`). `cycle`: "first", or "settled": the load repeated until its balances at the
-    end are those at its start (interval form, open loads).
-
-    Raises InputError for an impossible volume, date or load.
+    A settled cycle is for loads over time, in the interval form. `options`: parts of the model, see
+    docs/reference/python.md. Raises InputError for an impossible volume, date or load.
     """
     if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
         hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
         raise InputError(shown(workload), "is not a demand in I/Os", "headrace.simulate", hint)
-    as_of = day_of(as_of)
+    as_of, instance, options = day_of(settings.as_of), settings.instance, settings.options
     check_text("storage", storage, "For example gp3:500.")
     if instance is not None:
         check_text("instance", instance, "For example m5.large.")
     if options is not None and not isinstance(options, dict):
         raise InputError(f"options = {shown(options)}", "must be a dict", "docs/reference/python.md")
-    options = options or {}
-    _check(seconds, seed, start_balance, cycle)
-    if interval_s is not None:
-        check_number("interval_s", interval_s, 0.0, MOST_SECONDS, "s")
+    options, settings = options or {}, complete(settings)
+    if settings.cycle == "settled" and settings.start_balance is not None:
+        rule = "a settled cycle starts with what the one before left"
+        hint = "Leave one of the two out."
+        raise InputError(f"start balance {settings.start_balance:g} %", rule, SOURCE, hint)
     _check_options(storage, options)
-    workload = workload.scaled(growth)
+    workload = workload.scaled(settings.growth)
     if isinstance(workload, ClosedWorkload):
-        length = seconds or DEFAULT_CLOSED_SECONDS
+        length = settings.seconds or DEFAULT_CLOSED_SECONDS
     else:
-        workload = workload if seconds is None else _cut(workload, seconds)
+        workload = workload if settings.seconds is None else _cut(workload, settings.seconds)
         length = workload.span_s
-    chosen = _choose(form, workload, cycle, options)
+    chosen = _choose(settings.form, workload, settings.cycle, options)
 
-    settings: dict[str, Any] = {
-        "interval_s": _row_length(interval_s, workload, length),
+    common: dict[str, Any] = {
+        "interval_s": _row_length(settings.interval_s, workload, length),
         "seconds": float(length),
         "instance": instance,
         "as_of": as_of,
-        "seed": seed,
-        "start_balance_percent": start_balance,
+        "seed": settings.seed,
+        "start_balance_percent": settings.start_balance,
         "options": options,
-        "cycle": cycle,
+        "cycle": settings.cycle,
     }
 
     def run(form: str) -> core.SimulationAnswer:
         with core_errors():
-            return core.simulate(storage, workload.to_core(), form=form, progress=progress, **settings)
+            return core.simulate(storage, workload.to_core(), form=form, progress=settings.progress, **common)
 
     answer = run(chosen)
     if (
-        form == "auto"
+        settings.form == "auto"
         and chosen == "interval"
-        and cycle == "first"
+        and settings.cycle == "first"
         and isinstance(workload, OpenWorkload)
         and _merging_matters(workload, storage, options, answer["summary"]["throttled_s"])
     ):
@@ -170,21 +147,8 @@ def simulate(
     usable_gib = core.parse_storage(storage)["usable_gib"]
     day = as_of or core.newest_date()
     return Simulation(
-        rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"], workload
+        rows, answer["summary"], storage, instance, day, chosen, settings.seed, usable_gib, answer["repeated"], workload
     )
-
-
-def _check(seconds: float | None, seed: int, start_balance: float | None, cycle: str) -> None:
-    """Checks the single values. Raises InputError."""
-    check_choice("cycle", cycle, ("first", "settled"))
-    check_whole("seed", seed, 0, 2**64 - 1)
-    if start_balance is not None:
-        check_number("start_balance", start_balance, 0, 100, "percent")
-        if cycle == "settled":
-            rule = "a settled cycle starts with what the one before left"
-            raise InputError(f"start balance {start_balance:g} %", rule, SOURCE, "Leave one of the two out.")
-    if seconds is not None:
-        check_number("seconds", seconds, 0.001, MOST_SECONDS, "s")
 
 
 def _check_options(storage: str, options: dict[str, Any]) -> None:
@@ -210,8 +174,6 @@ def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, opti
     long."""
     if form in ("events", "interval"):
         return form
-    if form != "auto":
-        raise InputError(form, "the form is auto, events or interval", SOURCE, "Leave it out to have it chosen.")
     # Which requests meet a lost member is known per I/O only.
     if isinstance(workload, ClosedWorkload) or options.get("failed_members") and cycle == "settled":
         return "events"

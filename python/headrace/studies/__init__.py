@@ -113,7 +113,7 @@ def get(name: str) -> Study:
     studies = {study.name: study for study in every_study()}
     if name not in studies:
         rule, hint = f"must be one of {', '.join(studies)}", did_you_mean(name, studies)
-        raise InputError(f"study {name}", rule, "headrace study list", hint)
+        raise InputError(f"study {name}", rule, "headrace study", hint)
     return studies[name]
 
 
@@ -125,7 +125,7 @@ def run_study(name: str, progress: Progress | None = None) -> StudyResult:
     get(name)
     if name in _LAB_ONLY:
         rule = "runs on the lab alone: the model has nothing to say about it"
-        raise InputError(f"study {name}", rule, "headrace study list", "Add --on lab.")
+        raise InputError(f"study {name}", rule, "headrace study", "Add --on lab.")
     return _STUDIES[name].run(progress)
 
 
@@ -146,7 +146,7 @@ def run_on_lab(
     get(name)
     if name not in _ON_LAB:
         rule = f"does not run on the lab; these do: {', '.join(_ON_LAB)}"
-        raise InputError(f"study {name}", rule, "headrace study list", "Leave --on lab out.")
+        raise InputError(f"study {name}", rule, "headrace study", "Leave --on lab out.")
     from headrace.bench.drivers.benchmark import silent
     from headrace.studies.measured import LabOptions, run_study
 
@@ -159,6 +159,6 @@ def refuse_lab_options(given: dict[str, object]) -> None:
         raise InputError(
             f"--{sorted(given)[0]}",
             "is an option of --on lab",
-            "headrace study run --help",
+            "headrace study --help",
             "Add --on lab, or leave it out.",
         )

@@ -8,7 +8,8 @@ from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.simulation.demand import Form, Simulation, simulate
+from headrace.simulation.demand import Simulation, simulate
+from headrace.simulation.settings import Form
 from headrace.studies import base
 from headrace.studies.base import (
     ChartData,

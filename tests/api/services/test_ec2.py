@@ -478,7 +478,7 @@ def test_users_may_do_what_their_policies_say(ec2, lab):
     ann.delete_volume(VolumeId=made)
     sts = lab.client("sts", (ann._request_signer._credentials.access_key, ann._request_signer._credentials.secret_key))
     assert sts.get_caller_identity()["Arn"].endswith(":user/ann")
-    lab.headrace("lab", "user", "remove", "ann", "--yes")
+    lab.headrace("lab", "user", "ann", "--remove", "--yes")
     _eventually(lambda: refused(ann.describe_volumes, "AuthFailure"))
 
 

@@ -374,7 +374,7 @@ def test_what_a_pending_snapshot_waits_for_is_said(ec2, aws_lab):
 
     until(lambda: "disabled" in shown().get("StateMessage", ""))
     assert shown()["State"] == "pending"
-    assert "disabled" in aws_lab.headrace("snapshot", "show", made).stdout
+    assert "disabled" in aws_lab.headrace("snapshot", "list", made).stdout
     kms.enable_key(KeyId=key)
     ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made], WaiterConfig=PACE)
     assert "StateMessage" not in shown() or not shown()["StateMessage"]

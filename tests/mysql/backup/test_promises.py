@@ -72,7 +72,7 @@ def run(server, *statements: str):
 
 
 def headrace(lab, *words: str) -> subprocess.CompletedProcess[str]:
-    words = (*words, "--data-dir", str(lab.place.data_dir)) if words[1] in ("prune", "stream", "restore") else words
+    words = (*words, "--lab", str(lab.place.data_dir)) if words[1] in ("prune", "stream", "restore") else words
     return subprocess.run([sys.executable, "-m", "headrace", *words], capture_output=True, text=True, timeout=120)
 
 
@@ -345,7 +345,7 @@ def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path)
         dying = f"import os, runpy, time; from headrace.servers.backup import {module};"
         dying += f"{module}.{function} = lambda *_, **__: (os.kill(os.getpid(), 2), time.sleep(30));"
         dying += "runpy.run_module('headrace', run_name='__main__')"
-        command = ["backup", *(one.format(**places) for one in words), "--data-dir", str(lab.place.data_dir)]
+        command = ["backup", *(one.format(**places) for one in words), "--lab", str(lab.place.data_dir)]
         ended = subprocess.run([sys.executable, "-c", dying, *command], capture_output=True, text=True, timeout=120)
         assert ended.returncode == 130, (name, ended.stderr)
         assert re.search(f"Interrupted. .*{says}", ended.stderr), (name, ended.stderr)

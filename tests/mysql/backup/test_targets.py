@@ -76,7 +76,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
 
     def begun(way: str) -> subprocess.Popen[str]:
         words = [one.replace("SPOOL", str(tmp_path / "spool")) for one in WAYS[way]]
-        words = ["run", name, "--to", str(tmp_path / "t"), *words, "--data-dir", str(lab.place.data_dir)]
+        words = ["run", name, "--to", str(tmp_path / "t"), *words, "--lab", str(lab.place.data_dir)]
         command = [sys.executable, "-m", "headrace", "backup", *words]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
@@ -121,7 +121,7 @@ def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tm
     """Killed while its snapshots are stored, or its copy is sent: the next run ends with that
     backup, of the moment before rows that came later."""
     words = [one.replace("SPOOL", str(tmp_path / "spool")) for one in WAYS[way]]
-    words = ["backup", "run", "kept", "--to", str(tmp_path / "t"), *words, "--data-dir", str(lab.place.data_dir)]
+    words = ["backup", "run", "kept", "--to", str(tmp_path / "t"), *words, "--lab", str(lab.place.data_dir)]
     dying = f"import os, runpy; from headrace.servers.backup import copying; copying.{step} = lambda *_: os._exit(9);"
     dying += "runpy.run_module('headrace', run_name='__main__')"
     first = subprocess.run([sys.executable, "-c", dying, *words], capture_output=True, text=True)
@@ -156,7 +156,7 @@ def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):
     print("seed", seed)
     chance = random.Random(seed)
     words = [sys.executable, "-m", "headrace", "backup", "stream", "kept", "--to", str(tmp_path / "t")]
-    words += ["--data-dir", str(lab.place.data_dir)]
+    words += ["--lab", str(lab.place.data_dir)]
     server = servers.up(lab, name="kept")
     with servers.connect(server.address()) as connection, connection.cursor() as cursor:
         cursor.execute("DROP DATABASE IF EXISTS kept")

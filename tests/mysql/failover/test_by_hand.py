@@ -166,9 +166,11 @@ def emptied(trio: Trio, name: str) -> None:
     """A full server that is down: named, mounted, emptied, and a replica again."""
     with pytest.raises(CouldNotRun, match="the server ended while it started") as refused:
         trio.rejoin(name)
-    assert f"headrace mysql mount {name}" in refused.value.hint, refused.value
+    assert f"headrace mysql down {name} --mount" in refused.value.hint, refused.value
     problems = servers.with_room(trio.server(name)).problems
-    assert any(f"volume {name}-data is full" in text and "headrace mysql mount" in text for text in problems), problems
+    assert any(
+        f"volume {name}-data is full" in text and f"headrace mysql down {name} --mount" in text for text in problems
+    ), problems
     [volume] = servers.mount(trio.server(name))
     assert volume.free_bytes < 16 << 20 and (volume.place / "filler").exists()
     for filler in ("filler", "filler2"):

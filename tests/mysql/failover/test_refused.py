@@ -299,7 +299,7 @@ def test_errant_transactions_are_made_up_for(trio, observer):
     kill(trio)
     trio.load.stop()
     words = ["failover", "run", *trio.names, "--from", "a", "--clients", trio.clients, "--yes", "--output", "json"]
-    words += ["--data-dir", trio.lab.place.data_dir, "--journal", trio.folder / "journal", "--accept-loss"]
+    words += ["--lab", trio.lab.place.data_dir, "--journal", trio.folder / "journal", "--accept-loss"]
     command = [sys.executable, "-m", "headrace", *map(str, words)]
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 3 and "transactions of their own" in refused.stderr and uuid in refused.stderr

@@ -81,7 +81,7 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
 def switched(trio: Trio) -> dict:
     """By the command, so that the one who switches shares no interpreter with the clients."""
     words = ["failover", "switchover", *trio.names, "--from", trio.source, "--clients", trio.clients, "--yes"]
-    words += ["--data-dir", trio.lab.place.data_dir, "--journal", trio.folder / "journal", "--output", "json"]
+    words += ["--lab", trio.lab.place.data_dir, "--journal", trio.folder / "journal", "--output", "json"]
     done = subprocess.run([sys.executable, "-m", "headrace", *map(str, words)], capture_output=True, text=True)
     print(done.stderr)
     assert done.returncode == 0, done.stderr

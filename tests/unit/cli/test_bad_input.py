@@ -158,7 +158,7 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
     cases = [
         ["workload", "show", str(tmp_path / "none.toml")], ["workload", "show", str(folder)], ["workload", "import", "/dev/zero"],
         ["workload", "show", "a\0b"], ["plan", "fio:rw=read"], ["workload", "show", "fio:rw=read", "--output", "csv"],
-        ["workload", "demo", "--to", str(tmp_path / "no/such/folder.toml")], ["workload", "show", "demo:night"],
+        ["workload", "show", "demo:day", "--to", str(tmp_path / "no/such/folder.toml")], ["workload", "show", "demo:night"],
         ["workload", "show", "demo:day", "--report", str(tmp_path / "x.pdf")], ["demo", "--report", str(tmp_path / "none/x.html")],
         ["simulate", "demo:day", "--storage", "gp3:200", "--interval", "0.001"],
         ["simulate", "fio:rw=read", "--storage", "gp3:200", "--lose-member", "1"], ["predict", "demo:day", "--storage", "gp3:200"],
@@ -177,5 +177,5 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: needs an unprivileged user")
 def test_a_folder_without_leave_to_write(tmp_path):
     tmp_path.chmod(0o500)
-    code, _, err = run(["workload", "demo", "--to", str(tmp_path / "x.toml")])
+    code, _, err = run(["workload", "show", "demo:day", "--to", str(tmp_path / "x.toml")])
     assert code == 3 and "cannot be written" in err

@@ -80,7 +80,7 @@ def test_examples_of_the_help_are_commands_that_exist():
     [("simulat", "simulate"), ("catalogue", "catalog"), ("catalog volume", "volumes"), ("plan demo:day --gaol x", "--goal"),
      ("simulate demo:day --storage gp2:1 --instance m5.larg", "m5.large"), ("simulate fio:rw=randraed --storage gp2:10", "randread"),
      ("simulate fio:rw=read,iodpth=3 --storage gp2:10", "iodepth"), ("catalog prices --region us-eas-1", "us-east-1"),
-     ("plan demo:day --goal p99_s<=3", "p99_ms"), ("study show gp2-brust", "gp2-burst")],
+     ("plan demo:day --goal p99_s<=3", "p99_ms"), ("study gp2-brust", "gp2-burst")],
 )  # fmt: skip
 def test_a_slip_is_refused_with_what_was_meant(call, typed, suggested):
     code, out, err = call(*typed.split())
@@ -404,7 +404,7 @@ def test_help_imports_little(command):
     "line",
     ["headrace sim", "headrace simulate x --st", "headrace simulate x --storage g", "headrace simulate x --instance m5.l",
      "headrace catalog prices --region eu-", "headrace catalog volumes --type g", "headrace workload import --form", "headrace bench run fio --b",
-     "headrace bench show l"],
+     "headrace bench list l"],
 )  # fmt: skip
 def test_a_tab_imports_little(line):
     found = imported(_HEADRACE_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
@@ -429,4 +429,4 @@ def test_completion_knows_types_regions_and_instances():
     assert "gp2" in complete("headrace catalog volumes --type g").split()
     assert "eu-west-1" in complete("headrace catalog prices --region eu-").split()
     assert "m5.large" in complete("headrace simulate x --instance m5.l").split()
-    assert "gp2-burst" in complete("headrace study run gp2").split()
+    assert "gp2-burst" in complete("headrace study gp2").split()

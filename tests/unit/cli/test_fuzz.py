@@ -47,7 +47,7 @@ COMMANDS = {name: command for name, command in commands() if not getattr(command
 # What works for minutes where nothing is wrong with its arguments; each is run with a value that it must refuse, and its help in any case.
 AT_WORK = (
     "headrace demo",
-    "headrace study run",
+    "headrace study",
     "headrace prove",
     "headrace lab verify",
     "headrace mysql install",

@@ -8,9 +8,8 @@ from headrace.cli.app import commands, walk_commands
 from headrace.cli.main import main
 from headrace.cli.sharing import list_options, list_own_options
 
-# Options that have the name of one of a group above them, and more to say: other forms of the output, the default of fio,
-# an account that EC2 alone needs. A value of the group holds for them too.
-OF_THEIR_OWN = {("--output", "headrace"), ("--defaults-file", "headrace"), ("--threads", "headrace bench run")}
+# Options that have the name of one of a group above them, and more to say: other forms of the output, the default of fio. A value of the group holds for them too.
+OF_THEIR_OWN = {("--output", "headrace"), ("--threads", "headrace bench run")}
 
 
 def test_an_option_of_a_group_means_the_same_below_it():
@@ -33,7 +32,7 @@ def test_an_option_of_a_group_means_the_same_below_it():
     "words",
     [
         ["--lab", "{0}", "volume", "list"],
-        ["--data-dir", "{0}", "volume", "list"],
+        ["volume", "--lab", "{0}", "list"],
         ["volume", "list", "--lab", "{0}"],
         ["--lab", "{1}", "volume", "list", "--lab={0}"],
     ],
@@ -52,14 +51,26 @@ def test_the_form_of_the_output_stands_before_the_command(capsys):
     assert answers[0] == answers[1] and answers[0].startswith("volume_type,")
 
 
+def test_an_option_of_the_top_stands_between_a_group_and_its_command(capsys):
+    """The nearest one holds, and --version stays where it is."""
+    assert main(["--output", "json", "catalog", "--output", "csv", "volumes"]) == 0
+    assert capsys.readouterr().out.startswith("volume_type,")
+    for words in (["lab", "--lab", "/nowhere", "key", "list"], ["lab", "key", "--lab", "/nowhere", "list"]):
+        assert main(words) == 3
+        assert "/nowhere/lab.sock: no lab answers" in capsys.readouterr().err
+    assert main(["catalog", "--lab", "/nowhere", "volumes"]) == 2
+    assert "--lab: is not an option of" in capsys.readouterr().err
+    assert main(["catalog", "--version", "volumes"]) == 2
+
+
 def test_a_form_that_a_command_has_not_is_refused(capsys):
-    assert main(["--output", "csv", "study", "list"]) == 2
+    assert main(["--output", "csv", "study"]) == 2
     assert "csv" in capsys.readouterr().err
 
 
-def test_an_option_of_a_group_that_the_command_has_no_use_for_is_refused(capsys, tmp_path):
-    assert main(["bench", "--store", str(tmp_path), "tools"]) == 2
-    assert "--store" in capsys.readouterr().err
+def test_an_option_of_a_group_that_the_command_has_no_use_for_is_refused(capsys):
+    assert main(["failover", "--fenced", "status"]) == 2
+    assert "--fenced" in capsys.readouterr().err
 
 
 def test_the_help_of_a_command_names_the_options_of_its_groups(capsys):

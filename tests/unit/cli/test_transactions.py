@@ -271,8 +271,8 @@ def test_simulate_of_a_database_names_predict(call):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--seconds", "0"), "seconds = 0"), (("--seconds", "1.5"), "whole number"), (("--seconds", "nan"), "seconds = nan"), (("--seconds", "1e9"), "a row is a second"),
-        (("--cache-gib", "0"), "cache-gib = 0"), (("--cache-gib", "nan"), "cache-gib = nan"), (("--threads", "-3"), "threads = -3"), (("--start", "hot"), "'hot'"),
+        (("--seconds", "0"), "--seconds 0: must be a whole number from 1 to 604,800"), (("--seconds", "1.5"), "whole number"), (("--seconds", "nan"), "--seconds nan: must be a whole number"), (("--seconds", "1e9"), "from 1 to 604,800"),
+        (("--cache-gib", "0"), "--cache-gib 0: must be a number from 0.001 to 65,536"), (("--cache-gib", "nan"), "--cache-gib nan: must be a number"), (("--threads", "-3"), "--threads -3: must be a whole number from 1 to 65,536"), (("--start", "hot"), "'hot'"),
         (("--arrivals-tps", "-1"), "0 to 1,000,000,000"), (("--arrivals-tps", "inf"), "0 to 1,000,000,000"), (("--arrivals-tps", "9", "--threads", "3"), "none does"),
         (("--instance", "m5.huge"), "m5.huge"), (("--as-of", "yesterday"), "yesterday"), (("--log-storage", "gp2:1:5"), "gp2 has no IOPS"), (("--log-storage", ""), "missing"),
         (("--report", "x.pdf"), "a chart is written as"), (("--growth", "nan"), "source"), (("--seed", "-1"), "--seed"),

@@ -28,7 +28,8 @@ NOT_WRITTEN = {
 }  # fmt: skip
 OWN_RULE = {
     "capture --to": "a folder; refused unless it is empty (observe.live.record)",
-    "every --into": "a folder of units; each file goes through check_output",
+    "mysql down --save": "a folder to be made, refused where it exists",
+    "take --into": "a folder of units; each file goes through check_output",
     "report --patch": "a folder of scripts; each file goes through check_output",
     "doctor --workload": "read",
     "advise --workload": "read",
@@ -105,14 +106,15 @@ NEEDS = {
     "headrace fleet import": ["{input}"],
     "headrace fleet plan": ["{input}", "--inventory", "{input}"],
     "headrace fleet report": ["{input}"],
-    "headrace bench show": ["1"],
+    "headrace export template": ["grafana"],
+    "headrace bench list": ["1"],
     "headrace bench compare": ["1", "2"],
     "headrace bench run sysbench-oltp": ["mysql://u@h/", "--storage", "gp3:8"],
     "headrace bench run tpcc": ["mysql://u@h/", "--storage", "gp3:8"],
     "headrace bench run mysqlslap": ["mysql://u@h/", "--storage", "gp3:8"],
     "headrace bench run sysbench-fileio": ["--folder", "{folder}"],
     "headrace bench run fio": ["--folder", "{folder}"],
-    "headrace study run": ["gp3"],
+    "headrace study": ["gp3"],
 }  # fmt: skip
 OPTIONS = sorted(marked())
 

@@ -68,7 +68,7 @@ def test_without_the_daemon_the_lab_says_where_to_get_it(installed, tmp_path):
     hidden = (installed / "headraced").rename(installed / "headraced.hidden")
     try:
         done = run(
-            installed / "headrace", "lab", "up", "--data-dir", tmp_path / "lab", folder=tmp_path, PATH="/usr/bin:/bin"
+            installed / "headrace", "lab", "up", "--lab", tmp_path / "lab", folder=tmp_path, PATH="/usr/bin:/bin"
         )
     finally:
         hidden.rename(installed / "headraced")

@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 from headrace.cli import main as cli
 from headrace.cli.lab import common
-from headrace.cli.lab.metrics import live, plain_lines
 from headrace.cli.options import complete_volume
 from headrace.cli.output import print_csv
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import balances, metrics, notes
-from headrace.lab.watching import Reading
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +38,9 @@ def call(*arguments: str) -> tuple[int, str, str]:
 
 
 NEED_A_LAB = (
-    "lab status", "lab down", "volume create gp2:500", "volume copy db", "volume list", "volume show db", "volume attach db", "volume detach db", "volume delete db --yes",
-    "volume modify db --size-gib 600", "volume modifications", "volume balance db", "volume tag db a=b", "volume fault db pause", "volume faults db",
-    "volume clear-fault db", "volume member db fail 0", "volume metrics db", "volume watch db", "volume record db start",
+    "lab status", "lab down", "volume create gp2:500", "volume create --copy-of db", "volume list", "volume list db", "volume attach db", "volume detach db", "volume delete db --yes",
+    "volume modify db --size-gib 600", "volume modify", "volume balance db", "volume modify db --tag a=b", "volume fault db pause", "volume fault db",
+    "volume fault db --clear all", "volume fault db fail --member 0", "volume metrics db", "watch lab:db --once", "volume record db start",
 )  # fmt: skip
 
 
@@ -63,8 +61,28 @@ def test_without_a_lab_every_command_says_how_to_start_one(line):
         ("volume create gp2:500 --tag a", "KEY=VALUE"),
         ("volume create gp2:500 --tag =b", "KEY=VALUE"),
         ("volume create gp2:500 --tag a=b --tag a=c", "before"),
-        ("volume create", "missing argument"),
-        ("volume tag db", "no tag"),
+        ("volume create", "SPEC: is missing"),
+        ("volume create --copy-of db --encrypted", "--copy-of db: takes SPEC, --name and --tag alone"),
+        ("volume create raid0:2xgp3:5 --copy-of db", "is an array, and a copy is a single volume"),
+        ("volume modify --tag a=b", "VOL: is missing"),
+        ("volume fault db --seconds 5", "no kind of it"),
+        ("volume fault db pause --clear all", "begin a fault and end one"),
+        ("volume fault db pause --mib-s 5", "belongs to replace"),
+        ("volume fault db fail", "Name it: --member N"),
+        ("volume metrics db --binary", "Give --nvme"),
+        ("volume metrics db --nvme --minutes 3", "without a time"),
+        ("snapshot modify snap-1", "has no change named"),
+        ("snapshot modify snap-1 --lock-days 1 --unlock", "exclude each other"),
+        ("snapshot rule --days 7", "NAME: is missing"),
+        ("snapshot rule keep", "a rule has --days, or goes with --remove"),
+        ("snapshot schedule daily --every 1d --remove", "a schedule has --every, or goes with --remove"),
+        ("snapshot list snap-1 --volume db", "name one snapshot, and several"),
+        ("snapshot take db --keep 7", "--keep: belongs to --every"),
+        ("lab user --remove", "NAME: is missing"),
+        ("lab user ann", "a user has --policy, or goes with --remove"),
+        ("lab key state k disabled --days 7", "belongs to pending-deletion"),
+        ("lab key create --from k.key --tag a=b", "is a whole key"),
+        ("mysql down db --channel x --mount", "leaves the server up"),
         ("volume balance db --set 5 --save x", "only one"),
         ("volume balance db --member 1", "belongs to --set"),
         ("volume balance db --load nothing.json", "cannot be read"),
@@ -73,10 +91,10 @@ def test_without_a_lab_every_command_says_how_to_start_one(line):
         ("volume fault db latency --extra-ms -1", "--extra-ms"),
         ("volume fault db latency --op sideways", "sideways"),
         ("volume fault db degraded --caps lots", "percentage"),
-        ("volume member db slow 0", "needs --caps"),
-        ("volume member db fail 0 --caps 5%", "slow alone"),
-        ("volume member db slow 0 --caps 5 --mib-s 3", "replace alone"),
-        ("volume member db fail -1", "-1"),
+        ("volume fault db slow --member 0", "needs --caps"),
+        ("volume fault db fail --member 0 --caps 5%", "--caps with fail: is not a setting of it"),
+        ("volume fault db slow --member 0 --caps 5 --mib-s 3", "--mib-s with slow"),
+        ("volume fault db fail --member -1", "-1"),
         ("volume metrics db --seconds 5 --minutes 5", "twice"),
         ("volume metrics db --seconds 3601", "hour"),
         ("volume metrics db --minutes 21601", "15 days"),
@@ -94,8 +112,8 @@ def test_bad_input_is_refused_before_any_lab_is_asked(line, words):
 
 
 RANDOM_WORDS = (
-    "lab", "volume", "up", "down", "status", "doctor", "create", "list", "show", "attach", "detach", "delete", "modify", "modifications", "balance", "metrics",
-    "watch", "record", "fault", "faults", "clear-fault", "member", "tag", "db", "gp2:500", "raid10:4xgp3:500", "--name", "--tag", "--start-balance", "--attach", "--as-of",
+    "lab", "volume", "up", "down", "status", "doctor", "create", "list", "attach", "detach", "delete", "modify", "balance", "metrics",
+    "record", "fault", "user", "all", "--clear", "--copy-of", "--remove-tag", "--nvme", "db", "gp2:500", "raid10:4xgp3:500", "--name", "--tag", "--start-balance", "--attach", "--as-of",
     "--force", "--yes", "--unpaced", "--no-probe", "--size-gib", "--type", "--iops", "--mib-s", "--wait", "--set", "--save", "--load", "--member", "--in", "--seconds",
     "--extra-ms", "--every", "--op", "--caps", "--seed", "--minutes", "--resolution", "--to", "--remove", "--output", "--lab", "--socket", "--foreground",
     "--instance", "--time-scale", "--metrics-port", "--api-port", "--group", "start", "stop", "fail", "slow", "restore", "replace", "pause", "power-cut", "5%", "a=b", "json",
@@ -246,46 +264,6 @@ def test_frame_keeps_columns_without_rows():
     assert late["x"][-1] == 1.5
 
 
-def reading(*credits: float | None) -> dict:
-    return {
-        "members": [
-            None if one is None else {"credits": one, "capacity": 5_400_000, "percent": one / 54_000} for one in credits
-        ]
-    }
-
-
-@given(st.floats(1_000, 5_000_000), st.floats(1, 3_000), st.integers(2, 30))
-def test_time_to_empty_of_a_steady_load(start, per_second, count):
-    emptying = metrics.MembersEmptying()
-    left = [start - per_second * i for i in range(count)]
-    for at, credits in enumerate(left):
-        if credits > 540:
-            emptying.add(at, reading(None, credits, 5_400_000))
-    found = emptying.seconds()
-    last = [credits for credits in left if credits > 540]
-    if len(last) < 2:
-        assert found is None
-    else:
-        # A slope of exact steps: nothing is lost but the rounding of doubles.
-        assert found == pytest.approx(last[-1] / per_second, rel=1e-6)
-
-
-def test_time_to_empty_knows_refill_empty_and_a_set_balance():
-    emptying = metrics.MembersEmptying()
-    assert emptying.seconds() is None
-    for at in range(5):
-        emptying.add(at, reading(1_000_000 + at))
-    assert emptying.seconds() is None  # it fills
-    emptying.add(5, reading(100_000))  # somebody set it: no load takes 900,000 credits in a second
-    assert emptying.seconds() is None
-    emptying.add(6, reading(99_000))
-    assert emptying.seconds() == pytest.approx(99)
-    emptying.add(7, reading(0))
-    assert emptying.seconds() == 0
-    emptying.add(8, reading(None))
-    assert emptying.seconds() is None
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -300,34 +278,6 @@ def test_time_to_empty_knows_refill_empty_and_a_set_balance():
 )
 def test_times_in_words(seconds, text):
     assert metrics.time_text(seconds) == text
-
-
-def watched(t_s: int) -> Reading:
-    rate = metrics.rates(COLUMNS, [t_s, 3000, 0, 3000 << 14, 0, 16.0, 5.0, 0, 1000.0, 2000.0, None, None])
-    return Reading(rate, 5.0, 270_000, 180.0)
-
-
-def test_watch_writes_a_line_a_second_where_there_is_no_terminal(capsys):
-    plain_lines(ATTACHED | {"name": "db\x1b[31m"}, iter([watched(1), watched(2)]))
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4 and "\x1b" not in lines[0]
-    assert lines[2].split()[1:6] == ["3,000", "3,000", "0", "46.9", "16.0"] and lines[2].endswith("3 min")
-
-
-def test_watch_as_a_table(capsys):
-    live(ATTACHED, iter([watched(second) for second in range(200)]))
-    assert "balance" in capsys.readouterr().out
-
-
-def test_ctrl_c_while_watching(monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-        yield
-
-    monkeypatch.setattr("headrace.lab.Lab.describe", lambda self, volume: ATTACHED)
-    monkeypatch.setattr("headrace.lab.watching.readings", interrupted)
-    code, out, err = call("volume", "watch", "db")
-    assert code == 130 and "Traceback" not in err and out.startswith("vol-1")
 
 
 def test_delete_asks(monkeypatch):

@@ -251,7 +251,7 @@ def test_the_table_of_options():
 def test_a_full_volume_is_recognised(text, full):
     assert bool(volumes.no_room_hint(text)) == full
     # Of a server that is made the data are kept: room is made where they are.
-    assert ("headrace mysql mount db" in volumes.no_room_hint(text, "db")) == full
+    assert ("headrace mysql down db --mount" in volumes.no_room_hint(text, "db")) == full
 
 
 @pytest.mark.parametrize(

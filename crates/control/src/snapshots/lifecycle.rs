@@ -191,7 +191,7 @@ fn pending<'a>(all: &'a Snapshots, snapshot: &SnapshotId) -> Result<&'a Snapshot
         return Ok(record);
     }
     let rule = format!("is {}, and must be pending for that", record.state.as_str());
-    Err(ControlError::new(ErrorKind::IncorrectState, snapshot.as_str(), rule, "EC2 snapshot states", "See `headrace snapshot show`."))
+    Err(ControlError::new(ErrorKind::IncorrectState, snapshot.as_str(), rule, "EC2 snapshot states", "See `headrace snapshot list`."))
 }
 
 pub(crate) fn progress(all: &Snapshots, snapshot: &SnapshotId, percent: u8, waits: Option<&str>) -> Result<Vec<SnapshotChange>, ControlError> {

@@ -14,7 +14,8 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 
 pub(crate) fn lock(record: &SnapshotRecord, request: &LockRequest, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let LockRequest { mode, duration_days, expires_ms, cool_off_hours, .. } = *request;
-    let wrong = |code, message: String, value: String| Err(refusal(ErrorKind::InvalidParameter, code, message, value, "See `headrace snapshot lock --help`."));
+    let wrong =
+        |code, message: String, value: String| Err(refusal(ErrorKind::InvalidParameter, code, message, value, "See `headrace snapshot modify --help`."));
     if record.state == SnapshotState::Error {
         let message = format!("Snapshot '{}' is in state error and can't be locked.", record.id);
         return Err(refusal(ErrorKind::IncorrectState, "IncorrectState", message, record.id.as_str(), "Delete it."));
@@ -57,7 +58,7 @@ pub(crate) fn unlock(record: &SnapshotRecord, at_ms: u64) -> Result<Vec<Snapshot
     match record.lock.as_ref().map(|lock| lock.state(at_ms)) {
         None | Some("expired") => {
             let message = format!("The snapshot '{}' is not locked.", record.id);
-            Err(refusal(ErrorKind::IncorrectState, "IncorrectState", message, record.id.as_str(), "See `headrace snapshot show`."))
+            Err(refusal(ErrorKind::IncorrectState, "IncorrectState", message, record.id.as_str(), "See `headrace snapshot list`."))
         }
         Some("compliance") => {
             let message = format!("The snapshot '{}' is locked in compliance mode and can't be unlocked.", record.id);

@@ -50,7 +50,7 @@ pub(crate) fn check_completed(record: &SnapshotRecord) -> Result<(), ControlErro
         return Ok(());
     }
     let message = format!("Snapshot '{}' is in state {}, and must be completed for that.", record.id, record.state.as_str());
-    Err(refusal(ErrorKind::IncorrectState, "IncorrectState", message, record.id.as_str(), "Wait until it is completed: `headrace snapshot show`."))
+    Err(refusal(ErrorKind::IncorrectState, "IncorrectState", message, record.id.as_str(), "Wait until it is completed: `headrace snapshot list`."))
 }
 
 impl Snapshots {

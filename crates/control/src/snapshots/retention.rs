@@ -46,7 +46,7 @@ pub(crate) fn delete_rule(all: &Snapshots, rule: &str) -> Result<Vec<SnapshotCha
     if all.rules.contains_key(rule) {
         return Ok(vec![SnapshotChange::RuleDeleted { rule: rule.to_string() }]);
     }
-    Err(ControlError::new(ErrorKind::NotFound, rule, "is not a retention rule of this lab", LAB_RULE, "See `headrace snapshot rules`."))
+    Err(ControlError::new(ErrorKind::NotFound, rule, "is not a retention rule of this lab", LAB_RULE, "See `headrace snapshot rule`."))
 }
 
 /// The time in the bin that the rules give a snapshot; the longest where several match.
@@ -62,7 +62,7 @@ pub(crate) fn recover(all: &Snapshots, snapshot: &str) -> Result<Vec<SnapshotCha
         return Ok(vec![SnapshotChange::Recovered { snapshot: id }]);
     }
     let message = format!("The snapshot '{snapshot}' does not exist in the Recycle Bin.");
-    Err(refusal(ErrorKind::NotFound, "InvalidSnapshot.NotFound", message, snapshot, "See `headrace snapshot bin`."))
+    Err(refusal(ErrorKind::NotFound, "InvalidSnapshot.NotFound", message, snapshot, "See `headrace snapshot recover`."))
 }
 
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {

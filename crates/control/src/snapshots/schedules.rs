@@ -67,7 +67,7 @@ pub(crate) fn set(all: &Snapshots, request: &ScheduleRequest, at_ms: u64) -> Res
 fn find<'a>(all: &'a Snapshots, schedule: &str) -> Result<&'a Schedule, ControlError> {
     all.schedules.get(schedule).ok_or_else(|| {
         let message = format!("The schedule '{schedule}' does not exist.");
-        refusal(ErrorKind::NotFound, "ResourceNotFoundException", message, schedule, "See `headrace snapshot schedules`.")
+        refusal(ErrorKind::NotFound, "ResourceNotFoundException", message, schedule, "See `headrace snapshot schedule`.")
     })
 }
 

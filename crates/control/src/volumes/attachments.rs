@@ -41,7 +41,7 @@ pub(crate) fn attach(
             record.label(),
             "cannot be attached while a modification of it is in state modifying",
             "EC2 AttachVolume, error OperationNotPermitted",
-            "Wait until it is optimizing: `headrace volume show`.",
+            "Wait until it is optimizing: `headrace volume list`.",
         );
         let message = format!("Cannot attach volume {} when it is in modification state: MODIFYING", record.id);
         return Err(error.says("OperationNotPermitted", message));
@@ -188,7 +188,7 @@ pub(crate) fn not_attached(record: &VolumeRecord) -> ControlError {
 fn wrong_state(record: &VolumeRecord, state: AttachmentState) -> ControlError {
     let rule = format!("is {}, which must end first", state.as_str());
     let hint = match state {
-        AttachmentState::Attached => "See `headrace volume show`.",
+        AttachmentState::Attached => "See `headrace volume list`.",
         _ => "Wait a moment, or detach it with --force.",
     };
     ControlError::new(ErrorKind::IncorrectState, record.label(), rule, "EC2 attachment states", hint)

@@ -114,7 +114,7 @@ pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u
         ));
     }
     if record.is_modifying() {
-        let hint = "Wait until the modification is optimizing: `headrace volume show`.";
+        let hint = "Wait until the modification is optimizing: `headrace volume list`.";
         return Err(ControlError::new(ErrorKind::IncorrectState, name, "cannot be replaced while its size is about to change", LAB_RULE, hint));
     }
     if !record.data_elsewhere(index) {

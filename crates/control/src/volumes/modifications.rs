@@ -166,7 +166,7 @@ pub(crate) fn modify_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<C
             record.label(),
             "has no modification in state modifying",
             "EC2 modification states",
-            "See `headrace volume show`.",
+            "See `headrace volume list`.",
         )),
     }
 }

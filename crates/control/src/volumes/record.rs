@@ -445,7 +445,7 @@ impl VolumeRecord {
             1 => format!("{} is a single volume, whose only member is 0", self.label()),
             _ => format!("{} has members 0 to {}", self.label(), count - 1),
         };
-        Err(ControlError::new(ErrorKind::NotFound, format!("member {member}"), rule, LAB_RULE, "See `headrace volume show`."))
+        Err(ControlError::new(ErrorKind::NotFound, format!("member {member}"), rule, LAB_RULE, "See `headrace volume list`."))
     }
 
     /// The last modification, running or ended.
@@ -526,7 +526,7 @@ impl VolumeRecord {
                 let why = self.error.as_deref().unwrap_or("no reason is known");
                 format!("It failed: {why}. Delete it and create another.")
             }
-            _ => "See `headrace volume show`.".to_string(),
+            _ => "See `headrace volume list`.".to_string(),
         };
         // EC2's sentence for a volume to attach.
         let message = format!("{} is not '{}'.", self.id, needed.split(' ').next().unwrap_or(needed));

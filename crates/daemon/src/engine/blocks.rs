@@ -26,7 +26,7 @@ impl Engine {
             return Ok(record);
         }
         let rule = format!("is {}, and must be completed for that", record.state.as_str());
-        Err(refused(ErrorKind::IncorrectState, snapshot, rule, "Wait until it is completed: `headrace snapshot show`."))
+        Err(refused(ErrorKind::IncorrectState, snapshot, rule, "Wait until it is completed: `headrace snapshot list`."))
     }
 
     /// A token of a block: until when it holds, and a digest that only this daemon makes.

@@ -284,7 +284,8 @@ fn foreign_key(wrapped: &WrappedKey) -> Problem {
     let (what, hint) = match &wrapped.elsewhere {
         Some(there) => (format!("{there}, which no key of this lab is"), "Name it: `headrace lab key create --kms-endpoint URL --kms-key KEY`."),
         None => {
-            let hint = "Import it: `headrace lab key import FILE`, of a file that `headrace lab key export` wrote; or name the lab that has it: --lab DIR.";
+            let hint =
+                "Import it: `headrace lab key create --from FILE`, of a file that `headrace lab key export` wrote; or name the lab that has it: --lab DIR.";
             (format!("{}, which this lab does not have", wrapped.kms_key), hint)
         }
     };

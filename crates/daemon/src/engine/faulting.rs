@@ -182,7 +182,7 @@ impl Engine {
             .and_then(|attached| attached.faults.faults(self.devices.clock.now()).into_iter().find(|candidate| fault_name(candidate.id) == fault));
         match (attached, active) {
             (Some(attached), Some(active)) => Ok(attached.faults.clear(Some(active.id))),
-            _ => Err(refused(ErrorKind::NotFound, fault, "is not a fault of this volume's device", "See `headrace volume faults`.")),
+            _ => Err(refused(ErrorKind::NotFound, fault, "is not a fault of this volume's device", "See `headrace volume fault`.")),
         }
     }
 

@@ -315,7 +315,7 @@ impl Engine {
     pub(crate) fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
         // Its files may be made anew while others had them open.
         if record.is_being_copied() {
-            let hint = "Wait until it is available: `headrace volume show`.";
+            let hint = "Wait until it is available: `headrace volume list`.";
             return Err(refused(ErrorKind::IncorrectState, record.label(), "is creating: its bytes are still being copied", hint));
         }
         let limits = self.limits(record)?;

@@ -45,7 +45,7 @@ impl Engine {
             return Ok(device_number);
         }
         self.bring_up(record)?;
-        find_open().ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
+        find_open().ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume list`."))
     }
 
     /// An open volume; opens one that rests.

@@ -61,7 +61,7 @@ const RESERVED_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Another daemon has the folder.
-    #[error("{}: is in use by {holder}: one lab, one daemon (flock on its file lock). Stop that one with `headrace lab down`, or use another --data-dir.", .folder.display())]
+    #[error("{}: is in use by {holder}: one lab, one daemon (flock on its file lock). Stop that one with `headrace lab down`, or use another --lab.", .folder.display())]
     InUse {
         /// The folder.
         folder: PathBuf,
@@ -266,7 +266,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::InUse`], [`JournalError::Damaged`], [`JournalError::Io`].
     pub fn open(folder: &Path) -> Result<(Journal, Recovered), JournalError> {
-        let hint = "Check the folder and its permissions, or use another --data-dir.";
+        let hint = "Check the folder and its permissions, or use another --lab.";
         fs::create_dir_all(folder).map_err(|error| io_error(folder, "making the folder", error, hint))?;
         let lock = lock(folder)?;
         let path = folder.join("journal");
@@ -442,7 +442,7 @@ fn io_error(file: &Path, what: &'static str, error: io::Error, hint: &'static st
 
 fn lock(folder: &Path) -> Result<File, JournalError> {
     let path = folder.join("lock");
-    let hint = "Check the folder and its permissions, or use another --data-dir.";
+    let hint = "Check the folder and its permissions, or use another --lab.";
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = opened.map_err(|error| io_error(&path, "opening", error, hint))?;
     if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -122,7 +122,7 @@ class KeyEntry(TypedDict):
 
 def _pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPair:
     fields = {"access_key_id": str, "secret_access_key": str, "user": str, "policies": list}
-    hint = "Make it again: headrace lab init, headrace lab user add."
+    hint = "Make it again: headrace lab init, headrace lab user."
     if not isinstance(entry, dict):
         raise InputError(place, "a key is a [[key]] table", SOURCE, hint)
     for key, value in entry.items():
@@ -226,10 +226,12 @@ def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
         raise InputError(user[:80], rule, "IAM guide, IAM and AWS STS quotas", "For example alice.")
     if any(pair.user == user for pair in pairs.values()):
         raise InputError(
-            user, "this lab has a user of this name", "", f"Remove it first: headrace lab user remove {user}"
+            user, "this lab has a user of this name", "", f"Remove it first: headrace lab user {user} --remove"
         )
     if len(pairs) >= MAX_USERS:
-        raise InputError(user, f"a lab has at most {MAX_USERS} users", "", "Remove one: headrace lab user remove NAME")
+        raise InputError(
+            user, f"a lab has at most {MAX_USERS} users", "", "Remove one: headrace lab user NAME --remove"
+        )
     if not 1 <= len(documents) <= MAX_POLICIES:
         rule = f"a user has 1 to {MAX_POLICIES} policies"
         raise InputError(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.cli.bench import run as bench_run
-from headrace.cli.bench.common import RunArgument, StorePlace, complete_run, show_run
+from headrace.cli.bench.common import RUN_HELP, StorePlace, complete_run, show_run
 from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
+    Output,
     OutputOption,
     PageOrChartOption,
     ReportOption,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import bench
-    from headrace.base import machine
     from headrace.bench.store import query
     from headrace.report import benchmarks, view
 
@@ -41,16 +41,14 @@ EPILOG = """\b
 Examples:
   headrace bench run sysbench-oltp --server db --rows 1000000 --threads 32 --seconds 600
   headrace bench list
-  headrace bench show latest --report run.html
+  headrace bench list latest --report run.html
   headrace bench compare latest~1 latest --report difference.html
   headrace bench export --what series --to series.parquet
   headrace bench export --sql "SELECT storage, avg(tps) FROM runs GROUP BY storage"
 
 Exit codes: 0 fine, 2 bad input or runs that are not alike, 3 could not run or broke off, 130 interrupted."""
 
-app = CommandGroup(
-    "Run standard benchmarks; list, show, compare and export what was measured.", EPILOG, shares=(StorePlace,)
-)
+app = CommandGroup("Run standard benchmarks; list, compare and export what was measured.", EPILOG, shares=(StorePlace,))
 app.add_typer(bench_run.app, name="run", short_help="Run a benchmark and keep what was measured.")
 
 LIST_CSV = (
@@ -63,12 +61,23 @@ LIST_CSV = (
 def list_all(
     *,
     place: StorePlace,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help=f"One run: what was measured, on what. {RUN_HELP}", autocompletion=complete_run
+        ),
+    ] = None,
     benchmark: Annotated[str | None, option("NAME", "Only runs of this benchmark.")] = None,
     storage: Annotated[str | None, storage_option("Only runs on this storage.")] = None,
     last: Annotated[int | None, option("N", "Only the last N runs.", min=1)] = None,
+    report: PageOrChartOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """List the runs, the newest last."""
+    """List the runs, the newest last, or show one; csv of one is its time line."""
+    if run is not None:
+        return _show(place, run, report, output)
+    if report is not None:
+        raise InputError("--report", "draws one run", "headrace bench list --help", "Name it, for example latest.")
     run_store = place.open_store()
     records = run_store.runs()
     for name in sorted(set(run_store.ids()) - {record.id for record in records}):
@@ -100,15 +109,8 @@ def _csv(record: RunRecord) -> dict[str, object]:
     return {**cells, **record.summary}
 
 
-@app.command()
-def show(
-    *,
-    place: StorePlace,
-    run: RunArgument = "latest",
-    report: PageOrChartOption = None,
-    output: OutputOption = "table",
-) -> None:
-    """Show a run: what was measured, on what; csv is its time line."""
+def _show(place: StorePlace, run: str, report: Path | None, output: Output) -> None:
+    """Prints a run, or its time line (csv), and writes its page."""
     check_chart_path(report)
     record = place.open_store().open(run)
     if output == "csv":
@@ -225,14 +227,3 @@ def remove(
     for name in names:
         run_store.delete(name)
         say(f"removed {name}")
-
-
-@app.command()
-def tools(output: OutputOption = "table") -> None:
-    """Show which programs are installed, and how to get the others; exit code 1 when one is
-    missing."""
-    rows = [asdict(tool) for tool in machine.tools()]
-    columns = tuple(rows[0])
-    print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))
-    if any(row["state"] != "fine" for row in rows):
-        raise typer.Exit(1)

@@ -48,7 +48,6 @@ class StorePlace:
 
 
 RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the one before)."
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_run)]
 
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:

@@ -57,6 +57,82 @@ class Ec2Options:
             yield services.LabService(lab)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimerOptions:
+    """A systemd service and timer that take snapshot sets, and delete old ones."""
+
+    every: Annotated[
+        str | None, option("TIME", "Take nothing now: print a systemd service and timer that do each 15m, 6h, 1d.")
+    ] = None
+    keep: Annotated[int | None, option("N", "Delete old sets after each run, and keep the newest N.", min=1)] = None
+    keep_for: Annotated[
+        str | None, option("TIME", "Delete old sets after each run, and keep those younger than this.")
+    ] = None
+    into: Annotated[
+        Path | None, option("DIR", "Folder for the units, such as /etc/systemd/system. Default: print them.", "--into")
+    ] = None
+    force: Annotated[bool, flag("--force", FORCE_HELP)] = False
+
+    def check(self) -> bool:
+        """Returns whether units are asked for. Raises InputError for options that need --every."""
+        given = {"--keep": self.keep, "--keep-for": self.keep_for, "--into": self.into, "--force": self.force or None}
+        for name, value in given.items():
+            if value is not None and self.every is None:
+                raise InputError(name, "belongs to --every", "headrace snapshot take --help", "Add --every 6h.")
+        return self.every is not None
+
+    def write(
+        self, place: LabPlace, ec2: Ec2Options, account: Path | None, server: str, name: str | None, words: list[str]
+    ) -> None:
+        """Prints the units, or writes them to a folder. `account`: the option file with its
+        password; `words`: more options of each run. Raises InputError."""
+        server_name, take_words = server, ["snapshot", "take", server, *words]
+        where = place_words(place)
+        if "://" in server or ec2.on == "ec2":
+            if name is None:
+                raise InputError(server, "is an address, and its sets need a name", "", "Add --name.")
+            server_name, given = name, {"--profile": ec2.profile, "--region": ec2.region}
+            where = ["--on", "ec2", *(word for key, value in given.items() if value for word in (key, value))]
+            take_words += ["--name", name]
+            take_words += [] if account is None else ["--defaults-file", str(account.absolute())]
+        prune_words = None
+        if self.keep is not None or self.keep_for is not None:
+            if self.keep_for is not None:
+                retention.seconds(self.keep_for, "--keep-for")
+            limits = ["--keep", str(self.keep)] if self.keep else []
+            limits += ["--keep-for", self.keep_for] if self.keep_for else []
+            prune_words = ["snapshot", "prune", "--server", server_name, *limits, "--yes", *where]
+        every_s = retention.seconds(str(self.every), "--every")
+        program = [sys.executable, "-m", "headrace"]
+        self._put(retention.units(server_name, program, [*take_words, *where], prune_words, every_s))
+
+    def _put(self, units: dict[str, str]) -> None:
+        if self.into is None:
+            for file, text in units.items():
+                data(f"# {file}\n{text}\n")
+            return
+        if not self.into.is_dir():
+            raise InputError(str(self.into), "is not a folder", "", "On most systems: /etc/systemd/system.")
+        for file in units:
+            check_output("--into", self.into / file, force=self.force)
+        for file, text in units.items():
+            write_whole(self.into / file, text.encode())
+            say(f"wrote {self.into / file}")
+        timer = next(name for name in units if name.endswith(".timer"))
+        say(f"then: systemctl daemon-reload && systemctl enable --now {timer}")
+
+
+# Longest waits of `take` in seconds: for the server's lock, and frozen.
+WAIT_LOCK_S, HOLD_S = 5.0, 10.0
+
+
+def _lock_words(no_lock: bool, no_freeze: bool, wait_lock: float, hold: float) -> list[str]:
+    """Returns the options of `take` about its locks that differ from the usual."""
+    words = ["--no-lock"] * no_lock + ["--no-freeze"] * no_freeze
+    words += [] if wait_lock == WAIT_LOCK_S else ["--wait-lock", f"{wait_lock:g}"]
+    return words + ([] if hold == HOLD_S else ["--hold", f"{hold:g}"])
+
+
 SERVER = "A server of the lab; or mysql://USER@... of one on this EC2 instance. Default: db."
 
 
@@ -73,16 +149,24 @@ def take(
     description: Annotated[str, option("TEXT", "At most 255 characters.")] = "",
     wait_lock: Annotated[
         float, option("SECONDS", "Seconds to wait for the server's lock before giving up.", min=1)
-    ] = 5.0,
-    hold: Annotated[float, option("SECONDS", "Longest freeze in seconds, whatever happens.", min=0.1)] = 10.0,
+    ] = WAIT_LOCK_S,
+    hold: Annotated[float, option("SECONDS", "Longest freeze in seconds, whatever happens.", min=0.1)] = HOLD_S,
     no_lock: Annotated[bool, flag("--no-lock", "Do not lock the server; the position is then not known.")] = False,
     no_freeze: Annotated[bool, flag("--no-freeze", "Do not freeze the filesystems.")] = False,
     dry_run: Annotated[bool, flag("--dry-run", "Say what would be locked, frozen and taken; do nothing.")] = False,
     wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
+    timer: TimerOptions,
     output: OutputOption = "table",
 ) -> None:
     """Take a snapshot of all volumes of a running server, with its commits held back and its
-    filesystems frozen for a moment."""
+    filesystems frozen for a moment. With --every: print or write the systemd units that do so."""
+    if timer.check():
+        words = [
+            *_lock_words(no_lock, no_freeze, wait_lock, hold),
+            *(word for pair in tag or () for word in ("--tag", pair)),
+        ]
+        words += ["--description", description] if description else []
+        return timer.write(place, ec2, password.defaults_file, server, name, words)
     options = {
         "tags": tags(tag),
         "description": description,
@@ -325,57 +409,6 @@ def _ask(count: int, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-def every(
-    *,
-    server: Annotated[str, typer.Argument(metavar="SERVER", help=SERVER)],
-    interval: Annotated[str, typer.Argument(metavar="TIME", help="Time between two runs: 15m, 6h, 1d.")],
-    place: LabPlace,
-    ec2: Ec2Options,
-    name: Annotated[str | None, option("NAME", "Server name in its sets (EC2 only).")] = None,
-    defaults_file: Annotated[Path | None, option("FILE", "Option file with the account's password (EC2 only).")] = None,
-    keep: Annotated[int | None, option("N", "Delete old sets after each run, and keep the newest N.", min=1)] = None,
-    keep_for: Annotated[
-        str | None, option("TIME", "Delete old sets after each run, and keep those younger than this.")
-    ] = None,
-    into: Annotated[
-        Path | None, option("DIR", "Folder for the units, such as /etc/systemd/system. Default: print them.", "--into")
-    ] = None,
-    force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
-) -> None:
-    """Print or write a systemd service and timer that take snapshot sets on a schedule."""
-    server_name, take_words = server, ["snapshot", "take", server]
-    where = place_words(place)
-    if "://" in server or ec2.on == "ec2":
-        if name is None:
-            raise InputError(server, "is an address, and its sets need a name", "", "Add --name.")
-        server_name, given = name, {"--profile": ec2.profile, "--region": ec2.region}
-        where = ["--on", "ec2", *(word for key, value in given.items() if value for word in (key, value))]
-        take_words += ["--name", name]
-        take_words += [] if defaults_file is None else ["--defaults-file", str(defaults_file.absolute())]
-    prune_words = None
-    if keep is not None or keep_for is not None:
-        if keep_for is not None:
-            retention.seconds(keep_for, "--keep-for")
-        limits = [*(["--keep", str(keep)] if keep else []), *(["--keep-for", keep_for] if keep_for else [])]
-        prune_words = ["snapshot", "prune", "--server", server_name, *limits, "--yes", *where]
-    every_s = retention.seconds(interval, "every")
-    program = [sys.executable, "-m", "headrace"]
-    units = retention.units(server_name, program, [*take_words, *where], prune_words, every_s)
-    timer = next(name for name in units if name.endswith(".timer"))
-    if into is None:
-        for file, text in units.items():
-            data(f"# {file}\n{text}\n")
-        return
-    if not into.is_dir():
-        raise InputError(str(into), "is not a folder", "", "On most systems: /etc/systemd/system.")
-    for file in units:
-        check_output("--into", into / file, force=force)
-    for file, text in units.items():
-        write_whole(into / file, text.encode())
-        say(f"wrote {into / file}")
-    say(f"then: systemctl daemon-reload && systemctl enable --now {timer}")
-
-
 def place_words(place: LabPlace) -> list[str]:
     """Returns the options that find the same lab again."""
     words = [] if place.data_dir is None else ["--lab", str(place.data_dir.absolute())]
@@ -384,5 +417,5 @@ def place_words(place: LabPlace) -> list[str]:
 
 def add_to(app: Any) -> None:
     """Registers them as commands of `headrace snapshot`."""
-    for function in (take, sets, restore, prune, every):
+    for function in (take, sets, restore, prune):
         app.command(function.__name__)(function)

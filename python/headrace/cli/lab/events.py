@@ -1,24 +1,15 @@
-"""`headrace lab events` and `headrace volume nvme-statistics`: what happened, and the counters of a
-volume as a device has them.
-"""
+"""`headrace lab events`: what happened."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from headrace.cli.lab.common import number
-from headrace.cli.lazy import lazily
-from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, flag
-from headrace.cli.output import print_answer, say, table
-from headrace.errors import InputError
+from headrace.cli.options import LabPlace
+from headrace.cli.output import say
 from headrace.report.output import plain
-
-with lazily():
-    from headrace.observe.live import nvme
 
 # How often it is asked for new events, s.
 LOOK_EVERY_S = 0.5
@@ -52,29 +43,3 @@ def _line(event: Mapping[str, Any]) -> str:
     else:
         words = " ".join(str(detail[name]) for name in ("state", "zone", "operation") if name in detail)
     return f"{event['time']}  {event['detail-type']}  {subject}  {words}".rstrip()
-
-
-def nvme_statistics(
-    volume: VolumeArgument,
-    place: LabPlace,
-    member: MemberOption = None,
-    binary: Annotated[bool, flag("--binary", "Write the 4,096 bytes of the page to stdout.")] = False,
-    output: OutputOption = "table",
-) -> None:
-    """Print the NVMe statistics page of an attached volume: counters, and latencies in bins."""
-    if binary and sys.stdout.isatty():
-        hint = "Write `> page.bin` behind it, or a pipe."
-        raise InputError("--binary", "does not write to a terminal", "headrace volume nvme-statistics --help", hint)
-    with place.open() as lab:
-        page = bytes.fromhex(lab.nvme_statistics(volume, member)["page_hex"])
-    if binary:
-        sys.stdout.buffer.write(page)
-        return
-    statistics = nvme.read_page(page)
-    columns = ("field", "from_us", "until_us", "value")
-    listed = statistics.rows()
-    cells = [
-        tuple("" if row[name] is None else number(row[name], 0) if name != "field" else row[name] for name in columns)
-        for row in listed
-    ]
-    print_answer(statistics.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])

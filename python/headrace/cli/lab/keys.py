@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,10 +23,10 @@ Examples:
   headrace lab key create --alias mysql
   headrace volume create gp3:100 --name db --encrypted --kms-key alias/mysql
   headrace lab key default alias/mysql --encrypt-all     new volumes are encrypted, whether they ask for it or not
-  headrace lab key disable alias/mysql                   volumes that are attached go on; others cannot be attached
-  headrace lab key schedule-deletion alias/mysql --days 7
+  headrace lab key state alias/mysql disabled            volumes that are attached go on; others cannot be attached
+  headrace lab key state alias/mysql pending-deletion --days 7
   headrace lab key export alias/mysql mysql.key          for a lab that takes over the snapshots of this one
-  headrace lab key import mysql.key --alias mysql
+  headrace lab key create --from mysql.key --alias mysql
   headrace lab key create --alias aws --kms-endpoint https://kms.eu-west-1.amazonaws.com --kms-key arn:aws:kms:...
 
 A key is named by its id, its ARN or an alias. What a deleted key encrypted is lost. Keys lie in the folder `keys` of
@@ -40,6 +40,8 @@ ALIAS = "alias/"
 # Aliases of AWS's own keys (KMS API, CreateAlias: reserved).
 AWS_ALIAS = "alias/aws/"
 ALIAS_SOURCE = "KMS API, CreateAlias"
+HELP = "headrace lab key --help"
+State = Literal["enabled", "disabled", "pending-deletion"]
 COLUMNS = ("id", "arn", "state", "managed", "elsewhere", "aliases", "description", "created_at", "deletion_at")
 
 
@@ -110,6 +112,12 @@ def create(
     alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
     description: Annotated[str | None, option("TEXT", "Purpose of the key.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    source: Annotated[
+        Path | None,
+        option(
+            "FILE", "File of `headrace lab key export`, - from a pipe: what it encrypted can be read here.", "--from"
+        ),
+    ] = None,
     kms_endpoint: Annotated[
         str | None, option("URL", "Endpoint of the KMS that has the key: https://HOST, or http:// to this machine.")
     ] = None,
@@ -120,15 +128,23 @@ def create(
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Make a key, or name one that is in KMS elsewhere."""
+    """Make a key, take in one that another lab exported, or name one that is in KMS elsewhere."""
     key_tags = tags(tag)
     there = {"kms_key": kms_key, "kms_region": kms_region, "kms_profile": kms_profile}
+    if source is not None and any(
+        value is not None for value in (description, key_tags or None, kms_endpoint, kms_key)
+    ):
+        raise InputError(f"--from {source}", "is a whole key, with its description", HELP, "Leave all but --alias out.")
+    material = None if source is None else read_key(source)
     if kms_endpoint is None and any(value is not None for value in there.values()):
         raise InputError(str(kms_key or kms_profile or kms_region), "is of a key elsewhere", "", "Name --kms-endpoint.")
     with place.open() as lab:
         name = None if alias is None else _alias(alias)
         _check_free_alias(lab, name)
-        key = lab.create_key(description, tags=key_tags or None, kms_endpoint=kms_endpoint, **there)
+        if material is not None:
+            key = lab.import_key(material.id, material.material, material.description or None)
+        else:
+            key = lab.create_key(description, tags=key_tags or None, kms_endpoint=kms_endpoint, **there)
         key = _set_alias(lab, name, key)
     _print(key, output)
 
@@ -152,23 +168,6 @@ def export(
         say(f"{file}: who has it can read what {key} protects")
 
 
-@commands.command("import")
-def import_key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of `headrace lab key export`; - from a pipe.")],
-    place: LabPlace,
-    alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
-    output: OutputOption = "table",
-) -> None:
-    """Take in a key that another lab exported: what it encrypted there can be read here."""
-    material = read_key(file)
-    with place.open() as lab:
-        name = None if alias is None else _alias(alias)
-        _check_free_alias(lab, name)
-        key = lab.import_key(material.id, material.material, material.description or None)
-        key = _set_alias(lab, name, key)
-    _print(key, output)
-
-
 def _count_protected(lab: Lab, arn: str) -> str:
     """Counts the volumes and snapshots under a key, in words; "" for none."""
     volumes = sum(volume["kms_key"] == arn for volume in lab.volumes())
@@ -184,9 +183,18 @@ def _count_protected(lab: Lab, arn: str) -> str:
 
 
 @commands.command("list")
-def list_keys(place: LabPlace, output: OutputOption = "table") -> None:
-    """List the keys and their aliases."""
+def list_keys(
+    place: LabPlace,
+    key: Annotated[
+        str | None,
+        typer.Argument(metavar="[KEY]", help="One key, in detail. Default: all.", autocompletion=_complete),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """List the keys and their aliases, or show one; never its material."""
     with place.open() as lab:
+        if key is not None:
+            return _print(lab.describe_key(key), output)
         keys = [dict(key) for key in lab.keys()["keys"]]
     rows = [_row(key) for key in keys]
     cells = [
@@ -204,61 +212,52 @@ def list_keys(place: LabPlace, output: OutputOption = "table") -> None:
 
 
 @commands.command()
-def show(key: Key, place: LabPlace, output: OutputOption = "table") -> None:
-    """Show a key; never its material."""
+def state(
+    key: Key,
+    state: Annotated[State, typer.Argument(metavar="STATE", help="enabled, disabled or pending-deletion.")],
+    place: LabPlace,
+    days: Annotated[
+        int | None, option("DAYS", "pending-deletion: days of lab time until then. Default: 30.", min=7, max=30)
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Enable a key, disable it, or delete it after some days.
+
+    A disabled key opens nothing more, but volumes that are attached go on until they are detached.
+    What a deleted key encrypted is lost; `disabled` cancels a deletion that is pending.
+    """
+    if days is not None and state != "pending-deletion":
+        raise InputError(f"--days with {state}", "belongs to pending-deletion", HELP, "Leave it out.")
     with place.open() as lab:
+        if state == "pending-deletion":
+            return _schedule_deletion(lab, key, days or 30, yes)
         details = lab.describe_key(key)
-    _print(details, output)
-
-
-@commands.command()
-def enable(key: Key, place: LabPlace) -> None:
-    """Let a disabled key be used again."""
-    with place.open() as lab:
-        details = lab.enable_key(key)
-    say(f"{details['id']}: {details['state']}")
-
-
-@commands.command()
-def disable(key: Key, place: LabPlace) -> None:
-    """Let a key be used no more. Volumes that are attached go on until they are detached."""
-    with place.open() as lab:
-        details = lab.disable_key(key)
-        protects = _count_protected(lab, details["arn"])
+        if state == "enabled":
+            details = lab.enable_key(key)
+        elif details["deletion_at"] is not None:
+            details = lab.cancel_key_deletion(key)
+        else:
+            details = lab.disable_key(key)
+        protects = _count_protected(lab, details["arn"]) if state == "disabled" else ""
     say(f"{details['id']}: {details['state']}")
     if protects:
         say(f"until it is enabled, nothing opens {protects}")
 
 
-@commands.command("schedule-deletion")
-def schedule_deletion(
-    key: Key,
-    place: LabPlace,
-    days: Annotated[int, option("DAYS", "Days of lab time until the deletion.", min=7, max=30)] = 30,
-    yes: YesOption = False,
-) -> None:
-    """Delete a key after some days of lab time. What it encrypted is lost then."""
-    with place.open() as lab:
-        details = lab.describe_key(key)
-        if not yes and not sys.stdin.isatty():
-            raise InputError(key, "will be deleted, and nobody can be asked here", "", "Say --yes.")
-        protects = _count_protected(lab, details["arn"])
-        also = f" Nobody can read {protects} then." if protects else ""
-        if not yes and not typer.confirm(f"Delete {details['id']} ({details['description'] or key})?{also}", err=True):
-            say("nothing was changed")
-            raise typer.Exit(1)
-        details = lab.schedule_key_deletion(key, days)
+def _schedule_deletion(lab: Lab, key: str, days: int, yes: bool) -> None:
+    """Deletes a key after some days of lab time. Raises InputError where nobody can be asked."""
+    details = lab.describe_key(key)
+    if not yes and not sys.stdin.isatty():
+        raise InputError(key, "will be deleted, and nobody can be asked here", "", "Say --yes.")
+    protects = _count_protected(lab, details["arn"])
+    also = f" Nobody can read {protects} then." if protects else ""
+    if not yes and not typer.confirm(f"Delete {details['id']} ({details['description'] or key})?{also}", err=True):
+        say("nothing was changed")
+        raise typer.Exit(1)
+    details = lab.schedule_key_deletion(key, days)
     say(f"{details['id']}: {details['state']}, deleted at {details['deletion_at']}")
     if protects:
-        say(f"nobody can read {protects} then; headrace lab key cancel-deletion {key} keeps it")
-
-
-@commands.command("cancel-deletion")
-def cancel_deletion(key: Key, place: LabPlace) -> None:
-    """Keep a key that was to be deleted; it is disabled then."""
-    with place.open() as lab:
-        details = lab.cancel_key_deletion(key)
-    say(f"{details['id']}: {details['state']}")
+        say(f"nobody can read {protects} then; headrace lab key state {key} disabled keeps it")
 
 
 @commands.command()

@@ -33,6 +33,7 @@ with lazily():
     from headrace import lab as lab_client
     from headrace.api.access import keys, profile
     from headrace.api.server import startup
+    from headrace.base import machine
     from headrace.bench.comparison import conformance
     from headrace.lab import doctor as lab_doctor
     from headrace.lab import launch, metrics
@@ -55,9 +56,8 @@ app = CommandGroup("Run block devices on this machine that perform like EBS volu
 
 # The region of a lab that is not up yet and was never told another: the daemon's own default.
 REGION = "us-east-1"
+USER_HELP = "headrace lab user --help"
 
-users = CommandGroup("Give others keys of their own, with IAM policies.")
-app.add_typer(users, name="user")
 app.add_typer(key_commands.commands, name="key")
 
 
@@ -192,8 +192,11 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
 
 @app.command()
 def doctor(place: LabPlace, output: OutputOption = "table") -> None:
-    """Look at what this machine lacks for a lab; exit code 1 when something needed is missing."""
+    """Look at what this machine lacks for a lab and for benchmarks; exit code 1 when something that
+    a lab needs is missing."""
     checks = lab_doctor.examine(place.data_dir, place.socket)
+    names = {check.what for check in checks}
+    checks += [_check_tool(tool) for tool in machine.tools() if tool.tool not in names]
     rows = [(check.state, check.what, check.finding, check.do) for check in checks]
     documents = [{"what": check.what, "state": check.state, "found": check.finding, "do": check.do} for check in checks]
     missing = [check.what for check in checks if check.state == "missing"]
@@ -202,6 +205,13 @@ def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     print_answer(documents, output, documents, ("what", "state", "found", "do"), lambda: parts)
     if lab_doctor.lacks(checks):
         raise typer.Exit(1)
+
+
+def _check_tool(tool: machine.ToolState) -> lab_doctor.Check:
+    """Returns the state of a benchmark's program as a check: a lab runs without it."""
+    facts = " ".join(part for part in (tool.version, tool.path) if part) or "not installed"
+    state = lab_doctor.OK if tool.state == "fine" else lab_doctor.NOTE
+    return lab_doctor.Check(tool.tool, state, f"{facts}; for {tool.used_by}", tool.hint)
 
 
 @app.command()
@@ -270,14 +280,36 @@ def init(
     say(f"try: aws --profile {profile.NAME} ec2 describe-volumes")
 
 
-@users.command("add")
-def user_add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")],
-    policy: Annotated[list[Path], option("FILE", "IAM policy document (JSON); several times for several.")],
+@app.command()
+def user(
     place: LabPlace,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the user. Default: list the users.")
+    ] = None,
+    policy: Annotated[
+        list[Path] | None, option("FILE", "Make the user, with this IAM policy document (JSON). Repeatable.")
+    ] = None,
+    remove: Annotated[bool, flag("--remove", "Remove the user; its key is refused from then on.")] = False,
+    yes: YesOption = False,
+    output: OutputOption = "table",
 ) -> None:
-    """Make a user with a key pair, and print the lines of a profile for it."""
+    """Make a user with a key pair and print the lines of a profile for it, or remove one. Without a
+    name: list the users."""
     folder = _folder(place)
+    if name is None:
+        if policy or remove:
+            raise InputError("NAME", "is missing", USER_HELP, "Name the user to make or remove.")
+        return _print_users(folder, output)
+    if remove == bool(policy):
+        raise InputError(name, "a user has --policy, or goes with --remove", USER_HELP, "Give one of the two.")
+    if remove:
+        _remove_user(folder, name, yes)
+    else:
+        _add_user(folder, name, policy or [])
+
+
+def _add_user(folder: Path, name: str, policy: list[Path]) -> None:
+    """Makes a user, and prints its profile."""
     pair = keys.add_user(folder, name, policy)
     startup.wait_for_keys(folder)
     endpoint = startup.find(folder)
@@ -287,9 +319,8 @@ def user_add(
     print(f"region = {region}\nendpoint_url = {url}")
 
 
-@users.command("list")
-def user_list(place: LabPlace, output: OutputOption = "table") -> None:
-    """Show the users, their keys and how many policies they have; no secrets."""
+def _print_users(folder: Path, output: str) -> None:
+    """Prints the users, their keys and how many policies they have; no secrets."""
     columns = ("user", "access_key_id", "policies")
     rows = [
         {
@@ -297,20 +328,14 @@ def user_list(place: LabPlace, output: OutputOption = "table") -> None:
             "access_key_id": pair.access_key,
             "policies": None if pair.policies is None else len(pair.policies),
         }
-        for pair in keys.read_pairs(_folder(place)).values()
+        for pair in keys.read_pairs(folder).values()
     ]
     cells = [(row["user"], row["access_key_id"], "all" if row["policies"] is None else row["policies"]) for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
 
 
-@users.command("remove")
-def user_remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")],
-    place: LabPlace,
-    yes: YesOption = False,
-) -> None:
-    """Remove a user; its key is refused from then on. Asks first: a key is never made again."""
-    folder = _folder(place)
+def _remove_user(folder: Path, name: str, yes: bool) -> None:
+    """Removes a user. Asks first: a key is never made again."""
     access_key = keys.key_of_user(folder, name)
     if not yes and not sys.stdin.isatty():
         rule = f"would lose its key {access_key} for good, and nobody can be asked here"

@@ -1,10 +1,9 @@
-"""`headrace volume balance | metrics | watch | record`: what a volume has left and what it does."""
+"""`headrace volume balance | metrics | record`: what a volume has left and what it does."""
 
 from __future__ import annotations
 
 import sys
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,20 +12,18 @@ import typer
 
 from headrace.cli.lab.common import number, percent, percent_cell
 from headrace.cli.lazy import lazily
-from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
+from headrace.cli.options import LabPlace, MemberOption, Output, OutputOption, VolumeArgument, choice, flag, option
 from headrace.cli.output import print_answer, print_frame, say, show, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
-from headrace.report.output import plain
 
 if TYPE_CHECKING:
     from headrace.lab.metrics import Rates
-    from headrace.lab.watching import Reading
 
 with lazily():
-    from headrace.lab import balances, watching
+    from headrace.lab import balances
     from headrace.lab import metrics as lab_metrics
-    from headrace.report import tables
+    from headrace.observe.live import nvme
 
 
 def balance(
@@ -85,6 +82,7 @@ def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
 
 
 def metrics(
+    *,
     volume: VolumeArgument,
     place: LabPlace,
     minutes: Annotated[int | None, option("N", "The last N minutes, a row each.", min=1)] = None,
@@ -93,9 +91,18 @@ def metrics(
         Literal["second", "minute"] | None, choice("Rows of seconds (an hour is kept) or of minutes (15 days).")
     ] = None,
     member: MemberOption = None,
+    nvme_page: Annotated[
+        bool, flag("--nvme", "The NVMe statistics page of the attached device instead: counters, latencies in bins.")
+    ] = False,
+    binary: Annotated[bool, flag("--binary", "With --nvme: write the 4,096 bytes of the page to stdout.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Print what a volume did: csv and json have every column, the table what a person reads."""
+    if nvme_page or binary:
+        if not nvme_page or (minutes, seconds, resolution) != (None, None, None):
+            rule = "counts from the attachment on, and --binary is a form of it"
+            raise InputError("--nvme", rule, "headrace volume metrics --help", "Give --nvme without a time.")
+        return _print_nvme(place, volume, member, binary, output)
     unit, rows = lab_metrics.stretch(seconds, minutes, resolution)
     with place.open() as lab:
         answer = lab.metrics(volume, unit, last=rows, member=member)
@@ -107,6 +114,27 @@ def metrics(
         show(table(RATE_COLUMNS, cells, right=RATE_COLUMNS[1:]))
     else:
         print_frame(lab_metrics.frame(answer), output)
+
+
+def _print_nvme(place: LabPlace, volume: str, member: int | None, binary: bool, output: Output) -> None:
+    """Prints the NVMe statistics page of an attached volume. Raises InputError for bytes on a
+    terminal."""
+    if binary and sys.stdout.isatty():
+        hint = "Write `> page.bin` behind it, or a pipe."
+        raise InputError("--binary", "does not write to a terminal", "headrace volume metrics --help", hint)
+    with place.open() as lab:
+        page = bytes.fromhex(lab.nvme_statistics(volume, member)["page_hex"])
+    if binary:
+        sys.stdout.buffer.write(page)
+        return
+    statistics = nvme.read_page(page)
+    columns = ("field", "from_us", "until_us", "value")
+    listed = statistics.rows()
+    cells = [
+        tuple("" if row[name] is None else number(row[name], 0) if name != "field" else row[name] for name in columns)
+        for row in listed
+    ]
+    print_answer(statistics.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])
 
 
 RATE_COLUMNS = (
@@ -128,98 +156,6 @@ def rate_cells(rate: Rates) -> list[str]:
     sizes = [f"{value:,.1f}" for value in (rate.read_mib_s, rate.write_mib_s, rate.queue)]
     shares = [f"{rate.exceeded_percent:.0f} %", percent_cell(rate.balance_percent)]
     return [f"{at:%m-%d %H:%M:%S}", *counts, *sizes, *latency_cells(rate), *shares]
-
-
-def watch(
-    volume: VolumeArgument,
-    place: LabPlace,
-    seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
-) -> None:
-    """Watch a volume, a row a second: IOPS, MiB/s, queue, latency, balance, time to empty. Ctrl-C
-    ends it."""
-    with place.open() as lab:
-        details = lab.describe(volume)
-        if not details["attachment"]:
-            raise InputError(
-                volume, "is not attached, so nothing happens on it", "", f"Attach it: headrace volume attach {volume}"
-            )
-        (live if sys.stdout.isatty() else plain_lines)(details, watching.readings(lab, volume, seconds))
-
-
-COLUMNS = (
-    "time",
-    "IOPS",
-    "read",
-    "write",
-    "MiB/s",
-    "queue",
-    "read p50",
-    "p99 ms",
-    "write p50",
-    "p99 ms",
-    "balance",
-    "empty in",
-)
-WIDTHS = (8, 8, 8, 8, 8, 7, 9, 8, 9, 8, 9, 10)  # characters, as wide as the largest figures
-ROWS = 20  # seconds in the table: it fits a terminal of 25 lines
-COURSE = 120  # seconds in the course of IOPS and balance: it fits 130 columns
-
-
-def cells(reading: Reading) -> list[str]:
-    """Returns the cells of COLUMNS; the time is local."""
-    rate = reading.rates
-    at = datetime.fromtimestamp(rate.t_s).strftime("%H:%M:%S")
-    counts = [f"{value:,.0f}" for value in (rate.iops, rate.read_iops, rate.write_iops)]
-    sizes = [f"{value:,.1f}" for value in (rate.mib_s, rate.queue)]
-    return [
-        at,
-        *counts,
-        *sizes,
-        *latency_cells(rate),
-        percent_cell(reading.percent),
-        lab_metrics.time_text(reading.empty_in_s),
-    ]
-
-
-def title(volume: Mapping[str, Any]) -> str:
-    """Names the volume that is watched."""
-    device = (volume.get("attachment") or {}).get("device") or "not attached"
-    return f"{volume.get('name') or volume['id']}  {volume['spec']}  {device}"
-
-
-def plain_lines(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
-    """Prints a line a second, each written at once so that a reader sees it."""
-
-    def line(texts: Sequence[str]) -> str:
-        return " ".join(text.rjust(width) for text, width in zip(texts, WIDTHS, strict=True))
-
-    print(plain(title(volume)))
-    print(line(COLUMNS), flush=True)
-    for reading in readings:
-        print(line(cells(reading)))
-        sys.stdout.flush()
-
-
-def live(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
-    """Shows a table that moves on a terminal: the last seconds, and the course of IOPS and
-    balance."""
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
-
-    recent: deque[Reading] = deque(maxlen=COURSE)
-    with Live(Text(plain(title(volume))), console=tables.console(), auto_refresh=False) as screen:
-        for reading in readings:
-            recent.append(reading)
-            rows = [cells(past) for past in list(recent)[-ROWS:]]
-            parts: list[Any] = [
-                table(COLUMNS, rows, title=title(volume), right=COLUMNS[1:]),
-                Text(""),
-                Text(f"IOPS    {tables.sparkline([past.rates.iops for past in recent])}"),
-            ]
-            if reading.percent is not None:
-                parts.append(Text(f"balance {tables.sparkline([past.percent or 0.0 for past in recent])}"))
-            screen.update(Group(*parts), refresh=True)
 
 
 def record(

@@ -116,33 +116,32 @@ def _wait_completed(lab: Any, snapshot: str) -> Any:
 @app.command("list")
 def list_snapshots(
     place: LabPlace,
+    snapshot: Annotated[
+        str | None, typer.Argument(metavar="[SNAPSHOT]", help="One snapshot, in detail. Default: all.")
+    ] = None,
     volume: Annotated[
         str | None, option("VOL", "Only snapshots of this volume.", autocompletion=complete_volume)
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """List the snapshots of the lab."""
+    """List the snapshots of the lab; of one: size, what is stored, its lock and schedule."""
+    if snapshot is not None and volume is not None:
+        raise InputError(f"{snapshot} and --volume", "name one snapshot, and several", "", "Give one of them.")
     with place.open() as lab:
+        if snapshot is not None:
+            details = lab.describe_snapshot(snapshot)
+            print_answer(details, output, [dict(details)], COLUMNS, lambda: (pairs(_facts(details)),))
+            return
         rows = _list_all(lab, volume=volume)
     _print(sorted(rows, key=lambda row: row["started_at"]), output)
 
 
-@app.command("bin")
-def list_bin(place: LabPlace, output: OutputOption = "table") -> None:
-    """List the recycle bin."""
-    with place.open() as lab:
-        rows = [row | row["bin"] for row in _list_all(lab, bin=True)]
+def _print_bin(lab: Any, output: str) -> None:
+    """Prints the snapshots in the recycle bin."""
+    rows = [row | row["bin"] for row in _list_all(lab, bin=True)]
     columns = ("id", "volume", "entered_at", "exit_at", "rule", "description")
     cells = [[row[name] for name in columns] for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
-
-
-@app.command()
-def show(snapshot: Snapshot, place: LabPlace, output: OutputOption = "table") -> None:
-    """Show a snapshot."""
-    with place.open() as lab:
-        details = lab.describe_snapshot(snapshot)
-    print_answer(details, output, [dict(details)], COLUMNS, lambda: (pairs(_facts(details)),))
 
 
 def _facts(snapshot: Mapping[str, Any]) -> list[tuple[str, object]]:
@@ -216,41 +215,49 @@ def copy(
     _print([dict(copied)], output)
 
 
-@app.command()
-def lock(
+@app.command("modify")
+def modify_snapshot(
+    *,
     snapshot: Snapshot,
     place: LabPlace,
-    days: Annotated[int, option("DAYS", "Length of the lock in days.", min=1, max=36_500)],
-    mode: Annotated[
+    lock_days: Annotated[
+        int | None, option("DAYS", "Lock it against deletion for this many days.", min=1, max=36_500)
+    ] = None,
+    lock_mode: Annotated[
         Literal["governance", "compliance"], choice("Mode of the lock; governance can be unlocked.")
     ] = "governance",
     cool_off: Annotated[
         int | None, option("HOURS", "Hours during which a compliance lock can still be removed.", min=1)
     ] = None,
+    unlock: Annotated[bool, flag("--unlock", "Take the lock away.")] = False,
+    fast_restore: Annotated[
+        bool | None,
+        flag(
+            "--fast-restore/--no-fast-restore",
+            "Let volumes be made from it without first touch, as credits allow. Default: as it is.",
+        ),
+    ] = None,
 ) -> None:
-    """Lock a snapshot against deletion."""
+    """Change a snapshot's lock or its fast restore."""
+    if (lock_days is None, unlock, fast_restore) == (True, False, None):
+        hint = "Give --lock-days, --unlock or --fast-restore."
+        raise InputError(snapshot, "has no change named", "headrace snapshot modify --help", hint)
+    if lock_days is not None and unlock:
+        raise InputError("--lock-days and --unlock", "exclude each other", "", "Give one of them.")
     with place.open() as lab:
-        lock_state = lab.lock_snapshot(snapshot, mode, duration_days=days, cool_off_hours=cool_off)["lock"]
-    say(f"{snapshot}: {lock_state['state']} until {lock_state['expires_at']}" if lock_state else snapshot)
+        if unlock:
+            lab.unlock_snapshot(snapshot)
+            say(f"{snapshot}: unlocked")
+        if lock_days is not None:
+            lock = lab.lock_snapshot(snapshot, lock_mode, duration_days=lock_days, cool_off_hours=cool_off)["lock"]
+            say(f"{snapshot}: {lock['state']} until {lock['expires_at']}" if lock else snapshot)
+        if fast_restore is not None:
+            _set_fast_restore(lab, snapshot, fast_restore)
 
 
-@app.command()
-def unlock(snapshot: Snapshot, place: LabPlace) -> None:
-    """Take a lock away."""
-    with place.open() as lab:
-        lab.unlock_snapshot(snapshot)
-    say(f"{snapshot}: unlocked")
-
-
-@app.command("fast-restore")
-def fast_restore(
-    snapshot: Snapshot,
-    place: LabPlace,
-    disable: Annotated[bool, flag("--disable", "Switch it off.")] = False,
-) -> None:
-    """Let volumes be made from a snapshot without first touch, as credits allow."""
-    with place.open() as lab:
-        answer = lab.set_fast_restore([snapshot], not disable)
+def _set_fast_restore(lab: Any, snapshot: str, enabled: bool) -> None:
+    """Switches fast restore on or off. Raises InputError where that is refused."""
+    answer = lab.set_fast_restore([snapshot], enabled)
     for failure in answer["failures"]:
         raise InputError(snapshot, failure["message"])
     for zone_state in answer["fast_restores"]:
@@ -260,25 +267,37 @@ def fast_restore(
 
 
 @app.command()
-def recover(snapshot: Snapshot, place: LabPlace) -> None:
-    """Take a snapshot out of the recycle bin."""
+def recover(
+    place: LabPlace,
+    snapshot: Annotated[
+        str | None, typer.Argument(metavar="[SNAPSHOT]", help="Id. Default: list the recycle bin.")
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Take a snapshot out of the recycle bin. Without one: list the bin."""
     with place.open() as lab:
+        if snapshot is None:
+            return _print_bin(lab, output)
         lab.recover_snapshot(snapshot)
     say(f"{snapshot}: recovered")
 
 
 @app.command()
 def rule(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the rule.")],
     place: LabPlace,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the rule. Default: list the rules.")
+    ] = None,
     days: Annotated[int | None, option("DAYS", "Days that deleted snapshots stay in the bin.", min=1, max=365)] = None,
     tag: Annotated[list[str] | None, option("K=V", "Only snapshots with one of these tags. Repeatable.")] = None,
     remove: Annotated[bool, flag("--remove", "Take the rule away.")] = False,
+    output: OutputOption = "table",
 ) -> None:
-    """Add, change or remove a rule of the recycle bin."""
-    if remove == (days is not None):
-        raise InputError(name, "a rule has --days, or goes with --remove", "", "Give one of the two.")
+    """Add, change or remove a rule of the recycle bin. Without a name: list the rules."""
+    _check_setting(name, days is not None, remove, "a rule has --days")
     with place.open() as lab:
+        if name is None:
+            return _print_rules(lab, output)
         if remove:
             lab.delete_retention_rule(name)
         else:
@@ -286,11 +305,17 @@ def rule(
     say(f"{name}: {'removed' if remove else f'keeps deleted snapshots for {days} days'}")
 
 
-@app.command()
-def rules(place: LabPlace, output: OutputOption = "table") -> None:
-    """List the rules of the recycle bin."""
-    with place.open() as lab:
-        retention_rules = lab.retention_rules()
+def _check_setting(name: str | None, is_set: bool, remove: bool, rule: str) -> None:
+    """Refuses a named setting that is neither set nor removed, or both, and one without a name.
+    Raises InputError."""
+    if name is None and (is_set or remove):
+        raise InputError("NAME", "is missing", "headrace snapshot --help", "Name what is set or removed.")
+    if name is not None and remove == is_set:
+        raise InputError(name, f"{rule}, or goes with --remove", "", "Give one of the two.")
+
+
+def _print_rules(lab: Any, output: str) -> None:
+    retention_rules = lab.retention_rules()
     cells = [
         (rule["name"], rule["days"], ", ".join(f"{k}={v}" for k, v in (rule["tags"] or {}).items()))
         for rule in retention_rules
@@ -302,7 +327,9 @@ def rules(place: LabPlace, output: OutputOption = "table") -> None:
 @app.command()
 def schedule(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the schedule. Default: list the schedules.")
+    ] = None,
     place: LabPlace,
     tag: Annotated[list[str] | None, option("K=V", "Volumes with one of these tags. Repeatable.")] = None,
     every: Annotated[str | None, option("TIME", "Lab time between two runs: 60s, 12h, 1d.")] = None,
@@ -310,11 +337,13 @@ def schedule(
     keep_days: Annotated[int | None, option("DAYS", "Days that snapshots are kept.", min=1)] = None,
     copy_tags: Annotated[bool, flag("--copy-tags", "Snapshots get the tags of their volumes.")] = False,
     remove: Annotated[bool, flag("--remove", "Take the schedule away; its snapshots stay.")] = False,
+    output: OutputOption = "table",
 ) -> None:
-    """Add, change or remove a schedule."""
-    if remove == (every is not None):
-        raise InputError(name, "a schedule has --every, or goes with --remove", "", "Give one of the two.")
+    """Add, change or remove a schedule. Without a name: list the schedules."""
+    _check_setting(name, every is not None, remove, "a schedule has --every")
     with place.open() as lab:
+        if name is None:
+            return _print_schedules(lab, output)
         if remove:
             lab.delete_schedule(name)
         else:
@@ -329,11 +358,8 @@ def schedule(
     say(f"{name}: {'removed' if remove else 'set'}")
 
 
-@app.command()
-def schedules(place: LabPlace, output: OutputOption = "table") -> None:
-    """List the schedules."""
-    with place.open() as lab:
-        rows = [dict(row) for row in lab.schedules()]
+def _print_schedules(lab: Any, output: str) -> None:
+    rows = [dict(row) for row in lab.schedules()]
     columns = ("name", "interval_s", "keep", "keep_days", "enabled", "next_at", "last_at")
     cells = [[row[name] for name in columns] for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))

@@ -10,7 +10,7 @@ import typer
 
 from headrace.base.options import AsOfText
 from headrace.cli import INTERRUPTED
-from headrace.cli.lab import events, faults, metrics
+from headrace.cli.lab import faults, metrics
 from headrace.cli.lab.common import (
     VOLUME_CSV,
     number,
@@ -41,6 +41,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
 
 with lazily():
+    from headrace.base import storage as base_storage
     from headrace.lab import watching
     from headrace.lab.devices import initializing
     from headrace.servers import record
@@ -50,29 +51,41 @@ EPILOG = """\b
 Examples:
   headrace volume create gp2:500 --name db --start-balance 5%
   headrace volume attach db                         then: mkfs.xfs and mount the device it prints
-  headrace volume watch db
+  headrace watch lab:db
   headrace volume modify db --type gp3 --iops 6000 --wait
+  headrace volume create gp3:500 --copy-of db --name copy
   headrace volume detach db && headrace volume delete db
 
 A volume is named by its id or its unique name. The lab must be up: headrace lab up."""
 
 app = CommandGroup(
-    "Create, attach, modify, watch and fail volumes of the lab: block devices that perform like gp2, gp3, io1, io2, st1, sc1 and arrays.",
+    "Create, attach, modify and fail volumes of the lab: block devices that perform like gp2, gp3, io1, io2, st1, sc1 and arrays.",
     EPILOG,
 )
+CREATE_SOURCE = "headrace volume create --help"
 SPEC_HELP = "Such as gp2:500, io2:100:8000 or raid10:4xgp3:500."
 
 
 @app.command()
 def create(
     *,
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=complete_storage)],
+    spec: Annotated[
+        str | None, typer.Argument(metavar="[SPEC]", help=SPEC_HELP, autocompletion=complete_storage)
+    ] = None,
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
     as_of: AsOfText = None,
     start_balance: Annotated[
         str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
+    ] = None,
+    copy_of: Annotated[
+        str | None,
+        option(
+            "VOL",
+            "Copy this volume as it is now, in use or not. Default of SPEC: gp2 of its size.",
+            autocompletion=complete_volume,
+        ),
     ] = None,
     snapshot: Annotated[str | None, option("SNAPSHOT", "Made from this snapshot: blocks load on first touch.")] = None,
     initialization_mib_s: Annotated[
@@ -85,69 +98,67 @@ def create(
     attach: Annotated[bool, flag("--attach", "Attach it at once, under the first free name.")] = False,
     output: OutputOption = "table",
 ) -> None:
-    """Create a volume, or an array that is used as one."""
+    """Create a volume, or an array that is used as one. A copy is `creating` until it has all
+    bytes."""
     volume_tags, balance = tags(tag), percent(start_balance, "--start-balance")
+    settings: dict[str, Any] = {
+        "as_of": as_of,
+        "balance_percent": balance,
+        "snapshot": snapshot,
+        "initialization_rate_mib_s": initialization_mib_s,
+        "encrypted": encrypted or None,
+        "kms_key": kms_key,
+    }
+    if copy_of is None and spec is None:
+        raise InputError("SPEC", "is missing", CREATE_SOURCE, "For example gp3:100; or --copy-of VOL.")
+    if copy_of is not None and (attach or any(value is not None for value in settings.values())):
+        rule = "takes SPEC, --name and --tag alone: the copy has the bytes, the key and the day of the volume"
+        raise InputError(f"--copy-of {copy_of}", rule, CREATE_SOURCE, "Leave the other options out.")
     with place.open() as lab:
-        volume = lab.create(
-            spec,
-            name,
-            tags=volume_tags or None,
-            as_of=as_of,
-            balance_percent=balance,
-            snapshot=snapshot,
-            initialization_rate_mib_s=initialization_mib_s,
-            encrypted=encrypted or None,
-            kms_key=kms_key,
-        )
+        if copy_of is not None:
+            volume = lab.copy(copy_of, name, tags=volume_tags or None, **_copy_settings(spec))
+        else:
+            volume = lab.create(str(spec), name, tags=volume_tags or None, **settings)
         if attach:
             volume = lab.attach(volume["id"])
     _warn(volume)
     _print(volume, output)
 
 
-@app.command()
-def copy(
-    *,
-    volume: VolumeArgument,
-    place: LabPlace,
-    name: Annotated[str | None, option("NAME", "A name to call the copy by, unique in the lab.")] = None,
-    tag: Annotated[list[str] | None, option("K=V", "A tag of the copy. Repeatable.")] = None,
-    volume_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Type. Default: gp2.")] = None,
-    size_gib: Annotated[int | None, option("GIB", "Size. Default: that of the volume.")] = None,
-    iops: Annotated[int | None, option("N", "IOPS, for gp3, io1 and io2.")] = None,
-    throughput_mib_s: Annotated[int | None, option("N", "MiB/s, for gp3.")] = None,
-    output: OutputOption = "table",
-) -> None:
-    """Copy a volume as it is now, in use or not. The copy is `creating` until it has all bytes."""
-    with place.open() as lab:
-        copied = lab.copy(
-            volume,
-            name,
-            tags=tags(tag) or None,
-            volume_type=volume_type,
-            size_gib=size_gib,
-            iops=iops,
-            throughput_mib_s=throughput_mib_s,
-        )
-    _print(copied, output)
+def _copy_settings(spec: str | None) -> dict[str, Any]:
+    """Returns type, size, IOPS and MiB/s of a copy. Raises InputError for an array: a copy is a
+    single volume."""
+    if spec is None:
+        return {}
+    storage = base_storage.Storage.parse(spec)
+    if storage.level is not None:
+        raise InputError(storage.text, "is an array, and a copy is a single volume", "CopyVolumes", "Name one volume.")
+    member = storage.members[0]
+    return {
+        "volume_type": member.type,
+        "size_gib": member.size_gib,
+        "iops": member.iops,
+        "throughput_mib_s": member.mib_s,
+    }
 
 
 @app.command("list")
-def list_volumes(place: LabPlace, output: OutputOption = "table") -> None:
-    """List the volumes of the lab."""
+def list_volumes(
+    place: LabPlace,
+    volume: Annotated[
+        str | None,
+        typer.Argument(metavar="[VOL]", help="One volume, in detail. Default: all.", autocompletion=complete_volume),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """List the volumes of the lab; of one: limits, device, members, modification."""
     with place.open() as lab:
+        if volume is not None:
+            return _print(lab.describe(volume), output)
         volumes = lab.volumes()
     print_answer(
         volumes, output, [volume_csv(volume) for volume in volumes], VOLUME_CSV, lambda: (volumes_table(volumes),)
     )
-
-
-@app.command()
-def show(volume: VolumeArgument, place: LabPlace, output: OutputOption = "table") -> None:
-    """Show a volume: limits, device, members, modification."""
-    with place.open() as lab:
-        details = lab.describe(volume)
-    _print(details, output)
 
 
 @app.command()
@@ -208,12 +219,19 @@ def _refuse_servers_volume(lab: Lab, volume: Mapping[str, Any]) -> None:
 @app.command()
 def modify(
     *,
-    volume: VolumeArgument,
+    volume: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[VOL]", help="Id or name. Default: list all modifications.", autocompletion=complete_volume
+        ),
+    ] = None,
     place: LabPlace,
     size_gib: Annotated[int | None, option("GIB", "Larger, never smaller; of an array its usable size.", min=1)] = None,
     type: Annotated[str | None, option("TYPE", "Another type.", autocompletion=complete_type)] = None,
     iops: Annotated[int | None, option("N", "Provisioned IOPS of each member.", min=1)] = None,
     mib_s: Annotated[int | None, option("MIB_S", "Provisioned MiB/s of each member.", min=1)] = None,
+    tag: Annotated[list[str] | None, option("K=V", "Add or change a tag, at once. Repeatable.")] = None,
+    remove_tag: Annotated[list[str] | None, option("K", "Remove the tag of this key, at once. Repeatable.")] = None,
     wait: Annotated[
         bool,
         flag("--wait", "Return when the volume has its new size and type (optimizing); exit code 1 when it failed."),
@@ -224,9 +242,20 @@ def modify(
     ] = "optimizing",
     output: OutputOption = "table",
 ) -> None:
-    """Change size, type, IOPS or MiB/s of a volume in use: modifying, optimizing, completed."""
+    """Change size, type, IOPS, MiB/s or tags of a volume in use: modifying, optimizing, completed.
+    Without a change: list its modifications."""
+    change, new_tags = (size_gib, type, iops, mib_s), tags(tag)
+    is_changed = any(value is not None for value in change)
+    if volume is None and (is_changed or new_tags or remove_tag):
+        raise InputError("VOL", "is missing", "headrace volume modify --help", "Name the volume to change.")
     with place.open() as lab:
-        modified = lab.modify(volume, size_gib, type, iops, mib_s)
+        if volume is not None and (new_tags or remove_tag):
+            _tag(lab, volume, new_tags, remove_tag or [])
+            if not is_changed:
+                return
+        if volume is None or not is_changed:
+            return _print_modifications(lab.modifications(volume), output)
+        modified = lab.modify(volume, *change)
         if wait or until == "completed":
             with progress(f"modifying {volume}") as tick:
                 modified = watching.wait_for_modification(lab, volume, modified["id"], tick, until)
@@ -238,42 +267,20 @@ def modify(
         raise typer.Exit(1)
 
 
-@app.command()
-def modifications(
-    place: LabPlace,
-    volume: Annotated[
-        str | None,
-        typer.Argument(metavar="[VOL]", help="Only modifications of this volume.", autocompletion=complete_volume),
-    ] = None,
-    output: OutputOption = "table",
-) -> None:
-    """List the modifications of a volume, or of all."""
-    with place.open() as lab:
-        entries = lab.modifications(volume)
-    print_answer(
-        entries, output, [dict(entry) for entry in entries], MODIFICATION_CSV, lambda: (_modifications(entries),)
-    )
+def _print_modifications(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
+    rows = [dict(entry) for entry in entries]
+    print_answer(entries, output, rows, MODIFICATION_CSV, lambda: (_modifications(entries),))
 
 
-@app.command("tag")
-def tag_volume(
-    volume: VolumeArgument,
-    place: LabPlace,
-    tag: Annotated[list[str] | None, typer.Argument(metavar="[K=V]...", help="Tags to add or change.")] = None,
-    remove: Annotated[list[str] | None, option("K", "Remove the tag of this key. Repeatable.")] = None,
-) -> None:
-    """Set and remove tags."""
-    new_tags = tags(tag)
-    if not new_tags and not remove:
-        raise InputError(volume, "no tag is named", "headrace volume tag --help", "Give K=V, or --remove K.")
-    with place.open() as lab:
-        there = lab.describe(volume).get("tags") or {}
-        unknown = [key for key in remove or () if key not in there]
-        if unknown:
-            has = f"It has {', '.join(sorted(there))}." if there else "It has no tags."
-            raise InputError(f"{volume}: --remove {unknown[0]}", "is not a tag of this volume", "", has)
-        lab.tag(volume, new_tags or None, remove)
-    say(f"{volume}: tagged" if new_tags else f"{volume}: {len(set(remove or ()))} tags removed")
+def _tag(lab: Lab, volume: str, new_tags: dict[str, str], remove: list[str]) -> None:
+    """Sets and removes tags. Raises InputError for a key that the volume does not have."""
+    there = lab.describe(volume).get("tags") or {}
+    unknown = [key for key in remove if key not in there]
+    if unknown:
+        has = f"It has {', '.join(sorted(there))}." if there else "It has no tags."
+        raise InputError(f"{volume}: --remove-tag {unknown[0]}", "is not a tag of this volume", "", has)
+    lab.tag(volume, new_tags or None, remove or None)
+    say(f"{volume}: tagged" if new_tags else f"{volume}: {len(set(remove))} tags removed")
 
 
 @app.command()
@@ -295,13 +302,8 @@ def initialize(
 
 app.command("balance")(metrics.balance)
 app.command("metrics")(metrics.metrics)
-app.command("watch")(metrics.watch)
 app.command("record")(metrics.record)
-app.command("nvme-statistics")(events.nvme_statistics)
 app.command("fault", epilog=faults.EPILOG)(faults.fault)
-app.command("faults")(faults.list_faults)
-app.command("clear-fault")(faults.clear_fault)
-app.command("member")(faults.member)
 
 
 def _warn(volume: Mapping[str, Any]) -> None:

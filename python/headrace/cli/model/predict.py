@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING
 
-from headrace.base.options import AsOfText, Growth, InstanceType, Seed, StartBalance, StorageText
+from headrace.base.options import StorageText
 from headrace.cli.inputs import read_database
 from headrace.cli.lazy import lazily
-from headrace.cli.model.replica import REPLICA_SECONDS, ReplicaOptions, print_replica
+from headrace.cli.model.replica import ReplicaOptions, print_replica
 from headrace.cli.model.services import ServiceSettings, print_services, refuse_alone
 from headrace.cli.options import (
     DatabaseArgument,
@@ -17,13 +16,11 @@ from headrace.cli.options import (
     OutputOption,
     PageOrChartOption,
     SetOption,
-    choice,
-    option,
-    storage_option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
+from headrace.simulation.settings import PredictionSettings
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
@@ -48,44 +45,12 @@ A row per second: transactions a second, percentiles of response times, IOPS, Mi
 dirty and cached share. The table shows them shortened; csv and json have every row. A demand of I/Os is run by
 `headrace simulate`. Exit code 1: with --on, none of the services is possible."""
 
-DATABASE_SECONDS = 3_600  # an hour: a cold cache has filled on most storages
-EVENTS_SECONDS = 60  # every I/O of every client: about as long as such a run takes
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """The settings of `headrace.predict`; a length of None is the usual one."""
-
-    log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None
-    instance: InstanceType = None
-    vcpus: Annotated[
-        int | None,
-        option("N", "Virtual CPUs the server may use. Default: the instance's; without one, those of the runs."),
-    ] = None
-    as_of: AsOfText = None
-    cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
-    threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None
-    arrivals_tps: Annotated[
-        float | None, option("TPS", "This many transactions arrive a second, instead of clients that wait.")
-    ] = None
-    start: Annotated[
-        Literal["cold", "warm"] | None,
-        choice("The cache at the start: empty, or as full as it gets. Default: cold; warm with --on."),
-    ] = None
-    seconds: Annotated[float | None, option("S", "Length of the run. Default: 3,600; 60 with --form events.")] = None
-    seed: Seed = 1
-    start_balance_percent: StartBalance = None
-    growth: Growth = 1.0
-    form: Annotated[
-        Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")
-    ] = "interval"
-
 
 def predict(
     *,
     workload: DatabaseArgument,
     storage: StorageText,
-    settings: RunSettings,
+    settings: PredictionSettings,
     services: ServiceSettings,
     replica: ReplicaOptions,
     server: SetOption = None,
@@ -112,7 +77,7 @@ def predict(
 def predict_load(
     workload: TransactionWorkload,
     storage: str,
-    settings: RunSettings,
+    settings: PredictionSettings,
     replica: ReplicaOptions,
     output: Output,
     report: Path | None,
@@ -121,25 +86,15 @@ def predict_load(
     replica.check()
     if replica.replica is None:
         return print_prediction(workload, storage, settings, output, report)
-    seconds = whole_seconds(settings.seconds, REPLICA_SECONDS)
-    print_replica(
-        workload,
-        storage,
-        vars(settings) | {"seconds": seconds, "start": settings.start or "cold"},
-        replica,
-        output,
-        report,
-    )
+    print_replica(workload, storage, settings, replica, output, report)
 
 
 def print_prediction(
-    workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None
+    workload: TransactionWorkload, storage: str, settings: PredictionSettings, output: Output, report: Path | None
 ) -> None:
     """Predicts and prints."""
-    seconds = whole_seconds(settings.seconds, EVENTS_SECONDS if settings.form == "events" else DATABASE_SECONDS)
-    given: dict[str, Any] = vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}
     with progress("simulating") as tick:
-        run = database.predict(workload, storage, progress=tick, **given)
+        run = database.predict(workload, storage, **vars(settings) | {"progress": tick})
     run = run.with_warnings(databases.log_warnings(run, workload))
     if report is not None:
         databases.write_prediction(report, run, workload)
@@ -152,13 +107,3 @@ def print_prediction(
         data(as_csv(run.rows))
     else:
         show(*databases.in_words(run, workload), "", databases.table_of(run))
-
-
-def whole_seconds(seconds: float | None, otherwise: int) -> int:
-    """Length of a prediction: a row a second. Raises InputError."""
-    if seconds is None:
-        return otherwise
-    if not 1 <= seconds <= database.MAX_SECONDS or seconds != int(seconds):
-        rule = f"must be a whole number from 1 to {database.MAX_SECONDS:,}: a row is a second"
-        raise InputError(f"seconds = {seconds:,.10g}", rule, "headrace predict --help", "For example 3600.")
-    return int(seconds)

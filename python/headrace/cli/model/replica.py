@@ -15,6 +15,7 @@ from headrace.planner.settings import PlanSettings
 from headrace.report.output import as_csv
 
 if TYPE_CHECKING:
+    from headrace.simulation.settings import PredictionSettings
     from headrace.workload import TransactionWorkload
 
 with lazily():
@@ -27,6 +28,7 @@ HELP = "headrace predict --help"
 Mode = Literal["single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive"]
 # A load of ten minutes: lag shows, and a drain as long again is quick to run.
 REPLICA_SECONDS = 600
+OF_SOURCES = ("form", "release", "progress")  # settings of a prediction that one of a replica has not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,15 +249,17 @@ def number_of(text: str, where: str) -> float:
 def print_replica(
     workload: TransactionWorkload,
     storage: str,
-    run: dict[str, Any],
+    run: PredictionSettings,
     options: ReplicaOptions,
     output: Output,
     report: Path | None,
 ) -> None:
     """Predicts a replica and prints. `run`: the settings of the source's run."""
-    if run.pop("form", "interval") == "events":
+    if run.form == "events":
         raise InputError("--form events", "is of a source alone", HELP, "Leave it out: a replica is run by seconds.")
-    given: dict[str, Any] = run if options.drain is None else {**run, "drain_s": options.drain}
+    given: dict[str, Any] = {name: value for name, value in vars(run).items() if name not in OF_SOURCES}
+    given |= {"seconds": run.seconds or REPLICA_SECONDS, "start": run.start or "cold"}
+    given |= {} if options.drain is None else {"drain_s": options.drain}
     prediction = simulation_replica.predict_replica(
         workload,
         storage,

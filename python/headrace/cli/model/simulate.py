@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from headrace.base.checks import check_number
-from headrace.base.options import AsOfText, Growth, InstanceType, Seed, StartBalance, StorageText
+from headrace.base.options import StorageText
 from headrace.base.units import GIB, MIB
 from headrace.cli.inputs import read_demand
 from headrace.cli.lazy import lazily
-from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, choice, flag, option
+from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, flag, option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
+from headrace.simulation.settings import SimulationSettings
 
 if TYPE_CHECKING:
     from headrace.simulation.demand import Simulation
@@ -46,16 +47,9 @@ DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemandOptions:
-    """Options about the storage and the rows of a simulation."""
+class ModelOptions:
+    """What the model leaves out, and what happens to the volumes."""
 
-    interval: Annotated[float | None, option("S", "Length of a row in seconds.")] = None
-    cycle: Annotated[
-        Literal["first", "settled"] | None,
-        choice(
-            "first: from the balances at the start. settled: repeated until balances end where they began. Default: first."
-        ),
-    ] = None
     no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.")] = False
     no_saved_second: Annotated[
         bool, flag("--no-saved-second", "Begin without the second of IOPS that a rested volume has saved.")
@@ -110,35 +104,18 @@ def simulate(
     *,
     workload: DemandArgument,
     storage: StorageText,
-    of_demand: DemandOptions,
-    instance: InstanceType = None,
-    as_of: AsOfText = None,
-    seconds: Annotated[
-        float | None, option("S", "Length of a closed load (default 60), or where to cut a demand over time.")
-    ] = None,
-    seed: Seed = 1,
-    start_balance: StartBalance = None,
-    growth: Growth = 1.0,
-    form: Annotated[
-        Literal["auto", "events", "interval"], choice("Simulate every request (events), or whole intervals.")
-    ] = "auto",
+    settings: SimulationSettings,
+    model: ModelOptions,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
     check_chart_path(report)
     load, storage = read_demand(workload), base_storage.Storage.parse(storage).text
-    common: dict[str, Any] = {"instance": instance, "as_of": as_of, "seconds": seconds, "seed": seed, "growth": growth}
-    common |= {
-        "start_balance": start_balance,
-        "form": form,
-        "interval_s": of_demand.interval,
-        "cycle": of_demand.cycle or "first",
-    }
-    options = of_demand.for_the_model()
+    settings = replace(settings, options=model.for_the_model())
     with progress("simulating") as tick:
-        run = demand.simulate(load, storage, options=options, progress=tick, **common)
-    show_run(run, load, output, report, not of_demand.no_saved_second)
+        run = demand.simulate(load, storage, **vars(settings) | {"progress": tick})
+    show_run(run, load, output, report, not model.no_saved_second)
 
 
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:

@@ -1,4 +1,5 @@
-"""`headrace study`: published experiments, run again: on the model, or for real on the lab."""
+"""`headrace study`: published experiments, listed, and run again: on the model, or for real on the
+lab."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headrace.cli.lazy import lazily
-from headrace.cli.options import CommandGroup, ReportOption, TableOrJsonOption, choice, flag, option
+from headrace.cli.options import ReportOption, TableOrJsonOption, choice, flag, option
 from headrace.cli.output import Ticker, print_json, progress, say, show, table
+from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path
 
 if TYPE_CHECKING:
@@ -23,53 +25,16 @@ with lazily():
 
 EPILOG = """\b
 Examples:
-  headrace study list
-  headrace study run gp2-burst --report gp2-burst.html
-  sudo $(command -v headrace) study run iops-900-vs-3000 --on lab --report iops.html
-  sudo $(command -v headrace) study run raid-2009 --on lab --quick
-  sudo $(command -v headrace) study run scaling-2018 --on lab --minutes 30 --resume      cells measured before are not measured again"""
-
-app = CommandGroup("Run published experiments again: their figures, ours, and the error.", EPILOG)
+  headrace study                                     which there are
+  headrace study gp2-burst --report gp2-burst.html
+  sudo $(command -v headrace) study iops-900-vs-3000 --on lab --report iops.html
+  sudo $(command -v headrace) study raid-2009 --on lab --quick
+  sudo $(command -v headrace) study scaling-2018 --on lab --minutes 30 --resume      cells measured before are not measured again"""
 
 
 def complete_study(incomplete: str) -> list[str]:
     """Names of studies for the shell."""
     return [study.name for study in published_studies.every_study() if study.name.startswith(incomplete)]
-
-
-StudyArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A study of `headrace study list`.", autocompletion=complete_study)
-]
-
-
-@app.command("list")
-def list_studies(output: TableOrJsonOption = "table") -> None:
-    """List the studies."""
-    studies = published_studies.every_study()
-    if output == "json":
-        return print_json(studies)
-    rows = [
-        (study.name, ", ".join(published_studies.runs_on(study.name)), study.title, "; ".join(map(str, study.sources)))
-        for study in studies
-    ]
-    show(table(("name", "runs on", "title", "sources"), rows))
-
-
-@app.command("show")
-def show_study(name: StudyArgument, output: TableOrJsonOption = "table") -> None:
-    """Say which question a study answers and where its figures were published."""
-    study = published_studies.get(name)
-    if output == "json":
-        return print_json(study)
-    runs = f"Runs on: {', '.join(published_studies.runs_on(name))}"
-    show(
-        f"{study.name}: {study.title}",
-        study.question,
-        "",
-        runs,
-        "Published by:",
-        *(f"  {source}" for source in study.sources),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +64,12 @@ class LabRunOptions:
     ] = None
 
 
-@app.command()
-def run(
-    name: StudyArgument,
+def study(
     on_lab: LabRunOptions,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A study. Default: list all studies.", autocompletion=complete_study),
+    ] = None,
     on: Annotated[
         Literal["model", "lab"],
         choice("model: simulated, seconds. lab: a real server on this machine, minutes; needs Linux and root."),
@@ -110,12 +77,16 @@ def run(
     report: ReportOption = None,
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not
-    hold."""
+    """Run a published experiment again: its figures, ours, and the error; exit code 1 when a figure
+    is off by more than promised, or a direction does not hold. Without a name: list the studies."""
     check_chart_path(report, PAGE_FORMATS)
     given: dict[str, Any] = {
-        name: value for name, value in vars(on_lab).items() if value is not None and value is not False
+        option: value for option, value in vars(on_lab).items() if value is not None and value is not False
     }
+    if name is None:
+        if given or on != "model" or report is not None:
+            raise InputError("NAME", "is missing: which study is to run?", "headrace study", "For example gp2-burst.")
+        return _print_studies(output)
     with progress(f"running {name}") as tick:
         if on == "lab":
             result = published_studies.run_on_lab(name, progress=_telling(tick), say=tick.say, **given)
@@ -131,6 +102,18 @@ def run(
         _print(result)
     if study_report.misses(result):
         raise typer.Exit(1)
+
+
+def _print_studies(output: str) -> None:
+    """Prints what each study asks, on what it runs, and who published its figures."""
+    studies = published_studies.every_study()
+    if output == "json":
+        return print_json(studies)
+    rows = [
+        (study.name, ", ".join(published_studies.runs_on(study.name)), study.title, "; ".join(map(str, study.sources)))
+        for study in studies
+    ]
+    show(table(("name", "runs on", "title", "sources"), rows))
 
 
 def _telling(tick: Ticker):
@@ -149,7 +132,7 @@ def _print(result: StudyResult) -> None:
         return words.number(value, 4) if isinstance(value, float) else value
 
     verdicts = replace(study_report.verdict_table(result), title=f"{result.study.name}: {result.study.title}")
-    parts: list[object] = [verdicts, ""]
+    parts: list[object] = [result.study.question, "", verdicts, ""]
     for item in result.tables:
         parts += [table(item.columns, [[cell(value) for value in row] for row in item.rows], title=item.title), ""]
     off, promised = study_report.misses(result), sum(verdict.within is not None for verdict in result.verdicts)

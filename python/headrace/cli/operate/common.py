@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,16 +24,6 @@ LIVE = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT] or aws:vol-..., several
 TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=f"{LIVE}.")]
 
 
-def told_storage(text: str | None, instance: str | None) -> evidence.SourceOptions:
-    """`--storage [INSTANCE/]DATA[,log=LOG]` and `--instance`, and no other option. Raises
-    InputError."""
-    if text is None:
-        return evidence.SourceOptions(instance=instance)
-    named = base_storage.parse_placement(text)
-    log = None if named.log is None else str(named.log)
-    return evidence.SourceOptions(str(named.data), named.instance or instance, log_storage=log)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TodayOptions:
     """Today's storage, where the target does not say."""
@@ -43,13 +33,18 @@ class TodayOptions:
     as_of: AsOfText = None
     device: Annotated[
         list[str] | None,
-        option("DEVICE", "Block device of the server, such as nvme1n1. Repeatable. Default: its data's."),
+        option("DEVICE", "Block device of the server or of a recording: nvme1n1. Repeatable. Default: its data's."),
     ] = None
 
     def source(self, place: LabPlace, password: PasswordOptions) -> SourceOptions:
-        """Returns the options in the form that the evidence takes."""
-        return replace(
-            told_storage(self.storage, self.instance),
+        """Returns the options in the form that the evidence takes. Raises InputError for a storage
+        that is not `[INSTANCE/]DATA[,log=LOG]`."""
+        named = None if self.storage is None else base_storage.parse_placement(self.storage)
+        log = None if named is None or named.log is None else str(named.log)
+        return evidence.SourceOptions(
+            None if named is None else str(named.data),
+            (named and named.instance) or self.instance,
+            log_storage=log,
             as_of=self.as_of,
             devices=tuple(self.device or ()),
             read_address=password.read_address,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.options import AsOfText, InstanceType, Region
+from headrace.base.options import Region
 from headrace.cli.app import show_error
 from headrace.cli.inputs import RecordingOptions, read_database
 from headrace.cli.lazy import lazily
-from headrace.cli.operate.common import told_storage
-from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option, storage_option
+from headrace.cli.operate.common import TodayOptions
+from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option
 from headrace.cli.output import progress, say, show, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
@@ -64,14 +64,7 @@ def doctor(
     password: PasswordOptions,
     recorded: RecordingOptions,
     target: Annotated[str | None, typer.Argument(metavar="TARGET", help=TARGET)] = None,
-    storage: Annotated[
-        str | None, storage_option("Today's storage, where the target does not say.", "--storage")
-    ] = None,
-    instance: InstanceType = None,
-    device: Annotated[
-        list[str] | None,
-        option("NAME", "Block device of this machine, several times for several; or the device of a recording."),
-    ] = None,
+    today: TodayOptions,
     workload: Annotated[
         Path | None, option("FILE", "A database of `headrace calibrate`, for what lifting a limit brings.")
     ] = None,
@@ -95,7 +88,6 @@ def doctor(
         ),
     ] = False,
     region: Region = "us-east-1",
-    as_of: AsOfText = None,
 ) -> None:
     """Say what binds a server now, whether it is felt, and what to do about it."""
     if target is None:
@@ -112,14 +104,7 @@ def doctor(
         )
     evidence_file.check_name(record)
     facts.check_region(region)
-    options = replace(
-        recorded.apply_to(told_storage(storage, instance)),
-        as_of=as_of,
-        devices=tuple(device or ()),
-        read_address=password.read_address,
-        lab=place.open,
-        members=True,
-    )
+    options = replace(recorded.apply_to(today.source(place, password)), members=True)
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
         evidence, demand = operate_evidence.evidence_of(target, replace(options, progress=tick), seconds, tick)
@@ -129,7 +114,7 @@ def doctor(
     if trusted_advisor:
         code = _print_advisor_results(evidence, output)
         raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
-    counsel = gains.Counsel(database, region, as_of)
+    counsel = gains.Counsel(database, region, today.as_of)
     diagnosis = (
         doctor_diagnosis.diagnose(evidence, counsel)
         if demand is None

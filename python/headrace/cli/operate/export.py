@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,14 +29,12 @@ Examples:
   headrace export prometheus lab:db                          http://127.0.0.1:9481/metrics, until Ctrl-C
   headrace export prometheus mysql://watcher@db1 --defaults-file ~/.my.cnf
   headrace export otlp lab:db --endpoint http://127.0.0.1:4318/v1/metrics
-  headrace export grafana --to headrace.json                 import it in Grafana: Dashboards, New, Import
-  headrace export alerts --to headrace.rules.yml             rule_files of Prometheus 2.42 and newer
+  headrace export template grafana --to headrace.json        import it in Grafana: Dashboards, New, Import
+  headrace export template alerts --to headrace.rules.yml    rule_files of Prometheus 2.42 and newer
 
 Names are those of the EBS CSI driver (aws_ebs_csi_*) where they mean the same. docs/guide/exports.md has all of them."""
 
 app = CommandGroup("Export what is watched to Prometheus, OpenTelemetry and Grafana.", EPILOG)
-
-ToOption = Annotated[Path | None, option("FILE", "Write it there. Default: stdout.", "--to", "-o"), WRITES_FILE]
 
 
 @app.command()
@@ -86,19 +84,17 @@ def otlp(
 
 
 @app.command()
-def grafana(to: ToOption = None) -> None:
-    """Write the Grafana dashboard, as JSON to import."""
-    _write(json.dumps(exports_grafana.dashboard(), indent=2) + "\n", to)
-
-
-@app.command()
-def alerts(to: ToOption = None) -> None:
-    """Write alert rules for Prometheus: on after a minute, off after three."""
-    _write(exports_alerts.rules_file(), to)
-
-
-def _write(text: str, to: Path | None) -> None:
-
+def template(
+    kind: Annotated[
+        Literal["grafana", "alerts"],
+        typer.Argument(metavar="grafana|alerts", help="A Grafana dashboard, or alert rules of Prometheus."),
+    ],
+    to: Annotated[Path | None, option("FILE", "Write it there. Default: stdout.", "--to", "-o"), WRITES_FILE] = None,
+) -> None:
+    """Write the Grafana dashboard as JSON to import, or alert rules for Prometheus: on after a
+    minute, off after three."""
+    dashboard = kind == "grafana"
+    text = json.dumps(exports_grafana.dashboard(), indent=2) + "\n" if dashboard else exports_alerts.rules_file()
     if to is None:
         data(text)
         return

@@ -290,9 +290,18 @@ def run(
 
 
 @app.command("list")
-def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
+def list_(
+    to: InOption,
+    binlogs: Annotated[
+        bool, flag("--binlogs", "The archived binary logs instead, by timeline; exit code 1 for a gap.")
+    ] = False,
+    key_file: KeyOption = None,
+    output: OutputOption = "table",
+) -> None:
     """Show backups, their age, and which were never restored; exit code 1 when one is damaged, or
     its last restore failed."""
+    if binlogs:
+        return _list_binlogs(to, key_file, output)
     entries, problems = backup_manifest.backups(_target_in(to), _key(key_file))
     _print_backups(entries, output)
     problems += [
@@ -303,6 +312,29 @@ def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "tabl
     for problem in problems:
         say(f"problem: {problem}")
     if problems:
+        raise typer.Exit(1)
+
+
+def _list_binlogs(to: str, key_file: Path | None, output: Any) -> None:
+    """Prints the binary logs in a target by timeline, from where to where; exit code 1 for a
+    gap."""
+    names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
+    rows: list[dict[str, object]] = []
+    for timeline in archive.timelines(_target_in(to), _key(key_file)):
+        entries = [entry for file in timeline.files for entry in file.entries if entry.transactions]
+        cells = (
+            timeline.id,
+            len(timeline.files),
+            sum(file.ends for file in timeline.files),
+            str(timeline.begins) if timeline.files else "",
+            str(timeline.ends) if timeline.files else "",
+            moments.shown(entries[0].first_us) if entries else "",
+            moments.shown(entries[-1].last_us) if entries else "",
+            "; ".join(timeline.problems),
+        )
+        rows.append(dict(zip(names, cells, strict=True)))
+    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
+    if any(row["problems"] for row in rows):
         raise typer.Exit(1)
 
 
@@ -600,29 +632,6 @@ def stream(
         tuple(answer),
         lambda: (table(("streamed", ""), [list(pair) for pair in answer.items()]),),
     )
-
-
-@app.command()
-def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
-    """Show the binary logs in a target by timeline, from where to where; exit code 1 for a gap."""
-    names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
-    rows: list[dict[str, object]] = []
-    for timeline in archive.timelines(_target_in(to), _key(key_file)):
-        entries = [entry for file in timeline.files for entry in file.entries if entry.transactions]
-        cells = (
-            timeline.id,
-            len(timeline.files),
-            sum(file.ends for file in timeline.files),
-            str(timeline.begins) if timeline.files else "",
-            str(timeline.ends) if timeline.files else "",
-            moments.shown(entries[0].first_us) if entries else "",
-            moments.shown(entries[-1].last_us) if entries else "",
-            "; ".join(timeline.problems),
-        )
-        rows.append(dict(zip(names, cells, strict=True)))
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
-    if any(row["problems"] for row in rows):
-        raise typer.Exit(1)
 
 
 @app.command()

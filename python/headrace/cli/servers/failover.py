@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -42,7 +42,7 @@ EPILOG = """\b
 Examples:
   sudo $(command -v headrace) failover status                       which guarantee holds now, and every trap of semi-sync
   sudo $(command -v headrace) failover watch --clients /run/shop/source.json
-  sudo $(command -v headrace) failover acknowledge                  you have looked at a failover: watch may act again at once
+  sudo $(command -v headrace) failover status --acknowledge         you have looked at a failover: watch may act again at once
   sudo $(command -v headrace) failover run --dry-run                the source is dead: every step, and the end
   sudo $(command -v headrace) failover run
   sudo $(command -v headrace) failover run --rescue                 read what no replica received from the dead source's volume
@@ -94,7 +94,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceOptions:
-    """Decisions that the user takes for a failover."""
+    """Decisions that the user takes for a failover, by the names that its wish has for them."""
 
     accept_loss: Annotated[
         bool, flag("--accept-loss", "Go on although acknowledged commits may be missing; the reason is printed.")
@@ -102,7 +102,7 @@ class ChoiceOptions:
     rescue: Annotated[
         bool, flag("--rescue", "Read what no replica received from the dead source's volume (1 to 2 minutes on EC2).")
     ] = False
-    fenced: Annotated[
+    by_hand: Annotated[
         bool, flag("--fenced", "Assert that the old source is dead and stays dead: you made sure of it.")
     ] = False
     allow_delayed: Annotated[bool, flag("--allow-delayed", "Allow promotion of a delayed replica.")] = False
@@ -114,15 +114,15 @@ class ChoiceOptions:
             " its own loss loses commits (it is said before and after), or stay down."
         ),
     ] = "serve"
-    drain_s: Annotated[
-        float, option("S", "Longest wait in seconds for a replica to apply what it received.", min=1)
-    ] = 3_600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(ClusterOptions, ChoiceOptions):
     """A cluster, with the decisions for its failover."""
 
+    drain_s: Annotated[
+        float, option("S", "Longest wait in seconds for a replica to apply what it received.", min=1)
+    ] = 3_600.0
     servers: ServersArgument = None
     source: FromOption = None
     clients: Annotated[
@@ -158,6 +158,13 @@ def status(
     cluster: ClusterOptions,
     servers: ServersArgument = None,
     source: FromOption = None,
+    acknowledge: Annotated[
+        bool,
+        flag(
+            "--acknowledge",
+            "Say that you have looked at the last failover: `watch` may fail over again at once, not only after an hour.",
+        ),
+    ] = False,
     output: OutputOption = "table",
 ) -> None:
     """Show who follows whom, which guarantee holds now, and what is wrong; exit code 1 then."""
@@ -165,6 +172,8 @@ def status(
         _open_cluster(place, cluster, servers) as failover_cluster,
         contextlib.closing(failover_cluster.observer()) as observer,
     ):
+        if acknowledge:
+            _acknowledge(failover_cluster)
         seen = observer.look()
         unfinished = failover_cluster.unfinished()
         name = cluster_module.source_in(seen, source, unfinished)
@@ -187,6 +196,18 @@ def status(
         say(_describe_cut_off(unfinished))
     if unfinished is not None or guarantee.level != "kept" or any(trap.kind != "note" for trap in wrong):
         raise typer.Exit(1)
+
+
+def _acknowledge(failover_cluster: FailoverCluster) -> None:
+    """Writes that the user has looked at the last failover."""
+    with contextlib.closing(failover_cluster.journal()) as journal:
+        last = journal.last_failover_at()
+        if last is None:
+            say("no failover by watch is to be acknowledged")
+            return
+        with journal.alone():
+            journal.write("acknowledged")
+    say(f"the failover of {failover_watcher.clock(last)} is acknowledged: headrace failover watch may fail over again")
 
 
 @app.command()
@@ -248,27 +269,6 @@ def watch(
 def _say_with_time(text: str) -> None:
     """Prints a line on stderr with the time of this machine's clock."""
     say(f"{time.strftime('%H:%M:%S')}  {text}")
-
-
-@app.command()
-def acknowledge(
-    place: LabPlace,
-    cluster: ClusterOptions,
-    servers: ServersArgument = None,
-) -> None:
-    """Say that you have looked at the last failover: `watch` may fail over again at once, and not
-    only an hour after it."""
-    with (
-        _open_cluster(place, cluster, servers) as failover_cluster,
-        contextlib.closing(failover_cluster.journal()) as journal,
-    ):
-        last = journal.last_failover_at()
-        if last is None:
-            say("no failover by watch is to be acknowledged")
-            return
-        with journal.alone():
-            journal.write("acknowledged")
-    say(f"the failover of {failover_watcher.clock(last)} is acknowledged: headrace failover watch may fail over again")
 
 
 @app.command()
@@ -350,19 +350,10 @@ def _is_address_file(path: Path) -> bool:
         return False
 
 
-def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> members.FailoverWish:
-
-    return members.FailoverWish(
-        source=cluster_module.source_in(seen, source),
-        kind=kind,
-        target=to,
-        by_hand=choices.fenced,
-        accept_loss=choices.accept_loss,
-        allow_delayed=choices.allow_delayed,
-        errant=choices.errant,
-        rescue=choices.rescue,
-        alone=choices.alone,
-    )
+def _wish(kind: Any, seen: Members, options: WatchOptions, source: str | None, to: str | None) -> members.FailoverWish:
+    """Returns what is to be done, with the decisions of the user."""
+    choices = {field.name: getattr(options, field.name) for field in fields(ChoiceOptions)}
+    return members.FailoverWish(source=cluster_module.source_in(seen, source), kind=kind, target=to, **choices)
 
 
 def _change(kind: str, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -30,6 +31,7 @@ from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
     from headrace.servers import Server
+    from headrace.servers.topology.group import GroupMember
 
 with lazily():
     from headrace import servers
@@ -45,7 +47,7 @@ Examples:
   sudo $(command -v headrace) mysql up g --flavor mysql --group 3 --storage gp3:20     group replication: g-1, g-2, g-3
   sudo $(command -v headrace) mysql cli shop                                    the client, logged in
   sudo $(command -v headrace) mysql down shop                                   it ends, its data stay; `up shop` starts it again
-  sudo $(command -v headrace) mysql mount shop                                  it is down and its disk is full: delete files there
+  sudo $(command -v headrace) mysql down shop --mount                           its disk is full: delete files there
   sudo $(command -v headrace) mysql destroy shop
 
 The lab must be up: sudo $(command -v headrace) lab up. After a crash of the server, the lab or the machine: `mysql status` says what
@@ -103,7 +105,7 @@ class NewServerOptions:
         str | None,
         option(
             "FOLDER|SNAPSHOT",
-            "Begin with data of `headrace mysql save`, or with a snapshot of a data volume, not with an empty server.",
+            "Begin with data of `headrace mysql down --save`, or with a snapshot of a data volume, not with an empty server.",
             "--from",
         ),
     ] = None
@@ -150,50 +152,56 @@ def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, sett
 
 
 @app.command()
-def group(
-    place: LabPlace,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The group: its members are NAME-1, NAME-2, ...")],
-    output: OutputOption = "table",
-) -> None:
-    """Show a group's members, as each sees itself; exit code 1 when one is not online."""
-    with place.open() as lab:
-        members = topology_group.group_status(topology_group.members_of(lab, name))
-    rows = [vars(member) for member in members]
-    columns = ("name", "state", "role", "waiting", "executed")
-    print_answer(
-        rows, output, rows, columns, lambda: (table(columns, [[row[key] for key in columns] for row in rows]),)
-    )
-    if not all(member.is_online for member in members):
-        raise typer.Exit(1)
-
-
-@app.command()
 def down(
+    *,
     place: LabPlace,
     name: ServerArgument = "db",
+    channel: Annotated[
+        str | None, option("NAME", "Stay up and end this channel of a replica for good ('' is the unnamed one).")
+    ] = None,
     kill: Annotated[bool, flag("--kill", "End it at once, as a crash would: the next start recovers.")] = False,
+    mount: Annotated[
+        bool, flag("--mount", "Then mount its volumes, to delete files where one is full, until `down` or `up`.")
+    ] = False,
+    save: Annotated[
+        Path | None, option("FOLDER", "Then copy its data to a folder to be made, for `mysql up --from FOLDER`.")
+    ] = None,
     yes: YesOption = False,
+    output: OutputOption = "table",
 ) -> None:
-    """Shut a server down; its volumes and data stay. Asks first where replicas follow it, or where
-    a source waits for it."""
+    """Shut a server down; its volumes and data stay, and a replica follows on at its next start.
+    Asks first where replicas follow it, or where a source waits for it."""
+    if channel is not None and (mount or save is not None or kill):
+        raise InputError("--channel", "leaves the server up", "headrace mysql down --help", "Leave the others out.")
     with place.open() as lab:
         server = servers.find(lab, name)
+        if channel is not None:
+            return _end_channel(server, channel, yes)
         confirm_end(yes, name, "Shut down", topology_ending.consequences(lab, server))
         with ending(name), progress("ending") as tick:
             ended = servers.stop(server, kill, progress=tick)
-    if server.state == "stopped":
-        say(f"{name}: is stopped already")
-    else:
-        say(f"{name}: ended" + ("" if ended.clean else " without a clean shutdown: the next start recovers"))
+        if server.state == "stopped":
+            say(f"{name}: is stopped already")
+        else:
+            say(f"{name}: ended" + ("" if ended.clean else " without a clean shutdown: the next start recovers"))
+        if save is not None:
+            say(f"{name}: saved in {servers.save_data(ended, save)}")
+        if mount:
+            _mount(ended, output)
 
 
-@app.command()
-def mount(place: LabPlace, name: ServerArgument = "db", output: OutputOption = "table") -> None:
-    """Mount the volumes of a server that is down, to delete files where one is full. `headrace
-    mysql down` unmounts them, and so does the next start."""
-    with place.open() as lab:
-        server = servers.find(lab, name)
-        mounts = servers.mount(server)
+def _end_channel(server: Server, channel: str, yes: bool) -> None:
+    """Lets a replica follow a source no longer."""
+    topology_ending.check_channel(server, channel)  # before anybody is asked
+    quoted = channel or "''"
+    confirm(yes, f"End channel {quoted} of {server.name} for good?", server.name, "would end a channel for good")
+    topology_ending.end_channel(server, channel)
+    say(f"{server.name}: follows channel {quoted} no longer")
+
+
+def _mount(server: Server, output: Output) -> None:
+    """Mounts the volumes of a server that is down, and prints where."""
+    mounts = servers.mount(server)
     rows = [{**vars(mount), "place": str(mount.place)} for mount in mounts]
     cells = [
         (mount.volume, mount.place, f"{mount.size_bytes / GIB:.2f} GiB", f"{mount.free_bytes / GIB:.2f} GiB")
@@ -201,8 +209,8 @@ def mount(place: LabPlace, name: ServerArgument = "db", output: OutputOption = "
     ]
     print_answer(rows, output, rows, MOUNTED, lambda: (table(("volume", "mounted at", "size", "free"), cells),))
     say(
-        f"{name}: binary logs are in log/ (keep the last of them), and other files of the server in data/ are not to be"
-        f" touched. Then: headrace mysql up {name}, or headrace failover rejoin {name}"
+        f"{server.name}: binary logs are in log/ (keep the last of them), and other files of the server in data/ are not"
+        f" to be touched. Then: headrace mysql up {server.name}, or headrace failover rejoin {server.name}"
     )
 
 
@@ -215,12 +223,19 @@ def status(
     place: LabPlace,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Name of the server. Default: all.", autocompletion=complete_server),
+        typer.Argument(
+            metavar="[NAME]",
+            help="Name of a server, or of a group. Default: all servers.",
+            autocompletion=complete_server,
+        ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show servers and what is wrong with them; exit code 1 when something is."""
+    """Show servers and what is wrong with them, or a group's members, as each sees itself; exit
+    code 1 when something is wrong, or a member is not online."""
     with place.open() as lab:
+        if name and (members := topology_group.members_of(lab, name)):
+            return _print_group(topology_group.group_status(members), output)
         listed = [servers.with_room(server) for server in ([servers.find(lab, name)] if name else servers.servers(lab))]
     if name:
         _print(listed[0], output)
@@ -236,6 +251,16 @@ def status(
     for server in listed:
         _notes(server)
     if any(server.problems for server in listed):
+        raise typer.Exit(1)
+
+
+def _print_group(members: Sequence[GroupMember], output: Output) -> None:
+    """Prints the members of a group; exit code 1 when one is not online."""
+    rows = [vars(member) for member in members]
+    columns = ("name", "state", "role", "waiting", "executed")
+    cells = [[row[key] for key in columns] for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    if not all(member.is_online for member in members):
         raise typer.Exit(1)
 
 
@@ -259,18 +284,6 @@ def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False
         confirm(yes, f"Delete {name} ({server.storage}) and all its data?", name, "would be deleted with its data")
         servers.destroy(server)
     say(f"{name}: gone")
-
-
-@app.command()
-def save(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder to be made, as large as the data.")],
-    place: LabPlace,
-    name: ServerArgument = "db",
-) -> None:
-    """Copy the data of a server that is down, for `up --from FOLDER`."""
-    with place.open() as lab:
-        saved_folder = servers.save_data(servers.find(lab, name), folder)
-    say(f"{name}: saved in {saved_folder}")
 
 
 @app.command()

@@ -18,15 +18,12 @@ from headrace.cli.options import (
     OutputOption,
     PasswordOptions,
     ReportOption,
-    YesOption,
     choice,
     flag,
     option,
     storage_option,
 )
 from headrace.cli.output import data, print_answer, print_json, progress, say, table
-from headrace.cli.servers.confirming import confirm
-from headrace.cli.servers.confirming import ending as interruptible_end
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
@@ -38,8 +35,8 @@ if TYPE_CHECKING:
 with lazily():
     from headrace import servers
     from headrace.report.replication import measured
-    from headrace.servers.topology import ending, topology
     from headrace.servers.topology import explain as topology_explain
+    from headrace.servers.topology import topology
     from headrace.servers.topology.lag import metrics
     from headrace.servers.topology.lag import record as lag_record
 
@@ -54,7 +51,7 @@ Examples:
   sudo $(command -v headrace) replica lag --seconds 60 --report lag.html      four clocks, backlog, applier, CPU, device: one page
   sudo $(command -v headrace) replica lag --prometheus 9105
   headrace replica lag --server mysql://watcher@db1 --server mysql://watcher@db2
-  sudo $(command -v headrace) replica down r1
+  sudo $(command -v headrace) mysql down r1                                   it follows on at its next start; --channel ends a channel
 
 docs/guide/replicas.md says which seed copies what, and what each setting costs and can lose."""
 
@@ -187,39 +184,6 @@ def up(
     _notes([member])
     if member.problems:
         raise typer.Exit(1)
-
-
-@app.command()
-def down(
-    place: LabPlace,
-    name: ReplicaArgument,
-    channel: Annotated[
-        str | None, option("NAME", "Stay up and end this channel for good ('' is the unnamed one).")
-    ] = None,
-    kill: Annotated[bool, flag("--kill", "End it at once, as a crash would.")] = False,
-    yes: YesOption = False,
-) -> None:
-    """Shut a replica down; it follows on at its next start. A server that others follow is refused:
-    headrace mysql down is for that."""
-    with place.open() as lab:
-        server = servers.find(lab, name)
-        if channel is not None:
-            ending.check_channel(server, channel)
-            confirm(
-                yes, f"End channel {channel or chr(39) * 2} of {name} for good?", name, "would end a channel for good"
-            )
-        elif server.state == "running":
-            ending.check_replica(lab, server)
-            reasons = ending.consequences(lab, server)
-            for reason in reasons:
-                say(f"{name}: {reason}")
-            confirm(yes, f"Shut {name} down?", name, "would be shut down")
-        with interruptible_end(name), progress("ending") as tick:
-            ending.replica_down(lab, name, channel, kill, progress=tick)
-    if channel is not None:
-        say(f"{name}: follows channel {channel or chr(39) * 2} no longer")
-    else:
-        say(f"{name}: ended" if server.state == "running" else f"{name}: is {server.state} already")
 
 
 @app.command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from headrace.cli.writing import Writes
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
+    from headrace.calibration.runs import Run
     from headrace.workload.transactions import TransactionWorkload
 
 with lazily():
@@ -42,108 +45,127 @@ SOURCE = "headrace calibrate --help"
 FORCE = "Overwrite a file that exists, and write a workload that misses its own runs."
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplicaRuns:
+    """Measured stretches of a replica, and the database whose replica it is."""
+
+    of: Annotated[Path | None, option("WORKLOAD", "With --replica: the database, instead of runs.", "--of")] = None
+    replica: Annotated[
+        list[Path] | None,
+        option("REPLICA.toml", "A measured stretch of a replica that was behind. Repeatable.", "--replica"),
+    ] = None
+    binary_log: Annotated[
+        Path | None,
+        option("FILE", "A file of the source's binary log: events, what may be applied at once.", "--binary-log"),
+    ] = None
+
+    @property
+    def are_given(self) -> bool:
+        """Whether a replica is calibrated."""
+        return bool(self.replica) or self.binary_log is not None
+
+    def check(self, runs: list[Path], check: bool) -> None:
+        """Raises InputError for sources that do not go together, and where there are none."""
+        if self.are_given and check:
+            raise InputError("--check", "scores runs of a source, not of a replica", SOURCE, "Leave out --replica.")
+        if self.of is not None and not self.are_given:
+            raise InputError(f"--of {self.of}", "belongs to --replica or --binary-log", SOURCE, "Add one of them.")
+        if not runs and self.of is None:
+            rule = "missing argument: descriptions of runs, or with --replica the workload of the database (--of)"
+            raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
+        if runs and self.of is not None:
+            rule = "either the runs of a database, or with --replica its workload (--of), and not both"
+            raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepOptions:
+    """The name, file and form of a calibrated workload."""
+
+    to: Annotated[
+        Path | None,
+        option("FILE", "Write the workload here. It may be that of --of.", "--to", "-o"),
+        Writes(updates="of"),
+    ] = None
+    name: NameOption = None
+    force: Annotated[bool, flag("--force", FORCE)] = False
+    output: TableOrJsonOption = "table"
+
+
 def calibrate(
     *,
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUN.toml...", help="Descriptions of measured runs.")
     ] = None,
-    of: Annotated[Path | None, option("WORKLOAD", "With --replica: the database, instead of runs.", "--of")] = None,
-    replica: Annotated[
-        list[Path] | None,
-        option("REPLICA.toml", "A measured stretch of a replica that was behind. Repeatable.", "--replica"),
-    ] = None,
-    binary_log: Annotated[
-        Path | None,
-        option("FILE", "A file of the source's binary log: events, what may be applied at once.", "--binary-log"),
-    ] = None,
-    to: Annotated[
-        Path | None,
-        option("FILE", "Write the workload here. It may be that of --of.", "--to", "-o"),
-        Writes(updates="of"),
-    ] = None,
-    name: NameOption = None,
+    replicas: ReplicaRuns,
+    keeping: KeepOptions,
     check: Annotated[bool, flag("--check", "Score instead: predict every run from the others.")] = False,
     from_one: Annotated[bool, flag("--from-one", "With --check: predict every run from each other one alone.")] = False,
-    force: Annotated[bool, flag("--force", FORCE)] = False,
-    output: TableOrJsonOption = "table",
 ) -> None:
     """Identify a database from measured runs: what its transactions demand of any storage, and how
     surely."""
     if from_one and not check:
         raise InputError("--from-one", "belongs to --check", SOURCE, "Add --check.")
-    if check and (to is not None or name is not None):
-        given = "--to" if to is not None else "--name"
+    if check and (keeping.to is not None or keeping.name is not None):
+        given = "--to" if keeping.to is not None else "--name"
         raise InputError(given, "--check scores and makes no workload", SOURCE, "Leave one of them out.")
-    if to is None and not check and output == "table":
+    if keeping.to is None and not check and keeping.output == "table":
         say("nothing is written: name a file with --to to keep the workload")
-    of_replica = bool(replica) or binary_log is not None
-    _check_sources(runs or [], of, of_replica, check)
+    replicas.check(runs or [], check)
     loaded = [calibration_runs.load_run(path) for path in runs or []]
     for run in loaded:
         for line in calibration_runs.describe(run):
             say(line)
     if check:
-        print_scores(loaded, from_one, output)
-    elif of_replica:
-        fit_replica(
-            runs=loaded,
-            of=of,
-            replicas=replica or [],
-            binary_log=binary_log,
-            name=name,
-            to=to,
-            output=output,
-            force=force,
-        )
+        print_scores(loaded, from_one, keeping.output)
+    elif replicas.are_given:
+        fit_replica(loaded, replicas, keeping)
     else:
-        fit_and_keep(loaded, name, to, output, force)
+        fit_and_keep(loaded, keeping)
 
 
-def _check_sources(runs: list[Path], of: Path | None, of_replica: bool, check: bool) -> None:
-    if of_replica and check:
-        raise InputError("--check", "scores runs of a source, not of a replica", SOURCE, "Leave out --replica.")
-    if of is not None and not of_replica:
-        raise InputError(f"--of {of}", "belongs to --replica or --binary-log", SOURCE, "Add one of them.")
-    if not runs and of is None:
-        rule = "missing argument: descriptions of runs, or with --replica the workload of the database (--of)"
-        raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
-    if runs and of is not None:
-        rule = "either the runs of a database, or with --replica its workload (--of), and not both"
-        raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
-
-
-def fit_replica(
-    *,
-    runs: list,
-    of: Path | None,
-    replicas: list[Path],
-    binary_log: Path | None,
-    name: str | None,
-    to: Path | None,
-    output: str,
-    force: bool,
-) -> None:
+def fit_replica(runs: list[Run], replicas: ReplicaRuns, keeping: KeepOptions) -> None:
     """Prints the database with its replica's applier, and writes it where a file is named."""
-    measured, sample = runs_replica.load_replica_runs(replicas, binary_log)
-    if of is not None:
-        workload = runs_replica.load_database(of)
-    else:
-        with progress("calibrating") as tick:
-            workload = from_runs.calibrate(runs, name=name, progress=tick)
+    measured, sample = runs_replica.load_replica_runs(replicas.replica or [], replicas.binary_log)
+    workload = runs_replica.load_database(replicas.of) if replicas.of is not None else fit(runs, keeping.name)
     fitted = calibration_replica.calibrate_replica(workload, measured, sample)
-    # What --of names was kept before, whatever it misses.
-    force = force or of is not None
-    keep(fitted, to, force)
-    if output == "json":
-        print_json(fitted.to_document())
+    # What --of names was written before, whatever it misses.
+    keeping = replace(keeping, force=keeping.force or replicas.of is not None)
+    keep_and_show(fitted, keeping, lambda: (calibrated.applier_table(fitted),), "--storage gp3:500 --replica gp3:500")
+
+
+def fit_and_keep(runs: list[Run], keeping: KeepOptions) -> None:
+    """Prints the database behind the runs, and writes it where a file is named."""
+    workload = fit(runs, keeping.name)
+
+    def parts() -> tuple[object, ...]:
+        return (*databases.workload_in_words(workload), "", databases.parameter_table(workload))
+
+    keep_and_show(workload, keeping, parts, "--storage gp3:500 --seconds 3600")
+
+
+def fit(runs: list[Run], name: str | None) -> TransactionWorkload:
+    """Returns the database behind the runs; shows a progress bar."""
+    with progress("calibrating") as tick:
+        return from_runs.calibrate(runs, name=name, progress=tick)
+
+
+def keep_and_show(
+    workload: TransactionWorkload, keeping: KeepOptions, parts: Callable[[], tuple[object, ...]], next_options: str
+) -> None:
+    """Writes a workload where a file is named, and prints it: `parts` as a table. `next_options`:
+    of the prediction that is proposed next."""
+    keep(workload, keeping.to, keeping.force)
+    if keeping.output == "json":
+        print_json(workload.to_document())
     else:
-        show(calibrated.applier_table(fitted))
-    end_where_missed(fitted, force)
-    if to is not None:
-        say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --replica gp3:500")
+        show(*parts())
+    end_where_missed(workload, keeping.force)
+    if keeping.to is not None:
+        say(f"workload written to {keeping.to}; next: headrace predict {keeping.to} {next_options}")
 
 
-def print_scores(runs: list, from_one: bool, output: str) -> None:
+def print_scores(runs: list[Run], from_one: bool, output: str) -> None:
     """Prints how well runs predict the others."""
     with progress("scoring") as tick:
         rows = score.leave_out(runs, from_one=from_one, progress=tick)
@@ -168,17 +190,3 @@ def end_where_missed(workload: TransactionWorkload, force: bool) -> None:
     if workload.missed and not force:
         say("nothing is written: predictions from it would be off by as much; --force writes it all the same")
         raise typer.Exit(1)
-
-
-def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str, force: bool) -> None:
-    """Prints the database behind the runs, and writes it where a file is named."""
-    with progress("calibrating") as tick:
-        workload = from_runs.calibrate(runs, name=name, progress=tick)
-    keep(workload, to, force)
-    if output == "json":
-        print_json(workload.to_document())
-    else:
-        show(*databases.workload_in_words(workload), "", databases.parameter_table(workload))
-    end_where_missed(workload, force)
-    if to is not None:
-        say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --seconds 3600")

@@ -234,6 +234,9 @@ def keep(demand: Workload, to: Path | None, force: bool, output: Output) -> None
 def show_workload(
     workload: WorkloadArgument,
     growth: Growth = 1.0,
+    to: Annotated[
+        Path | None, option("FILE", "Write the workload to a file as well, with its growth.", "--to", "-o"), WRITES_FILE
+    ] = None,
     report: PageOrChartOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -241,16 +244,22 @@ def show_workload(
     check_chart_path(report)
     load = read_workload(workload)
     if isinstance(load, workloads.TransactionWorkload):
-        return _show_database(load, growth, report, output)
+        return _show_database(load, growth, to, report, output)
     load = load.scaled(growth)
+    if to is not None:
+        workloads.save(load, to)
+        say(f"written to {to}")
     if report is not None:
         simulation.write_workload(report, load)
         say(f"chart written to {report}")
     _show(load, output)
 
 
-def _show_database(load: TransactionWorkload, growth: float, report: Path | None, output: Output) -> None:
-    """Prints a database in transactions: the source of its figures, and its parameters."""
+def _show_database(
+    load: TransactionWorkload, growth: float, to: Path | None, report: Path | None, output: Output
+) -> None:
+    """Prints a database in transactions, and writes it where a file is named: the source of its
+    figures, and its parameters."""
     if report is not None:
         rule, hint = (
             "a database in transactions has no demand over time to draw",
@@ -259,6 +268,9 @@ def _show_database(load: TransactionWorkload, growth: float, report: Path | None
         raise InputError("--report", rule, "headrace workload show --help", hint)
     if growth != 1.0:
         load = load.grown(check_number("--growth", growth, 0.001, 1_000.0))
+    if to is not None:
+        workloads.save(load, to)
+        say(f"written to {to}")
     words = databases.workload_in_words(load)
     if output == "json":
         parts = {"parameters": list(load.parameters), "caveats": list(load.caveats)}
@@ -282,17 +294,3 @@ def _show(load: Workload, output: Output) -> None:
         raise InputError(load.name, "a closed load has no points", source, "Use --output json.")
     else:
         data(as_csv(load.points))
-
-
-@app.command()
-def demo(
-    hour: Annotated[bool, flag("--hour", "Give the recorded hour itself instead of the day made from it.")] = False,
-    to: Annotated[Path | None, option("FILE", "Write it to a file as well.", "--to", "-o"), WRITES_FILE] = None,
-    force: ForceOption = False,
-    output: TableOrJsonOption = "table",
-) -> None:
-    """Give the recorded example: an InnoDB server under TPC-C, as an hour or laid into a day."""
-    demand = workloads.recorded_hour() if hour else workloads.demo_day()
-    if to is not None:
-        return keep(demand, to, force, output)
-    _show(demand, output)

@@ -84,7 +84,7 @@ class NvmePage:
 
 def read_page(page: bytes) -> NvmePage:
     """Decodes a page. Raises InputError for bytes that are not a statistics page."""
-    hint = "Take it from a device, or from `headrace volume nvme-statistics VOL --binary`."
+    hint = "Take it from a device, or from `headrace volume metrics VOL --nvme --binary`."
     if len(page) != PAGE_BYTES:
         rule = f"is not a statistics page: a page has {PAGE_BYTES:,} bytes"
         raise InputError(f"a page of {len(page):,} bytes", rule, LAYOUT, hint)
@@ -154,6 +154,6 @@ def _refused(device: str, error: OSError) -> HeadraceError:
             device, f"the statistics page takes {CAPABILITY}", DOC, "Run as root, or do without the page."
         )
     if error.errno in (errno.ENOTTY, errno.EINVAL):
-        hint = "Volumes of the lab have it: headrace volume nvme-statistics VOL."
+        hint = "Volumes of the lab have it: headrace volume metrics VOL --nvme."
         return InputError(device, "is not an NVMe device", "linux/nvme_ioctl.h", hint)
     return CouldNotRun(device, f"cannot be read: {error.strerror}", "operating system", "Is the volume still attached?")

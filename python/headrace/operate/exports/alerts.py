@@ -50,7 +50,7 @@ def alert_rules() -> list[AlertRule]:
 def rules_file() -> str:
     """Returns the file for `rule_files` of Prometheus 2.42 and newer (keep_firing_for)."""
     lines = [
-        "# Written by `headrace export alerts`. Metrics are those of `headrace export prometheus`.",
+        "# Written by `headrace export template alerts`. Metrics are those of `headrace export prometheus`.",
         "groups:",
         f"  - name: {GROUP}",
         "    rules:",

@@ -21,7 +21,7 @@ def dashboard() -> dict[str, object]:
     return {
         "uid": UID,
         "title": TITLE,
-        "description": "Limits, credits and waits. Written by `headrace export grafana`.",
+        "description": "Limits, credits and waits. Written by `headrace export template grafana`.",
         "tags": ["headrace", "mysql", "ebs"],
         "schemaVersion": SCHEMA_VERSION,
         "version": 1,

@@ -637,7 +637,7 @@ def _wait_completed(lab: Lab, snapshots: list[str]) -> None:
     def is_completed(snapshot: str) -> bool:
         state = lab.describe_snapshot(snapshot)["state"]
         if state not in ("pending", "completed"):
-            raise CouldNotRun(snapshot, f"is {state}: it is not a backup", DOC, "See headrace snapshot show.")
+            raise CouldNotRun(snapshot, f"is {state}: it is not a backup", DOC, "See headrace snapshot list.")
         return state == "completed"
 
     # Each look asks for all: one that has failed is seen while others are pending.

@@ -191,7 +191,7 @@ def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:
         raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --lab.")
     tagged = lab if backup.manifest.snapshots else None
     if tagged is not None and (why := _lock_on(tagged, backup)):
-        hint = "Keep the backup until then, or take the lock away if its mode allows that: headrace snapshot unlock."
+        hint = "Keep the backup until then, or take the lock away if its mode allows that: headrace snapshot modify SNAPSHOT --unlock."
         raise CouldNotRun(backup.id, f"{why}; nothing was deleted", DOC, hint)
     unfinished.mark(target, backup.id, backup.manifest.source, tagged)
     # Without its manifest it does not count as a backup any more, whatever happens next.

@@ -226,7 +226,7 @@ class Watcher:
             last = clock(until - FLAP_S)
             self.say(
                 f"no failover before {clock(until)}: the last was at {last}, and one in {FLAP_S:g} s is enough. When you"
-                " have looked at it, headrace failover acknowledge ends the pause"
+                " have looked at it, headrace failover status --acknowledge ends the pause"
             )
         elif until is None and self._pause_until is not None:
             self.say("the pause is over: it fails over again")
@@ -274,7 +274,7 @@ class Watcher:
             rule = f"failed over by itself {ago:,.0f} s ago, and once in {FLAP_S:g} s is enough: {why}"
             hint = (
                 f"Look at it, then: headrace failover run --from {self.source}, which knows what this watch saw; or "
-                "headrace failover acknowledge, and watch again."
+                "headrace failover status --acknowledge, and watch again."
             )
             raise CouldNotRun(self.source, rule, GUIDE, hint)
         with self.executor.journal.alone():

@@ -85,9 +85,7 @@ def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], source: str) -
         at, path = pending.pop()
         if at == name:
             rule = f"would follow itself, by {path}: writes would go round"
-            raise InputError(
-                name, rule, GUIDE, "A ring is not made. End one of the others first: headrace replica down."
-            )
+            raise InputError(name, rule, GUIDE, "A ring is not made. End one of the others first: headrace mysql down.")
         if at not in seen:
             seen.add(at)
             pending += [(above, f"{path} < {above}") for above in sources_of.get(at, ())]
@@ -155,7 +153,7 @@ KNOWN_ERRORS = (
         ("pending_jobs_size_max", "1864:"),
         "an event is larger than what its workers may hold: SET GLOBAL replica_pending_jobs_size_max = 1073741824, and start it again",
     ),
-    (("purged",), "seed it anew: headrace replica down, headrace mysql destroy, headrace replica up"),
+    (("purged",), "seed it anew: headrace mysql destroy, headrace replica up"),
     (("Access denied",), "its account or password is wrong on the source: headrace replica up makes it anew"),
 )
 

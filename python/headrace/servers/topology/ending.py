@@ -1,4 +1,4 @@
-"""Ends servers: lists who follows a server, the consequences for others, and ends replicas."""
+"""Ends of servers: the consequences for others, and the end of a replica's channel."""
 
 from __future__ import annotations
 
@@ -10,16 +10,9 @@ from headrace.mysql.dialect import GUIDE
 from headrace.mysql.state import ServerState, observe
 from headrace.mysql.statements import ask_named_safely
 from headrace.servers import record as records
-from headrace.servers.running import STOP_S, Progress, quiet
-from headrace.servers.server import Server, find, servers, stop
+from headrace.servers.server import Server, servers
 from headrace.servers.topology import accounts
 from headrace.servers.topology.threads import leave_source
-
-
-def followers_of(lab: Lab, server: Server) -> list[str]:
-    """Lists who follows a server: names of the lab's running servers, and server_id and host of
-    connected servers outside the lab."""
-    return _followers(server, states_of(lab))
 
 
 def states_of(lab: Lab) -> dict[str, ServerState]:
@@ -33,6 +26,8 @@ def states_of(lab: Lab) -> dict[str, ServerState]:
 
 
 def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
+    """Lists who follows a server: names of the lab's running servers, and server_id and host of
+    connected servers outside the lab."""
     if server.port is None:
         return []
     place = (server.host, server.port)
@@ -78,38 +73,12 @@ def consequences(lab: Lab, server: Server) -> list[str]:
     return effects
 
 
-def check_replica(lab: Lab, server: Server) -> None:
-    """Raises InputError for a server that is the source of others, or follows nobody: `headrace
-    replica down` does not end such a server."""
-    if server.state != "running":
-        return
-    below, hint = followers_of(lab, server), f"Use headrace mysql down {server.name}."
-    if below:
-        verb = "follows" if len(below) == 1 else "follow"
-        raise InputError(server.name, f"is a source ({', '.join(below)} {verb} it)", GUIDE, hint)
-    with accounts.connected(server) as connection:
-        if not observe(connection, server.name, position=False).channels:
-            raise InputError(server.name, "follows nobody, so it is not a replica", GUIDE, hint)
-
-
-def replica_down(
-    lab: Lab,
-    name: str,
-    channel: str | None = None,
-    kill: bool = False,
-    progress: Progress = quiet,
-    timeout_s: float = STOP_S,
-) -> Server:
-    """Shuts a replica down: it replicates again after its next start. With `channel`: it stays up
-    and does not follow that source any more. Raises InputError for a server that others follow."""
-    server = find(lab, name)
-    if channel is None:
-        check_replica(lab, server)
-        return stop(server, kill, progress, timeout_s)
+def end_channel(server: Server, channel: str) -> None:
+    """Lets a replica, which stays up, follow the source of a channel no longer. Raises InputError
+    where it does not run or has no such channel."""
     check_channel(server, channel)
     with records.locked(server.paths), accounts.connected(server) as connection:
-        leave_source(connection, observe(connection, name).dialect, channel)
-    return find(lab, name)
+        leave_source(connection, observe(connection, server.name).dialect, channel)
 
 
 def check_channel(server: Server, channel: str) -> None:

@@ -288,13 +288,12 @@ def _begin_again(members: list[Server]) -> None:
 
 
 def members_of(lab: Lab, name: str) -> list[Server]:
-    """Lists the servers NAME-1, NAME-2, ... Raises InputError if there are none."""
-    members = [
-        server for server in servers(lab) if server.name.rpartition("-")[0] == name and _is_member(lab, server.name)
-    ]
-    if not members:
-        raise InputError(name, "is not a group of this lab", GUIDE, "headrace mysql up NAME --flavor mysql --group 3")
-    return members
+    """Lists the servers NAME-1, NAME-2, ... of a group; none where there is no such group, or a
+    server has the name itself."""
+    every = servers(lab)
+    if any(server.name == name for server in every):
+        return []
+    return [server for server in every if server.name.rpartition("-")[0] == name and _is_member(lab, server.name)]
 
 
 STATUS = """SELECT m.member_id, m.member_state, m.member_role, s.count_transactions_in_queue

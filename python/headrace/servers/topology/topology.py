@@ -449,7 +449,7 @@ def _check_nothing_new(name: str, source: str, following: Following) -> None:
     for field_name, option in (("position", "position"), ("delay_s", "delay"), ("filters", "filter")):
         if getattr(following, field_name) != getattr(fresh, field_name):
             rule = f"follows {source} already; --{option} is for a new channel"
-            hint = f"End the channel first (headrace replica down {name} --channel NAME), or change it in SQL."
+            hint = f"End the channel first (headrace mysql down {name} --channel NAME), or change it in SQL."
             raise InputError(name, rule, GUIDE, hint)
 
 

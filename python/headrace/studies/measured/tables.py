@@ -50,7 +50,7 @@ def runs(
         f"cell | storage | threads | simulated {unit} | measured {unit} | ± % (1 s.e.) | simulated over measured % | "
         "p95 ms | reads/s | writes/s | bound by | n (s) | seed | run"
     )
-    return StudyTable("Every cell: run ids are those of `headrace bench show`", names, tuple(rows))
+    return StudyTable("Every cell: run ids are those of `headrace bench list`", names, tuple(rows))
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

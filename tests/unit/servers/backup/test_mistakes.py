@@ -28,10 +28,10 @@ def target(tmp_path):
     return target, whole, part
 
 
-@pytest.mark.parametrize("command", ["list", "verify", "binlogs"])
-def test_a_folder_that_is_not_there_is_not_an_empty_target(tmp_path, capsys, command):
+@pytest.mark.parametrize("words", [("list",), ("verify",), ("list", "--binlogs")])
+def test_a_folder_that_is_not_there_is_not_an_empty_target(tmp_path, capsys, words):
     """It was mistyped, or its volume is not mounted."""
-    assert main(["backup", command, "--in", str(tmp_path / "mistyped")]) == 2
+    assert main(["backup", *words, "--in", str(tmp_path / "mistyped")]) == 2
     assert "there is no such folder" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

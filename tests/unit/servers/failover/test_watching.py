@@ -132,7 +132,7 @@ def test_a_watch_says_at_its_start_that_it_will_not_act_and_until_when(tmp_path,
     watcher, said = watched(tmp_path, monkeypatch, [""])
     assert len(said) == 1, said
     assert said[0].startswith(f"no failover before {until}: the last was at ")
-    assert "headrace failover acknowledge" in said[0]
+    assert "headrace failover status --acknowledge" in said[0]
     monkeypatch.setattr(watching, "PAUSE_LOOK_S", 0.0)
     watcher._tell_pause()
     assert len(said) == 1

@@ -126,7 +126,7 @@ def choose(
     if named is not None:
         chosen = next((timeline for timeline in timelines if timeline.id == named), None)
         if chosen is None:
-            raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup binlogs.")
+            raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup list --binlogs.")
         if _joins(chosen, base):
             return ReplayChain((chosen,))
         before = [

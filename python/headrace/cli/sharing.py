@@ -155,7 +155,8 @@ class SharingGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         """The callback has declared the options, and has nothing else to do."""
-        super().__init__(**settings | {"callback": None})
+        settings["callback"] = None
+        super().__init__(**settings)
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Returns its own parameters, and the options of the groups above it; those that act at

@@ -93,7 +93,7 @@ class PredictionSettings:
         Option("Transactions that arrive a second, instead of clients that wait.", unit="tps", least=0, most=MOST_TPS),
     ] = None
     start: Annotated[
-        Literal["cold", "warm"] | float,
+        Literal["cold", "warm"] | str | float,
         Option("Cache at the start: empty, or as full as it gets.", usual="cold; warm with --on"),
     ] = UNSET
     seconds: Annotated[

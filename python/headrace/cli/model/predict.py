@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,7 @@ def print_prediction(
 ) -> None:
     """Predicts and prints."""
     with progress("simulating") as tick:
-        run = database.predict(workload, storage, **vars(settings) | {"progress": tick})
+        run = database.predict(workload, storage, **vars(replace(settings, progress=tick)))
     run = run.with_warnings(databases.log_warnings(run, workload))
     if report is not None:
         databases.write_prediction(report, run, workload)

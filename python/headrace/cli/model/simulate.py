@@ -112,9 +112,9 @@ def simulate(
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
     check_chart_path(report)
     load, storage = read_demand(workload), base_storage.Storage.parse(storage).text
-    settings = replace(settings, options=model.for_the_model())
+    options = model.for_the_model()
     with progress("simulating") as tick:
-        run = demand.simulate(load, storage, **vars(settings) | {"progress": tick})
+        run = demand.simulate(load, storage, **vars(replace(settings, options=options, progress=tick)))
     show_run(run, load, output, report, not model.no_saved_second)
 
 

@@ -21,7 +21,7 @@ OWN = {
     "operate/evidence/live.py": 1,  # samples on a grid of time
     "operate/watching/opening.py": 1,  # reads minute by minute
     "servers/backup/history/stream.py": 2,  # reads what a receiver writes; tries again, more and more rarely
-    "servers/failover/executor.py": 1,  # says each time what it waits for
+    "servers/failover/run.py": 1,  # says each time what it waits for
     "servers/failover/outage.py": 1,  # ends at an event, and tries again after an error
     "servers/running.py": 1,  # tries again after an error, and raises the last one
     "servers/topology/lag/record.py": 1,  # samples on a grid of time

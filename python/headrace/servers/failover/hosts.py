@@ -14,7 +14,6 @@ import re
 import secrets
 import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from headrace.mysql.statements import ask_row, run
 from headrace.servers import record as records
 from headrace.servers import running, volumes
 from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.failover.surroundings import REAL, Surroundings
 from headrace.servers.topology import accounts
 
 if TYPE_CHECKING:
@@ -305,7 +305,8 @@ class Hands:
     """Connections of a failover, for reuse: a TLS handshake on a busy machine takes longer than
     most of its statements."""
 
-    def __init__(self) -> None:
+    def __init__(self, surroundings: Surroundings = REAL) -> None:
+        self.surroundings = surroundings
         self._idle: dict[str, list[Any]] = {}
         self._warming: set[str] = set()
 
@@ -346,7 +347,7 @@ class Hands:
             if self._idle.get(host.name) or host.name in self._warming:
                 continue
             self._warming.add(host.name)
-            threading.Thread(target=connected, args=(host,), daemon=True).start()
+            self.surroundings.begin(lambda host=host: connected(host))
 
     def change(self, host: AddressHost, *statements: str) -> None:
         """Runs statements; errors repeat no password."""

@@ -11,7 +11,7 @@ from headrace.base.signals import undisturbed
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.changes import receive_again
-from headrace.servers.failover.hosts import AddressHost, Hands
+from headrace.servers.failover.hosts import AddressHost, Hands, in_words
 from headrace.servers.failover.interruption import words_after_change
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
@@ -21,7 +21,7 @@ from headrace.servers.failover.planning.election import has
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import AckProof, FailoverWish, Members, Outcome
 from headrace.servers.failover.planning.progress import Began, GivenUp, HandedOver, Progress, Scheduled
-from headrace.servers.failover.run import Run, left_out
+from headrace.servers.failover.run import ChangeRun, left_out
 from headrace.servers.failover.surroundings import Surroundings
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
@@ -115,7 +115,8 @@ class Executor:
             self.lease.take(left_out(Progress(wish)))
             try:
                 self.journal.write(self._begin(wish, by, seen, proof, events, written_s))
-                return Run(self).carry_out(seen)
+                with in_words(wish.source):
+                    return ChangeRun(self).carry_out(seen)
             finally:
                 self.lease.release()
 

@@ -301,6 +301,18 @@ def log_files(folder: Path, base: str) -> list[Path]:
     return [folder / name for name in ordered]
 
 
+@contextlib.contextmanager
+def in_words(name: str) -> Iterator[None]:
+    """Turns the driver's errors within the block into CouldNotRun, which names the server."""
+    from pymysql.err import MySQLError
+
+    try:
+        yield
+    except MySQLError as error:
+        number, message = error.args[:2] if len(error.args) > 1 else ("", error)
+        raise CouldNotRun(name, str(message)[:300], f"error {number} of the server", "") from None
+
+
 class Hands:
     """Connections of a failover, for reuse: a TLS handshake on a busy machine takes longer than
     most of its statements."""
@@ -315,7 +327,8 @@ class Hands:
         """Yields a connection to a host, for one thread."""
         connection = self._reconnect(host) or host.connected(CHANGE_S)
         try:
-            yield connection
+            with in_words(host.name):
+                yield connection
         except BaseException:
             cut(connection)
             raise

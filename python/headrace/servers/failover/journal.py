@@ -18,12 +18,12 @@ from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.failover.planning.progress import (
     AnyEvent,
-    History,
+    JournalHistory,
     Noted,
-    Postponed,
     Progress,
     Proved,
     Published,
+    SettingsPostponed,
     StepBegan,
     StepDone,
     StepFailed,
@@ -35,7 +35,7 @@ from headrace.servers.failover.surroundings import REAL, Surroundings
 MAX_BYTES = 16 << 20
 # These survive this program but perhaps not this machine, as clients may be waiting: what they say
 # is seen in the servers, or is a moment of this boot.
-UNSYNCED = (StepBegan, StepDone, StepFailed, Proved, WritesClosed, Published, Postponed, Noted)
+UNSYNCED = (StepBegan, StepDone, StepFailed, Proved, WritesClosed, Published, SettingsPostponed, Noted)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Journal:
     with what was written since."""
 
     def __init__(self, path: Path, surroundings: Surroundings = REAL) -> None:
-        self.path, self.surroundings, self.history = path, surroundings, History()
+        self.path, self.surroundings, self.history = path, surroundings, JournalHistory()
         self._open()
 
     def _open(self) -> None:
@@ -125,9 +125,9 @@ class Journal:
                 rule, hint = f"is not a line of a journal: {error}", "Set the file aside."
                 raise InputError(f"{self.path}:{number}", rule, GUIDE, hint) from None
 
-    def read(self) -> History:
+    def read(self) -> JournalHistory:
         """Reads the file, and returns the fold of its lines. Raises InputError."""
-        history = History()
+        history = JournalHistory()
         for line in self.lines():
             history = history.after(line.at.timestamp(), line.event)
         self.history = history

@@ -22,7 +22,7 @@ from headrace.servers.failover import scheduler
 from headrace.servers.failover.actions import ACTIONS, EVENTS_S, PUBLISH
 from headrace.servers.failover.changes import Closing, follow_again, receive_again, reopen, source_of
 from headrace.servers.failover.draining import Draining
-from headrace.servers.failover.hosts import AddressHost, Hands
+from headrace.servers.failover.hosts import AddressHost, Hands, in_words
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
@@ -45,16 +45,16 @@ from headrace.servers.failover.planning.progress import (
     Elected,
     Finished,
     GivenUp,
-    Postponed,
+    PlanRefused,
     Progress,
     Proved,
-    Refused,
     Reopened,
     SawEvents,
+    SettingsPostponed,
+    SettingsStored,
     StepBegan,
     StepDone,
     StepFailed,
-    Stored,
     WritesClosing,
 )
 
@@ -65,7 +65,7 @@ LONG_LOOK_S = 0.5  # between two looks at statements that are in the way of the 
 
 
 @dataclass
-class Run:
+class ChangeRun:
     """A run. `seen`: the last observation, `plan` what follows from it; `gone`: the old source, as
     it was when the failover began, so that it is not asked again. `closing`: the connection that
     stops the writes; `hurry`: ends what makes a replica apply faster; `following`: how a server
@@ -110,7 +110,7 @@ class Run:
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
         """Stores settings for later starts, but not while clients wait."""
         if self.progress.target is not None:
-            self.log(Postponed(host.name, settings))
+            self.log(SettingsPostponed(host.name, settings))
         else:
             host.remember(**settings)
 
@@ -134,7 +134,7 @@ class Run:
                 self.log(SawEvents(events))
             self.plan = plan(self.seen, self.progress, self.surroundings.now_s())
             if self.plan.refusal:
-                self.log(Refused(self.plan.refusal))
+                self.log(PlanRefused(self.plan.refusal))
                 source = self.progress.source
                 self._give_up()
                 raise refused(self.plan, source)
@@ -209,7 +209,8 @@ class Run:
         began = self.surroundings.now_s()
         try:
             self.say(step.words)
-            action.run(self, step)
+            with in_words(step.server):
+                action.run(self, step)
         except HeadraceError as error:
             self.log(StepFailed(step, str(error.value), error.rule))
             if not action.optional:
@@ -283,7 +284,7 @@ class Run:
             for name, settings in progress.postponed.items():
                 if name in self.hosts:
                     self.hosts[name].remember(**settings)
-            self.log(Stored())
+            self.log(SettingsStored())
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -36,12 +36,12 @@ from headrace.servers.failover.planning.progress import (
     Elected,
     Fenced,
     Finished,
+    PlanRefused,
     Progress,
-    Refused,
     StepBegan,
     StepDone,
 )
-from headrace.servers.failover.run import Run
+from headrace.servers.failover.run import ChangeRun
 from headrace.servers.failover.surroundings import REAL
 from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_followed
 from headrace.servers.topology.threads import to_start
@@ -244,8 +244,8 @@ def test_the_source_of_an_old_switchover_is_not_opened_again():
             progress=going(kind="switchover", closed=True), hands=Hands(), say=said.append, log=lambda event: None,
             hosts={"s0": SimpleNamespace(name="s0")}, seen=seen,
         )  # fmt: skip
-        run._reopen_source = lambda progress: Run._reopen_source(run, progress)
-        Run.reopen(run)
+        run._reopen_source = lambda progress: ChangeRun._reopen_source(run, progress)
+        ChangeRun.reopen(run)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "observe", lambda *_, **__: state)
@@ -287,7 +287,7 @@ def test_replicas_that_were_stopped_say_nothing_of_the_source():
 def test_a_refused_failover_does_not_keep_the_watcher_from_the_next(tmp_path):
     journal = Journal(tmp_path / "journal")
     journal.write(Began(FailoverWish("s0"), "watch", ""))
-    journal.write(Refused("no proof"))
+    journal.write(PlanRefused("no proof"))
     assert journal.read().failed_over_at is None
     journal.write(Began(FailoverWish("s0"), "watch", ""))
     journal.write(Elected("s1", None, True))
@@ -446,7 +446,7 @@ def test_a_full_disk_leaves_no_source_closed():
 
     def undone(progress: Progress) -> list[str]:
         run: Any = SimpleNamespace(progress=progress, log=full, reopen=lambda: done.append("reopened"))
-        Run._undo(run)
+        ChangeRun._undo(run)
         return done
 
     assert undone(going(kind="switchover")) == ["reopened", "GivenUp"]

@@ -1,8 +1,8 @@
 """What has happened to a failover or switchover: the events of its journal, and their fold.
 
-    Event      a fact, written to the journal when it becomes one
+    JournalEvent      a fact, written to the journal when it becomes one
     Progress   all that is known of a change that began: the fold of its events
-    History    the fold of a whole journal: the unfinished change, and what outlives changes
+    JournalHistory    the fold of a whole journal: the unfinished change, and what outlives changes
 
 There is no other memory: a run that was cut off anywhere is resumed by reading the journal.
 Moments (`*_s`) are on the monotonic clock of one boot of the machine; `boot` says of which.
@@ -33,17 +33,17 @@ STALE_S = 600.0
 Scheduled = tuple[ScheduledEvent, ...]
 
 
-class Event(msgspec.Struct, frozen=True, tag=True, tag_field="event", omit_defaults=True):
+class JournalEvent(msgspec.Struct, frozen=True, tag=True, tag_field="event", omit_defaults=True):
     """A fact about a change. The name of its class is its tag in the journal."""
 
 
-class Detected(Event, frozen=True):
+class Detected(JournalEvent, frozen=True):
     """A watch has seen a reason to fail over."""
 
     why: str
 
 
-class HandedOver(Event, frozen=True):
+class HandedOver(JournalEvent, frozen=True):
     """The observations of a watch before its source died, for a failover by hand. `received`: what
     each replica had received then, as text: if one has more by now, the source was alive
     afterwards."""
@@ -55,11 +55,11 @@ class HandedOver(Event, frozen=True):
     boot: str
 
 
-class Acknowledged(Event, frozen=True):
+class Acknowledged(JournalEvent, frozen=True):
     """A person has looked at the last failover."""
 
 
-class Began(Event, frozen=True):
+class Began(JournalEvent, frozen=True):
     """A change began, or was resumed. `proof`, `events`, `written_s`: as the caller saw them."""
 
     wish: FailoverWish
@@ -70,32 +70,32 @@ class Began(Event, frozen=True):
     written_s: float | None = None
 
 
-class Proved(Event, frozen=True):
+class Proved(JournalEvent, frozen=True):
     """The proof of semi-sync, with the replicas that have kept what they received."""
 
     proof: AckProof
 
 
-class SawEvents(Event, frozen=True):
+class SawEvents(JournalEvent, frozen=True):
     """The events that the old source's scheduler ran."""
 
     events: Scheduled
 
 
-class StepBegan(Event, frozen=True):
+class StepBegan(JournalEvent, frozen=True):
     """A step begins; on the servers it may have been done from now on."""
 
     step: FailoverStep
 
 
-class StepDone(Event, frozen=True):
+class StepDone(JournalEvent, frozen=True):
     """A step was carried out, within `seconds`."""
 
     step: FailoverStep
     seconds: float
 
 
-class StepFailed(Event, frozen=True):
+class StepFailed(JournalEvent, frozen=True):
     """A step failed. `subject`: the server, file or setting that `error` speaks of."""
 
     step: FailoverStep
@@ -103,7 +103,7 @@ class StepFailed(Event, frozen=True):
     error: str
 
 
-class Fenced(Event, frozen=True):
+class Fenced(JournalEvent, frozen=True):
     """The old source was ended. `how`: in words."""
 
     server: str
@@ -111,7 +111,7 @@ class Fenced(Event, frozen=True):
     at_s: float
 
 
-class WritesClosing(Event, frozen=True):
+class WritesClosing(JournalEvent, frozen=True):
     """The writes of a switchover's source are about to be stopped, for `target` to take over.
     `silenced`: its event scheduler is switched off for that."""
 
@@ -120,7 +120,7 @@ class WritesClosing(Event, frozen=True):
     silenced: bool
 
 
-class WritesClosed(Event, frozen=True):
+class WritesClosed(JournalEvent, frozen=True):
     """The writes of a switchover's source stopped at `at_s`, with `gtids` executed; `seconds`: how
     long that took."""
 
@@ -129,17 +129,17 @@ class WritesClosed(Event, frozen=True):
     seconds: float
 
 
-class Published(Event, frozen=True):
+class Published(JournalEvent, frozen=True):
     """Clients were told of the new source, `seconds` after the writes had stopped."""
 
     seconds: float
 
 
-class Reopened(Event, frozen=True):
+class Reopened(JournalEvent, frozen=True):
     """The source of a switchover takes writes again, or is the source no more."""
 
 
-class Elected(Event, frozen=True):
+class Elected(JournalEvent, frozen=True):
     """Nobody else may be chosen from now on. `had`: all that the server had, where acknowledged
     commits may be missing."""
 
@@ -152,13 +152,13 @@ class Elected(Event, frozen=True):
     left_out: dict[str, str] = {}
 
 
-class Rescued(Event, frozen=True):
+class Rescued(JournalEvent, frozen=True):
     """The rest of the old source's binary log was applied."""
 
     transactions: int
 
 
-class Listed(Event, frozen=True):
+class Listed(JournalEvent, frozen=True):
     """The transactions that the new source lacks were written to a file."""
 
     count: int
@@ -166,31 +166,31 @@ class Listed(Event, frozen=True):
     path: str
 
 
-class Hurried(Event, frozen=True):
+class Hurried(JournalEvent, frozen=True):
     """A replica flushes less until it has applied. `settings`: what it had before."""
 
     server: str
     settings: dict[str, int]
 
 
-class Unhurried(Event, frozen=True):
+class Unhurried(JournalEvent, frozen=True):
     """Its settings are as before, and everything is flushed."""
 
     server: str
 
 
-class Postponed(Event, frozen=True):
+class SettingsPostponed(JournalEvent, frozen=True):
     """Settings for a server's later starts, which are stored when clients wait no more."""
 
     server: str
     settings: dict[str, str]
 
 
-class Stored(Event, frozen=True):
+class SettingsStored(JournalEvent, frozen=True):
     """All postponed settings are stored."""
 
 
-class Noted(Event, frozen=True):
+class Noted(JournalEvent, frozen=True):
     """A count for people who read the journal: transactions that a server lacks, and the time that
     it needs for them, s."""
 
@@ -200,17 +200,17 @@ class Noted(Event, frozen=True):
     seconds: float | None = None
 
 
-class Refused(Event, frozen=True):
+class PlanRefused(JournalEvent, frozen=True):
     """The planner refused to go on; `rule`: why."""
 
     rule: str
 
 
-class GivenUp(Event, frozen=True):
+class GivenUp(JournalEvent, frozen=True):
     """A change ended without a new source."""
 
 
-class Finished(Event, frozen=True):
+class Finished(JournalEvent, frozen=True):
     """A change ended."""
 
     outcome: Outcome
@@ -236,10 +236,10 @@ AnyEvent = (
     | Listed
     | Hurried
     | Unhurried
-    | Postponed
-    | Stored
+    | SettingsPostponed
+    | SettingsStored
     | Noted
-    | Refused
+    | PlanRefused
     | GivenUp
     | Finished
 )
@@ -375,10 +375,10 @@ class Progress:
                 return replace(self, closed_s=event.seconds, parts={**self.parts, "between": between})
             case Reopened():
                 return replace(self, closed=False, silenced=False, roles=frozenset(), target=None, postponed={})
-            case Postponed():
+            case SettingsPostponed():
                 settings = {**self.postponed.get(event.server, {}), **event.settings}
                 return replace(self, postponed={**self.postponed, event.server: settings})
-            case Stored():
+            case SettingsStored():
                 return replace(self, postponed={})
             case Elected():
                 return replace(self, decision=event)
@@ -448,7 +448,7 @@ def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class History:
+class JournalHistory:
     """The fold of a journal. `progress`: of the change that began and did not end; `last_at`: when
     its last event happened. `failed_over_at`: when a watch last failed over by itself, None also if
     a person has acknowledged it since; one that was refused before an election does not count.
@@ -462,7 +462,7 @@ class History:
     handed: Mapping[str, tuple[float, HandedOver]] = field(default_factory=dict)
     hurried: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def after(self, at: float, event: AnyEvent) -> History:
+    def after(self, at: float, event: AnyEvent) -> JournalHistory:
         """Returns the history after an event at this moment."""
         match event:
             case Detected():

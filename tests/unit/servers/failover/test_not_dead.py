@@ -23,7 +23,7 @@ from headrace.mysql.dialect import Dialect
 from headrace.servers.failover import observer, rejoin, rescue
 from headrace.servers.failover import run as runs
 from headrace.servers.failover.executor import Executor
-from headrace.servers.failover.hosts import AddressHost, Ec2Host
+from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning.election import required
@@ -479,6 +479,24 @@ def test_trouble_of_the_probe_is_not_the_servers(error, write):
 
     watched = SimpleNamespace(hosts={"s0": Host()})
     assert observer.Observer._write(watched, "s0", {}, 1.0)[0] == write  # pyright: ignore[reportArgumentType]
+
+
+def test_an_error_of_the_driver_is_a_refusal_in_words():
+    """A link is cut while a replica comes near: the simulation found that the driver's error ended the run."""
+    from pymysql.err import OperationalError
+
+    class Host:
+        name = "s1"
+
+        def connected(self, timeout_s):
+            return SimpleNamespace(_force_close=lambda: None)
+
+    hands = Hands()
+    with pytest.raises(CouldNotRun, match="s1: Lost connection") as error, hands.on(Host()):  # pyright: ignore[reportArgumentType]
+        raise OperationalError(2013, "Lost connection to MySQL server during query")
+    assert error.value.source == "error 2013 of the server"
+    with pytest.raises(ZeroDivisionError), hands.on(Host()):  # pyright: ignore[reportArgumentType]
+        raise ZeroDivisionError
 
 
 # --- accounts -------------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ class Repoint(StepAction):
 
 
 class RepointEarly(StepAction):
-    """Lets a replica follow the chosen one before the writes stop; one that cannot follows later."""
+    """Lets a replica follow the chosen one before the writes stop, or else later."""
 
     optional = True
 

@@ -1,4 +1,4 @@
-"""The lease that lets a single watcher or failover act: a named lock on a majority of the replicas."""
+"""The lease that lets a single watcher or failover act: a named lock on a majority of replicas."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Background(Protocol):
-    """Something that goes on beside its caller."""
+    """Something that goes on while its caller does."""
 
     def join(self, timeout: float | None = None) -> None:
         """Waits for its end, at most `timeout` seconds."""
@@ -35,7 +35,7 @@ class Stop(Protocol):
 
 
 class Surroundings:
-    """The machine that a failover runs on. `now_s` is a monotonic clock, `unix_s` the wall clock."""
+    """The machine of a failover. `now_s` is a monotonic clock, `unix_s` the wall clock."""
 
     def now_s(self) -> float:
         return time.monotonic()
@@ -62,7 +62,7 @@ class Surroundings:
         return [future.result() for future in waiting]
 
     def begin(self, call: Callable[[], object]) -> Background:
-        """Carries out a call beside the caller; the end of the program ends it."""
+        """Carries out a call while the caller goes on; the end of the program ends it."""
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
         return thread

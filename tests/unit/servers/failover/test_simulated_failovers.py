@@ -29,7 +29,7 @@ from headrace.servers.failover.watcher import Watcher
 SEEDS = int(os.environ.get("SIMULATED_SEEDS", "500"))
 ONE = os.environ.get("SIMULATED_SEED")
 BLOCKS = 10
-FAULTS_S = 20.0  # how long things go wrong
+FAULTS_S = 12.0  # how long things go wrong
 LONGEST_S = 2_000.0  # of a run: a drain may take some hundred seconds here
 LINES = 60  # of the journal of a change
 Job = Callable[[Program], Outcome]
@@ -122,7 +122,7 @@ def carry_out(cluster: SimulatedCluster, job: Job, kills: int) -> object:
     result: object = None
     for left in range(kills, -2, -1):
         if left < 0:
-            wait(cluster, max(0.0, FAULTS_S + 20.0 - time.now_s))
+            wait(cluster, max(0.0, FAULTS_S + 10.0 - time.now_s))
             heal(cluster)
             wait(cluster, 8.0)
         program = cluster.program("m0")

@@ -253,7 +253,8 @@ class Progress:
     `decision`: the election. `failed`: in this run, steps that a change goes on without, with the
     reasons. `moved`: replicas that may follow the chosen one already, `stay`: those that could not.
     `chosen`: the server that a switchover prepared. `stopped`: replicas whose receiving was
-    stopped; `rescuing`: those whose appliers a rescue may have stopped. `closed`: the source of a switchover was made read-only;
+    stopped; `rescuing`: those whose appliers a rescue may have stopped. `closed`: the source of a
+    switchover was made read-only;
     `target`, `closed_at_s`: what it had then, and when that was. `roles`: servers that got the
     source's role of semi-sync before the election. `parts`: of the time without writes, s, by step.
     `postponed`: settings of servers that are not stored yet.

@@ -116,7 +116,8 @@ class WaitApplied(StepAction):
         # A replica that is near already needs no more help.
         with draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
             try:
-                draining.wait(host, state, target, draining.max_wait_s if switching else draining.drain_s)
+                longest_s = draining.max_wait_s if switching else draining.drain_s
+                draining.wait(host, state, target, longest_s, received=not switching)
             except (Exception, KeyboardInterrupt):
                 if switching:
                     # First of all, because clients wait and the replica may not answer.

@@ -114,8 +114,11 @@ class Draining:
                     told_at = now
                     self.say(f"{host.name} is {missing:,} transactions behind {source.name}; writes go on")
 
-    def wait(self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float) -> None:
-        """Waits until a set is executed. Raises CouldNotRun after `longest_s`."""
+    def wait(
+        self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float, received: bool = False
+    ) -> None:
+        """Waits until a set is executed. `received`: it was received, and nobody sends it again.
+        Raises CouldNotRun after `longest_s`, or when a part of it is gone."""
         until = self.hands.surroundings.now_s() + longest_s
         # A replica that hangs blocks the writes: its answer may take no longer than the wait
         # itself.
@@ -126,7 +129,7 @@ class Draining:
                 row = ask_row(connection, state.dialect.wait_for(gtids, wait_s))
                 if row and state.dialect.waited(row[0]):
                     return
-                missing = gtids.minus(self._can_apply(host)).count()
+                missing = gtids.minus(self._can_apply(host, gtids if received else None)).count()
                 if not missing:
                     return
                 if self.hands.surroundings.now_s() > until:
@@ -151,9 +154,17 @@ class Draining:
             rule = f"has transactions of its own: {str(extra)[:200]}"
             raise CouldNotRun(host.name, rule, GUIDE, "Find out who writes there; nothing was changed.")
 
-    def _can_apply(self, host: AddressHost) -> GtidSet:
-        """Returns what it has applied. Raises CouldNotRun if its applier cannot go on."""
+    def _can_apply(self, host: AddressHost, gtids: GtidSet | None = None) -> GtidSet:
+        """Returns what it has applied. Raises CouldNotRun if its applier cannot go on, or will
+        never have `gtids`: a part of its relay log is gone."""
         now = self.hands.state_of(host)
+        if gtids is not None:
+            received = now.executed
+            for channel in now.channels:
+                received = received.union(channel.received)
+            if not received.contains(gtids):
+                rule = "or its threads were started anew, and a part of what it had received is lost"
+                raise CouldNotRun(host.name, rule, GUIDE, "Begin again: what each replica has now decides.")
         errors = [channel.apply_error for channel in now.channels if channel.apply_error]
         if errors:
             hint = "Correct it there and begin again; or elect another."

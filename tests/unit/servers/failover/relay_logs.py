@@ -389,12 +389,16 @@ class Cluster:
 
 
 def going(
-    source: str = "s0", elected: str | None = None, had: GtidSet | None = None, sure: Any = None, **values: Any
+    source: str = "s0",
+    elected: str | None = None,
+    had: GtidSet | None = None,
+    sure: tuple[bool, tuple[str, ...]] = (True, ()),
+    **values: Any,
 ) -> Progress:
     """A change that began, with the choices of a wish and what has become of it since."""
     names = {each.name for each in fields(FailoverWish)}
     wish = FailoverWish(source, **{name: value for name, value in values.items() if name in names})
-    decision = None if elected is None else Elected(elected, had, *(sure or (True, ())))
+    decision = None if elected is None else Elected(elected, had, sure[0], sure[1])
     return Progress(wish, decision=decision, **{name: value for name, value in values.items() if name not in names})
 
 

@@ -54,6 +54,7 @@ class SimulatedCluster:
         self.servers: dict[str, Server] = {}
         for number in range(replicas + 1):
             server = Server(self, number, replica=number > 0)
+            server.started_s = -1_000.0
             self.servers[server.name] = server
         self.source = self.servers["s0"]
         self.open(self.source)

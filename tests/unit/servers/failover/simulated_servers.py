@@ -381,7 +381,8 @@ class Server:
 
     def statuses(self) -> Rows:
         source, replica = ("master", "slave") if self.flavor == "mariadb" else ("source", "replica")
-        clients = [each for each in self.cluster.followers(self) if each.channel.connected and each.channel.acks]
+        channels = [each.channel for each in self.cluster.followers(self)]
+        clients = [channel for channel in channels if channel is not None and channel.connected and channel.acks]
         acks = self.channel is not None and bool(self.channel.connected) and self.channel.acks
         return [
             (f"Rpl_semi_sync_{source}_status", "ON" if self.has["source"] and self.status else "OFF"),
@@ -592,14 +593,14 @@ class Connection:
         delay_s = self.cluster.travel_s(self.process.name, self.server.name)
         if delay_s is None or spent_s + delay_s > self._read_timeout:
             self.time.pause(max(0.0, self._read_timeout - spent_s))
-            self.fail()
+            raise self.failed()
         self.time.pause(delay_s)
         if not self.server.up or self.server.boots != self.boot:
-            self.fail()
+            raise self.failed()
 
-    def fail(self) -> None:
+    def failed(self) -> OperationalError:
         self.broken = True
-        raise OperationalError(*LOST)
+        return OperationalError(*LOST)
 
     def wait(self, ready: Callable[[], bool], seconds: float) -> bool:
         """Waits on the server. Raises OperationalError when the answer is waited for no longer."""
@@ -608,11 +609,11 @@ class Connection:
             if self.time.now_s >= until:
                 return False
             if self.time.now_s >= patience:
-                self.fail()
+                raise self.failed()
             self.server.waiting.append(self.time.current)
             self.time.pause(max(1e-6, min(until, patience) - self.time.now_s))
             if not self.server.up or self.server.boots != self.boot:
-                self.fail()
+                raise self.failed()
         return True
 
     def ask(self, text: str) -> Rows | list[dict[str, Any]]:
@@ -632,7 +633,9 @@ class Cursor:
     """Rows of an answer."""
 
     def __init__(self, connection: Connection) -> None:
-        self.connection, self.rows, self.description = connection, [], ()
+        self.connection = connection
+        self.rows: list[Any] = []
+        self.description: tuple[tuple[str], ...] = ()
 
     def __enter__(self) -> Cursor:
         return self
@@ -642,10 +645,9 @@ class Cursor:
 
     def execute(self, text: str, parameters: object = None) -> None:
         rows = self.connection.ask(text)
-        if rows and isinstance(rows[0], dict):
-            self.description = tuple((name,) for name in rows[0])
-            rows = [tuple(row.values()) for row in rows]
-        self.rows = rows
+        names = [row for row in rows if isinstance(row, dict)]
+        self.description = tuple((name,) for name in names[0]) if names else ()
+        self.rows = [tuple(row.values()) if isinstance(row, dict) else row for row in rows]
 
     def fetchall(self) -> list[Any]:
         return self.rows
@@ -656,7 +658,7 @@ def connect(cluster: SimulatedCluster, process: Process, server: Server, timeout
     cluster.time.check()
     delay_s = cluster.travel_s(process.name, server.name)
     silent = delay_s is None or delay_s > timeout_s
-    cluster.time.pause(timeout_s if silent else delay_s)
+    cluster.time.pause(timeout_s if delay_s is None else min(delay_s, timeout_s))
     if silent or not server.up:
         rule = f"did not answer within {timeout_s:g} s" if silent else "no server listens there"
         raise CouldNotRun(server.name, rule, "", "", kind=UNREACHABLE)

@@ -35,7 +35,9 @@ class Task:
         self.process, self.call = process, call
         self.baton = threading.Lock()
         self.baton.acquire()
-        self.turn, self.done, self.result, self.error = 0, False, None, None
+        self.turn, self.done = 0, False
+        self.result: Any = None
+        self.error: BaseException | None = None
         self.joining: list[Task] = []
 
 

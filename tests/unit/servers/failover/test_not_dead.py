@@ -22,6 +22,7 @@ from headrace.mysql.connection import UNREACHABLE, NoRoom
 from headrace.mysql.dialect import Dialect
 from headrace.servers.failover import observer, rejoin, rescue
 from headrace.servers.failover import run as runs
+from headrace.servers.failover.draining import Draining
 from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands
 from headrace.servers.failover.journal import Journal
@@ -497,6 +498,24 @@ def test_an_error_of_the_driver_is_a_refusal_in_words():
     assert error.value.source == "error 2013 of the server"
     with pytest.raises(ZeroDivisionError), hands.on(Host()):  # pyright: ignore[reportArgumentType]
         raise ZeroDivisionError
+
+
+def test_nobody_waits_for_a_relay_log_that_is_gone():
+    """A power cut in the middle of a drain: the simulation waited for an hour."""
+    made = working("mysql")
+    made.write()
+    made.receive(1)
+    gtids = made.gtids(made.servers[1].knows())
+    made.stop_threads(made.servers[1], apply=False)
+    states = iter([required(made.seen()["s1"])])
+    hands: Any = SimpleNamespace(state_of=lambda host: next(states))
+    draining = Draining(hands, lambda event: None, lambda text: None, 3_600.0, 10.0)
+    host = AddressHost("s1", Address("u", "s1", 1))
+    assert not draining._can_apply(host, gtids).contains(gtids), "it is still to be applied"
+    made.servers[1].relay = []
+    states = iter([required(made.seen()["s1"])])
+    with pytest.raises(CouldNotRun, match="a part of what it had received is lost"):
+        draining._can_apply(host, gtids)
 
 
 # --- accounts -------------------------------------------------------------------------------------

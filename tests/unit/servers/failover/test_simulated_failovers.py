@@ -56,7 +56,8 @@ def disturb(cluster: SimulatedCluster, until_s: float) -> None:
     match what:
         case "restart" | "power":
             server.stop(power=what == "power")
-            time.at(chance.choice([0.5, 5.0, 15.0]), server.start)
+            # Later than START_JITTER_S: two starts within that time are taken for the same.
+            time.at(chance.choice([3.5, 5.0, 15.0]), server.start)
         case "cut":
             other = chance.choice([*cluster.servers, *cluster.machines])
             if other != server.name:

@@ -66,12 +66,12 @@ class SimulatedCluster:
 
     # --- network ----------------------------------------------------------------------------------
 
-    def linked(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) not in self.cut
+    def linked(self, near: str, far: str) -> bool:
+        return frozenset((near, far)) not in self.cut
 
-    def link(self, one: str, other: str, on: bool) -> None:
+    def link(self, near: str, far: str, on: bool) -> None:
         """Cuts or mends a link."""
-        pair = frozenset((one, other))
+        pair = frozenset((near, far))
         (self.cut.discard if on else self.cut.add)(pair)
         for name in pair & self.servers.keys():
             self.servers[name].link_changed()
@@ -80,12 +80,12 @@ class SimulatedCluster:
         """Of a message between servers."""
         return self.chance.uniform(0.0002, 0.001)
 
-    def travel_s(self, one: str, other: str) -> float | None:
+    def travel_s(self, near: str, far: str) -> float | None:
         """How long a message takes; None for one that is lost."""
-        machine = one.partition(".")[0]
-        if not self.linked(machine, other):
+        machine = near.partition(".")[0]
+        if not self.linked(machine, far):
             return None
-        return self.chance.uniform(0.0002, 0.001) + self.slow.get(other, 0.0) * self.chance.random()
+        return self.chance.uniform(0.0002, 0.001) + self.slow.get(far, 0.0) * self.chance.random()
 
     # --- servers and clients ----------------------------------------------------------------------
 
@@ -111,11 +111,11 @@ class SimulatedCluster:
         if server.up and not server.closed:
             server.commit(lambda: None)
 
-    def acknowledge(self, server: Server, made: tuple[int, int]) -> None:
+    def acknowledge(self, server: Server, transaction: tuple[int, int]) -> None:
         """A client, or a probe, got its answer. Raises AssertionError for one that another server has replaced."""
         later = [each.name for each in self.servers.values() if each.opened > server.opened]
-        assert not later, f"{server.name} acknowledged {made} after {later} had been opened"
-        self.acknowledged.append((server.name, made))
+        assert not later, f"{server.name} acknowledged {transaction} after {later} had been opened"
+        self.acknowledged.append((server.name, transaction))
 
     def machine(self, name: str) -> Machine:
         return self.machines.setdefault(name, Machine(name))

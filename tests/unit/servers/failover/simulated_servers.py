@@ -62,7 +62,7 @@ class Server:
         self.cluster, self.time, self.chance = cluster, cluster.time, cluster.chance
         self.name, self.id, self.flavor = f"s{number}", number + 1, cluster.flavor
         self.log: list[Transaction] = []
-        self.known: dict[Transaction, int] = {}  # with its place in the log
+        self.places: dict[Transaction, int] = {}  # with its place in the log
         self.last: dict[int, int] = {}  # number by writer
         self.flushed = 0
         self.applied: Transaction | None = None
@@ -105,11 +105,11 @@ class Server:
             return
         self.up, self.pending, self.locks = False, {}, {}
         if power:
-            kept, self.log, self.known, self.last = self.log, [], {}, {}
-            for made in kept if self.has["sync_binlog"] == 1 else kept[: self.flushed]:
-                self.known[made] = len(self.log)
-                self.log.append(made)
-                self.last[made[0]] = max(made[1], self.last.get(made[0], 0))
+            earlier, self.log, self.places, self.last = self.log, [], {}, {}
+            for transaction in earlier if self.has["sync_binlog"] == 1 else earlier[: self.flushed]:
+                self.places[transaction] = len(self.log)
+                self.log.append(transaction)
+                self.last[transaction[0]] = max(transaction[1], self.last.get(transaction[0], 0))
         if (channel := self.channel) is not None:
             if power:
                 channel.relay = channel.relay[: channel.flushed]
@@ -139,21 +139,21 @@ class Server:
 
     def commit(self, answer: Callable[[], None]) -> Transaction:
         """Commits a transaction; `answer` is called when the client gets its acknowledgement."""
-        made = self.next()
-        self.append(made)
+        transaction = self.next()
+        self.append(transaction)
         if not (self.has["source"] and self.status):
-            self.answered(made, answer)
-            return made
+            self.answered(transaction, answer)
+            return transaction
         boot = self.boots
-        self.pending[made] = (set(), answer)
+        self.pending[transaction] = (set(), answer)
         if self.has["timeout_ms"] < 1e10:
-            self.time.at(self.has["timeout_ms"] / 1000, lambda: self.fall_back(made, boot))
-        return made
+            self.time.at(self.has["timeout_ms"] / 1000, lambda: self.fall_back(transaction, boot))
+        return transaction
 
-    def append(self, made: Transaction) -> None:
-        self.known[made] = len(self.log)
-        self.log.append(made)
-        writer, number = made
+    def append(self, transaction: Transaction) -> None:
+        self.places[transaction] = len(self.log)
+        self.log.append(transaction)
+        writer, number = transaction
         self.last[writer] = max(number, self.last.get(writer, 0))
         if self.has["sync_binlog"] == 1:
             self.flushed = len(self.log)
@@ -161,30 +161,30 @@ class Server:
             replica.pump()
         self.notify()
 
-    def answered(self, made: Transaction, answer: Callable[[], None]) -> None:
-        self.cluster.acknowledge(self, made)
+    def answered(self, transaction: Transaction, answer: Callable[[], None]) -> None:
+        self.cluster.acknowledge(self, transaction)
         answer()
 
-    def fall_back(self, made: Transaction, boot: int) -> None:
-        if self.up and boot == self.boots and made in self.pending:
+    def fall_back(self, transaction: Transaction, boot: int) -> None:
+        if self.up and boot == self.boots and transaction in self.pending:
             self.status = False
             self.release()
 
     def release(self) -> None:
         """Answers all that wait: semi-sync is off, or fell back."""
         pending, self.pending = self.pending, {}
-        for made, (_, answer) in pending.items():
-            self.answered(made, answer)
+        for transaction, (_, answer) in pending.items():
+            self.answered(transaction, answer)
         self.notify()
 
-    def acked(self, replica: str, made: Transaction, boot: int) -> None:
+    def acked(self, replica: str, transaction: Transaction, boot: int) -> None:
         if not self.up or boot != self.boots:
             return
         if self.has["source"] and not self.status:
-            self.status = made == self.log[-1]  # a replica has caught up
+            self.status = transaction == self.log[-1]  # a replica has caught up
         for earlier in list(self.pending):
             acks, answer = self.pending[earlier]
-            if self.known[earlier] <= self.known[made]:
+            if self.places[earlier] <= self.places[transaction]:
                 acks.add(replica)
                 if len(acks) >= self.has["count"]:
                     del self.pending[earlier]
@@ -222,22 +222,22 @@ class Server:
         if not (source.up and self.cluster.linked(self.name, source.name)):
             self.time.at(CONNECT_RETRY_S, lambda: self.connect(receiver))
             return
-        known = self.known.keys() | set(channel.relay)
+        places = self.places.keys() | set(channel.relay)
         if self.flavor == "mariadb":
             last = channel.relay[-1] if channel.relay else self.applied
-            if last is not None and last not in source.known:
+            if last is not None and last not in source.places:
                 channel.receiver, channel.error = 0, "1236: the position is not in the source's binary log"
                 return
-            channel.cursor = 0 if last is None else source.known[last] + 1
+            channel.cursor = 0 if last is None else source.places[last] + 1
         else:
-            if any(made[0] == source.id and made not in source.known for made in known):
+            if any(transaction[0] == source.id and transaction not in source.places for transaction in places):
                 channel.receiver, channel.error = 0, "1236: the replica has more GTIDs than the source"
                 return
             channel.cursor = 0
         channel.connected, channel.since_s, channel.silent_since_s = source.boots, self.time.now_s, None
         channel.acks = self.has["replica"]
         if channel.acks:
-            common = [made for made in source.log if made in known]
+            common = [transaction for transaction in source.log if transaction in places]
             if common and common == source.log[: len(common)]:
                 source.acked(self.name, common[-1], source.boots)
         self.pump()
@@ -284,15 +284,15 @@ class Server:
             if not (alive and self.cluster.linked(self.name, source.name)):
                 return
             while channel.cursor < len(source.log):
-                made = source.log[channel.cursor]
+                transaction = source.log[channel.cursor]
                 channel.cursor += 1
-                if made in self.known or made in channel.relay:
+                if transaction in self.places or transaction in channel.relay:
                     continue
-                channel.relay.append(made)
+                channel.relay.append(transaction)
                 if self.has["sync_relay_log"] == 1:
                     channel.flushed = len(channel.relay)
                 if channel.acks:
-                    self.acknowledge(source, made)
+                    self.acknowledge(source, transaction)
                 self.apply_soon()
                 break
             if channel.cursor < len(source.log):
@@ -300,12 +300,12 @@ class Server:
 
         self.time.at(self.cluster.delay_s(), receive)
 
-    def acknowledge(self, source: Server, made: Transaction) -> None:
+    def acknowledge(self, source: Server, transaction: Transaction) -> None:
         boot = source.boots
 
         def arrive() -> None:
             if self.cluster.linked(self.name, source.name):
-                source.acked(self.name, made, boot)
+                source.acked(self.name, transaction, boot)
 
         self.time.at(self.cluster.delay_s(), arrive)
 
@@ -319,10 +319,10 @@ class Server:
             if self.channel is channel and channel.applier == applier and self.up:
                 channel.applying = False
                 if channel.relay:
-                    made = channel.relay.pop(0)
+                    transaction = channel.relay.pop(0)
                     channel.flushed = max(0, channel.flushed - 1)
-                    self.applied = made
-                    self.append(made)
+                    self.applied = transaction
+                    self.append(transaction)
                 self.apply_soon()
 
         self.time.at(self.chance.expovariate(1 / self.cluster.apply_s), apply)

@@ -59,11 +59,11 @@ def disturb(cluster: SimulatedCluster, until_s: float) -> None:
             # Later than START_JITTER_S: two starts within that time are taken for the same.
             time.at(chance.choice([3.5, 5.0, 15.0]), server.start)
         case "cut":
-            other = chance.choice([*cluster.servers, *cluster.machines])
-            if other != server.name:
-                cluster.link(server.name, other, on=False)
-                cluster.away.add(other)
-                time.at(chance.choice([0.3, 3.0, 10.0]), lambda: cluster.link(server.name, other, on=True))
+            far = chance.choice([*cluster.servers, *cluster.machines])
+            if far != server.name:
+                cluster.link(server.name, far, on=False)
+                cluster.away.add(far)
+                time.at(chance.choice([0.3, 3.0, 10.0]), lambda: cluster.link(server.name, far, on=True))
         case "slow":
             cluster.slow[server.name] = chance.choice([0.05, 0.5, 3.0])
             time.at(chance.uniform(0.5, 5.0), lambda: cluster.slow.pop(server.name, None))
@@ -78,9 +78,9 @@ def disturb(cluster: SimulatedCluster, until_s: float) -> None:
 def heal(cluster: SimulatedCluster) -> None:
     """Everything that a person can bring back is back."""
     cluster.slow.clear()
-    for one, other in [sorted(pair) for pair in cluster.cut]:
-        if cluster.source.name not in (one, other):
-            cluster.link(one, other, on=True)
+    for near, far in [sorted(pair) for pair in cluster.cut]:
+        if cluster.source.name not in (near, far):
+            cluster.link(near, far, on=True)
     for server in cluster.servers.values():
         if server is not cluster.source or not cluster.struck:
             server.start()
@@ -104,10 +104,10 @@ def strike(cluster: SimulatedCluster) -> None:
         # It lives on where clients reach it, cut off from all or with one of its replicas.
         inside = {source.name} | {name for name in list(cluster.servers)[-1:] if chance.random() < 0.4}
         until_s = chance.uniform(4.0, 60.0)
-        for one in sorted(inside):
-            for other in [name for name in (*cluster.machines, *cluster.servers) if name not in inside]:
-                cluster.link(one, other, on=False)
-                cluster.time.at(until_s, lambda one=one, other=other: cluster.link(one, other, on=True))
+        for near in sorted(inside):
+            for far in [name for name in (*cluster.machines, *cluster.servers) if name not in inside]:
+                cluster.link(near, far, on=False)
+                cluster.time.at(until_s, lambda near=near, far=far: cluster.link(near, far, on=True))
         cluster.away |= inside
         return
     cluster.struck = True
@@ -121,13 +121,13 @@ def carry_out(cluster: SimulatedCluster, job: Job, kills: int) -> object:
     person can bring back is back."""
     chance, time = cluster.chance, cluster.time
     result: object = None
-    for left in range(kills, -2, -1):
-        if left < 0:
+    for remaining in range(kills, -2, -1):
+        if remaining < 0:
             wait(cluster, max(0.0, FAULTS_S + 10.0 - time.now_s))
             heal(cluster)
             wait(cluster, 8.0)
         program = cluster.program("m0")
-        if left > 0:
+        if remaining > 0:
             program.lines = chance.choice([None, chance.randrange(LINES)])
             if program.lines is None:
                 time.at(chance.uniform(0.0, 8.0), program.kill)
@@ -241,7 +241,7 @@ def judge(cluster: SimulatedCluster, result: object, kind: str) -> str:
         return "refused"
     new = cluster.servers[result.elected or ""]
     if result.lossless:
-        lost = [made for _, made in cluster.acknowledged if made not in new.known]
+        lost = [transaction for _, transaction in cluster.acknowledged if transaction not in new.places]
         assert not lost, f"said to be kept, and lost: {lost}"
     if new.up:
         assert not new.closed and cluster.files[str(CLIENTS)] == new.name, f"{new.name} does not take writes"

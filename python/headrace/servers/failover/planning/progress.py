@@ -1,8 +1,8 @@
 """What has happened to a failover or switchover: the events of its journal, and their fold.
 
-    JournalEvent      a fact, written to the journal when it becomes one
-    Progress   all that is known of a change that began: the fold of its events
-    JournalHistory    the fold of a whole journal: the unfinished change, and what outlives changes
+    JournalEvent   a fact, written to the journal when it becomes one
+    Progress       all that is known of a change that began: the fold of its events
+    JournalHistory the fold of a whole journal: the unfinished change, and what outlives changes
 
 There is no other memory: a run that was cut off anywhere is resumed by reading the journal.
 Moments (`*_s`) are on the monotonic clock of one boot of the machine; `boot` says of which.

@@ -14,12 +14,12 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from headrace.lab import Lab
 from headrace.servers.failover.cluster import cluster_of
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.members import FailoverWish
+from headrace.servers.failover.planning.progress import AnyEvent
 
 
 def main(folder: str, journal: str, clients: str, kind: str, source: str, line: str, *names: str) -> None:
@@ -33,14 +33,14 @@ def main(folder: str, journal: str, clients: str, kind: str, source: str, line: 
     sys.stdin.readline()
     numbers, real = itertools.count(1), Journal.write
 
-    def write(self: Journal, event: str, sync: bool = True, **more: Any) -> None:
+    def write(self: Journal, event: AnyEvent) -> None:
         if next(numbers) == int(line):
-            print(f"killed before {event} {more.get('step', '')}", file=sys.stderr, flush=True)
+            print(f"killed before {event}", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        real(self, event, sync, **more)
+        real(self, event)
 
     Journal.write = write
-    executor.run(FailoverWish(source, kind="switchover" if kind == "switchover" else "failover", proof=proof))
+    executor.run(FailoverWish(source, kind="switchover" if kind == "switchover" else "failover"), proof=proof)
 
 
 if __name__ == "__main__":

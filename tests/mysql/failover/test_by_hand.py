@@ -24,6 +24,7 @@ from headrace.servers.failover.cluster import source_in
 from headrace.servers.failover.interruption import words_after_rejoin
 from headrace.servers.failover.planning.dry_run import dry_run
 from headrace.servers.failover.planning.members import FailoverWish
+from headrace.servers.failover.planning.progress import Progress
 from headrace.servers.failover.rejoin import rejoin_plan
 
 
@@ -212,6 +213,6 @@ def test_a_dry_run_of_a_source_that_is_alive_says_what_the_run_says(trio):
         seen = dict(executor.observer.look())
     # As if it were dead: every step to the end.
     dead = replace(seen[trio.source], state=None, error="gone", volume=True)
-    wish = FailoverWish(trio.source, rescue=True, now_s=1.0)
-    actions = [step.action for step in dry_run({**seen, trio.source: dead}, wish).plan.steps]
+    progress = Progress(FailoverWish(trio.source, rescue=True))
+    actions = [step.action for step in dry_run({**seen, trio.source: dead}, progress, 1.0).plan.steps]
     assert actions[0] == "fence" and actions.index("rescue") < actions.index("writable") < actions.index("repoint")

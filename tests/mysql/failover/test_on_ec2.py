@@ -64,7 +64,7 @@ def test_fenced_by_the_api(aws, tmp_path):
         while executor.observer.tick("a")[0]["a"].write == "ok" and time.monotonic() < until:
             pass
         struck = time.monotonic()
-        outcome = executor.run(FailoverWish("a", proof=proof))
+        outcome = executor.run(FailoverWish("a"), proof=proof)
         assert outcome.lossless and outcome.elected
     new = trio.server(outcome.elected)
     trio.load.wait_for(new.port, struck)

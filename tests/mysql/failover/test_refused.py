@@ -31,6 +31,7 @@ from headrace.servers.failover.hosts import LabHost, state_of
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import Progress
 from headrace.servers.failover.planning.semisync import traps
 from headrace.servers.topology.topology import Following, replica_up
 
@@ -220,7 +221,7 @@ def refusal(observer: Observer, **choices) -> FailoverPlan:
     """Of a failover of a source that is dead, so far as anybody knows here."""
     seen = observer.look()
     seen["a"] = replace(seen["a"], state=None, error="it is dead")
-    return plan(seen, FailoverWish("a", by_hand=True, accept_loss=True, **choices))
+    return plan(seen, Progress(FailoverWish("a", by_hand=True, accept_loss=True, **choices)))
 
 
 def test_a_source_that_is_back_is_not_failed_over(trio):
@@ -289,7 +290,7 @@ def test_errant_transactions_are_made_up_for(trio, observer):
         last = max(number for _, number in seen["b"].wrote.items())
         seen["b"] = replace(seen["b"], wrote={**seen["b"].wrote, (0, own): last + 1})
         seen["a"] = replace(seen["a"], state=None, error="it is dead")
-        refused = plan(seen, FailoverWish("a", by_hand=True, accept_loss=True, errant="inject"))
+        refused = plan(seen, Progress(FailoverWish("a", by_hand=True, accept_loss=True, errant="inject")))
         assert "MariaDB cannot be given empty transactions" in refused.refusal and "--errant leave" in refused.hint
         return
     sql(b, *made.read_only(False), "CREATE DATABASE errant_two", *made.read_only(True))
@@ -391,7 +392,7 @@ def test_a_server_of_the_other_flavor(trio, request):
     cluster = cluster_of(("a", "b", "other"), trio.lab, trio.folder / "mixed")
     with contextlib.closing(cluster.observer()) as mixed:
         seen = mixed.look()
-    assert "not all of one flavor" in plan(seen, FailoverWish("a")).refusal
+    assert "not all of one flavor" in plan(seen, Progress(FailoverWish("a"))).refusal
     servers.destroy(servers.find(trio.lab, "other"))
 
 

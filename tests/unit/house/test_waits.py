@@ -21,7 +21,7 @@ OWN = {
     "operate/evidence/live.py": 1,  # samples on a grid of time
     "operate/watching/opening.py": 1,  # reads minute by minute
     "servers/backup/history/stream.py": 2,  # reads what a receiver writes; tries again, more and more rarely
-    "servers/failover/executor.py": 1,  # says each time what it waits for
+    "servers/failover/run.py": 1,  # says each time what it waits for
     "servers/failover/outage.py": 1,  # ends at an event, and tries again after an error
     "servers/running.py": 1,  # tries again after an error, and raises the last one
     "servers/topology/lag/record.py": 1,  # samples on a grid of time
@@ -29,7 +29,7 @@ OWN = {
     "servers/topology/threads.py": 1,  # compares two looks
     "servers/volumes.py": 1,  # tries again after an error, and raises the last one
 }
-CLOCKS = frozenset({"monotonic", "monotonic_ns", "time", "time_ns", "perf_counter"})
+CLOCKS = frozenset({"now_s", "monotonic", "monotonic_ns", "time", "time_ns", "perf_counter"})
 PAUSES = frozenset({"sleep", "wait"})
 
 

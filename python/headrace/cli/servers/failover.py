@@ -26,9 +26,9 @@ from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
     from headrace.servers.failover.cluster import FailoverCluster
-    from headrace.servers.failover.journal import Unfinished
     from headrace.servers.failover.planning.dry_run import DryRun
     from headrace.servers.failover.planning.members import Members
+    from headrace.servers.failover.planning.progress import Progress
 
 with lazily():
     from headrace.servers.failover import cluster as cluster_module
@@ -36,7 +36,7 @@ with lazily():
     from headrace.servers.failover import rejoin as failover_rejoin
     from headrace.servers.failover import watcher as failover_watcher
     from headrace.servers.failover.planning import guarantee as planning_guarantee
-    from headrace.servers.failover.planning import members, semisync
+    from headrace.servers.failover.planning import members, progress, semisync
 
 EPILOG = """\b
 Examples:
@@ -183,7 +183,7 @@ def status(
         "guarantee": guarantee.as_dict(),
         "traps": [vars(trap) for trap in wrong],
         "servers": [_row(seen, member, name) for member in sorted(seen)],
-        "unfinished": None if unfinished is None else {"source": unfinished.wish.source, "kind": unfinished.wish.kind},
+        "unfinished": None if unfinished is None else {"source": unfinished.source, "kind": unfinished.kind},
     }
     print_answer(answer, output, answer["servers"], COLUMNS, lambda: (_table(answer["servers"]),))
     words = {"kept": "no acknowledged commit is lost with the source, as long as", "async": "commits may be lost with the source", "none": "nobody could take over"}  # fmt: skip
@@ -201,12 +201,12 @@ def status(
 def _acknowledge(failover_cluster: FailoverCluster) -> None:
     """Writes that the user has looked at the last failover."""
     with contextlib.closing(failover_cluster.journal()) as journal:
-        last = journal.last_failover_at()
+        last = journal.read().failed_over_at
         if last is None:
             say("no failover by watch is to be acknowledged")
             return
         with journal.alone():
-            journal.write("acknowledged")
+            journal.write(progress.Acknowledged())
     say(f"the failover of {failover_watcher.clock(last)} is acknowledged: headrace failover watch may fail over again")
 
 
@@ -388,11 +388,11 @@ def _change(kind: str, place: LabPlace, change: ChangeOptions, to: str | None, m
         raise typer.Exit(1)
 
 
-def _describe_cut_off(unfinished: Unfinished) -> str:
+def _describe_cut_off(unfinished: Progress) -> str:
     """Describes a change that was begun and not ended, with the command that finishes it."""
-    command = "switchover" if unfinished.wish.kind == "switchover" else "run"
-    again = f"headrace failover {command} --from {unfinished.wish.source} finishes it"
-    return f"problem: a {unfinished.wish.kind} from {unfinished.wish.source} was cut off: {again}"
+    command = "switchover" if unfinished.kind == "switchover" else "run"
+    again = f"headrace failover {command} --from {unfinished.source} finishes it"
+    return f"problem: a {unfinished.kind} from {unfinished.source} was cut off: {again}"
 
 
 def _interruption(words: str) -> CouldNotRun:

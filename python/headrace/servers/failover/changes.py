@@ -4,8 +4,6 @@ thread, following another source."""
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,6 +17,7 @@ from headrace.mysql.statements import ask, ask_row, run
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands, change
 from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.failover.surroundings import REAL, Background, Surroundings
 from headrace.servers.topology import accounts
 from headrace.servers.topology.threads import leave_source, stop_applying, stop_receiving, to_start
 
@@ -63,12 +62,13 @@ class Closing:
     host: AddressHost
     state: ServerState
     connection: pymysql.Connection
+    surroundings: Surroundings = REAL
     began_s: float = 0.0  # start of the attempt that stopped the writes, on the monotonic clock
     _bypassing: frozenset[str] = frozenset()
-    _killing: threading.Thread | None = None
+    _killing: Background | None = None
 
     @classmethod
-    def prepared(cls, host: AddressHost, state: ServerState) -> Closing:
+    def prepared(cls, host: AddressHost, state: ServerState, surroundings: Surroundings = REAL) -> Closing:
         """Connects, stops the events, and makes the server read-only at its next start."""
         connection = host.connected(CLOSING_S)
         try:
@@ -83,7 +83,7 @@ class Closing:
         except BaseException:
             cut(connection)
             raise
-        return cls(host, state, connection, _bypassing=bypassing)
+        return cls(host, state, connection, surroundings, _bypassing=bypassing)
 
     def long_writers(self) -> list[str]:
         """Lists statements in the way: they wrote, and run for longer than writes may be
@@ -97,7 +97,7 @@ class Closing:
         statements are in the way; then it takes writes again."""
         dialect = self.state.dialect
         for attempts_left in range(ATTEMPTS - 1, -1, -1):
-            self.began_s = time.monotonic()
+            self.began_s = self.surroundings.now_s()
             try:
                 for statement in dialect.read_only(True):
                     ask(self.connection, statement)
@@ -113,19 +113,15 @@ class Closing:
                     rule = f"its writes cannot be stopped within {ATTEMPT_S} s, {ATTEMPTS} times: {ways}"
                     raise CouldNotRun(self.host.name, rule, GUIDE, "Wait for them, or end them.") from None
             say(f"{self.host.name} takes writes again for {BETWEEN_S:g} s: in the way is {ways}")
-            time.sleep(BETWEEN_S)
+            self.surroundings.sleep(BETWEEN_S)
         at_once, later = [], []
         for number, command, user, busy in ask(self.connection, CLIENTS):
             if command not in KEEP and number not in ours:
                 (at_once if busy or user in self._bypassing else later).append(int(number))
         _kill(self.connection, at_once)
         executed, *_ = executed_of(self.connection, dialect)
-        self._killing = threading.Thread(target=self._disconnect, args=(later,), daemon=True)
-        self._killing.start()
+        self._killing = self.surroundings.begin(lambda: _kill(self.connection, later))
         return executed
-
-    def _disconnect(self, numbers: list[int]) -> None:
-        _kill(self.connection, numbers)
 
     def close(self) -> None:
         """Closes the connection when all clients are disconnected."""

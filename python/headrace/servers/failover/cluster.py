@@ -16,10 +16,12 @@ from headrace.mysql import parse_address
 from headrace.mysql.address import PASSWORD_VARIABLE
 from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.hosts import BY_ID, AddressHost, Ec2Host, lab_host
-from headrace.servers.failover.journal import Journal, Lease, Unfinished
+from headrace.servers.failover.journal import Journal
+from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import LACKS, LOGIN, Observer
 from headrace.servers.failover.planning.election import followers, heads, writers
 from headrace.servers.failover.planning.members import GUIDE, Members
+from headrace.servers.failover.planning.progress import Progress
 from headrace.servers.record import data_dir_of
 from headrace.servers.server import find, servers
 
@@ -46,7 +48,7 @@ class FailoverCluster:
         key = hashlib.sha256("\0".join(sorted(self.hosts)).encode()).hexdigest()[:12]
         return Journal(self.folder / f"{key}.jsonl")
 
-    def unfinished(self) -> Unfinished | None:
+    def unfinished(self) -> Progress | None:
         """Returns a failover that was cut off, or None."""
         journal = self.journal()
         try:
@@ -57,7 +59,7 @@ class FailoverCluster:
     def dead_source(self) -> str | None:
         """Returns the source of a failover that was cut off: it is meant if no source is named."""
         unfinished = self.unfinished()
-        return None if unfinished is None else unfinished.wish.source
+        return None if unfinished is None else unfinished.source
 
 
 def cluster_of(
@@ -126,7 +128,7 @@ def _host(name: str, lab: Lab | None) -> AddressHost:
     return AddressHost(f"{address.host}:{address.port or 3306}", address)
 
 
-def source_in(seen: Members, named: str | None = None, unfinished: Unfinished | None = None) -> str:
+def source_in(seen: Members, named: str | None = None, unfinished: Progress | None = None) -> str:
     """Returns the name of the source: the named server; of a change that was cut off
     (`unfinished`), the elected server if it takes writes; else the server that the others follow,
     or the only one that takes writes. Raises InputError, CouldNotRun if that is not a single
@@ -136,10 +138,10 @@ def source_in(seen: Members, named: str | None = None, unfinished: Unfinished | 
             raise InputError(named, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
         return named
     if unfinished is not None:
-        if unfinished.wish.elected in writers(seen):
-            return str(unfinished.wish.elected)
-        if unfinished.wish.source in seen:
-            return unfinished.wish.source
+        if unfinished.elected in writers(seen):
+            return str(unfinished.elected)
+        if unfinished.source in seen:
+            return unfinished.source
     # A dead source is still the server that the others follow.
     ranked = {name: len(followers(seen, member)) for name, member in seen.items()}
     tops = [name for name, count in ranked.items() if count and not _follows_any(seen, name)]

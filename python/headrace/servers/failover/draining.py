@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,8 +14,8 @@ from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState, executed_now
 from headrace.mysql.statements import ask_row
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands
-from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.members import GUIDE, Seen
+from headrace.servers.failover.planning.progress import AnyEvent, Hurried, Noted, Unhurried
 
 # How long a replica may need for what it has not applied when the writes of a switchover are
 # stopped, s: wished for, and enough after some time (guesses; half of the second that the writes
@@ -38,7 +37,7 @@ class Draining:
     switchover to catch up; `max_wait_s`: longest time for which a switchover stops writes."""
 
     hands: Hands
-    journal: Journal
+    log: Callable[[AnyEvent], None]
     say: Callable[[str], None]
     drain_s: float
     max_wait_s: float
@@ -54,7 +53,7 @@ class Draining:
         if (row and state.dialect.waited(row[0])) or state.sync_relay_log == 1 or not state.channels:
             yield
             return
-        self.journal.write("hurried", server=host.name, settings=settings)
+        self.log(Hurried(host.name, settings))
         self.hands.change(host, "SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
         try:
             yield
@@ -65,7 +64,7 @@ class Draining:
         """Flushes everything, and restores the settings."""
         self.hands.change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
         self.hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
-        self.journal.write("unhurried", server=host.name)
+        self.log(Unhurried(host.name))
 
     def come_near(
         self,
@@ -79,16 +78,16 @@ class Draining:
         replica that does not catch up for `stands_s` is given up, unless its backlog is small
         enough. `hurry`: it applies hurried until this is closed, if it is not near at once.
         Raises CouldNotRun."""
-        began = best_at = told_at = time.monotonic()
+        began = best_at = told_at = self.hands.surroundings.now_s()
         best = math.inf
         with self.hands.on(source) as above, self.hands.on(host) as below:
             target = executed_now(above, state)
             hurry.enter_context(self.hurried(host, state, target, MOMENT_S))
             before, at = executed_now(below, state), began
             while True:
-                time.sleep(LOOK_S)
+                self.hands.surroundings.sleep(LOOK_S)
                 target = executed_now(above, state)
-                executed, now = executed_now(below, state), time.monotonic()
+                executed, now = executed_now(below, state), self.hands.surroundings.now_s()
                 missing, done = target.minus(executed).count(), executed.minus(before).count()
                 need_s = 0.0 if not missing else math.inf if not done else missing * (now - at) / done
                 if done:
@@ -96,7 +95,7 @@ class Draining:
                 elif missing:
                     self._can_apply(host)
                 if need_s <= (NEAR_S if now - began < WISHED_FOR_S else NEAR_ENOUGH_S):
-                    self.journal.write("near", sync=False, server=host.name, missing=missing, needs_s=round(need_s, 3))
+                    self.log(Noted("near", host.name, missing, round(need_s, 3)))
                     return
                 if need_s < best * NEARER:
                     best, best_at = need_s, now
@@ -115,22 +114,25 @@ class Draining:
                     told_at = now
                     self.say(f"{host.name} is {missing:,} transactions behind {source.name}; writes go on")
 
-    def wait(self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float) -> None:
-        """Waits until a set is executed. Raises CouldNotRun after `longest_s`."""
-        until = time.monotonic() + longest_s
+    def wait(
+        self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float, received: bool = False
+    ) -> None:
+        """Waits until a set is executed. `received`: it was received, and nobody sends it again.
+        Raises CouldNotRun after `longest_s`, or when a part of it is gone."""
+        until = self.hands.surroundings.now_s() + longest_s
         # A replica that hangs blocks the writes: its answer may take no longer than the wait
         # itself.
         limit_s = min(CHANGE_S, longest_s + WAIT_S)
         with self.hands.on(host) as connection, answers_within(connection, limit_s):
             while True:
-                wait_s = max(0.0, min(WAIT_S, until - time.monotonic()))
+                wait_s = max(0.0, min(WAIT_S, until - self.hands.surroundings.now_s()))
                 row = ask_row(connection, state.dialect.wait_for(gtids, wait_s))
                 if row and state.dialect.waited(row[0]):
                     return
-                missing = gtids.minus(self._can_apply(host)).count()
+                missing = gtids.minus(self._can_apply(host, gtids if received else None)).count()
                 if not missing:
                     return
-                if time.monotonic() > until:
+                if self.hands.surroundings.now_s() > until:
                     rule = f"has not applied what it received after {longest_s:g} s: {missing:,} transactions are left"
                     option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
                     raise CouldNotRun(host.name, rule, GUIDE, f"Begin again with a longer {option}.")
@@ -152,9 +154,17 @@ class Draining:
             rule = f"has transactions of its own: {str(extra)[:200]}"
             raise CouldNotRun(host.name, rule, GUIDE, "Find out who writes there; nothing was changed.")
 
-    def _can_apply(self, host: AddressHost) -> GtidSet:
-        """Returns what it has applied. Raises CouldNotRun if its applier cannot go on."""
+    def _can_apply(self, host: AddressHost, gtids: GtidSet | None = None) -> GtidSet:
+        """Returns what it has applied. Raises CouldNotRun if its applier cannot go on, or will
+        never have `gtids`: a part of its relay log is gone."""
         now = self.hands.state_of(host)
+        if gtids is not None:
+            received = now.executed
+            for channel in now.channels:
+                received = received.union(channel.received)
+            if not received.contains(gtids):
+                rule = "or its threads were started anew, and a part of what it had received is lost"
+                raise CouldNotRun(host.name, rule, GUIDE, "Begin again: what each replica has now decides.")
         errors = [channel.apply_error for channel in now.channels if channel.apply_error]
         if errors:
             hint = "Correct it there and begin again; or elect another."

@@ -14,7 +14,6 @@ import re
 import secrets
 import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from headrace.mysql.statements import ask_row, run
 from headrace.servers import record as records
 from headrace.servers import running, volumes
 from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.failover.surroundings import REAL, Surroundings
 from headrace.servers.topology import accounts
 
 if TYPE_CHECKING:
@@ -301,11 +301,24 @@ def log_files(folder: Path, base: str) -> list[Path]:
     return [folder / name for name in ordered]
 
 
+@contextlib.contextmanager
+def in_words(name: str) -> Iterator[None]:
+    """Turns the driver's errors within the block into CouldNotRun, which names the server."""
+    from pymysql.err import MySQLError
+
+    try:
+        yield
+    except MySQLError as error:
+        number, message = error.args[:2] if len(error.args) > 1 else ("", error)
+        raise CouldNotRun(name, str(message)[:300], f"error {number} of the server", "") from None
+
+
 class Hands:
     """Connections of a failover, for reuse: a TLS handshake on a busy machine takes longer than
     most of its statements."""
 
-    def __init__(self) -> None:
+    def __init__(self, surroundings: Surroundings = REAL) -> None:
+        self.surroundings = surroundings
         self._idle: dict[str, list[Any]] = {}
         self._warming: set[str] = set()
 
@@ -314,7 +327,8 @@ class Hands:
         """Yields a connection to a host, for one thread."""
         connection = self._reconnect(host) or host.connected(CHANGE_S)
         try:
-            yield connection
+            with in_words(host.name):
+                yield connection
         except BaseException:
             cut(connection)
             raise
@@ -346,7 +360,7 @@ class Hands:
             if self._idle.get(host.name) or host.name in self._warming:
                 continue
             self._warming.add(host.name)
-            threading.Thread(target=connected, args=(host,), daemon=True).start()
+            self.surroundings.begin(lambda host=host: connected(host))
 
     def change(self, host: AddressHost, *statements: str) -> None:
         """Runs statements; errors repeat no password."""

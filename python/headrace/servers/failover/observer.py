@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +20,7 @@ from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.guarantee import proof_of
 from headrace.servers.failover.planning.members import AckProof, Members, ScheduledEvent, Seen, ThreadRun, Write
+from headrace.servers.failover.surroundings import REAL, Surroundings
 
 # s. A server that is well answers within milliseconds; a busy one on two cores took 0.3 s here.
 LOOK_S = 1.0
@@ -63,6 +62,7 @@ class Observer:
     hosts: Mapping[str, AddressHost]
     look_s: float = LOOK_S
     write_s: float = WRITE_S
+    surroundings: Surroundings = REAL
     fenced: set[str] = field(default_factory=set)
     _scheduled: dict[str, tuple[tuple[ScheduledEvent, ...], float]] = field(default_factory=dict)
     _heard: dict[str, tuple[object, float]] = field(default_factory=dict)
@@ -79,8 +79,11 @@ class Observer:
         last time, for which the wait is shorter."""
         targets = list(names or self.hosts)
         limits = [HURRIED_S if name == hurried else self.look_s for name in targets]
-        with ThreadPoolExecutor(max_workers=len(targets)) as pool:
-            return dict(zip(targets, pool.map(self._look_at, targets, limits), strict=True))
+        calls = [
+            lambda name=name, limit=limit: self._look_at(name, limit)
+            for name, limit in zip(targets, limits, strict=True)
+        ]
+        return dict(zip(targets, self.surroundings.all_of(calls), strict=True))
 
     def tick(
         self, source: str, write_s: float | None = None, silent: bool = False
@@ -92,9 +95,9 @@ class Observer:
         seen = before[source]
         if seen.state is None or seen.state.read_only:
             return before, None
-        began = time.monotonic()
+        began = self.surroundings.now_s()
         write, why = self._write(source, before, write_s or self.write_s)
-        after = replace(seen, write=write, error=why, waited_s=time.monotonic() - began)
+        after = replace(seen, write=write, error=why, waited_s=self.surroundings.now_s() - began)
         proof = None
         if write == "ok":
             again = self._look_at(source, self.look_s)
@@ -110,18 +113,18 @@ class Observer:
         if look_s < self.look_s:
             self._drop(name)  # the timeout of a connection is set when it is made
         for fresh in (False, True):
-            connection, began = None, time.monotonic()
+            connection, began = None, self.surroundings.now_s()
             try:
                 connection = self._connection(name, fresh, look_s)
                 state = observe(connection, name, position=False)
-                run, wrote = _thread_run(connection, state), written_by(connection, state)
+                run, wrote = _thread_run(connection, state, self.surroundings.now_s()), written_by(connection, state)
                 deaf = self._is_deaf(name, connection, state)
                 events = None if state.read_only or state.channels else self._events(name, connection, state)
                 return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
             except Exception as error:
                 self._drop(name)
                 failure = failure_of(error, host)
-                if connection is not None and time.monotonic() - began >= self.look_s:
+                if connection is not None and self.surroundings.now_s() - began >= self.look_s:
                     return replace(seen, **self._check_silent(name))
                 # An old connection may have died while the server did not.
                 if fresh or connection is None:
@@ -142,7 +145,7 @@ class Observer:
                 for channel in state.channels
             ),
         )
-        now = time.monotonic()
+        now = self.surroundings.now_s()
         last_mark, since = self._heard.get(name, (None, now))
         if mark != last_mark:
             self._heard[name] = (mark, now)
@@ -152,9 +155,9 @@ class Observer:
     def _events(self, name: str, connection: Any, state: ServerState) -> tuple[ScheduledEvent, ...]:
         """Returns the events that its scheduler runs, queried seldom: the query reads a table."""
         events, at = self._scheduled.get(name, ((), -EVENTS_S))
-        if time.monotonic() - at >= EVENTS_S:
+        if self.surroundings.now_s() - at >= EVENTS_S:
             events = scheduler.running(connection, state)
-            self._scheduled[name] = (events, time.monotonic())
+            self._scheduled[name] = (events, self.surroundings.now_s())
         return events
 
     def _check_silent(self, name: str) -> dict[str, Any]:
@@ -284,10 +287,10 @@ def write_probe(connection: Any) -> None:
             ask(connection, statement)
 
 
-def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
+def _thread_run(connection: Any, state: ServerState, now_s: float) -> ThreadRun:
     """Returns the server's start, and the ids of its replication threads. MySQL keeps its relay log
     when they are started anew, so only the server's start counts there."""
-    start = time.monotonic() - state.uptime_s
+    start = now_s - state.uptime_s
     if state.flavor != "mariadb" or not state.channels:
         return ThreadRun(start)
     text = "SELECT command, MAX(id) FROM information_schema.processlist WHERE command IN ('Slave_IO', 'Slave_SQL') GROUP BY command"

@@ -8,13 +8,12 @@ new source as soon as its address is published.
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headrace.mysql.connection import cut
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.observer import write_probe
+from headrace.servers.failover.surroundings import REAL, Background, Surroundings
 
 ANSWER_S = 5.0  # for a connection and for each answer, a guess: far above what a server takes that is well
 AGAIN_S = 0.05  # between two tries of a client that was refused, a guess
@@ -28,34 +27,34 @@ class FirstClient:
 
     host: AddressHost
     since_s: float
+    surroundings: Surroundings = REAL
     _answered_s: float | None = None
-    _end: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _over: bool = False
+    _trying: Background | None = None
 
     def begin(self) -> None:
         """Connects and writes, in a thread of its own."""
-        self._thread = threading.Thread(target=self._come, name="first client", daemon=True)
-        self._thread.start()
+        self._trying = self.surroundings.begin(self._come)
 
     def outage_s(self) -> float | None:
         """Returns the time from the last write of the old source to the first answered commit of
         the new source, s. None if no commit was answered in time."""
-        if self._thread is not None:
-            self._thread.join(LONGEST_S)
-        self._end.set()
+        if self._trying is not None:
+            self._trying.join(LONGEST_S)
+        self._over = True
         return None if self._answered_s is None else max(0.0, self._answered_s - self.since_s)
 
     def _come(self) -> None:
-        until = time.monotonic() + LONGEST_S
-        while not self._end.is_set() and time.monotonic() < until:
+        until = self.surroundings.now_s() + LONGEST_S
+        while not self._over and self.surroundings.now_s() < until:
             connection = None
             try:
                 connection = self.host.connected(ANSWER_S)
                 write_probe(connection)
-                self._answered_s = time.monotonic()
+                self._answered_s = self.surroundings.now_s()
                 return
             except Exception:
-                self._end.wait(AGAIN_S)
+                self.surroundings.sleep(AGAIN_S)
             finally:
                 if connection is not None:
                     with contextlib.suppress(Exception):

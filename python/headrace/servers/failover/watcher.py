@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.executor import Executor, Say, silent
-from headrace.servers.failover.journal import LeaseTaken
+from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning.election import followers, follows, has, strangers
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
@@ -28,7 +27,9 @@ from headrace.servers.failover.planning.members import (
     Outcome,
     ScheduledEvent,
 )
+from headrace.servers.failover.planning.progress import Detected, HandedOver
 from headrace.servers.failover.planning.semisync import Trap, traps
+from headrace.servers.failover.surroundings import Stop
 
 # Between two looks, s. Each takes some 30 ms; a trap is named within 2 s.
 EVERY_S = 0.5
@@ -142,21 +143,24 @@ class Watcher:
     _pause_until: float | None = None  # Unix seconds
     _pause_looked_s: float = 0.0
 
-    def watch(self, stop: threading.Event, failovers: int = 1) -> list[Outcome]:
+    def _now_s(self) -> float:
+        return self.executor.surroundings.now_s()
+
+    def watch(self, stop: Stop, failovers: int = 1) -> list[Outcome]:
         """Watches until `stop` is set, or it has failed over `failovers` times. Raises CouldNotRun
         if a failover is refused."""
         done: list[Outcome] = []
         self.source = self.source or self.wish.source
         before: Members | None = None
         while not stop.is_set() and len(done) < failovers:
-            began = time.monotonic()
+            began = self._now_s()
             if self.acts:
                 self._tell_pause()
             seen, why = self.look()
             if before is None:
                 check_followed(seen, self.source)
             if seen[self.source].write == "ok":
-                self._written_s = time.monotonic()
+                self._written_s = self._now_s()
                 if self.acts and not self._met:
                     self._met = True
                     self.executor.back(self.source)
@@ -178,7 +182,7 @@ class Watcher:
             self._tell_reason(why, seen)
             before = seen
             every_s = self.every_s if self._suspicion.none else SUSPECT_EVERY_S
-            stop.wait(max(0.0, every_s - (time.monotonic() - began)))
+            stop.wait(max(0.0, every_s - (self._now_s() - began)))
         return done
 
     def _fail_over(self, why: str, seen: Members) -> Outcome | None:
@@ -206,7 +210,7 @@ class Watcher:
 
     def _say_state(self, text: str) -> None:
         """Reports a lasting state when it changes, and again once in a while."""
-        kind, now = re.split(r"[(:]", text)[0], time.monotonic()
+        kind, now = re.split(r"[(:]", text)[0], self._now_s()
         if self._repeated is None or self._repeated[0] != kind:
             self.say(text)
         elif now - self._repeated[1] >= STILL_S:
@@ -217,7 +221,7 @@ class Watcher:
 
     def _tell_pause(self) -> None:
         """Reports that it will not act for a while after a failover, and when it will again."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if self._pause_looked_s and (self._pause_until is None or now_s - self._pause_looked_s < PAUSE_LOOK_S):
             return
         self._pause_looked_s = now_s
@@ -235,8 +239,9 @@ class Watcher:
     def _pause(self) -> float | None:
         """Returns until when it does not act by itself, Unix seconds; None if it does. An
         unfinished failover is resumed all the same."""
-        last = self.executor.journal.last_failover_at()
-        if last is None or time.time() - last >= FLAP_S or self.executor.journal.unfinished() is not None:
+        history = self.executor.journal.read()
+        last, now = history.failed_over_at, self.executor.surroundings.unix_s()
+        if last is None or now - last >= FLAP_S or history.progress is not None:
             return None
         return last + FLAP_S
 
@@ -248,11 +253,12 @@ class Watcher:
             name: str(has(member)) for name, member in seen.items() if name != self.source and member.state is not None
         }
         with contextlib.suppress(CouldNotRun), self.executor.journal.alone():
-            self.executor.journal.hand_over(self.source, self.proof, self.events, received)
+            boot = self.executor.surroundings.boot()
+            self.executor.journal.write(HandedOver(self.source, self.proof, self.events, received, boot))
 
     def look(self) -> tuple[Members, str]:
         """Observes once; returns the members, and the reason to fail over, "" for none."""
-        write_s = self._suspicion.write_s(time.monotonic())
+        write_s = self._suspicion.write_s(self._now_s())
         if not self._suspicion.none and self.acts:
             self.executor.warm(self.source)
         seen, proof = self.executor.observer.tick(self.source, write_s, not self._suspicion.none)
@@ -261,7 +267,7 @@ class Watcher:
             self.proof = proof
         elif self.proof is not None:
             self.proof = carried(self.proof, seen)
-        why = self._suspicion.after(seen, self.source, time.monotonic())
+        why = self._suspicion.after(seen, self.source, self._now_s())
         if why and seen[self.source].write == "full":
             seen = {**seen, self.source: replace(seen[self.source], write="stalled")}
         return seen, why
@@ -270,7 +276,7 @@ class Watcher:
         """Fails over, unless it did so lately. `seen`: the observation with the reason."""
         if (until := self._pause()) is not None:
             self._hand_over(seen or {})
-            ago = time.time() - (until - FLAP_S)
+            ago = self.executor.surroundings.unix_s() - (until - FLAP_S)
             rule = f"failed over by itself {ago:,.0f} s ago, and once in {FLAP_S:g} s is enough: {why}"
             hint = (
                 f"Look at it, then: headrace failover run --from {self.source}, which knows what this watch saw; or "
@@ -278,9 +284,9 @@ class Watcher:
             )
             raise CouldNotRun(self.source, rule, GUIDE, hint)
         with self.executor.journal.alone():
-            self.executor.journal.write("detected", why=why)
-        wish = replace(self.wish, source=self.source, proof=self.proof, events=self.events, written_s=self._written_s)
-        return self.executor.run(wish, by="watch", seen=seen)
+            self.executor.journal.write(Detected(why))
+        wish = replace(self.wish, source=self.source)
+        return self.executor.run(wish, "watch", seen, self.proof, self.events, self._written_s)
 
     def _tell_slow_fence(self) -> None:
         """Reports once if a fence takes longer than the source waits for its replicas: then every

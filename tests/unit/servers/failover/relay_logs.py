@@ -14,13 +14,24 @@ Acknowledgements are kept outside. The watcher sees what its links let it see.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, SemiSync, ServerState
 from headrace.servers.failover.planning.guarantee import carried, proof_of
-from headrace.servers.failover.planning.members import NEVER_S, AckProof, FailoverStep, Seen, ThreadRun
+from headrace.servers.failover.planning.members import (
+    NEVER_S,
+    AckProof,
+    FailoverStep,
+    FailoverWish,
+    Outcome,
+    Seen,
+    ThreadRun,
+)
+from headrace.servers.failover.planning.progress import Elected, Progress
 
+OUTCOME = Outcome("s1", True, (), "", {}, 1.0, None)  # of a failover
 Transaction = tuple[int, int]  # who wrote it (index of the server), number
 
 
@@ -377,8 +388,22 @@ class Cluster:
         return wanted <= set(one.binlog)
 
 
+def going(
+    source: str = "s0",
+    elected: str | None = None,
+    had: GtidSet | None = None,
+    sure: tuple[bool, tuple[str, ...]] = (True, ()),
+    **values: Any,
+) -> Progress:
+    """A change that began, with the choices of a wish and what has become of it since."""
+    names = {each.name for each in fields(FailoverWish)}
+    wish = FailoverWish(source, **{name: value for name, value in values.items() if name in names})
+    decision = None if elected is None else Elected(elected, had, sure[0], sure[1])
+    return Progress(wish, decision=decision, **{name: value for name, value in values.items() if name not in names})
+
+
 def uuid(index: int) -> str:
     return f"{index:08x}-0000-0000-0000-000000000000"
 
 
-__all__ = ["NEVER_S", "Cluster", "Model", "uuid"]
+__all__ = ["NEVER_S", "OUTCOME", "Cluster", "Model", "going", "uuid"]

@@ -12,12 +12,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from relay_logs import Cluster
+from relay_logs import Cluster, going
 
-from headrace.servers.failover.planning.dry_run import dry_run
+from headrace.servers.failover.planning.dry_run import dry_run, election, elects
 from headrace.servers.failover.planning.election import required
-from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish
+from headrace.servers.failover.planning.members import FailoverPlan
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import Progress, StepBegan, StepDone
 
 SEEDS = int(os.environ.get("DRY_RUN_SEEDS", "300"))
 MOST_STAGES = 30  # more than a plan has, so that one that never ends shows
@@ -42,22 +43,22 @@ def made(chance: random.Random, kind: str) -> Cluster:
     return cluster
 
 
-def carried_out(cluster: Cluster, wish: FailoverWish) -> tuple[list[tuple[str, str, str]], FailoverPlan]:
+def carried_out(cluster: Cluster, progress: Progress) -> tuple[list[tuple[str, str, str]], FailoverPlan]:
     """The steps that are done when nothing happens in between, and the last plan."""
     steps: list[tuple[str, str, str]] = []
     for _ in range(MOST_STAGES):
-        found = plan(cluster.seen(), replace(wish, fenced_s=cluster.fenced_s, proof=cluster.proof))
+        seen = cluster.seen()
+        progress = replace(progress, fenced_s=cluster.fenced_s, proof=cluster.proof)
+        found = plan(seen, progress, cluster.now)
         if found.refusal or not found.steps:
             return steps, found
         for step in found.stage:
-            if wish.elected is None and step.action in ("leave-source", "writable"):
-                wish = replace(wish, elected=found.elected, sure=(found.lossless, found.uncertain))
+            if elects(step, progress):
+                progress = progress.after(election(found, progress, seen))
             done = step.action == "semi-sync-replica-on" or cluster.do(step)
             assert done, step
             steps.append((step.action, step.server, step.to))
-            wish = replace(wish, clients_updated=wish.clients_updated or step.action == "clients")
-            if step.action == "repoint-early":
-                wish = replace(wish, moved=(*wish.moved, step.server), target=step.to)
+            progress = progress.after(StepBegan(step)).after(StepDone(step, 0.0))
     raise AssertionError("it never ended")
 
 
@@ -70,9 +71,9 @@ def test_every_step_is_foreseen(kind):
         accept = chance.random() < 0.5
         if kind == "failover":
             cluster.kill_source()
-        wish = FailoverWish("s0", kind=kind, proof=cluster.proof, now_s=cluster.now, accept_loss=accept)
-        shown = dry_run(cluster.seen(), wish)
-        steps, last = carried_out(cluster, wish)
+        progress = going(kind=kind, proof=cluster.proof, accept_loss=accept)
+        shown = dry_run(cluster.seen(), progress, cluster.now)
+        steps, last = carried_out(cluster, progress)
         foreseen = [(step.action, step.server, step.to) for step in shown.plan.steps]
         assert foreseen == steps, f"{kind}, seed {seed}"
         assert bool(shown.plan.refusal) == bool(last.refusal), f"{kind}, seed {seed}: {shown.plan.refusal}"
@@ -103,7 +104,7 @@ def test_a_rescue_is_shown_whole():
     cluster.kill_source()
     seen = cluster.seen()
     seen["s0"] = replace(seen["s0"], volume=True)
-    shown = dry_run(seen, FailoverWish("s0", rescue=True, now_s=1.0))
+    shown = dry_run(seen, going(rescue=True), 1.0)
     actions = [f"{step.action} {step.server}" for step in shown.plan.steps]
     assert actions == [
         "fence s0", "stop-receive s1", "stop-receive s2", "rescue s1", "leave-source s1", "semi-sync-replica-off s1",
@@ -115,5 +116,5 @@ def test_a_rescue_is_shown_whole():
 def test_what_a_run_refuses_is_refused():
     cluster = Cluster(2, "mariadb", 1, 1e9, fence=True)
     alive = cluster.look()
-    shown = dry_run(alive, FailoverWish("s0", rescue=True, now_s=1.0))
+    shown = dry_run(alive, going(rescue=True), 1.0)
     assert "alive and takes writes: there is nothing to fail over" in shown.plan.refusal and not shown.plan.steps

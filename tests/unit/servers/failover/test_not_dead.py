@@ -13,22 +13,37 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from relay_logs import Cluster
+from relay_logs import OUTCOME, Cluster, going
 
 from headrace.aws import instances
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.mysql.connection import UNREACHABLE, NoRoom
 from headrace.mysql.dialect import Dialect
-from headrace.servers.failover import executor as executors
-from headrace.servers.failover import journal as journals
 from headrace.servers.failover import observer, rejoin, rescue
+from headrace.servers.failover import run as runs
+from headrace.servers.failover.draining import Draining
 from headrace.servers.failover.executor import Executor
-from headrace.servers.failover.hosts import AddressHost, Ec2Host
-from headrace.servers.failover.journal import STALE_S, Journal, LeaseTaken
+from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands
+from headrace.servers.failover.journal import Journal
+from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning.election import required
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, Seen
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import (
+    STALE_S,
+    Began,
+    Detected,
+    Elected,
+    Fenced,
+    Finished,
+    PlanRefused,
+    Progress,
+    StepBegan,
+    StepDone,
+)
+from headrace.servers.failover.run import ChangeRun
+from headrace.servers.failover.surroundings import REAL
 from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_followed
 from headrace.servers.topology.threads import to_start
 
@@ -101,10 +116,10 @@ def working(flavor: str = "mariadb", timeout_s: float = 1e9) -> Cluster:
 
 def test_a_source_that_takes_writes_is_not_dead_whoever_says_so():
     made = working()
-    said = FailoverWish(source="s0", proof=made.proof, now_s=1.0, by_hand=True, accept_loss=True)
+    said = going(proof=made.proof, by_hand=True, accept_loss=True)
     seen = writable(made)
     assert "said to be dead, and it takes writes" in plan(seen, said).refusal
-    journaled = replace(said, by_hand=False, fenced_s=0.5)
+    journaled = replace(said, wish=FailoverWish("s0", accept_loss=True), fenced_s=0.5)
     assert "said to be dead" in plan(seen, journaled).refusal
     made.kill_source()
     assert not plan(made.seen(), said).refusal
@@ -116,13 +131,13 @@ def test_a_source_that_was_fenced_and_answers_is_fenced_again(write):
     made = working()
     seen = made.seen()
     seen |= {"s0": replace(seen["s0"], write=write)}
-    journaled = FailoverWish(source="s0", proof=made.proof, now_s=1.0, fenced_s=0.5)
+    journaled = going(proof=made.proof, fenced_s=0.5)
     if write in ("stalled", "untried", "full"):
         assert plan(seen, journaled).steps[0].action == "fence"
     else:
         assert "no other server would either" in plan(seen, journaled).refusal
     without = seen | {"s0": replace(seen["s0"], fence="none")}
-    said = replace(journaled, fenced_s=None, by_hand=True, accept_loss=True)
+    said = going(proof=made.proof, by_hand=True, accept_loss=True)
     assert "said to be dead, and it answers" in plan(without, said).refusal
     closed = without | {"s0": replace(without["s0"], state=replace(required(without["s0"]), read_only=True))}
     assert not plan(closed, said).refusal, "it may answer, read-only"
@@ -132,29 +147,31 @@ def test_a_fence_from_before_the_proof_or_another_boot_is_none(tmp_path, monkeyp
     made = working()
     assert made.proof is not None
     journal = Journal(tmp_path / "journal")
-    journal.begin(FailoverWish(source="s0"), "watch")
-    journal.fenced("s0", "killed")
+    wish, boot = FailoverWish("s0"), REAL.boot()
+    journal.write(Began(wish, "watch", boot))
+    journal.write(Fenced("s0", "killed", 5.0))
     left = journal.unfinished()
-    assert left is not None and left.wish.fenced_s is not None
-    later = FailoverWish(source="s0", proof=replace(made.proof, at_s=left.wish.fenced_s + 1))
-    assert left.joined(later).fenced_s is None, "it was seen at work since"
-    assert left.joined(replace(later, proof=None)).fenced_s == left.wish.fenced_s
-    monkeypatch.setattr(journals, "_boot", lambda: "another")
+    assert left is not None and left.fenced_s == 5.0
+    later = Began(wish, "watch", boot, proof=replace(made.proof, at_s=6.0))
+    assert left.after(later).fenced_s is None, "it was seen at work since"
+    assert left.after(Began(wish, "watch", boot)).fenced_s == 5.0
+    assert left.after(Began(wish, "watch", "another")).fenced_s is None
+    monkeypatch.setattr(journal.surroundings, "boot", lambda: "another")
     again = journal.unfinished()
-    assert again is not None and again.wish.fenced_s is None
+    assert again is not None and again.fenced_s is None
 
 
 def test_what_the_watcher_writes_of_today_does_not_make_the_rest_young(tmp_path):
     path = tmp_path / "journal"
     journal = Journal(path)
-    journal.begin(FailoverWish(source="s0"), "watch")
-    journal.fenced("s0", "killed")
+    journal.write(Began(FailoverWish("s0"), "watch", REAL.boot()))
+    journal.write(Fenced("s0", "killed", 5.0))
     old = [json.loads(line) | {"at": "2026-01-01T00:00:00Z"} for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line) + "\n" for line in old))
     journal = Journal(path)
-    journal.write("detected", why="it is dead")
+    journal.write(Detected("it is dead"))
     left = journal.unfinished()
-    assert left is not None and left.is_over(FailoverWish(source="s0"), None)
+    assert left is not None and left.is_over(FailoverWish("s0"), None, time.time() - journal.history.last_at)
 
 
 # --- who took over --------------------------------------------------------------------------------
@@ -182,10 +199,10 @@ def open_stranger(flavor: str, follows: int | None = None) -> Cluster:
 @pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
 def test_a_writable_server_is_not_the_new_source_because_it_is_writable(flavor):
     made = open_stranger(flavor)
-    found = plan(made.seen(), FailoverWish("s0", proof=made.proof, now_s=1.0))
+    found = plan(made.seen(), going(proof=made.proof))
     assert "it has not taken over" in found.refusal and not found.steps
     followed = open_stranger(flavor, follows=1)
-    assert plan(followed.seen(), FailoverWish("s0", now_s=1.0, accept_loss=True)).elected == "s3"
+    assert plan(followed.seen(), going(accept_loss=True)).elected == "s3"
 
 
 @pytest.mark.parametrize("kind", ["failover", "switchover"])
@@ -196,7 +213,7 @@ def test_one_elected_long_ago_is_not_opened_next_to_todays_source(kind):
     second.follows, second.read_only = None, False
     second.binlog.append((2, 1))
     first.follows = 2
-    found = plan(made.seen(), FailoverWish("s0", kind=kind, elected="s1", now_s=1.0))
+    found = plan(made.seen(), going(kind=kind, elected="s1"))
     assert "s2: writable next to s1" in found.refusal and "another time" in found.hint and not found.steps
 
 
@@ -207,11 +224,10 @@ def test_what_is_certainly_late_is_refused_before_the_fence():
     assert made.proof is not None
     seen = made.seen()
     seen |= {"s0": replace(seen["s0"], write="stalled")}
-    late = FailoverWish("s0", proof=made.proof, now_s=made.proof.at_s + 60.0)
-    found = plan(seen, late)
-    assert "may be missing" in found.refusal
-    assert plan(seen, replace(late, now_s=made.proof.at_s + 3.0)).steps[0].action == "fence"
-    assert plan(seen, replace(late, accept_loss=True)).steps[0].action == "fence"
+    late, progress = made.proof.at_s + 60.0, going(proof=made.proof)
+    assert "may be missing" in plan(seen, progress, late).refusal
+    assert plan(seen, progress, made.proof.at_s + 3.0).steps[0].action == "fence"
+    assert plan(seen, going(proof=made.proof, accept_loss=True), late).steps[0].action == "fence"
 
 
 def test_the_source_of_an_old_switchover_is_not_opened_again():
@@ -224,23 +240,24 @@ def test_the_source_of_an_old_switchover_is_not_opened_again():
         def on(self, host):
             yield SimpleNamespace(host=host)
 
-    def executor():
-        return SimpleNamespace(
-            _later=[], _roles=[], _moved=[], _closed=True, _silenced=False, _hands=Hands(), say=said.append,
-            hosts={"s0": SimpleNamespace(name="s0")},
+    def reopened(seen: dict[str, Seen]) -> None:
+        run: Any = SimpleNamespace(
+            progress=going(kind="switchover", closed=True), hands=Hands(), say=said.append, log=lambda event: None,
+            hosts={"s0": SimpleNamespace(name="s0")}, seen=seen,
         )  # fmt: skip
+        run._reopen_source = lambda progress: ChangeRun._reopen_source(run, progress)
+        ChangeRun.reopen(run)
 
-    wish = FailoverWish("s0", kind="switchover")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "observe", lambda *_, **__: state)
-        patch.setattr(executors, "reopen", lambda *_: opened.append(1))
-        Executor._reopen(executor(), wish, {})  # pyright: ignore[reportArgumentType]
+        patch.setattr(runs, "observe", lambda *_, **__: state)
+        patch.setattr(runs, "reopen", lambda *_: opened.append(1))
+        reopened({})
         assert not opened and "stays read-only" in said[-1]
         state = replace(state, channels=())
         other = {"s1": Seen("s1", state=replace(state, read_only=False))}
-        Executor._reopen(executor(), wish, other)  # pyright: ignore[reportArgumentType]
+        reopened(other)
         assert not opened
-        Executor._reopen(executor(), wish, {})  # pyright: ignore[reportArgumentType]
+        reopened({})
         assert opened and "takes writes again" in said[-1]
 
 
@@ -270,16 +287,17 @@ def test_replicas_that_were_stopped_say_nothing_of_the_source():
 
 def test_a_refused_failover_does_not_keep_the_watcher_from_the_next(tmp_path):
     journal = Journal(tmp_path / "journal")
-    journal.begin(FailoverWish("s0"), "watch")
-    journal.write("refused", rule="no proof")
-    assert journal.last_failover_at() is None
-    journal.begin(FailoverWish("s0"), "watch")
-    journal.write("elected", server="s1", had=None)
-    journal.write("finished", outcome={})
-    assert journal.last_failover_at() == pytest.approx(time.time(), abs=60)
-    journal.begin(FailoverWish("s1"), "user")
-    journal.write("elected", server="s2", had=None)
-    assert journal.last_failover_at() == pytest.approx(time.time(), abs=60)
+    journal.write(Began(FailoverWish("s0"), "watch", ""))
+    journal.write(PlanRefused("no proof"))
+    assert journal.read().failed_over_at is None
+    journal.write(Began(FailoverWish("s0"), "watch", ""))
+    journal.write(Elected("s1", None, True))
+    journal.write(Finished(OUTCOME))
+    first = journal.read().failed_over_at
+    assert first == pytest.approx(time.time(), abs=60)
+    journal.write(Began(FailoverWish("s1"), "user", ""))
+    journal.write(Elected("s2", None, True))
+    assert journal.read().failed_over_at == first
 
 
 def test_a_second_watcher_on_the_machine_is_told_that_another_acts(tmp_path):
@@ -304,29 +322,29 @@ def test_a_fence_slower_than_the_semi_sync_timeout_is_said(monkeypatch):
 
 def test_a_failover_of_another_time_is_not_gone_on_with(tmp_path):
     made = working()
-    said = FailoverWish(source="s0", proof=made.proof, now_s=1.0)
+    said, boot = FailoverWish("s0"), REAL.boot()
     journal = Journal(tmp_path / "journal")
-    journal.begin(said, "watch")
-    journal.fenced("s0", "killed")
+    journal.write(Began(said, "watch", boot, made.proof))
+    journal.write(Fenced("s0", "killed", made.now))
     left = journal.unfinished()
-    assert left is not None and not left.is_over(said, None)
-    assert left.is_over(said, writable(made)), "its source takes writes"
-    assert replace(left, age_s=STALE_S + 1).is_over(said, None)
-    assert not replace(left, age_s=STALE_S + 1).is_over(replace(said, source="s1"), None)
+    assert left is not None and not left.is_over(said, None, 1.0)
+    assert left.is_over(said, writable(made), 1.0), "its source takes writes"
+    assert left.is_over(said, None, STALE_S + 1)
+    assert not left.is_over(FailoverWish("s1"), None, STALE_S + 1)
     # Today's proof counts, not that of the journal.
     assert made.proof is not None
-    today = replace(said, proof=replace(made.proof, at_s=made.proof.at_s + 5))
-    assert left.joined(today).proof == today.proof and left.joined(replace(said, proof=None)).proof == made.proof
-    journal.write("elected", server="s1")
+    today = replace(made.proof, at_s=made.proof.at_s + 5)
+    assert left.after(Began(said, "watch", boot, today)).proof == today
+    assert left.after(Began(said, "watch", boot)).proof == made.proof
+    journal.write(Elected("s1", None, True))
     chosen = journal.unfinished()
-    assert chosen is not None and not replace(chosen, age_s=STALE_S + 1).is_over(said, writable(made))
+    assert chosen is not None and not chosen.is_over(said, writable(made), STALE_S + 1)
     old = tmp_path / "old"
     lines = [
         json.loads(line) | {"at": "2026-01-01T00:00:00Z"} for line in (tmp_path / "journal").read_text().splitlines()
     ]
     old.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
-    aged = Journal(old).unfinished()
-    assert aged is not None and aged.age_s == pytest.approx(time.time() - 1_767_225_600.0, abs=60)
+    assert Journal(old).read().last_at == 1_767_225_600.0
 
 
 def test_replicas_that_follow_an_address_nobody_named_are_said():
@@ -339,10 +357,10 @@ def test_replicas_that_follow_an_address_nobody_named_are_said():
         channels = tuple(replace(one, source_host="10.0.0.5") for one in state.channels)
         seen |= {name: replace(seen[name], state=replace(state, channels=channels))}
         # One alone would be left behind, with nobody to follow; whoever was elected is gone on with.
-        wish = FailoverWish("s0", by_hand=True)
+        wish = going(by_hand=True)
         made = plan(seen, wish)
         assert not made.steps and f"{name} follows 10.0.0.5:1" in made.refusal and "address" in made.hint
-        assert "10.0.0.5" not in plan(seen, replace(wish, elected="s1")).refusal
+        assert "10.0.0.5" not in plan(seen, going(by_hand=True, elected="s1")).refusal
         # Of another server by its number it is somebody else's replica, and left alone.
         elsewhere = tuple(replace(one, source_server_id=4_711) for one in channels)
         other = seen | {name: replace(seen[name], state=replace(state, channels=elsewhere))}
@@ -365,9 +383,9 @@ def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
             changed.append((host, statements))
 
     hosts_of = {"s1": "s1", "s2": "s2"}
-    executor = SimpleNamespace(journal=journal, _hands=Hands(), hosts=hosts_of, say=changed.append)
-    journal.begin(FailoverWish(source="s0"), "watch")
-    journal.step(FailoverStep(1, "stop-receive", "s1"), "done")
+    executor = SimpleNamespace(journal=journal, hands=Hands(), hosts=hosts_of, say=changed.append)
+    journal.write(Began(FailoverWish("s0"), "watch", ""))
+    journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
     Executor.back(executor, "s1")  # pyright: ignore[reportArgumentType]
     assert journal.unfinished() is not None and not changed
     Executor.back(executor, "s0")  # pyright: ignore[reportArgumentType]
@@ -384,11 +402,11 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     state = required(made.seen()["s1"])
     stopped = replace(state, channels=tuple(replace(one, receive="off", apply="off") for one in state.channels))
     hands = SimpleNamespace(state_of=lambda host: stopped, change=lambda host, *statements: changed.extend(statements))
-    executor: Any = SimpleNamespace(journal=journal, _hands=hands, hosts={"s1": "s1"}, say=changed.append)
-    journal.begin(FailoverWish(source="s0"), "watch")
-    journal.step(FailoverStep(1, "stop-receive", "s1"), "done")
+    executor: Any = SimpleNamespace(journal=journal, hands=hands, hosts={"s1": "s1"}, say=changed.append)
+    journal.write(Began(FailoverWish("s0"), "watch", ""))
+    journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
     if rescued:
-        journal.step(FailoverStep(3, "rescue", "s1", to="s0"), "doing")
+        journal.write(StepBegan(FailoverStep(3, "rescue", "s1", to="s0")))
     Executor.back(executor, "s0")
     assert ["SQL_THREAD" in one for one in changed] == ([True, False] if rescued else [False])
 
@@ -423,16 +441,17 @@ def test_a_full_disk_leaves_no_source_closed():
     """The source of a switchover takes writes again, though the journal cannot say so."""
     done = []
 
-    class Full:
-        def write(self, event):
-            done.append(event)
-            raise CouldNotRun("journal", "cannot be written: No space left on device", "")
+    def full(event):
+        done.append(type(event).__name__)
+        raise CouldNotRun("journal", "cannot be written: No space left on device", "")
 
-    executor = SimpleNamespace(journal=Full(), _reopen=lambda wish, seen: done.append("reopened"))
-    Executor._undo(executor, FailoverWish(source="s0", kind="switchover"), {})  # pyright: ignore[reportArgumentType]
-    assert done == ["reopened", "given up"]
-    Executor._undo(executor, FailoverWish(source="s0"), {})  # pyright: ignore[reportArgumentType]
-    assert done == ["reopened", "given up"], "fence and proof of a failover hold for the next try"
+    def undone(progress: Progress) -> list[str]:
+        run: Any = SimpleNamespace(progress=progress, log=full, reopen=lambda: done.append("reopened"))
+        ChangeRun._undo(run)
+        return done
+
+    assert undone(going(kind="switchover")) == ["reopened", "GivenUp"]
+    assert undone(going()) == ["reopened", "GivenUp"], "fence and proof of a failover hold for the next try"
 
 
 # --- the probe ------------------------------------------------------------------------------------
@@ -461,6 +480,42 @@ def test_trouble_of_the_probe_is_not_the_servers(error, write):
 
     watched = SimpleNamespace(hosts={"s0": Host()})
     assert observer.Observer._write(watched, "s0", {}, 1.0)[0] == write  # pyright: ignore[reportArgumentType]
+
+
+def test_an_error_of_the_driver_is_a_refusal_in_words():
+    """A link is cut while a replica comes near: the simulation found that the driver's error ended the run."""
+    from pymysql.err import OperationalError
+
+    class Host:
+        name = "s1"
+
+        def connected(self, timeout_s):
+            return SimpleNamespace(_force_close=lambda: None)
+
+    hands = Hands()
+    with pytest.raises(CouldNotRun, match="s1: Lost connection") as error, hands.on(Host()):  # pyright: ignore[reportArgumentType]
+        raise OperationalError(2013, "Lost connection to MySQL server during query")
+    assert error.value.source == "error 2013 of the server"
+    with pytest.raises(ZeroDivisionError), hands.on(Host()):  # pyright: ignore[reportArgumentType]
+        raise ZeroDivisionError
+
+
+def test_nobody_waits_for_a_relay_log_that_is_gone():
+    """A power cut in the middle of a drain: the simulation waited for an hour."""
+    made = working("mysql")
+    made.write()
+    made.receive(1)
+    gtids = made.gtids(made.servers[1].knows())
+    made.stop_threads(made.servers[1], apply=False)
+    states = iter([required(made.seen()["s1"])])
+    hands: Any = SimpleNamespace(state_of=lambda host: next(states))
+    draining = Draining(hands, lambda event: None, lambda text: None, 3_600.0, 10.0)
+    host = AddressHost("s1", Address("u", "s1", 1))
+    assert not draining._can_apply(host, gtids).contains(gtids), "it is still to be applied"
+    made.servers[1].relay = []
+    states = iter([required(made.seen()["s1"])])
+    with pytest.raises(CouldNotRun, match="a part of what it had received is lost"):
+        draining._can_apply(host, gtids)
 
 
 # --- accounts -------------------------------------------------------------------------------------

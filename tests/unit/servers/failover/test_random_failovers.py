@@ -13,10 +13,12 @@ import random
 from collections import Counter
 
 import pytest
-from relay_logs import Cluster
+from relay_logs import Cluster, going
 
-from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish
+from headrace.servers.failover.planning.dry_run import election, elects
+from headrace.servers.failover.planning.members import FailoverPlan
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import Fenced, Proved, StepBegan, StepDone
 
 SEEDS = int(os.environ.get("FAILOVER_SEEDS", "400"))
 # More stages than a plan has, so that one that never ends shows.
@@ -87,23 +89,27 @@ def run(seed: int) -> tuple[Cluster, FailoverPlan, FailoverPlan | None, int | No
             cluster.look()
     strike(cluster, chance)
     accept = chance.random() < 0.3
-    elected, opened, acknowledged, made_plan, told = None, None, None, FailoverPlan(), False
+    opened, acknowledged, made_plan, progress = None, None, FailoverPlan(), going(accept_loss=accept)
     for _ in range(MOST_ROUNDS):
         for _ in range(chance.randint(0, 3)):
             happens(cluster, chance, faults=chance.random() < 0.3)
-        wish = FailoverWish("s0", proof=cluster.proof, now_s=cluster.now, fenced_s=cluster.fenced_s,
-                    accept_loss=accept, elected=elected, clients_updated=told)  # fmt: skip
-        made_plan = plan(cluster.look(), wish)
+        seen = cluster.look()
+        if cluster.proof is not None:
+            progress = progress.after(Proved(cluster.proof))
+        made_plan = plan(seen, progress, cluster.now)
         if not made_plan.steps:
             break
         for step in made_plan.stage:
             if chance.random() < 0.3:
                 happens(cluster, chance, faults=chance.random() < 0.3)
+            if elects(step, progress):
+                progress = progress.after(election(made_plan, progress, seen))
+            progress = progress.after(StepBegan(step))
             if chance.random() < 0.05 or not cluster.do(step):
                 break  # the executor is killed, or cannot: it looks again
-            if step.action == "leave-source":
-                elected = made_plan.elected
-            told = told or step.action == "clients"
+            if step.action == "fence":
+                progress = progress.after(Fenced("s0", "", cluster.now))
+            progress = progress.after(StepDone(step, 0.0))
             if step.action == "writable" and opened is None:
                 opened, acknowledged = made_plan, len(cluster.acknowledged)
     return cluster, made_plan, opened, acknowledged

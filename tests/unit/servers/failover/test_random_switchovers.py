@@ -13,10 +13,11 @@ import random
 from collections import Counter
 
 import pytest
-from relay_logs import Cluster
+from relay_logs import Cluster, going
 
-from headrace.servers.failover.planning.members import FailoverWish
+from headrace.servers.failover.planning.dry_run import election, elects
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import StepBegan, StepDone, StepFailed, WritesClosing
 
 SEEDS = int(os.environ.get("SWITCHOVER_SEEDS", "400"))
 MOST_ROUNDS = 60  # more stages than a plan has, so that one that never ends shows
@@ -61,28 +62,27 @@ def run(seed: int) -> tuple[Cluster, str]:
     chance = random.Random(seed)
     cluster = made(chance)
     goes_on(cluster, chance)
-    wish = {"elected": None, "target": None, "moved": (), "stay": (), "clients_updated": False}
+    progress = going(kind="switchover")
     for _ in range(MOST_ROUNDS):
         goes_on(cluster, chance)
-        found = plan(cluster.seen(), FailoverWish("s0", kind="switchover", now_s=cluster.now, **wish))
+        seen = cluster.seen()
+        found = plan(seen, progress, cluster.now)
         if found.refusal:
             return cluster, f"refused: {found.refusal}"
         if not found.steps:
             return cluster, found.elected or ""
         for step in found.stage:
             goes_on(cluster, chance)
-            if step.action == "writable":
-                wish["elected"] = found.elected
+            if elects(step, progress):
+                progress = progress.after(election(found, progress, seen))
             if step.action == "read-only":
-                wish["target"] = found.elected
+                progress = progress.after(WritesClosing("s0", found.elected or "", silenced=False))
+            progress = progress.after(StepBegan(step))
             done = cluster.do(step) if step.action != "semi-sync-replica-on" else True
             holds(cluster, seed)
-            if step.action == "repoint-early":
-                key = "moved" if done else "stay"
-                wish |= {key: (*wish[key], step.server)} | ({"target": step.to} if done else {})
-            elif not done or chance.random() < 0.05:
+            progress = progress.after(StepDone(step, 0.0) if done else StepFailed(step, "", "it cannot"))
+            if step.action != "repoint-early" and (not done or chance.random() < 0.05):
                 break  # it is killed, or cannot: the same command goes on
-            wish["clients_updated"] = wish["clients_updated"] or step.action == "clients"
     return cluster, "never ended"
 
 

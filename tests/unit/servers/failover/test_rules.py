@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from relay_logs import Cluster
+from relay_logs import OUTCOME, Cluster, going
 
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
@@ -14,8 +14,23 @@ from headrace.servers.failover.planning.election import errant, extra, required
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import (
+    Began,
+    Elected,
+    Fenced,
+    Finished,
+    GivenUp,
+    Hurried,
+    Listed,
+    Progress,
+    Proved,
+    StepBegan,
+    Unhurried,
+    WritesClosing,
+)
 from headrace.servers.failover.planning.semisync import traps
 from headrace.servers.failover.rescue import in_ranges
+from headrace.servers.failover.surroundings import REAL
 from headrace.servers.failover.watcher import STALLED_S, Suspicion
 
 
@@ -31,8 +46,8 @@ def cluster(replicas: int = 2, flavor: str = "mariadb", fence: bool = True, time
     return made
 
 
-def wish(made: Cluster, **more) -> FailoverWish:
-    return FailoverWish("s0", proof=made.proof, now_s=made.now, fenced_s=made.fenced_s, **more)
+def wish(made: Cluster, **more) -> Progress:
+    return going("s0", proof=made.proof, fenced_s=made.fenced_s, **more)
 
 
 def promoted() -> Cluster:
@@ -227,23 +242,23 @@ def test_the_journal_knows_what_cannot_be_seen(tmp_path):
     made = cluster()
     journal = Journal(tmp_path / "journal")
     assert journal.unfinished() is None
-    journal.begin(wish(made, accept_loss=True), "watch")
     assert made.proof is not None
-    journal.proof(made.proof)
-    journal.fenced("s0", "killed")
-    journal.write("elected", server="s1")
+    journal.write(Began(FailoverWish("s0", accept_loss=True), "watch", REAL.boot()))
+    journal.write(Proved(made.proof))
+    journal.write(Fenced("s0", "killed", made.now))
+    journal.write(Elected("s1", None, True))
     with open(tmp_path / "journal", "a") as file:
         file.write('{"event": "fini')  # a crash in the middle of a line
     again = Journal(tmp_path / "journal")
     left = again.unfinished()
     assert left is not None and left.by == "watch"
-    assert (left.wish.elected, left.wish.accept_loss, left.wish.proof) == ("s1", True, made.proof)
-    assert left.wish.fenced_s is not None
+    assert (left.elected, left.wish.accept_loss, left.proof) == ("s1", True, made.proof)
+    assert left.fenced_s == made.now
     with journal.alone(), pytest.raises(CouldNotRun, match="under way"), again.alone():
         pass
     with again.alone():
-        again.write("finished", outcome={})
-    assert again.unfinished() is None and again.last_failover_at() is not None
+        again.write(Finished(OUTCOME))
+    assert again.unfinished() is None and again.history.failed_over_at is not None
 
 
 def test_what_no_later_look_can_make_certain_is_refused_before_anything_is_changed():
@@ -253,7 +268,7 @@ def test_what_no_later_look_can_make_certain_is_refused_before_anything_is_chang
     refused = plan(made.look(), asked)
     assert "acknowledged commits may be missing" in refused.refusal and "--accept-loss" in refused.hint
     # With the loss accepted, the same states are fenced and revoked.
-    accepted = plan(made.look(), replace(asked, accept_loss=True))
+    accepted = plan(made.look(), replace(asked, wish=replace(asked.wish, accept_loss=True)))
     assert not accepted.refusal
     assert [step.action for step in accepted.stage] == ["fence", "stop-receive", "stop-receive"]
 
@@ -265,7 +280,7 @@ def test_a_switchover_keeps_semi_sync_on_a_successor_that_did_not_acknowledge():
     assert source is not None and source.semi_sync.source_enabled and chosen is not None
     seen = changed(seen, "s1", semi_sync=replace(chosen.semi_sync, replica_enabled=False))
     seen = changed(seen, "s0", read_only=True)
-    steps = plan(seen, FailoverWish("s0", kind="switchover", target="s1", now_s=made.now)).steps
+    steps = plan(seen, going("s0", kind="switchover", target="s1"), made.now).steps
     actions = [step.action for step in steps]
     assert actions.index("semi-sync-source-on") < actions.index("writable")
     # s2 acknowledges, and the old source will: one of them is waited for, as before.
@@ -299,7 +314,7 @@ def test_a_write_that_hangs_counts_from_its_beginning():
 
 
 def steps_of(made, **choices):
-    found = plan(made.look(), FailoverWish("s0", kind="switchover", **choices)).steps
+    found = plan(made.look(), going("s0", kind="switchover", **choices)).steps
     return [(step.stage, step.action, step.server) for step in found]
 
 
@@ -360,7 +375,7 @@ def test_a_source_that_will_acknowledge_alone_says_what_is_given_up():
 def test_the_others_follow_before_a_switchover_opens_the_new_source():
     made = cluster()
     made.source.read_only = True
-    steps = [(step.action, step.server) for step in plan(made.seen(), FailoverWish("s0", kind="switchover")).steps]
+    steps = [(step.action, step.server) for step in plan(made.seen(), going("s0", kind="switchover")).steps]
     assert steps.index(("repoint", "s2")) < steps.index(("writable", "s1"))
     made.kill_source()
     made.fenced_s = made.now
@@ -375,15 +390,15 @@ def test_one_that_goes_on_says_what_was_known_of_the_election(tmp_path, sure):
     """An hour later the proof is worth nothing; what it proved then is in the journal."""
     made = promoted()
     journal = Journal(tmp_path / "journal")
-    journal.begin(wish(made), "user")
-    journal.write("elected", server="s1", sure=sure)
+    journal.write(Began(FailoverWish("s0"), "user", REAL.boot(), made.proof))
+    journal.write(Elected("s1", None, *sure))
     left = journal.unfinished()
-    assert left is not None and left.wish.sure == sure
-    later = FailoverWish("s0", now_s=made.now + 3_600.0)
-    found = plan(made.look(), left.joined(later))
+    assert left is not None and left.sure == sure
+    later = made.now + 3_600.0
+    found = plan(made.look(), left.after(Began(FailoverWish("s0"), "user", REAL.boot())), later)
     assert (found.elected, found.lossless, found.uncertain) == ("s1", *sure)
-    # Without that line, of an earlier version, it says why it cannot know.
-    unknown = plan(made.look(), replace(left.joined(later), sure=None, proof=None))
+    # Without an election, it says why it cannot know.
+    unknown = plan(made.look(), replace(left, decision=None, proof=None), later)
     assert not unknown.lossless and unknown.uncertain
 
 
@@ -398,8 +413,11 @@ def test_what_is_lost_is_listed_where_something_may_be():
     assert steps == [("events", "s1", ""), ("list-lost", "s1", "s0")]
     # Killed before the clients were told: they are told first.
     assert [step.action for step in plan(seen, replace(wanted, clients_updated=False)).steps][0] == "clients"
-    done = replace(wanted, listed=True, scheduled=True)
-    assert not plan(seen, done).steps and not plan(seen, replace(done, listed=False, had=None)).steps
+    done = replace(wanted, lost=Listed(0, "", ""), enabled=1)
+    none_missing = replace(done, lost=None, decision=Elected("s1", None, True))
+    assert not plan(seen, done).steps and not plan(seen, none_missing).steps
+    failed = replace(wanted, failed={"events": "a lock", "list-lost": "no volume"})
+    assert not plan(seen, failed).steps, "what failed in this run is not tried for ever"
     assert in_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
 
 
@@ -408,7 +426,7 @@ def test_mysqls_own_writes_are_errant_though_its_channel_counts_them():
     made = cluster(flavor="mysql")
     made.servers[1].binlog.append((1, 1))
     assert set(errant(made.seen(), made.seen()["s0"])) == {"s1"}
-    switch = plan(made.seen(), FailoverWish("s0", kind="switchover", target="s1"))
+    switch = plan(made.seen(), going("s0", kind="switchover", target="s1"))
     assert "transactions of its own" in switch.refusal
     made.kill_source()
     made.fenced_s = made.now
@@ -451,21 +469,22 @@ def test_what_a_replica_with_its_own_transactions_alone_received_is_not_lost():
 
 def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal = Journal(tmp_path / "journal")
-    asked = FailoverWish("s0", kind="switchover", events=(ScheduledEvent("shop", "nightly", "ops@%"),))
-    journal.begin(asked, "user")
+    events = (ScheduledEvent("shop", "nightly", "ops@%"),)
+    began = Began(FailoverWish("s0", kind="switchover"), "user", REAL.boot(), events=events)
+    journal.write(began)
     left = journal.unfinished()
     assert left is not None and not left.closed
-    journal.step(FailoverStep(1, "repoint-early", "s2", to="s1"), "doing")
-    journal.write("closing", server="s0", target="s1")
-    journal.write("hurried", server="s1", settings={"sync_binlog": 1})
-    journal.begin(asked, "user")  # the one who goes on
+    journal.write(StepBegan(FailoverStep(1, "repoint-early", "s2", to="s1")))
+    journal.write(WritesClosing("s0", "s1", silenced=False))
+    journal.write(Hurried("s1", {"sync_binlog": 1}))
+    journal.write(began)  # the one who goes on
     left = journal.unfinished()
-    assert left is not None and left.closed and left.wish.events == asked.events
-    assert left.wish.moved == ("s2",) and left.wish.target == "s1" and not left.wish.clients_updated
-    assert journal.hurried() == {"s1": {"sync_binlog": 1}}
-    journal.write("unhurried", server="s1")
-    journal.write("given up")
-    assert journal.unfinished() is None and journal.hurried() == {}
+    assert left is not None and left.closed and left.events == events
+    assert left.moved == ("s2",) and left.candidate == "s1" and not left.clients_updated
+    assert journal.history.hurried == {"s1": {"sync_binlog": 1}}
+    journal.write(Unhurried("s1"))
+    journal.write(GivenUp())
+    assert journal.unfinished() is None and journal.history.hurried == {}
 
 
 def test_a_binary_log_that_was_emptied_does_not_make_others_errant():

@@ -10,22 +10,32 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from relay_logs import Cluster
+from relay_logs import OUTCOME, Cluster, going
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address, Secret
-from headrace.servers.failover import journal as journals
 from headrace.servers.failover import watcher as watching
 from headrace.servers.failover.cluster import cluster_of, journal_folder, source_in
 from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.interruption import words_after_change, words_after_rejoin
-from headrace.servers.failover.journal import STALE_S, Journal, Unfinished
-from headrace.servers.failover.observer import failure_of
+from headrace.servers.failover.journal import Journal
+from headrace.servers.failover.lease import Lease
+from headrace.servers.failover.observer import Observer, failure_of
 from headrace.servers.failover.planning.election import has, required
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish, Seen, refused
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import (
+    STALE_S,
+    Acknowledged,
+    Began,
+    Elected,
+    Finished,
+    GivenUp,
+    HandedOver,
+)
 from headrace.servers.failover.rejoin import source_above
+from headrace.servers.failover.surroundings import REAL
 from headrace.servers.failover.watcher import FLAP_S, Watcher
 
 WHY = "s0 does not answer (no server listens there), and no replica receives from it"
@@ -64,8 +74,9 @@ def watched(tmp_path, monkeypatch, looks: list[str], **more) -> tuple[Watcher, l
     made, said, stop = working(), list[str](), threading.Event()
     host = AddressHost("s0", Address("u", "s0", 1))
     executor: Any = SimpleNamespace(
-        journal=Journal(tmp_path / "journal"), hosts={"s0": host}, back=lambda source: None, warm=lambda source: None
-    )
+        journal=Journal(tmp_path / "journal"), hosts={"s0": host}, surroundings=REAL,
+        back=lambda source: None, warm=lambda source: None,
+    )  # fmt: skip
     watcher = Watcher(executor, FailoverWish("s0"), every_s=0.0, say=said.append, proof=made.proof, **more)
     left, alive = iter(looks), made.seen()
     dead = alive | {"s0": replace(alive["s0"], state=None, error="no server listens there")}
@@ -117,16 +128,21 @@ def test_traps_are_not_over_because_the_source_is_dead(tmp_path, monkeypatch):
 # --- the pause after a failover -------------------------------------------------------------------
 
 
+def executor_of(journal: Journal, said: list[str]) -> Executor:
+    """One without servers."""
+    return Executor(Observer({}), journal, Lease({}), say=said.append)
+
+
 def failed_over(journal: Journal) -> None:
-    journal.begin(FailoverWish("s9"), "watch")
-    journal.write("elected", server="s0")
-    journal.write("finished", outcome={})
+    journal.write(Began(FailoverWish("s9"), "watch", ""))
+    journal.write(Elected("s0", None, True))
+    journal.write(Finished(OUTCOME))
 
 
 def test_a_watch_says_at_its_start_that_it_will_not_act_and_until_when(tmp_path, monkeypatch):
     journal = Journal(tmp_path / "journal")
     failed_over(journal)
-    last = journal.last_failover_at()
+    last = journal.read().failed_over_at
     assert last is not None
     until = watching.clock(last + FLAP_S)
     watcher, said = watched(tmp_path, monkeypatch, [""])
@@ -136,10 +152,10 @@ def test_a_watch_says_at_its_start_that_it_will_not_act_and_until_when(tmp_path,
     monkeypatch.setattr(watching, "PAUSE_LOOK_S", 0.0)
     watcher._tell_pause()
     assert len(said) == 1
-    journal.write("acknowledged")
+    journal.write(Acknowledged())
     watcher._tell_pause()
     assert said[1:] == ["the pause is over: it fails over again"]
-    assert journal.last_failover_at() is None
+    assert journal.read().failed_over_at is None
     # One that only watches says nothing of it.
     failed_over(journal)
     assert not watched(tmp_path, monkeypatch, [""], acts=False)[1]
@@ -152,20 +168,24 @@ def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch
     with pytest.raises(CouldNotRun, match="once in 3600 s is enough") as error:
         watched(tmp_path, monkeypatch, [WHY])
     assert "headrace failover run --from s0" in error.value.hint
-    handed = journal.handed("s0")
+    now, boot = time.time(), REAL.boot()
+    handed = journal.read().handed_over("s0", now, boot)
     assert handed is not None and handed.proof == made.proof and set(handed.received) == {"s1", "s2"}
     said: list[str] = []
-    executor: Any = SimpleNamespace(journal=journal, say=said.append)
-    wish, seen = FailoverWish("s0", now_s=1.0), made.seen()
-    got = Executor._add_handed_proof(executor, wish, seen)
+    executor, wish, seen = executor_of(journal, said), FailoverWish("s0"), made.seen()
+    got = executor._begin(wish, "user", seen)
     assert got.proof is not None and got.proof.ackers == made.proof.ackers and "that counts" in said[-1]
     made.kill_source()
-    assert "semi-sync was not seen at work" in plan(made.seen(), wish).refusal
-    assert plan(made.seen(), got).steps[0].action == "fence", "with it nothing is refused"
-    # A switchover, a proof of its own, or one who was elected: nothing is taken over.
-    for other in (replace(wish, kind="switchover"), replace(wish, proof=made.proof), replace(wish, elected="s1")):
-        assert Executor._add_handed_proof(executor, other, seen) == other
-    assert Executor._add_handed_proof(executor, replace(wish, source="s2"), seen).proof is None
+    assert "semi-sync was not seen at work" in plan(made.seen(), going()).refusal
+    assert plan(made.seen(), going().after(got)).steps[0].action == "fence", "with it nothing is refused"
+    # A switchover, another source, a proof of its own, or one who was elected: nothing is taken over.
+    for other in (replace(wish, kind="switchover"), replace(wish, source="s2")):
+        assert executor._begin(other, "user", seen).proof is None
+    today = replace(made.proof, at_s=made.proof.at_s + 1)
+    assert executor._begin(wish, "user", seen, today).proof == today
+    journal.write(Began(wish, "user", boot))
+    journal.write(Elected("s1", None, True))
+    assert executor._begin(wish, "user", seen).proof is None
 
 
 def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
@@ -174,26 +194,23 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
     journal = Journal(path)
     received = {name: str(has(one)) for name, one in made.seen().items() if name != "s0"}
 
-    def handed() -> bool:
-        return Journal(path).handed("s0") is not None
+    def handed(boot: str = REAL.boot()) -> bool:
+        return Journal(path).read().handed_over("s0", time.time(), boot) is not None
 
-    journal.hand_over("s0", made.proof, (), received)
-    assert handed()
+    over = HandedOver("s0", made.proof, (), received, REAL.boot())
+    journal.write(over)
+    assert handed() and not handed("another")
     made.write()
     made.receive(1)
     said: list[str] = []
-    executor: Any = SimpleNamespace(journal=journal, say=said.append)
-    assert Executor._add_handed_proof(executor, FailoverWish("s0"), made.seen()).proof is None
+    assert executor_of(journal, said)._begin(FailoverWish("s0"), "user", made.seen()).proof is None
     assert "has received more since" in said[-1], "its source lived on"
-    journal.write("given up")
+    journal.write(GivenUp())
     assert not handed(), "its source was back"
-    journal.hand_over("s0", made.proof, (), received)
-    journal.write("elected", server="s1")
+    journal.write(over)
+    journal.write(Elected("s1", None, True))
     assert not handed()
-    journal.hand_over("s0", made.proof, (), received)
-    with monkeypatch.context() as patch:
-        patch.setattr(journals, "_boot", lambda: "another")
-        assert not handed()
+    journal.write(over)
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     old = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - STALE_S - 60))
     path.write_text("".join(json.dumps(one | {"at": old}) + "\n" for one in entries))
@@ -208,10 +225,10 @@ def test_the_source_of_a_change_that_was_cut_off():
     assert source_in(cut_off) == "s1", "s2 follows it"
     alone = {name: one for name, one in cut_off.items() if name != "s2"}
     assert source_in(alone) == "s1", "nobody follows anybody, and one takes writes"
-    left = Unfinished(FailoverWish("s0", kind="switchover", elected="s1"), "user")
+    left = going(kind="switchover", elected="s1")
     assert source_in(cut_off, None, left) == "s1" and source_in(cut_off, "s2", left) == "s2"
     closed = working().seen()
-    assert source_in(closed, None, Unfinished(FailoverWish("s0"), "user")) == "s0"
+    assert source_in(closed, None, going()) == "s0"
     with pytest.raises(InputError, match="is not one of s0, s1, s2"):
         source_in(closed, "nobody")
 
@@ -244,7 +261,7 @@ def test_a_refusal_names_the_source_once():
 @pytest.mark.parametrize(("target", "words"), [("s0", "is the source already"), ("db9", "is not one of s0, s1, s2")])
 @pytest.mark.parametrize("kind", ["failover", "switchover"])
 def test_a_target_that_cannot_be_meant(kind, target, words):
-    assert words in plan(working().seen(), FailoverWish("s0", kind=kind, target=target, now_s=1.0)).refusal
+    assert words in plan(working().seen(), going(kind=kind, target=target)).refusal
 
 
 def test_what_cannot_rejoin():
@@ -260,7 +277,7 @@ def test_what_cannot_rejoin():
 def test_a_replica_is_not_failed_over():
     """A server in the middle of a chain, or the wrong name: nobody is promoted next to the source."""
     for kind in ("failover", "switchover"):
-        assert "s1 is a replica of s0, not the source" in plan(working().seen(), FailoverWish("s1", kind=kind)).refusal
+        assert "s1 is a replica of s0, not the source" in plan(working().seen(), going("s1", kind=kind)).refusal
 
 
 def test_a_server_of_its_own_is_not_what_an_old_source_rejoins():

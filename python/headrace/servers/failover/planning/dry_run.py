@@ -13,10 +13,21 @@ from dataclasses import dataclass, replace
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning.election import required
-from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, FailoverWish, Members, Seen
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, ScheduledEvent, Seen
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import (
+    Elected,
+    Fenced,
+    Listed,
+    Progress,
+    Rescued,
+    SawEvents,
+    StepBegan,
+    StepDone,
+)
 
-MOST_STAGES = 24  # as the executor has it; a plan has four, and more is a plan that never ends
+# A plan has four stages; servers that come and go may add some. More is a plan that never ends.
+MOST_STAGES = 24
 
 
 @dataclass(frozen=True)
@@ -49,16 +60,15 @@ class DryRun:
         return sentences
 
 
-def dry_run(members: Members, wish: FailoverWish) -> DryRun:
+def dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> DryRun:
     """Returns what a run would do from here on. If a later stage is refused, the plan has the steps
     until then and the refusal, as the run would."""
     seen, steps = dict(members), list[FailoverStep]()
     decided = FailoverPlan()
     for stage in range(1, MOST_STAGES + 1):
-        old = seen.get(wish.source)
-        if wish.events is None and old is not None and old.events is not None:
-            wish = replace(wish, events=old.events)
-        stage_plan = plan(seen, wish)
+        if (events := events_of(seen, progress)) is not None:
+            progress = progress.after(SawEvents(events))
+        stage_plan = plan(seen, progress, now_s)
         if stage_plan.refusal:
             return DryRun(replace(stage_plan, steps=tuple(steps)), seen)
         if not stage_plan.steps:
@@ -68,41 +78,64 @@ def dry_run(members: Members, wish: FailoverWish) -> DryRun:
             decided = stage_plan
         for step in stage_plan.stage:
             steps.append(replace(step, stage=stage))
-            wish = _wish_after(step, wish, stage_plan, seen)
-            seen = _seen_after(step, wish, seen)
+            progress = _progress_after(step, progress, stage_plan, seen, now_s)
+            seen = _seen_after(step, progress, seen)
     return DryRun(replace(decided, steps=tuple(steps)), seen)
 
 
-def _wish_after(step: FailoverStep, wish: FailoverWish, stage_plan: FailoverPlan, seen: Members) -> FailoverWish:
-    """Returns the wish with what the journal would add after a step."""
-    if wish.elected is None and step.action in ("leave-source", "writable"):
-        state = seen[stage_plan.elected].state if stage_plan.elected else None
-        had = None if stage_plan.lossless or wish.rescued or state is None else state.executed
-        wish = replace(wish, elected=stage_plan.elected, had=had, sure=(stage_plan.lossless, stage_plan.uncertain))
+def events_of(seen: Members, progress: Progress) -> tuple[ScheduledEvent, ...] | None:
+    """Returns the events that the old source's scheduler runs, where they are not known yet and it
+    shows them."""
+    old = seen.get(progress.source)
+    return old.events if progress.events is None and old is not None else None
+
+
+def elects(step: FailoverStep, progress: Progress) -> bool:
+    """Returns whether nobody else may be chosen from this step on."""
+    return progress.decision is None and step.action in ("leave-source", "writable")
+
+
+def election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> Elected:
+    """Returns the decision of a plan, before the first step that cannot be taken back."""
+    server = stage_plan.elected or ""
+    state = seen[server].state
+    had = None if stage_plan.lossless or progress.rescued is not None or state is None else state.executed
+    return Elected(
+        server,
+        had,
+        stage_plan.lossless,
+        stage_plan.uncertain,
+        stage_plan.missing,
+        stage_plan.gives_up,
+        dict(stage_plan.left_out),
+    )
+
+
+def _progress_after(
+    step: FailoverStep, progress: Progress, stage_plan: FailoverPlan, seen: Members, now_s: float
+) -> Progress:
+    """Returns the progress after a step that succeeded, as its events would tell it."""
+    if elects(step, progress):
+        progress = progress.after(election(stage_plan, progress, seen))
+    progress = progress.after(StepBegan(step))
     match step.action:
         case "fence":
-            return replace(wish, fenced_s=wish.now_s)
+            progress = progress.after(Fenced(step.server, "", now_s))
         case "rescue":
-            return replace(wish, rescued=True)
-        case "clients":
-            return replace(wish, clients_updated=True)
-        case "events":
-            return replace(wish, scheduled=True)
+            progress = progress.after(Rescued(0))
         case "list-lost":
-            return replace(wish, listed=True)
-        case "repoint-early":
-            return replace(wish, moved=(*wish.moved, step.server), target=step.to)
-    return wish
+            progress = progress.after(Listed(0, "", ""))
+    return progress.after(StepDone(step, 0.0))
 
 
-def _seen_after(step: FailoverStep, wish: FailoverWish, seen: Mapping[str, Seen]) -> dict[str, Seen]:
+def _seen_after(step: FailoverStep, progress: Progress, seen: Mapping[str, Seen]) -> dict[str, Seen]:
     """Returns the members after a step."""
     member = seen[step.server]
     if step.action == "fence":
         return {**seen, step.server: replace(member, state=None, error="it is fenced", fence="done", write="untried")}
     if member.state is None:
         return dict(seen)
-    source = seen.get(wish.source)
+    source = seen.get(progress.source)
     match step.action:
         case "start-apply" | "stop-receive":
             changed = {"apply": "on"} if step.action == "start-apply" else {"receive": "off"}

@@ -2,7 +2,7 @@
 
     Seen      the observation of a server, or the fact that it did not answer
     AckProof     the last moment at which semi-sync was seen to work
-    FailoverWish      the request of the user (or the watcher), with what the journal has of it
+    FailoverWish      what the user (or the watcher) asks
     FailoverStep      an action on a server; FailoverPlan: all steps, or a refusal
     Guarantee the current guarantee
     Outcome   the result of a run
@@ -137,44 +137,23 @@ class AckProof:
 
 @dataclass(frozen=True)
 class FailoverWish:
-    """The request, with what the journal has of it.
+    """What the user asks.
 
-    `fenced_s`: when the old source was fenced (`None`: not), `now_s`: the same clock. `by_hand`:
-    the user says that the old source is dead and stays so. `accept_loss`: promote although
-    acknowledged commits may be missing. `errant`: what becomes of transactions that one replica
-    alone wrote. `rescue`: read the rest from the dead source's volume; `rescued`: that is done.
-    `elected`: the journal's decision; `had`: all that it had then, where acknowledged commits may
-    be missing; `sure`: whether all acknowledged ones were known to be there then, and why not;
-    `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
-    known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to
-    acknowledge. `clients_updated`: their file names the new source. `moved`: replicas that a
-    switchover lets follow the chosen one beforehand; `stay`: those that could not. `written_s`:
-    when the old source was last seen to take a write, on the clock of `now_s`.
+    `target`: who is to take over. `by_hand`: the user says that the old source is dead and stays
+    so. `accept_loss`: promote although acknowledged commits may be missing. `errant`: what becomes
+    of transactions that one replica alone wrote. `rescue`: read the rest from the dead source's
+    volume. `alone`: what to do when no replica is left to acknowledge.
     """
 
     source: str
     kind: Literal["failover", "switchover"] = "failover"
     target: str | None = None
-    proof: AckProof | None = None
-    now_s: float = 0.0
-    fenced_s: float | None = None
     by_hand: bool = False
     accept_loss: bool = False
     allow_delayed: bool = False
     errant: Literal["refuse", "inject", "leave"] = "refuse"
     rescue: bool = False
-    rescued: bool = False
-    elected: str | None = None
-    had: GtidSet | None = None
-    sure: tuple[bool, tuple[str, ...]] | None = None
-    listed: bool = False
-    events: tuple[ScheduledEvent, ...] | None = None
-    scheduled: bool = False
     alone: Literal["serve", "refuse"] = "serve"
-    clients_updated: bool = False
-    moved: tuple[str, ...] = ()
-    stay: tuple[str, ...] = ()
-    written_s: float | None = None
 
 
 Action = Literal[

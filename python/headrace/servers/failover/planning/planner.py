@@ -26,44 +26,46 @@ from headrace.servers.failover.planning.members import (
     AckProof,
     FailoverPlan,
     FailoverStep,
-    FailoverWish,
     Members,
     Seen,
 )
+from headrace.servers.failover.planning.progress import Progress
 
 
-def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
-    """Returns the next steps, or a refusal."""
-    refused = _refuse_topology(members, wish)
-    source = members.get(wish.source)
+def plan(members: Members, progress: Progress, now_s: float = 0.0) -> FailoverPlan:
+    """Returns the next steps, or a refusal. `now_s`: on the clock of the progress."""
+    refused = _refuse_topology(members, progress)
+    source = members.get(progress.source)
     if source is None:
-        return FailoverPlan(refusal=f"{wish.source} is not one of {', '.join(sorted(members))}")
+        return FailoverPlan(refusal=f"{progress.source} is not one of {', '.join(sorted(members))}")
     guarantee = guarantee_now(members, source)
-    if wish.target is not None and wish.elected is None and (wrong := _wrong_target(members, wish)):
+    if progress.candidate is not None and progress.elected is None and (wrong := _wrong_target(members, progress)):
         return FailoverPlan(refusal=wrong, hint="Name a replica with --to, or leave it out.", guarantee=guarantee)
-    if wish.elected is None and (above := _follows_somebody(members, source)):
+    if progress.elected is None and (above := _follows_somebody(members, source)):
         rule = f"{source.name} is a replica of {above}, not the source"
         hint = "Leave out --from, or name the source."
         return FailoverPlan(refusal=rule, hint=hint, guarantee=guarantee)
-    gone = members.get(wish.elected) if wish.elected else None
-    if wish.elected and (gone is None or gone.state is None):
-        rule = f"{wish.elected} was elected, does not answer now, and may take writes already"
-        hint = f"Bring it back, or make sure that it is dead and begin a new failover (--from {wish.elected})."
-        refused = FailoverPlan(refusal=rule, hint=hint, elected=wish.elected)
+    gone = members.get(progress.elected) if progress.elected else None
+    if progress.elected and (gone is None or gone.state is None):
+        rule = f"{progress.elected} was elected, does not answer now, and may take writes already"
+        hint = f"Bring it back, or make sure that it is dead and begin a new failover (--from {progress.elected})."
+        refused = FailoverPlan(refusal=rule, hint=hint, elected=progress.elected)
     if refused:
         return replace(refused, guarantee=guarantee)
     stage_plan = (
-        switchover.plan(members, source, wish) if wish.kind == "switchover" else _failover(members, source, wish)
+        switchover.plan(members, source, progress)
+        if progress.kind == "switchover"
+        else _failover(members, source, progress, now_s)
     )
     return replace(stage_plan, guarantee=guarantee)
 
 
-def _wrong_target(members: Members, wish: FailoverWish) -> str:
+def _wrong_target(members: Members, progress: Progress) -> str:
     """Returns why the requested target cannot take over; "" if it can."""
-    if wish.target == wish.source:
-        return f"{wish.target} is the source already, so it cannot take over"
-    if wish.target not in members:
-        return f"{wish.target} is not one of {', '.join(sorted(members))}"
+    if progress.candidate == progress.source:
+        return f"{progress.candidate} is the source already, so it cannot take over"
+    if progress.candidate not in members:
+        return f"{progress.candidate} is not one of {', '.join(sorted(members))}"
     return ""
 
 
@@ -77,7 +79,7 @@ def _follows_somebody(members: Members, source: Seen) -> str:
     return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
 
 
-def _refuse_topology(members: Members, wish: FailoverWish) -> FailoverPlan | None:
+def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | None:
     """Refuses a topology that is not a source with its replicas."""
     answering = [member for member in members.values() if member.state is not None]
     if len({required(member).flavor for member in answering}) > 1:
@@ -94,7 +96,7 @@ def _refuse_topology(members: Members, wish: FailoverWish) -> FailoverPlan | Non
         if other != member.name:
             rule = f"{other} and {member.name} both have the server_uuid {required(member).uuid}: one is a copy of the other with its auto.cnf"
             return FailoverPlan(refusal=rule, hint="Remove auto.cnf from the copy's data directory and start it again.")
-    strange = strangers(members, wish.source) if wish.elected is None else []
+    strange = strangers(members, progress.source) if progress.elected is None else []
     if strange:
         return FailoverPlan(refusal=f"{', '.join(strange)}, which is none of the servers named", hint=NAMED)
     circle = _circle(members)
@@ -104,20 +106,18 @@ def _refuse_topology(members: Members, wish: FailoverWish) -> FailoverPlan | Non
     writable = [
         member
         for member in answering
-        if not required(member).read_only and member.name not in (wish.source, wish.elected)
+        if not required(member).read_only and member.name not in (progress.source, progress.elected)
     ]
     lawful = [member for member in writable if _is_promoted(member)]
-    source = members.get(wish.source)
+    source = members.get(progress.source)
     closed = source is None or source.state is None or source.state.read_only
-    if wish.elected is not None or (wish.kind == "switchover" and not closed):
+    if progress.elected is not None or (progress.kind == "switchover" and not closed):
         # The server that may be writable is known: any other is outdated or unexpected.
         lawful = []
     if len(lawful) > 1 or len(lawful) < len(writable):
-        rule = (
-            f"{', '.join(sorted(member.name for member in writable))}: writable next to {wish.elected or wish.source}"
-        )
+        rule = f"{', '.join(sorted(member.name for member in writable))}: writable next to {progress.elected or progress.source}"
         hint = "Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
-        if wish.elected is not None:
+        if progress.elected is not None:
             rule += ", who was elected by a failover that did not end"
             hint += " If that one is of another time, begin a new one from today's source: --from NAME."
         return FailoverPlan(refusal=rule, hint=hint)
@@ -151,10 +151,10 @@ def _circle(members: Members) -> list[str]:
 # --- failover -------------------------------------------------------------------------------------
 
 
-def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
-    fenced = wish.fenced_s is not None or wish.by_hand
-    elected = _find_elected(members, wish)
-    if elected is None and (strangers := _writable(members, wish)):
+def _failover(members: Members, source: Seen, progress: Progress, now_s: float) -> FailoverPlan:
+    fenced = progress.fenced_s is not None or progress.wish.by_hand
+    elected = _find_elected(members, progress)
+    if elected is None and (strangers := _writable(members, progress)):
         names = ", ".join(stranger.name for stranger in strangers)
         rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
         hint = f"Bring it back as a replica (headrace failover rejoin), or name the servers without {names}."
@@ -167,7 +167,7 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
             )
             return FailoverPlan(refusal=f"{source.name} was said to be dead, and it {does}", hint=hint)
         # Somebody has started it since, so it is fenced again.
-        fenced, wish = False, replace(wish, fenced_s=None, by_hand=False)
+        fenced, progress = False, progress.unfenced_again()
     if source.state is not None and not fenced and elected is None:
         if source.write == "ok":
             hint = f"Use: headrace failover switchover --from {source.name}."
@@ -178,30 +178,32 @@ def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPla
             rule = f"{source.name} takes no writes, but no other server would either: {source.error}"
             return FailoverPlan(refusal=rule, hint="Bring its replicas back, or release the lock.")
     if elected is not None and _open_for_clients(elected):
-        return _after(members, source, elected, wish)
+        return _after(members, source, elected, progress, now_s)
     replicas = election.followers(members, source)
     if not replicas and elected is None:
         return FailoverPlan(refusal=f"no server that answers follows {source.name}", hint="Bring a replica back.")
     first = _revoke(source, replicas, fenced)
-    if any(step.action != "fence" for step in first) or (first and not _quorum(replicas, wish.proof)[0]):
-        return replace(_decide(members, source, wish, foreseen=True), steps=first)
-    decided = _decide(members, source, wish)
+    if any(step.action != "fence" for step in first) or (first and not _quorum(replicas, progress.proof)[0]):
+        return replace(_decide(members, source, progress, now_s, foreseen=True), steps=first)
+    decided = _decide(members, source, progress, now_s)
     if decided.refusal or not first:
         return decided
     return replace(decided, steps=(*first, *decided.steps))
 
 
-def _find_elected(members: Members, wish: FailoverWish) -> Seen | None:
+def _find_elected(members: Members, progress: Progress) -> Seen | None:
     """Returns the server that was elected already: by the journal, or promoted and writable."""
-    if wish.elected is not None:
-        elected = members.get(wish.elected)
+    if progress.elected is not None:
+        elected = members.get(progress.elected)
         return elected if elected is not None and elected.state is not None else None
-    return next((member for member in _writable(members, wish) if took_over(members, member, wish.source)), None)
+    return next(
+        (member for member in _writable(members, progress) if took_over(members, member, progress.source)), None
+    )
 
 
-def _writable(members: Members, wish: FailoverWish) -> list[Seen]:
+def _writable(members: Members, progress: Progress) -> list[Seen]:
     """Lists the servers except the source that follow nobody and take writes."""
-    others = [member for member in members.values() if member.name != wish.source and member.state is not None]
+    others = [member for member in members.values() if member.name != progress.source and member.state is not None]
     return [member for member in others if not required(member).read_only and _is_promoted(member)]
 
 
@@ -252,37 +254,46 @@ def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, in
     return reached >= proof.needed, reached, proof.needed
 
 
-def _decide(members: Members, source: Seen, wish: FailoverWish, foreseen: bool = False) -> FailoverPlan:
+def _decide(members: Members, source: Seen, progress: Progress, now_s: float, foreseen: bool = False) -> FailoverPlan:
     """Returns the election and the later steps, once nobody receives; `foreseen`: as if nobody
     did."""
     replicas = election.followers(members, source)
-    elected = _find_elected(members, wish)
+    elected = _find_elected(members, progress)
     pool = [member for member in (*replicas, *([elected] if elected else [])) if member.state is not None]
     pool = list({member.name: member for member in pool}.values())
-    silent = _can_still_acknowledge(replicas, wish, source)
+    silent = _can_still_acknowledge(replicas, progress, source)
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
-    uncertain = tuple(_uncertain(pool, wish))
-    lossless = not uncertain or wish.rescued
+    uncertain = tuple(_uncertain(pool, progress, now_s))
+    lossless = not uncertain or progress.rescued is not None
     errant = election.errant(members, source)
-    if errant and wish.errant == "refuse" and wish.elected is None:
+    if errant and progress.wish.errant == "refuse" and progress.elected is None:
         rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(errant.items()))}"
         hint = "--errant inject gives every server empty transactions in their place; --errant leave keeps them where they are."
         return FailoverPlan(refusal=rule, hint=hint, errant=errant, uncertain=uncertain, lossless=lossless)
-    chosen, left_out = _choice(pool, wish, elected, errant)
+    chosen, left_out = _choice(pool, progress, elected, errant)
     if isinstance(chosen, FailoverPlan):
         return replace(chosen, uncertain=uncertain, lossless=False, errant=errant, left_out=left_out)
     # If no later observation can bring certainty, that is refused before anything is changed:
     # without a proof, and if the semi-sync timeout is over before a fence can be complete.
-    late = wish.proof is not None and wish.fenced_s is None and _fell_back(wish.proof, wish.now_s)
-    decidable = not foreseen or wish.proof is None or late
-    if not lossless and not wish.accept_loss and not wish.rescue and wish.elected is None and decidable:
+    late = progress.proof is not None and progress.fenced_s is None and _fell_back(progress.proof, now_s)
+    decidable = not foreseen or progress.proof is None or late
+    if (
+        not lossless
+        and not progress.wish.accept_loss
+        and not progress.wish.rescue
+        and progress.elected is None
+        and decidable
+    ):
         hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=errant)
-    steps, refusal = _steps(members, source, chosen, pool, wish, errant)
-    missing = _missing(pool, chosen, _list_replaced(wish, errant))
-    lossless, uncertain = wish.sure or ((lossless and not missing) or (wish.rescue and source.volume), uncertain)
+    steps, refusal = _steps(members, source, chosen, pool, progress, errant)
+    missing = _missing(pool, chosen, _list_replaced(progress, errant))
+    lossless, uncertain = progress.sure or (
+        (lossless and not missing) or (progress.wish.rescue and source.volume),
+        uncertain,
+    )
     failover_plan = FailoverPlan(
         steps=steps,
         elected=chosen.name,
@@ -291,24 +302,24 @@ def _decide(members: Members, source: Seen, wish: FailoverWish, foreseen: bool =
         errant=errant,
         left_out=left_out,
         missing=missing,
-        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, wish, errant), wish),
+        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, progress, errant), progress),
     )
     return replace(failover_plan, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else failover_plan
 
 
-def _can_still_acknowledge(replicas: list[Seen], wish: FailoverWish, source: Seen) -> tuple[str, str] | None:
+def _can_still_acknowledge(replicas: list[Seen], progress: Progress, source: Seen) -> tuple[str, str] | None:
     """Returns rule and hint if the old source might acknowledge a commit after the promotion."""
-    if wish.fenced_s is not None or wish.by_hand or source.fence == "done":
+    if progress.fenced_s is not None or progress.wish.by_hand or source.fence == "done":
         return None
-    enough, reached, needed = _quorum(replicas, wish.proof)
-    hint = f"Make sure that {wish.source} is dead and stays so, then add --fenced."
-    if wish.proof is None:
-        return f"{wish.source} could not be fenced, and without semi-sync it needs no replica to acknowledge", hint
+    enough, reached, needed = _quorum(replicas, progress.proof)
+    hint = f"Make sure that {progress.source} is dead and stays so, then add --fenced."
+    if progress.proof is None:
+        return f"{progress.source} could not be fenced, and without semi-sync it needs no replica to acknowledge", hint
     if not enough:
-        rule = f"{wish.source} could not be fenced, and only {reached} of its acknowledging replicas were stopped; it takes {needed} to be sure"
+        rule = f"{progress.source} could not be fenced, and only {reached} of its acknowledging replicas were stopped; it takes {needed} to be sure"
         return rule, hint
-    if wish.proof.timeout_s < NEVER_S:
-        rule = f"{wish.source} could not be fenced, and after {wish.proof.timeout_s:g} s without replicas it acknowledges alone (semi-sync timeout)"
+    if progress.proof.timeout_s < NEVER_S:
+        rule = f"{progress.source} could not be fenced, and after {progress.proof.timeout_s:g} s without replicas it acknowledges alone (semi-sync timeout)"
         return rule, hint
     return None
 
@@ -319,16 +330,16 @@ def _fell_back(proof: AckProof, at_s: float) -> bool:
     return proof.timeout_s < NEVER_S and at_s > proof.at_s + proof.timeout_s
 
 
-def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
+def _uncertain(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
     """Lists why an acknowledged commit may be on none of the servers that answer."""
-    proof = wish.proof
+    proof = progress.proof
     if proof is None:
         return ["semi-sync was not seen at work, so commits were acknowledged by the source alone"]
     reasons = []
     if proof.timeout_s < NEVER_S:
         until = proof.at_s + proof.timeout_s
-        if wish.fenced_s is None or _fell_back(proof, wish.fenced_s):
-            late = (wish.now_s if wish.fenced_s is None else wish.fenced_s) - until
+        if progress.fenced_s is None or _fell_back(proof, progress.fenced_s):
+            late = (now_s if progress.fenced_s is None else progress.fenced_s) - until
             reasons.append(
                 f"the source may have fallen back to asynchronous: it was not fenced within its semi-sync timeout of {proof.timeout_s:g} s ({max(late, 0):.1f} s late)"
             )
@@ -344,51 +355,53 @@ def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
 
 
 def _choice(
-    pool: list[Seen], wish: FailoverWish, elected: Seen | None, errant: dict[str, str]
+    pool: list[Seen], progress: Progress, elected: Seen | None, errant: dict[str, str]
 ) -> tuple[Seen | FailoverPlan, dict[str, str]]:
     """Returns the server to promote, or a refusal; and the servers that cannot be, with reasons."""
-    reasons = {member.name: unfit(member, wish.allow_delayed) for member in pool}
+    reasons = {member.name: unfit(member, progress.wish.allow_delayed) for member in pool}
     left_out = {name: reason for name, reason in reasons.items() if reason}
     if elected is not None:
         return elected, left_out
     able = [
-        member for member in pool if not reasons[member.name] and (member.name not in errant or wish.errant != "leave")
+        member
+        for member in pool
+        if not reasons[member.name] and (member.name not in errant or progress.wish.errant != "leave")
     ]
-    if wish.errant == "leave":
+    if progress.wish.errant == "leave":
         left_out |= {name: f"has transactions of its own: {text}" for name, text in errant.items()}
-    replaced = _list_replaced(wish, errant)
+    replaced = _list_replaced(progress, errant)
     if not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
         return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
     chosen = None
-    if wish.errant == "inject" and (clean := [member for member in able if member.name not in errant]):
+    if progress.wish.errant == "inject" and (clean := [member for member in able if member.name not in errant]):
         # A server with errant transactions would pass them on instead of empty ones; but it is
         # promoted if it alone received transactions.
-        chosen = election.best(clean, wish.target, replaced)
+        chosen = election.best(clean, progress.candidate, replaced)
         if chosen is not None and _missing(pool, chosen, replaced):
             chosen = None
-    chosen = chosen or election.best(able, wish.target, replaced)
+    chosen = chosen or election.best(able, progress.candidate, replaced)
     if chosen is None:
         return FailoverPlan(
             refusal=f"{', '.join(member.name for member in able)}: none has all that the others received"
         ), left_out
     beyond = _missing(pool, chosen, replaced)
-    if beyond and not wish.accept_loss:
+    if beyond and not progress.wish.accept_loss:
         hint = "Correct that replica and promote it, or go on without them: --accept-loss."
         rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
         return FailoverPlan(refusal=rule, hint=hint, missing=beyond), left_out
-    if wish.target is not None and chosen.name != wish.target:
-        own = "it has transactions of its own" if wish.target in errant else f"{chosen.name} has received more"
-        reason = left_out.get(wish.target) or own
+    if progress.candidate is not None and chosen.name != progress.candidate:
+        own = "it has transactions of its own" if progress.candidate in errant else f"{chosen.name} has received more"
+        reason = left_out.get(progress.candidate) or own
         return FailoverPlan(
-            refusal=f"{wish.target} is not the one to promote: {reason}", hint="Leave out --to."
+            refusal=f"{progress.candidate} is not the one to promote: {reason}", hint="Leave out --to."
         ), left_out
     return chosen, left_out
 
 
-def _list_replaced(wish: FailoverWish, errant: dict[str, str]) -> GtidSet | None:
+def _list_replaced(progress: Progress, errant: dict[str, str]) -> GtidSet | None:
     """Returns MySQL's errant transactions if they are to be replaced by empty ones, or left."""
-    if wish.errant == "refuse" or not errant:
+    if progress.wish.errant == "refuse" or not errant:
         return None
     try:
         return GtidSet.parse(",".join(errant.values()), "mysql")
@@ -408,18 +421,20 @@ def _missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = None) ->
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
-def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[str, str]) -> list[Seen]:
+def _siblings(chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[str, str]) -> list[Seen]:
     """Lists the servers that will follow the chosen one."""
     return [
-        member for member in switchover.siblings(pool, chosen) if member.name not in errant or wish.errant == "inject"
+        member
+        for member in switchover.siblings(pool, chosen)
+        if member.name not in errant or progress.wish.errant == "inject"
     ]
 
 
 def _steps(
-    members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, errant: dict[str, str]
+    members: Members, source: Seen, chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
     """Returns the remaining steps of drain, rescue, promotion and re-pointing; or a refusal."""
-    siblings = _siblings(chosen, pool, wish, errant)
+    siblings = _siblings(chosen, pool, progress, errant)
     steps = []
     channel, will = chosen.channel, usable(chosen)
     if channel is not None and not required(chosen).executed.contains(will):
@@ -428,7 +443,7 @@ def _steps(
         steps.append(
             FailoverStep(2, "wait-applied", chosen.name, gtid=will, why="what it received is what was acknowledged")
         )
-    if wish.rescue and not wish.rescued:
+    if progress.wish.rescue and progress.rescued is None:
         if not source.volume:
             return (), (
                 f"there is no volume of {source.name} to read the rest from",
@@ -439,7 +454,7 @@ def _steps(
                 2, "rescue", chosen.name, gtid=will, to=source.name, why="the rest of the old source's binary log"
             )
         )
-    if wish.errant == "inject" and errant:
+    if progress.wish.errant == "inject" and errant:
         if required(chosen).flavor == "mariadb":
             rule = "MariaDB cannot be given empty transactions in place of those another server wrote"
             return (), (rule, "Use --errant leave, and seed the replica anew afterwards.")
@@ -449,13 +464,13 @@ def _steps(
                 steps.append(
                     FailoverStep(2, "inject", chosen.name, gtid=gtid, to=name, why="empty, so that histories agree")
                 )
-    promote, refusal = switchover.promotion(chosen, siblings, wish, stage=3)
+    promote, refusal = switchover.promotion(chosen, siblings, progress, stage=3)
     return (*steps, *promote), refusal
 
 
-def _after(members: Members, source: Seen, elected: Seen, wish: FailoverWish) -> FailoverPlan:
+def _after(members: Members, source: Seen, elected: Seen, progress: Progress, now_s: float) -> FailoverPlan:
     """Returns the remaining steps if the new source takes writes already."""
-    steps, left_out = switchover.rest(members, source, elected, wish, stage=4)
-    doubts = tuple(_uncertain([elected], wish))
-    lossless, uncertain = wish.sure or (not doubts, doubts)
+    steps, left_out = switchover.rest(members, source, elected, progress, stage=4)
+    doubts = tuple(_uncertain([elected], progress, now_s))
+    lossless, uncertain = progress.sure or (not doubts, doubts)
     return FailoverPlan(steps, elected.name, lossless=lossless, uncertain=uncertain, left_out=left_out)

@@ -13,7 +13,8 @@ from typing import Literal
 from headrace.mysql.state import ServerState
 from headrace.servers.failover.planning.election import followers, follows, has, keeps_relay_log, required
 from headrace.servers.failover.planning.guarantee import acking
-from headrace.servers.failover.planning.members import NEVER_S, FailoverWish, Members, Seen
+from headrace.servers.failover.planning.members import NEVER_S, Members, Seen
+from headrace.servers.failover.planning.progress import Progress
 
 # Transactions that an acknowledging replica may lack while it keeps up (a guess: 8 clients commit
 # some thousand a second, and a look takes some milliseconds).
@@ -121,12 +122,12 @@ def _of_replica(member: Seen, source: Seen) -> Iterator[Trap]:
         yield Trap("acknowledges-only", name, "loss", what, "Correct the applier while the receive thread runs.")
 
 
-def timeout_ms(wish: FailoverWish, state: ServerState, seen: Members) -> int:
+def timeout_ms(progress: Progress, state: ServerState, seen: Members) -> int:
     """Returns the semi-sync timeout of a new source, ms: that of the old source; if it is unknown,
     that of this server."""
-    old = seen.get(wish.source)
-    if wish.proof is not None:
-        return int(min(wish.proof.timeout_s * 1000, MOST_TIMEOUT_MS))
+    old = seen.get(progress.source)
+    if progress.proof is not None:
+        return int(min(progress.proof.timeout_s * 1000, MOST_TIMEOUT_MS))
     if old is not None and old.state is not None and old.state.semi_sync.source_enabled:
         return min(old.state.semi_sync.timeout_ms, MOST_TIMEOUT_MS)
     return state.semi_sync.timeout_ms or int(NEVER_S * 1000)

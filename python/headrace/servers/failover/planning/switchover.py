@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from headrace.servers.failover.planning import election
 from headrace.servers.failover.planning.election import extra, follows, has, required, unfit
-from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, FailoverWish, Members, Seen
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, Seen
+from headrace.servers.failover.planning.progress import Progress
 
 
-def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
+def plan(members: Members, source: Seen, progress: Progress) -> FailoverPlan:
     """Plans to stop the writes on a working source, to wait until a replica has them all, to
     promote it, and to let the old source follow it."""
     if source.state is None:
@@ -19,32 +20,38 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
             refusal=f"{source.name} does not answer, so its writes cannot be stopped: {source.error}", hint=hint
         )
     replicas = election.followers(members, source)
-    elected = members.get(wish.elected) if wish.elected else None
+    elected = members.get(progress.elected) if progress.elected else None
     if elected is not None and elected.state is not None and not elected.state.read_only:
-        steps, left_out = rest(members, source, elected, wish, stage=4)
+        steps, left_out = rest(members, source, elected, progress, stage=4)
         return FailoverPlan(steps=steps, elected=elected.name, lossless=True, left_out=left_out)
     errant = election.errant(members, source)
-    able, left_out = _able(replicas, wish, errant, source)
+    able, left_out = _able(replicas, progress, errant, source)
     if elected is None and not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items())) or "nobody follows it"
         return FailoverPlan(
             refusal=f"no replica can take over from {source.name}: {what}", errant=errant, left_out=left_out
         )
-    if elected is None and wish.target is not None and wish.target not in [candidate.name for candidate in able]:
-        reason = left_out.get(wish.target, "does not follow it, or does not answer")
-        return FailoverPlan(refusal=f"{wish.target} cannot take over: it {reason}", errant=errant, left_out=left_out)
-    chosen = elected or next((candidate for candidate in able if candidate.name == wish.target), able[0])
+    if (
+        elected is None
+        and progress.candidate is not None
+        and progress.candidate not in [candidate.name for candidate in able]
+    ):
+        reason = left_out.get(progress.candidate, "does not follow it, or does not answer")
+        return FailoverPlan(
+            refusal=f"{progress.candidate} cannot take over: it {reason}", errant=errant, left_out=left_out
+        )
+    chosen = elected or next((candidate for candidate in able if candidate.name == progress.candidate), able[0])
     # Replicas that a cut-off switchover, or the stage before, has moved to the chosen one already.
     below = [follower for follower in election.followers(members, chosen) if follower.name != source.name]
     others = [replica for replica in (*replicas, *below) if replica.name != chosen.name and replica.name not in errant]
-    promote, refusal = promotion(chosen, [*others, source], wish, stage=2)
+    promote, refusal = promotion(chosen, [*others, source], progress, stage=2)
     if refusal:
         return FailoverPlan(refusal=refusal[0], hint=refusal[1], elected=chosen.name, left_out=left_out)
     steps = []
     if not source.state.read_only:
         why = "writes go on until it is; what is left then is applied in a moment"
         near = FailoverStep(1, "wait-near", chosen.name, to=source.name, why=why)
-        early = _early(replicas, chosen, source, others, wish, promote)
+        early = _early(replicas, chosen, source, others, progress, promote)
         if early:
             steps += [near, *early]
         steps += [
@@ -57,7 +64,7 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
         if not required(chosen).executed.contains(target):
             why = "all that the old source has"
             steps.append(FailoverStep(2, "wait-applied", chosen.name, gtid=target, to=source.name, why=why))
-    gives_up = given_up(chosen, [*others, source], wish)
+    gives_up = given_up(chosen, [*others, source], progress)
     steps = (*steps, *promote)
     return FailoverPlan(steps, chosen.name, lossless=True, errant=errant, left_out=left_out, gives_up=gives_up)
 
@@ -67,7 +74,7 @@ def _early(
     chosen: Seen,
     source: Seen,
     others: list[Seen],
-    wish: FailoverWish,
+    progress: Progress,
     promote: tuple[FailoverStep, ...],
 ) -> list[FailoverStep]:
     """Returns steps that move replicas to the chosen one while the writes go on, so that its first
@@ -90,7 +97,7 @@ def _early(
         if (
             replica.name == chosen.name
             or replica not in others
-            or replica.name in wish.stay
+            or replica.name in progress.stay
             or not semi_sync.replica_enabled
         ):
             continue
@@ -103,14 +110,14 @@ def _early(
 
 
 def _able(
-    replicas: list[Seen], wish: FailoverWish, errant: dict[str, str], source: Seen
+    replicas: list[Seen], progress: Progress, errant: dict[str, str], source: Seen
 ) -> tuple[list[Seen], dict[str, str]]:
     """Lists replicas that can take over from a working source, the one with the most applied first;
     and why others cannot."""
     left_out = {}
     for replica in replicas:
         channel = follows(replica, source)
-        reason = unfit(replica, wish.allow_delayed)
+        reason = unfit(replica, progress.wish.allow_delayed)
         if not reason and channel is not None and channel.receive != "on":
             reason = f"does not receive: {channel.receive_error or channel.receive}"
         if not reason and channel is not None and channel.apply != "on":
@@ -130,28 +137,28 @@ def siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
     return [member for member in pool if member.name != chosen.name and not extra(member, chosen)]
 
 
-def _acknowledging(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> tuple[bool, list[Seen], int, int]:
+def _acknowledging(chosen: Seen, followers: list[Seen], progress: Progress) -> tuple[bool, list[Seen], int, int]:
     """Returns whether the new source's commits must wait for replicas, the replicas that could
     acknowledge, the number to wait for, and the possible number."""
     semi = required(chosen).semi_sync
     # At a switchover the old source is among the followers: it shows whether commits waited for
     # replicas, and a successor that did not acknowledge itself has to wait as well.
-    old = next((required(follower).semi_sync for follower in followers if follower.name == wish.source), None)
+    old = next((required(follower).semi_sync for follower in followers if follower.name == progress.source), None)
     waited = old is not None and old.source_enabled
-    must_wait = wish.proof is not None or semi.replica_enabled or waited
+    must_wait = progress.proof is not None or semi.replica_enabled or waited
     ackers = [
         follower
         for follower in followers
-        if required(follower).semi_sync.replica_enabled or follower.name == wish.source
+        if required(follower).semi_sync.replica_enabled or follower.name == progress.source
     ]
     waits_for = old.wait_count if old is not None and waited else semi.wait_count
-    asked = wish.proof.wait_count if wish.proof else max(waits_for, 1)
+    asked = progress.proof.wait_count if progress.proof else max(waits_for, 1)
     return must_wait, ackers, asked, min(asked, len(ackers))
 
 
-def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
+def given_up(chosen: Seen, followers: list[Seen], progress: Progress) -> str:
     """Returns the guarantee that this promotion gives up, in words; "" for none."""
-    must_wait, _, asked, count = _acknowledging(chosen, followers, wish)
+    must_wait, _, asked, count = _acknowledging(chosen, followers, progress)
     if not must_wait or count == asked:
         return ""
     if count:
@@ -169,7 +176,7 @@ def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
 
 
 def promotion(
-    chosen: Seen, followers: list[Seen], wish: FailoverWish, stage: int
+    chosen: Seen, followers: list[Seen], progress: Progress, stage: int
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
     """Returns the steps that make a drained server the source; or rule and hint of a refusal."""
     state = required(chosen)
@@ -179,52 +186,52 @@ def promotion(
     semi = state.semi_sync
     if semi.replica_enabled:
         leaving.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
-    if wish.kind == "failover":
+    if progress.kind == "failover":
         steps += leaving
-    must_wait, ackers, _, count = _acknowledging(chosen, followers, wish)
-    if must_wait and count == 0 and wish.alone == "refuse":
+    must_wait, ackers, _, count = _acknowledging(chosen, followers, progress)
+    if must_wait and count == 0 and progress.wish.alone == "refuse":
         rule = f"no replica would be left to acknowledge what {chosen.name} commits"
         return (), (rule, "Bring one back, or accept it for now: --alone serve.")
     if must_wait and count and not semi.source_enabled:
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
-    if wish.kind == "switchover" and must_wait:
+    if progress.kind == "switchover" and must_wait:
         # Everything they have is on the old source too, which is alive. So they may follow before
         # clients write, whose commits would wait for them.
         for follower in followers:
             here = follows(follower, chosen) is not None
-            if follower.name != wish.source and follower in ackers and not here and not extra(follower, chosen):
+            if follower.name != progress.source and follower in ackers and not here and not extra(follower, chosen):
                 steps.append(FailoverStep(stage, "repoint", follower.name, to=chosen.name))
     steps.append(FailoverStep(stage, "writable", chosen.name))
     steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
-    if wish.kind == "switchover":
+    if progress.kind == "switchover":
         # The old source is read-only, so the channel brings nothing more: nobody waits for its end.
         steps += leaving
     return tuple(steps), None
 
 
 def rest(
-    members: Members, source: Seen, elected: Seen, wish: FailoverWish, stage: int
+    members: Members, source: Seen, elected: Seen, progress: Progress, stage: int
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
     """Returns the remaining steps when the new source takes writes: the others follow it, its
     events run, and lost transactions are listed."""
     steps, left_out = [], {}
-    if wish.elected == elected.name:
-        if not wish.clients_updated:
+    if progress.elected == elected.name:
+        if not progress.is_settled("clients"):
             steps.append(FailoverStep(stage, "clients", elected.name, why="applications read the address from there"))
         state, why = required(elected), "it follows nobody any more"
-        if wish.kind == "switchover" and state.channels:
+        if progress.kind == "switchover" and state.channels:
             steps.append(FailoverStep(stage, "leave-source", elected.name, why=why))
-        if wish.kind == "switchover" and state.semi_sync.replica_enabled:
+        if progress.kind == "switchover" and state.semi_sync.replica_enabled:
             steps.append(FailoverStep(stage, "semi-sync-replica-off", elected.name, why=why))
     for name in sorted(members):
         member = members[name]
         if member.state is None or name == elected.name or follows(member, elected) is not None:
             continue
         old = name == source.name
-        if old and wish.kind == "failover":
+        if old and progress.kind == "failover":
             continue  # it is rejoined by hand: never twice by itself
-        if not old and follows(member, source) is None and name not in wish.moved:
+        if not old and follows(member, source) is None and name not in progress.moved:
             continue  # a replica of another server
         apart = extra(member, elected)
         if apart:
@@ -237,10 +244,15 @@ def rest(
             steps.append(FailoverStep(stage, "semi-sync-replica-on", name, why="it acknowledges now"))
         steps.append(FailoverStep(stage, "repoint", name, to=elected.name))
     # After the others follow: an event is enabled by a commit, which waits for an acknowledgement.
-    if wish.events and not wish.scheduled:
+    if progress.events and not progress.is_settled("events"):
         why = "the old source ran them, and a replica has them disabled"
-        steps.append(FailoverStep(stage, "events", elected.name, count=len(wish.events), why=why))
-    if wish.kind == "failover" and wish.had is not None and source.volume and not wish.listed:
+        steps.append(FailoverStep(stage, "events", elected.name, count=len(progress.events), why=why))
+    if (
+        progress.kind == "failover"
+        and progress.had is not None
+        and source.volume
+        and not progress.is_settled("list-lost")
+    ):
         why = "what the dead source's binary log has beyond this"
-        steps.append(FailoverStep(stage + 1, "list-lost", elected.name, gtid=wish.had, to=source.name, why=why))
+        steps.append(FailoverStep(stage + 1, "list-lost", elected.name, gtid=progress.had, to=source.name, why=why))
     return tuple(steps), left_out

@@ -1,0 +1,291 @@
+"""What each step of a plan does. Every action may be repeated: it brings about a state."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from headrace.mysql.dialect import Dialect
+from headrace.mysql.state import ServerState
+from headrace.servers.failover import rescue, scheduler
+from headrace.servers.failover.changes import empties, follow, leave_sources, move_below
+from headrace.servers.failover.draining import MOMENT_S, NEAR_ENOUGH_S
+from headrace.servers.failover.hosts import AddressHost
+from headrace.servers.failover.outage import FirstClient
+from headrace.servers.failover.planning import members
+from headrace.servers.failover.planning.members import FailoverStep
+from headrace.servers.failover.planning.progress import Fenced, Listed, Noted, Published, Rescued, WritesClosed
+from headrace.servers.failover.planning.semisync import timeout_ms
+from headrace.servers.topology.threads import stop_receiving
+
+if TYPE_CHECKING:
+    from headrace.servers.failover.run import ChangeRun
+
+EVENTS_S = 10.0  # of a question for events, or a change of them, a guess
+# A replica that comes no nearer for so long, s, moves when the writes have stopped (a guess).
+EARLY_STANDS_S = 1.0
+EARLY_S = 5.0  # how long a replica may take to have applied all it received before it moves, a guess
+
+
+class StepAction:
+    """An action. `optional`: its failure does not end the change; `at_once`: it is done for several
+    servers at the same time, as each may wait for a dead host; `leased`: the lease is checked
+    before it, unless it takes a moment between two others that are."""
+
+    optional = False
+    at_once = False
+    leased = True
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        """Carries out a step. Raises CouldNotRun and others."""
+        raise NotImplementedError
+
+    def conclude(self, run: ChangeRun, step: FailoverStep) -> None:
+        """Follows the step, whether it was done or failed as an optional one may."""
+
+
+class Fence(StepAction):
+    """Ends the old source. Without a fence the replicas decide."""
+
+    optional = True
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        how = run.hosts[step.server].fence()
+        run.log(Fenced(step.server, how, run.surroundings.now_s()))
+        run.observer.fenced.add(step.server)
+
+
+class StartApply(StepAction):
+    """Starts the applier."""
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        state = run.state_of(step.server)
+        run.hands.change(run.hosts[step.server], *state.dialect.start_apply(_channel(state)))
+
+
+class StopReceive(StepAction):
+    """Ends the receive thread: the replica acknowledges no more."""
+
+    at_once = True
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        state = run.state_of(step.server)
+        with run.hands.on(run.hosts[step.server]) as connection:
+            stop_receiving(connection, state, _channel(state))
+
+
+class WaitNear(StepAction):
+    """Waits until the replica needs a moment for its backlog, while writes go on."""
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        host, to = run.hosts[step.server], run.hosts[step.to]
+        with contextlib.ExitStack() as hurry:
+            run.draining.come_near(host, to, run.state_of(step.server), hurry)
+            if step.stage > 1:
+                # It is hurried until it has everything: the flush takes less time than that saves.
+                run.hurry = hurry.pop_all()
+
+
+class ReadOnly(StepAction):
+    """Stops the writes of a switchover's source."""
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        assert run.closing is not None
+        gtids = run.closing.stop(run.say, run.hands.numbers(step.server) | run.lease.numbers(step.server))
+        # Attempts before the last one let clients write in between.
+        at_s = run.closing.began_s
+        run.log(WritesClosed(gtids, at_s, run.surroundings.now_s() - at_s))
+
+
+class WaitApplied(StepAction):
+    """Waits until the chosen replica has applied everything that it received, or that the source of
+    a switchover has."""
+
+    leased = False
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        host, target = run.hosts[step.server], step.gtid or run.progress.target
+        member, draining, switching = run.seen[step.server], run.draining, run.progress.kind == "switchover"
+        state = member.state
+        assert target is not None and state is not None
+        if switching:
+            run.log(Noted("closed", host.name, draining.count_missing(host, state, target)))
+        # A replica that is near already needs no more help.
+        with draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
+            try:
+                longest_s = draining.max_wait_s if switching else draining.drain_s
+                draining.wait(host, state, target, longest_s, received=not switching)
+            except (Exception, KeyboardInterrupt):
+                if switching:
+                    # First of all, because clients wait and the replica may not answer.
+                    run.reopen()
+                raise
+        run.hurry.close()
+        if switching:
+            draining.nothing_of_its_own(host, member, target)
+
+
+class Rescue(StepAction):
+    """Applies the rest of the dead source's binary log, from its volume."""
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        assert step.gtid is not None
+        old, new = run.hosts[step.to], run.hosts[step.server]
+        run.log(Rescued(rescue.rescue(old, new, step.gtid, run.say)))
+
+
+class Inject(StepAction):
+    """Writes empty transactions in place of those that another server wrote."""
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        assert step.gtid is not None
+        run.hands.change(run.hosts[step.server], *empties(step.gtid))
+
+
+class LeaveSource(StepAction):
+    """Ends all channels of the chosen server."""
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        with run.hands.on(run.hosts[step.server]) as connection:
+            leave_sources(connection, run.state_of(step.server))
+
+
+class SwitchSemiSync(StepAction):
+    """Switches one side of semi-sync, now and for later starts."""
+
+    def __init__(self, side: Literal["source", "replica"], on: bool) -> None:
+        self.side, self.on = side, on
+        self.leased = not (side == "source" and on)
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        host, state = run.hosts[step.server], run.state_of(step.server)
+        timeout = timeout_ms(run.progress, state, run.seen) if self.side == "source" and self.on else None
+        run.hands.change(host, *state.dialect.semi_sync(self.side, self.on, timeout, step.count))
+        name = state.dialect.semi_sync_variable(self.side, "enabled")
+        run.store(host, {name: "ON" if self.on else "OFF"})
+
+
+class Writable(StepAction):
+    """Lets the new source take writes."""
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        host, dialect = run.hosts[step.server], run.state_of(step.server).dialect
+        run.hands.change(host, *dialect.read_only(False))
+        run.store(host, read_only_settings(dialect, False))
+
+
+class Clients(StepAction):
+    """Writes the file that clients read the source's address from. The replicas have to follow
+    without it too; it is tried again at the end."""
+
+    optional = True
+    leased = False
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        self.publish(run, run.hosts[step.server])
+
+    def publish(self, run: ChangeRun, host: AddressHost) -> None:
+        """Writes the file, if there is one. Raises CouldNotRun."""
+        if run.clients is not None:
+            text = json.dumps({"host": host.host, "port": host.port, "name": host.name})
+            run.surroundings.write(run.clients, (text + "\n").encode())
+
+    def conclude(self, run: ChangeRun, step: FailoverStep) -> None:
+        progress = run.progress
+        since_s = progress.closed_at_s if progress.kind == "switchover" else progress.written_s
+        if since_s is not None and run.first_client is None:
+            run.first_client = FirstClient(run.hosts[step.server], since_s, run.surroundings)
+            run.first_client.begin()
+        if progress.clients_updated and progress.closed_at_s is not None and progress.closed_s is None:
+            run.log(Published(run.surroundings.now_s() - progress.closed_at_s))
+            parts = ", ".join(f"{name} {took:.3f} s" for name, took in run.progress.parts.items())
+            run.say(f"writes were closed for {run.progress.closed_s:.3f} s: {parts}")
+
+
+class Events(StepAction):
+    """Lets the new source run the old one's events."""
+
+    optional = True
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        host, state = run.hosts[step.server], run.state_of(step.server)
+        scheduler.enable(host, state, run.progress.events or (), EVENTS_S)
+
+
+class ListLost(StepAction):
+    """Writes a file of the transactions in the dead source's binary log that the new source
+    lacks."""
+
+    optional = True
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        assert step.gtid is not None
+        old, flavor = run.hosts[step.to], run.state_of(step.server).flavor
+        lost = rescue.tail(old, step.gtid, flavor)
+        at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(run.surroundings.unix_s()))
+        path = run.journal.path.with_name(f"{old.name.replace('/', '_')}-lost-{at}.txt")
+        run.surroundings.write(path, "".join(f"{gtid}\n" for gtid in lost).encode())
+        run.log(Listed(len(lost), rescue.in_ranges(lost, flavor), str(path)))
+        run.say(f"{len(lost):,} transactions of {old.name} are lost: {path}")
+
+
+class Repoint(StepAction):
+    """Lets a server follow the new source."""
+
+    at_once = True
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        host, to = run.hosts[step.server], run.hosts[step.to]
+        with run.hands.on(host) as connection:
+            follow(host, connection, to, run.following.get((to.name, host.name)))
+
+
+class RepointEarly(StepAction):
+    """Lets a replica follow the chosen one before the writes stop, or else later."""
+
+    optional = True
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        host, to, source = run.hosts[step.server], run.hosts[step.to], run.hosts[run.progress.source]
+        with contextlib.ExitStack() as hurry:
+            run.draining.come_near(host, source, run.state_of(step.server), hurry, EARLY_STANDS_S)
+        with run.hands.on(host) as connection, run.hands.on(to) as above:
+            move_below(host, connection, to, above, run.following.get((to.name, host.name)), EARLY_S)
+
+
+ACTIONS: Mapping[members.Action, StepAction] = {
+    "fence": Fence(),
+    "start-apply": StartApply(),
+    "stop-receive": StopReceive(),
+    "wait-near": WaitNear(),
+    "read-only": ReadOnly(),
+    "wait-applied": WaitApplied(),
+    "rescue": Rescue(),
+    "inject": Inject(),
+    "leave-source": LeaveSource(),
+    "semi-sync-replica-off": SwitchSemiSync("replica", on=False),
+    "semi-sync-replica-on": SwitchSemiSync("replica", on=True),
+    "semi-sync-source-off": SwitchSemiSync("source", on=False),
+    "semi-sync-source-on": SwitchSemiSync("source", on=True),
+    "writable": Writable(),
+    "clients": Clients(),
+    "events": Events(),
+    "list-lost": ListLost(),
+    "repoint": Repoint(),
+    "repoint-early": RepointEarly(),
+}
+PUBLISH = Clients()
+
+
+def read_only_settings(dialect: Dialect, on: bool) -> dict[str, str]:
+    """Returns the settings that make a server read-only, or let it take writes, at later starts."""
+    names = ("read_only",) if dialect.is_mariadb else ("read_only", "super_read_only")
+    return dict.fromkeys(names, "ON" if on else "OFF")
+
+
+def _channel(state: ServerState) -> str:
+    """Returns the name of a server's first channel, "" for none."""
+    return state.channels[0].name if state.channels else ""

@@ -1,0 +1,508 @@
+"""What has happened to a failover or switchover: the events of its journal, and their fold.
+
+    JournalEvent   a fact, written to the journal when it becomes one
+    Progress       all that is known of a change that began: the fold of its events
+    JournalHistory the fold of a whole journal: the unfinished change, and what outlives changes
+
+There is no other memory: a run that was cut off anywhere is resumed by reading the journal.
+Moments (`*_s`) are on the monotonic clock of one boot of the machine; `boot` says of which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from headrace.mysql.gtid import GtidSet
+from headrace.servers.failover.planning.members import (
+    AckProof,
+    Action,
+    FailoverStep,
+    FailoverWish,
+    Members,
+    Outcome,
+    ScheduledEvent,
+)
+
+# A failover that elected nobody and was left alone for so long, s, is not resumed: what it saw and
+# fenced may have been started since. A guess.
+STALE_S = 600.0
+
+Scheduled = tuple[ScheduledEvent, ...]
+
+
+class JournalEvent(msgspec.Struct, frozen=True, tag=True, tag_field="event", omit_defaults=True):
+    """A fact about a change. The name of its class is its tag in the journal."""
+
+
+class Detected(JournalEvent, frozen=True):
+    """A watch has seen a reason to fail over."""
+
+    why: str
+
+
+class HandedOver(JournalEvent, frozen=True):
+    """The observations of a watch before its source died, for a failover by hand. `received`: what
+    each replica had received then, as text: if one has more by now, the source was alive
+    afterwards."""
+
+    source: str
+    proof: AckProof
+    events: Scheduled | None
+    received: dict[str, str]
+    boot: str
+
+
+class Acknowledged(JournalEvent, frozen=True):
+    """A person has looked at the last failover."""
+
+
+class Began(JournalEvent, frozen=True):
+    """A change began, or was resumed. `proof`, `events`, `written_s`: as the caller saw them."""
+
+    wish: FailoverWish
+    by: str
+    boot: str
+    proof: AckProof | None = None
+    events: Scheduled | None = None
+    written_s: float | None = None
+
+
+class Proved(JournalEvent, frozen=True):
+    """The proof of semi-sync, with the replicas that have kept what they received."""
+
+    proof: AckProof
+
+
+class SawEvents(JournalEvent, frozen=True):
+    """The events that the old source's scheduler ran."""
+
+    events: Scheduled
+
+
+class StepBegan(JournalEvent, frozen=True):
+    """A step begins; on the servers it may have been done from now on."""
+
+    step: FailoverStep
+
+
+class StepDone(JournalEvent, frozen=True):
+    """A step was carried out, within `seconds`."""
+
+    step: FailoverStep
+    seconds: float
+
+
+class StepFailed(JournalEvent, frozen=True):
+    """A step failed. `subject`: the server, file or setting that `error` speaks of."""
+
+    step: FailoverStep
+    subject: str
+    error: str
+
+
+class Fenced(JournalEvent, frozen=True):
+    """The old source was ended. `how`: in words."""
+
+    server: str
+    how: str
+    at_s: float
+
+
+class WritesClosing(JournalEvent, frozen=True):
+    """The writes of a switchover's source are about to be stopped, for `target` to take over.
+    `silenced`: its event scheduler is switched off for that."""
+
+    server: str
+    target: str
+    silenced: bool
+
+
+class WritesClosed(JournalEvent, frozen=True):
+    """The writes of a switchover's source stopped at `at_s`, with `gtids` executed; `seconds`: how
+    long that took."""
+
+    gtids: GtidSet
+    at_s: float
+    seconds: float
+
+
+class Published(JournalEvent, frozen=True):
+    """Clients were told of the new source, `seconds` after the writes had stopped."""
+
+    seconds: float
+
+
+class Reopened(JournalEvent, frozen=True):
+    """The source of a switchover takes writes again, or is the source no more."""
+
+
+class Elected(JournalEvent, frozen=True):
+    """Nobody else may be chosen from now on. `had`: all that the server had, where acknowledged
+    commits may be missing."""
+
+    server: str
+    had: GtidSet | None
+    lossless: bool
+    uncertain: tuple[str, ...] = ()
+    missing: str = ""
+    gives_up: str = ""
+    left_out: dict[str, str] = {}
+
+
+class Rescued(JournalEvent, frozen=True):
+    """The rest of the old source's binary log was applied."""
+
+    transactions: int
+
+
+class Listed(JournalEvent, frozen=True):
+    """The transactions that the new source lacks were written to a file."""
+
+    count: int
+    ranges: str
+    path: str
+
+
+class Hurried(JournalEvent, frozen=True):
+    """A replica flushes less until it has applied. `settings`: what it had before."""
+
+    server: str
+    settings: dict[str, int]
+
+
+class Unhurried(JournalEvent, frozen=True):
+    """Its settings are as before, and everything is flushed."""
+
+    server: str
+
+
+class SettingsPostponed(JournalEvent, frozen=True):
+    """Settings for a server's later starts, which are stored when clients wait no more."""
+
+    server: str
+    settings: dict[str, str]
+
+
+class SettingsStored(JournalEvent, frozen=True):
+    """All postponed settings are stored."""
+
+
+class Noted(JournalEvent, frozen=True):
+    """A count for people who read the journal: transactions that a server lacks, and the time that
+    it needs for them, s."""
+
+    what: str
+    server: str
+    count: int
+    seconds: float | None = None
+
+
+class PlanRefused(JournalEvent, frozen=True):
+    """The planner refused to go on; `rule`: why."""
+
+    rule: str
+
+
+class GivenUp(JournalEvent, frozen=True):
+    """A change ended without a new source."""
+
+
+class Finished(JournalEvent, frozen=True):
+    """A change ended."""
+
+    outcome: Outcome
+
+
+AnyEvent = (
+    Detected
+    | HandedOver
+    | Acknowledged
+    | Began
+    | Proved
+    | SawEvents
+    | StepBegan
+    | StepDone
+    | StepFailed
+    | Fenced
+    | WritesClosing
+    | WritesClosed
+    | Published
+    | Reopened
+    | Elected
+    | Rescued
+    | Listed
+    | Hurried
+    | Unhurried
+    | SettingsPostponed
+    | SettingsStored
+    | Noted
+    | PlanRefused
+    | GivenUp
+    | Finished
+)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A change that began: what the user asks (`wish`), and what has become of it.
+
+    `written_s`: when the old source was last seen to take a write; `fenced_s`: when it was fenced.
+    `decision`: the election. `failed`: in this run, steps that a change goes on without, with the
+    reasons. `moved`: replicas that may follow the chosen one already, `stay`: those that could not.
+    `chosen`: the server that a switchover prepared. `stopped`: replicas whose receiving was
+    stopped; `rescuing`: those whose appliers a rescue may have stopped. `closed`: the source of a
+    switchover was made read-only;
+    `target`, `closed_at_s`: what it had then, and when that was. `roles`: servers that got the
+    source's role of semi-sync before the election. `parts`: of the time without writes, s, by step.
+    `postponed`: settings of servers that are not stored yet.
+    """
+
+    wish: FailoverWish
+    by: str = ""
+    boot: str = ""
+    proof: AckProof | None = None
+    events: Scheduled | None = None
+    written_s: float | None = None
+    fenced_s: float | None = None
+    decision: Elected | None = None
+    rescued: int | None = None
+    lost: Listed | None = None
+    enabled: int | None = None
+    clients_updated: bool = False
+    failed: Mapping[str, str] = field(default_factory=dict)
+    moved: tuple[str, ...] = ()
+    stay: tuple[str, ...] = ()
+    chosen: str | None = None
+    stopped: frozenset[str] = frozenset()
+    rescuing: frozenset[str] = frozenset()
+    closed: bool = False
+    silenced: bool = False
+    target: GtidSet | None = None
+    closed_at_s: float | None = None
+    closed_s: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    roles: frozenset[str] = frozenset()
+    postponed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The old source."""
+        return self.wish.source
+
+    @property
+    def kind(self) -> str:
+        """failover or switchover."""
+        return self.wish.kind
+
+    @property
+    def elected(self) -> str | None:
+        """The server that takes over; None before the election."""
+        return None if self.decision is None else self.decision.server
+
+    @property
+    def had(self) -> GtidSet | None:
+        """What the elected server had, where acknowledged commits may be missing."""
+        return None if self.decision is None else self.decision.had
+
+    @property
+    def sure(self) -> tuple[bool, tuple[str, ...]] | None:
+        """Whether all acknowledged commits were on the elected server, and why perhaps not."""
+        return None if self.decision is None else (self.decision.lossless, self.decision.uncertain)
+
+    def is_settled(self, action: Action) -> bool:
+        """Returns whether a step after the promotion was carried out, or failed in this run."""
+        done = {
+            "clients": self.clients_updated,
+            "events": self.enabled is not None,
+            "list-lost": self.lost is not None,
+        }
+        return done[action] or action in self.failed
+
+    @property
+    def candidate(self) -> str | None:
+        """The server that is to take over, by the user or by what was prepared; None for any."""
+        return self.chosen or self.wish.target
+
+    def is_same(self, wish: FailoverWish) -> bool:
+        """Returns whether a call resumes this change: the same change of the same source."""
+        return (self.source, self.kind) == (wish.source, wish.kind)
+
+    def is_over(self, wish: FailoverWish, seen: Members | None, age_s: float) -> bool:
+        """Returns whether a failover that elected nobody is outdated: it is long ago, or its source
+        takes writes again. Its fence and its proof are not valid any more then."""
+        if self.kind != "failover" or self.source != wish.source or self.decision is not None:
+            return False
+        source = seen.get(wish.source) if seen is not None else None
+        return age_s > STALE_S or (source is not None and source.write == "ok")
+
+    def unfenced_again(self) -> Progress:
+        """Returns it without the fence: somebody has started the old source since."""
+        return replace(self, fenced_s=None, wish=replace(self.wish, by_hand=False))
+
+    def on(self, boot: str) -> Progress:
+        """Returns it as this boot of the machine may use it: moments of another boot's clock say
+        nothing."""
+        if boot == self.boot:
+            return self
+        return replace(self, boot=boot, proof=None, written_s=None, fenced_s=None, closed_at_s=None)
+
+    def after(self, event: AnyEvent) -> Progress:
+        """Returns the progress after an event."""
+        match event:
+            case Began():
+                return self._resumed(event)
+            case Proved():
+                return self._proved(event.proof)
+            case SawEvents():
+                return replace(self, events=event.events)
+            case StepBegan():
+                return self._step_began(event.step)
+            case StepDone():
+                return self._step_done(event.step, event.seconds)
+            case StepFailed():
+                return self._step_failed(event)
+            case Fenced():
+                return replace(self, fenced_s=event.at_s)
+            case WritesClosing():
+                # Others may follow the chosen server from now on, so it is chosen again.
+                return replace(self, closed=True, chosen=event.target, silenced=self.silenced or event.silenced)
+            case WritesClosed():
+                return replace(self, target=event.gtids, closed_at_s=event.at_s, parts={"read-only": event.seconds})
+            case Published():
+                between = max(0.0, event.seconds - sum(self.parts.values()))
+                return replace(self, closed_s=event.seconds, parts={**self.parts, "between": between})
+            case Reopened():
+                return replace(self, closed=False, silenced=False, roles=frozenset(), target=None, postponed={})
+            case SettingsPostponed():
+                settings = {**self.postponed.get(event.server, {}), **event.settings}
+                return replace(self, postponed={**self.postponed, event.server: settings})
+            case SettingsStored():
+                return replace(self, postponed={})
+            case Elected():
+                return replace(self, decision=event)
+            case Rescued():
+                return replace(self, rescued=event.transactions)
+            case Listed():
+                return replace(self, lost=event)
+        return self
+
+    def _resumed(self, event: Began) -> Progress:
+        """Returns it with the choices of a call that resumes it; what failed is tried again."""
+        earlier = self.on(event.boot)
+        after = replace(
+            earlier,
+            wish=event.wish,
+            by=event.by,
+            chosen=None if event.wish.target else earlier.chosen,
+            events=earlier.events if earlier.events is not None else event.events,
+            written_s=event.written_s if event.written_s is not None else earlier.written_s,
+            failed={},
+            stay=(),
+        )
+        return after if event.proof is None else after._proved(event.proof)
+
+    def _proved(self, proof: AckProof) -> Progress:
+        """Returns it with a proof. A fence that is older was undone since: the source was seen at
+        work."""
+        undone = self.fenced_s is not None and self.fenced_s < proof.at_s and self.decision is None
+        return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
+
+    def _step_began(self, step: FailoverStep) -> Progress:
+        match step.action:
+            case "rescue":
+                return replace(self, rescuing=self.rescuing | {step.server})
+            case "semi-sync-source-on" if self.decision is None:
+                return replace(self, roles=self.roles | {step.server})
+            case "repoint-early":
+                return replace(self, moved=_with(self.moved, step.server), chosen=step.to)
+            case "repoint" if self.kind == "switchover" and self.decision is None:
+                return replace(self, moved=_with(self.moved, step.server))
+        return self
+
+    def _step_done(self, step: FailoverStep, seconds: float) -> Progress:
+        after = self
+        if self.target is not None and not self.clients_updated and step.action != "read-only":
+            # The same step of several servers is done at once.
+            parts = {**self.parts, step.action: max(self.parts.get(step.action, 0.0), seconds)}
+            after = replace(self, parts=parts)
+        match step.action:
+            case "stop-receive":
+                return replace(after, stopped=after.stopped | {step.server})
+            case "clients":
+                return replace(after, clients_updated=True)
+            case "events":
+                return replace(after, enabled=step.count)
+        return after
+
+    def _step_failed(self, event: StepFailed) -> Progress:
+        step = event.step
+        if step.action == "repoint-early":
+            return replace(self, stay=_with(self.stay, step.server))
+        return replace(self, failed={**self.failed, step.action: event.error})
+
+
+def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return names if name in names else (*names, name)
+
+
+@dataclass(frozen=True)
+class JournalHistory:
+    """The fold of a journal. `progress`: of the change that began and did not end; `last_at`: when
+    its last event happened. `failed_over_at`: when a watch last failed over by itself, None also if
+    a person has acknowledged it since; one that was refused before an election does not count.
+    `handed`: by source, what a watch handed over, and when; it ends at an election or a sign of
+    life. `hurried`: settings of servers that flush less for now. Moments are Unix seconds."""
+
+    progress: Progress | None = None
+    last_at: float = 0.0
+    began_at: float = 0.0
+    failed_over_at: float | None = None
+    handed: Mapping[str, tuple[float, HandedOver]] = field(default_factory=dict)
+    hurried: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def after(self, at: float, event: AnyEvent) -> JournalHistory:
+        """Returns the history after an event at this moment."""
+        match event:
+            case Detected():
+                return self  # written in a new run, before an unfinished change is looked for
+            case Acknowledged():
+                return replace(self, failed_over_at=None)
+            case HandedOver():
+                return replace(self, handed={**self.handed, event.source: (at, event)})
+            case Began():
+                return replace(self, last_at=at, began_at=at, progress=self._begun(event))
+            case Elected():
+                by_watch = self.progress is not None and self.progress.by == "watch"
+                failed_over_at = self.began_at if by_watch else self.failed_over_at
+                history = replace(self, handed={}, failed_over_at=failed_over_at)
+            case Finished():
+                return replace(self, progress=None)
+            case GivenUp():
+                return replace(self, progress=None, handed={})
+            case Hurried():
+                history = replace(self, hurried={**self.hurried, event.server: event.settings})
+            case Unhurried():
+                history = replace(
+                    self, hurried={key: each for key, each in self.hurried.items() if key != event.server}
+                )
+            case _:
+                history = self
+        progress = None if self.progress is None else self.progress.after(event)
+        return replace(history, last_at=at, progress=progress)
+
+    def _begun(self, event: Began) -> Progress:
+        """Returns the progress of a change that begins, or is resumed."""
+        earlier = self.progress
+        if earlier is None or not earlier.is_same(event.wish):
+            earlier = Progress(event.wish, boot=event.boot)
+        return earlier.after(event)
+
+    def handed_over(self, source: str, at: float, boot: str) -> HandedOver | None:
+        """Returns what a watch of this source handed over not long before `at`, on this boot; None
+        for nothing."""
+        handed_at, event = self.handed.get(source, (0.0, None))
+        valid = event is not None and event.boot == boot and at - handed_at <= STALE_S
+        return event if valid else None

@@ -1,0 +1,405 @@
+"""One run of a failover or switchover: a stage, an observation of all servers, and the next stage.
+
+A run holds what ends with this program: connections, accounts, the client that is sent first. What
+has to outlive it is an event of the journal, written before and after each step; so the same
+command resumes a run that was cut off anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.base.signals import undisturbed
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.mysql.dialect import SourceOf
+from headrace.mysql.state import ServerState, dialect_of, observe
+from headrace.mysql.statements import run
+from headrace.servers.failover import scheduler
+from headrace.servers.failover.actions import ACTIONS, EVENTS_S, PUBLISH
+from headrace.servers.failover.changes import Closing, follow_again, receive_again, reopen, source_of
+from headrace.servers.failover.draining import Draining
+from headrace.servers.failover.hosts import AddressHost, Hands, in_words
+from headrace.servers.failover.journal import Journal
+from headrace.servers.failover.lease import Lease
+from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.outage import FirstClient
+from headrace.servers.failover.planning.dry_run import MOST_STAGES, election, elects, events_of
+from headrace.servers.failover.planning.election import follows, writers
+from headrace.servers.failover.planning.guarantee import carried
+from headrace.servers.failover.planning.members import (
+    GUIDE,
+    FailoverPlan,
+    FailoverStep,
+    Members,
+    Outcome,
+    Seen,
+    refused,
+)
+from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.progress import (
+    AnyEvent,
+    Elected,
+    Finished,
+    GivenUp,
+    PlanRefused,
+    Progress,
+    Proved,
+    Reopened,
+    SawEvents,
+    SettingsPostponed,
+    SettingsStored,
+    StepBegan,
+    StepDone,
+    StepFailed,
+    WritesClosing,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.failover.executor import Executor
+
+LONG_LOOK_S = 0.5  # between two looks at statements that are in the way of the end of the writes, a guess
+
+
+@dataclass
+class ChangeRun:
+    """A run. `seen`: the last observation, `plan` what follows from it; `gone`: the old source, as
+    it was when the failover began, so that it is not asked again. `closing`: the connection that
+    stops the writes; `hurry`: ends what makes a replica apply faster; `following`: how a server
+    follows another, by both names."""
+
+    executor: Executor
+    seen: Members = field(default_factory=dict)
+    plan: FailoverPlan = FailoverPlan()
+    gone: Seen | None = None
+    closing: Closing | None = None
+    first_client: FirstClient | None = None
+    hurry: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        executor = self.executor
+        self.observer: Observer = executor.observer
+        self.journal: Journal = executor.journal
+        self.lease: Lease = executor.lease
+        self.hands: Hands = executor.hands
+        self.clients: Path | None = executor.clients
+        self.say = executor.say
+        self.hosts = executor.hosts
+        self.surroundings = executor.surroundings
+        self.draining = Draining(self.hands, self.log, self.say, executor.drain_s, executor.max_wait_s)
+
+    @property
+    def progress(self) -> Progress:
+        """What has become of the change, by the journal."""
+        progress = self.journal.history.progress
+        assert progress is not None, "a run begins with an event and ends with one"
+        return progress
+
+    def log(self, event: AnyEvent) -> None:
+        """Writes an event to the journal, from which the progress follows."""
+        self.journal.write(event)
+
+    def state_of(self, name: str) -> ServerState:
+        """Returns the state of a server as it was observed last, or asks for it."""
+        return self.seen[name].state or self.hands.state_of(self.hosts[name])
+
+    def store(self, host: AddressHost, settings: dict[str, str]) -> None:
+        """Stores settings for later starts, but not while clients wait."""
+        if self.progress.target is not None:
+            self.log(SettingsPostponed(host.name, settings))
+        else:
+            host.remember(**settings)
+
+    # --- the stages -------------------------------------------------------------------------------
+
+    def carry_out(self, seen: Members | None) -> Outcome:
+        """Carries out the change and returns its outcome, or raises an error with the reason.
+        `seen`: servers that were observed just now."""
+        began_s = self.surroundings.now_s()
+        if seen is not None:
+            self._note_gone(seen)
+        self._clear_up()
+        for _ in range(MOST_STAGES):
+            # The replicas are observed again: another watcher may have acted before we had the
+            # lease.
+            self.seen = self.look()
+            self._note_gone(self.seen)
+            if (proof := self.progress.proof) is not None:
+                self.log(Proved(carried(proof, self.seen)))
+            if (events := events_of(self.seen, self.progress)) is not None:
+                self.log(SawEvents(events))
+            self.plan = plan(self.seen, self.progress, self.surroundings.now_s())
+            if self.plan.refusal:
+                self.log(PlanRefused(self.plan.refusal))
+                source = self.progress.source
+                self._give_up()
+                raise refused(self.plan, source)
+            if not self.plan.steps:
+                return self._finish(began_s)
+            try:
+                self._carry_out_stage()
+            except (Exception, KeyboardInterrupt):
+                self._undo()
+                raise
+            finally:
+                self.finish_stage()
+        rule = f"is not done after {MOST_STAGES} looks"
+        raise CouldNotRun(self.progress.source, rule, GUIDE, "See the journal, and try again.")
+
+    def _clear_up(self) -> None:
+        """Finishes what a run that was cut off left on the servers or did not store."""
+        for name, settings in self.journal.history.hurried.items():
+            if name in self.hosts:
+                try:
+                    self.draining.unhurried(self.hosts[name], settings)
+                except HeadraceError as error:  # its next start has its own settings again
+                    self.say(f"{name}: flushes less than it should until it is started again: {error.rule}")
+        self._store_postponed()
+
+    def look(self) -> Members:
+        """Observes the servers, without a source that is dead; one that is back is not failed over,
+        even if someone said that it is dead."""
+        source, kind = self.progress.source, self.progress.kind
+        fenced = source in self.observer.fenced
+        if self.gone is not None:
+            # Its replicas are stopped, so it does not matter any more whether it comes back; and a
+            # query of a dead host takes a second.
+            others = self.observer.look([name for name in self.hosts if name != source])
+            seen = others | {source: replace(self.gone, fence="done") if fenced else self.gone}
+        elif kind == "failover" and self.progress.decision is None and not fenced:
+            seen, _ = self.observer.tick(source)
+        else:
+            seen = self.observer.look()
+        if "fence" in self.progress.failed and not fenced:
+            seen = seen | {source: replace(seen[source], fence="none")}
+        return seen
+
+    def _note_gone(self, seen: Members) -> None:
+        """Remembers the observation of a dead source."""
+        old = seen.get(self.progress.source)
+        if self.progress.kind == "failover" and old is not None and (old.state is None or old.write == "stalled"):
+            self.gone = old
+
+    def _carry_out_stage(self) -> None:
+        stage = self.plan.stage
+        actions = {step.action for step in stage}
+        if "writable" in actions and self.plan.gives_up:
+            self.say(f"given up: {self.plan.gives_up}")
+        if actions & {"writable", "repoint-early"}:
+            self._prepare_accounts()
+        if "read-only" in actions:
+            self._prepare_closing()
+        for steps in _group_parallel(stage):
+            if ACTIONS[steps[0].action].leased:
+                self.lease.check(left_out(self.progress))
+            if len(steps) > 1:
+                self._carry_out_abreast(steps)
+            else:
+                self._carry_out(steps[0])
+
+    def _carry_out(self, step: FailoverStep) -> None:
+        action = ACTIONS[step.action]
+        if elects(step, self.progress):
+            self.log(election(self.plan, self.progress, self.seen))
+        self.log(StepBegan(step))
+        began = self.surroundings.now_s()
+        try:
+            self.say(step.words)
+            with in_words(step.server):
+                action.run(self, step)
+        except HeadraceError as error:
+            self.log(StepFailed(step, str(error.value), error.rule))
+            if not action.optional:
+                raise
+            self.say(f"{step.words}: failed: {error.rule}")
+        else:
+            self.log(StepDone(step, round(self.surroundings.now_s() - began, 4)))
+        action.conclude(self, step)
+
+    def _carry_out_abreast(self, steps: Sequence[FailoverStep]) -> None:
+        """Carries out a step for several servers at once."""
+
+        def error_of(step: FailoverStep) -> Exception | None:
+            try:
+                self.say(step.words)
+                ACTIONS[step.action].run(self, step)
+            except Exception as error:
+                return error
+            return None
+
+        began = self.surroundings.now_s()
+        for step in steps:
+            self.log(StepBegan(step))
+        errors = self.surroundings.all_of([lambda step=step: error_of(step) for step in steps])
+        for step, error in zip(steps, errors, strict=True):
+            if error is None:
+                self.log(StepDone(step, round(self.surroundings.now_s() - began, 4)))
+            else:
+                self.log(StepFailed(step, step.server, " ".join(str(error).split())[:300]))
+        for error in filter(None, errors):
+            raise error
+
+    def _prepare_accounts(self) -> None:
+        """Creates the accounts of the new source's replicas before it takes writes: once it does,
+        commits wait until a replica acknowledges. Servers that follow it already have theirs, and
+        a new password would keep them from connecting again."""
+        new = self.hosts[self.plan.elected or ""]
+        for name, host in self.hosts.items():
+            if name == new.name or (new.name, name) in self.following:
+                continue
+            if follows(self.seen[name], self.seen[new.name]) is None:
+                with self.hands.on(new) as connection:
+                    self.following[new.name, name] = source_of(new, host, connection)
+
+    def _prepare_closing(self) -> None:
+        """Makes slow preparations for stopping the writes, while they go on."""
+        host, chosen = self.hosts[self.progress.source], self.hosts[self.plan.elected or ""]
+        state = self.state_of(host.name)
+        with contextlib.ExitStack() as hurry:
+            # It may take long, and the source's events run as long.
+            self.draining.come_near(chosen, host, self.state_of(chosen.name), hurry)
+        self.log(WritesClosing(host.name, chosen.name, state.event_scheduler == "ON"))
+        self.closing = Closing.prepared(host, state, self.surroundings)
+        until, long = self.surroundings.now_s() + self.executor.max_wait_s, self.closing.long_writers()
+        while long and self.surroundings.now_s() < until:
+            self.say(f"waiting, while writes go on, for {'; '.join(long)}")
+            self.surroundings.sleep(LONG_LOOK_S)
+            long = self.closing.long_writers()
+
+    def finish_stage(self) -> None:
+        """Does what a stage postponed: settings for later starts, and closing connections."""
+        self.hurry.close()
+        if self.closing is not None:
+            self.closing.close()
+            self.closing = None
+        self._store_postponed()
+
+    def _store_postponed(self) -> None:
+        progress = self.journal.history.progress
+        if progress is not None and progress.postponed:
+            for name, settings in progress.postponed.items():
+                if name in self.hosts:
+                    self.hosts[name].remember(**settings)
+            self.log(SettingsStored())
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _give_up(self) -> None:
+        """Lets the stopped replicas receive again, since nobody was elected: they follow the source
+        if it comes back."""
+        progress = self.progress
+        if progress.decision is None and progress.kind == "failover":
+            receive_again(self.hands, self.hosts, progress.stopped, self.say)
+        self._undo()
+
+    def _undo(self) -> None:
+        """Lets the source of a switchover without an elected server take writes again, and then
+        ends it in the journal. If the process dies in between, the next run resumes; a full disk
+        does not keep the source read-only. A failover can be resumed for some time: its fence and
+        its proof still hold."""
+        if self.progress.kind == "switchover" and self.progress.decision is None:
+            with undisturbed():  # a second Ctrl-C must not leave it closed
+                self.reopen()
+                with contextlib.suppress(HeadraceError):
+                    self.log(GivenUp())
+
+    def reopen(self) -> None:
+        """Lets the source of a switchover take writes again, and its replicas follow it again. It
+        does nothing if another server takes writes by now: a switchover that was cut off may be
+        long ago."""
+        progress = self.progress
+        for name in sorted(progress.roles):
+            # A replica with this role would wait for acknowledgements of what it applies.
+            with contextlib.suppress(Exception), self.hands.on(self.hosts[name]) as connection:
+                run(connection, dialect_of(connection).semi_sync("source", False))
+        if progress.closed and not self._reopen_source(progress):
+            return
+        source = self.hosts[progress.source]
+        for name in progress.moved:
+            try:
+                with self.hands.on(self.hosts[name]) as connection:
+                    follow_again(self.hosts[name], connection, source)
+            except Exception as error:
+                self.say(f"{name} does not follow {source.name} as before: {error}")
+            else:
+                self.say(f"{name} follows {source.name} again")
+
+    def _reopen_source(self, progress: Progress) -> bool:
+        """Lets the source take writes again; returns whether it is the source still."""
+        source = self.hosts[progress.source]
+        others = [name for name in writers(self.seen) if name != source.name]
+        with self.hands.on(source) as connection:
+            state = observe(connection, source.name, position=False)
+            still = not state.channels and not others
+            if still:
+                reopen(source, connection, state, progress.silenced)
+        words = "takes writes again" if still else "stays read-only: it is not the source any more"
+        self.say(f"{source.name} {words}")
+        with contextlib.suppress(HeadraceError):
+            self.log(Reopened())
+        return still
+
+    def _finish(self, began_s: float) -> Outcome:
+        progress, last = self.progress, self.plan
+        self.observer.fenced.discard(progress.source)
+        # A server that had taken over before this change began was elected by nobody here.
+        decision = progress.decision or Elected(last.elected or "", None, last.lossless, last.uncertain)
+        new = self.hosts.get(decision.server)
+        outcome = Outcome(
+            elected=decision.server or None,
+            lossless=decision.lossless,
+            uncertain=() if decision.lossless else decision.uncertain,
+            missing=decision.missing,
+            left_out={**decision.left_out, **last.left_out},
+            seconds=self.surroundings.now_s() - began_s,
+            closed_s=progress.closed_s,
+            outage_s=None if self.first_client is None else self.first_client.outage_s(),
+            rescued=progress.rescued,
+            events=progress.enabled,
+            events_left=() if new is None or progress.events is not None else self._events_left(new),
+            closed=progress.parts if progress.closed_s is not None else {},
+            gives_up=decision.gives_up,
+            clients="" if new is None else self._publish_again(new),
+        )
+        if (lost := progress.lost) is not None:
+            outcome = replace(outcome, lost=lost.count, lost_gtids=lost.ranges, lost_file=lost.path)
+        self.log(Finished(outcome))
+        return outcome
+
+    def _events_left(self, new: AddressHost) -> tuple[str, ...]:
+        """Lists the events that stay disabled, as nobody knows whether the old source ran them."""
+        with contextlib.suppress(Exception):
+            return tuple(scheduler.asleep(new, EVENTS_S))
+        return ()
+
+    def _publish_again(self, new: AddressHost) -> str:
+        """Writes the clients' file where that failed before; returns why it could not be
+        written."""
+        error = self.progress.failed.get("clients", "")
+        if error:
+            try:
+                PUBLISH.publish(self, new)
+            except HeadraceError as again:
+                self.say(f"problem: {self.clients} does not name {new.name}: {again.rule}; write it yourself")
+                return error
+        return ""
+
+
+def _group_parallel(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
+    """Groups the steps of a stage, in order: neighbours that may run at once are together."""
+    groups: list[list[FailoverStep]] = []
+    for step in stage:
+        if groups and step.action == groups[-1][0].action and ACTIONS[step.action].at_once:
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
+
+
+def left_out(progress: Progress) -> str | None:
+    """Returns the server that the lease leaves out: a dead source, or None."""
+    return progress.source if progress.kind == "failover" else None

@@ -1,0 +1,75 @@
+"""The clock, the threads and the files of a failover. Its simulation in tests has others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from headrace.base.files import write_whole
+
+T = TypeVar("T")
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Background(Protocol):
+    """Something that goes on while its caller does."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for its end, at most `timeout` seconds."""
+
+
+class Stop(Protocol):
+    """A request to end, as threading.Event has it."""
+
+    def is_set(self) -> bool:
+        """Returns whether it was requested."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for it, at most `timeout` seconds, and returns whether it was requested."""
+        ...
+
+
+class Surroundings:
+    """The machine of a failover. `now_s` is a monotonic clock, `unix_s` the wall clock."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def unix_s(self) -> float:
+        return time.time()
+
+    def boot(self) -> str:
+        """Returns an id of this machine's boot: monotonic clocks of other boots cannot be
+        compared."""
+        try:
+            return BOOT.read_text().strip()
+        except OSError:
+            return ""
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def all_of(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Carries out calls at once, and returns their results in order. Raises the first error
+        when all have ended."""
+        with ThreadPoolExecutor(max(len(calls), 1)) as pool:
+            waiting = [pool.submit(call) for call in calls]
+        return [future.result() for future in waiting]
+
+    def begin(self, call: Callable[[], object]) -> Background:
+        """Carries out a call while the caller goes on; the end of the program ends it."""
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        return thread
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Writes a file as a whole. Raises CouldNotRun."""
+        write_whole(path, content)
+
+
+REAL = Surroundings()

@@ -1,0 +1,170 @@
+"""Virtual time for programs that are written with threads: one of their tasks runs at a time, and the next one is the
+one whose moment comes first, so that the same seed gives the same run.
+
+A task pauses in `Time.pause`; whoever pauses runs the events that come before the end of the pause, and hands over to
+the task that comes next. A killed process raises in each of its tasks at their next pause, and at every further one: what
+its clean-up would do has no effect, as after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+MOST_EVENTS = 400_000  # of a run, some hundred times as many as one takes: more is one that never ends
+
+
+class Killed(BaseException):
+    """The process of a task was killed."""
+
+
+class Process:
+    """A program: it ends as a whole."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.killed, self.tasks = name, False, set[Task]()
+
+
+class Task:
+    """A thread of a program. `turn`: how often it was woken, so that a wake of before does not count."""
+
+    def __init__(self, process: Process, call: Callable[[], Any]) -> None:
+        self.process, self.call = process, call
+        self.baton = threading.Lock()
+        self.baton.acquire()
+        self.turn, self.done = 0, False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.joining: list[Task] = []
+
+
+class Worker(threading.Thread):
+    """A thread that runs tasks, one after another."""
+
+    idle: list[Worker] = []
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.ready = threading.Lock()
+        self.ready.acquire()
+        self.start()
+
+    def give(self, time: Time, task: Task) -> None:
+        self.time, self.task = time, task
+        self.ready.release()
+
+    def run(self) -> None:
+        while True:
+            self.ready.acquire()
+            time, task = self.time, self.task
+            task.baton.acquire()
+            time.current = task
+            try:
+                time.check()
+                task.result = task.call()
+            except BaseException as error:
+                task.error = error
+            task.done = True
+            task.process.tasks.discard(task)
+            for each in task.joining:
+                time.wake(each)
+            Worker.idle.append(self)
+            time.hand_over(None)
+
+
+class Time:
+    """The clock, and what happens when."""
+
+    def __init__(self) -> None:
+        self.now_s, self.events = 0.0, 0
+        self.heap: list[tuple[float, int, Any, int]] = []
+        self.order = itertools.count()
+        self.world = Process("world")
+        self.main = Task(self.world, lambda: None)
+        self.current = self.main
+        self.failure: BaseException | None = None
+
+    def at(self, delay_s: float, call: Callable[[], Any]) -> None:
+        """Calls something later; it may not pause."""
+        heapq.heappush(self.heap, (self.now_s + delay_s, next(self.order), call, 0))
+
+    def wake(self, task: Task, delay_s: float = 0.0) -> None:
+        heapq.heappush(self.heap, (self.now_s + delay_s, next(self.order), task, task.turn))
+
+    def begin(self, process: Process, call: Callable[[], Any]) -> Task:
+        """Begins a task, which runs when this one pauses."""
+        task = Task(process, call)
+        process.tasks.add(task)
+        (Worker.idle.pop() if Worker.idle else Worker()).give(self, task)
+        self.wake(task)
+        return task
+
+    def kill(self, process: Process) -> None:
+        process.killed = True
+        for task in sorted(process.tasks, key=lambda each: each.turn):
+            self.wake(task)
+
+    def end(self, processes: Iterable[Process]) -> None:
+        """Ends all programs, so that no thread stays behind."""
+        self.failure = None
+        for process in processes:
+            self.kill(process)
+        while any(process.tasks for process in processes):
+            self.pause(0.001)
+
+    def check(self) -> None:
+        """Raises Killed if the process of the running task was killed."""
+        if self.current.process.killed:
+            raise Killed
+
+    def pause(self, seconds: float) -> None:
+        """Ends at that time, or when the task is woken."""
+        task = self.current
+        self.check()
+        self.wake(task, seconds)
+        self.hand_over(task)
+        self.check()
+
+    def join(self, task: Task, seconds: float) -> bool:
+        """Waits for the end of a task, and returns whether it has ended."""
+        until = self.now_s + seconds
+        while not task.done and self.now_s < until:
+            task.joining.append(self.current)
+            self.pause(until - self.now_s)
+        return task.done
+
+    def hand_over(self, task: Task | None) -> None:
+        """Runs events until the turn of `task` comes; without one, until that of any other."""
+        while True:
+            self.events += 1
+            if not self.heap or self.events > MOST_EVENTS:
+                self.failure = AssertionError(f"at {self.now_s:.3f} s: {self.events} events, {len(self.heap)} to come")
+                self.heap = [(self.now_s, 0, self.main, self.main.turn)]
+                self.events = 0
+            moment, _, event, turn = heapq.heappop(self.heap)
+            if not isinstance(event, Task):
+                self.now_s = max(self.now_s, moment)
+                try:
+                    event()
+                except BaseException as error:
+                    self.failure = self.failure or error
+                    self.wake(self.main)
+                continue
+            if event.done or turn != event.turn:
+                continue
+            self.now_s = max(self.now_s, moment)
+            event.turn += 1
+            if event is not task:
+                event.baton.release()
+                if task is None:
+                    return
+                task.baton.acquire()
+                self.current = task
+            if task is self.main and self.failure is not None:
+                failure, self.failure = self.failure, None
+                raise failure
+            self.current = event if task is None else task
+            return

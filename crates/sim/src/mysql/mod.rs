@@ -19,6 +19,7 @@
 //! | `clients` | the per-I/O form: every client, page read and log write, for short runs and latency |
 
 pub mod cache;
+pub mod checkpoint;
 pub mod clients;
 pub mod database;
 pub mod demand;
@@ -33,6 +34,7 @@ pub mod sysbench;
 pub mod tprocc;
 pub mod warmup;
 
+pub use checkpoint::CheckpointLaw;
 pub use database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
 pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use popularity::{PageClass, Popularity};

@@ -1,0 +1,219 @@
+//! The age of InnoDB's checkpoint: bytes of redo since the oldest change that is in no data file.
+//!
+//! ```text
+//!  age / redo log
+//!   limit   |        /|      /|      the oldest pages are written at the speed of the device
+//!           |      /  |    /  |
+//!   ceiling |----/----|--/----|--    flushing by age writes all that innodb_io_capacity_max allows
+//!           |  /
+//!           '-----------------------> t
+//! ```
+//!
+//! Below the ceiling pages are flushed as fast as their redo comes (`PageWrites::flush_per_tx`), and
+//! the age stays. Above it pages are late, and the age grows with them up to the limit. There
+//!
+//! - MySQL up to 8.0.29 writes what is older than so many seconds of redo above the limit in one go,
+//!   and no client goes on before (`log_preflush_pool_modified_pages`, and `buf_flush_request_force`
+//!   in buf0flu.cc of 5.7);
+//! - MySQL from 8.0.30 and MariaDB from 10.5 go on to flush without the ceiling
+//!   (`Adaptive_flush::set_flush_target_by_lsn`; `buf_flush_sync_for_checkpoint` by steps of 1 MiB),
+//!   so that clients wait for the device alone.
+//!
+//! The ceiling is that of the flush list alone. Dirty pages that are evicted (`At::evicted_dirty`)
+//! and those written at the limit are beyond it.
+
+use super::database::{Database, PageWrites};
+use super::settings::at_least;
+use crate::error::SimError;
+use serde::{Deserialize, Serialize};
+
+/// Of a redo log the part that its server uses: 9/10 twice (log_calc_max_ages of MySQL 5.7 and 8.0;
+/// log_t::set_capacity of MariaDB).
+const USED: f64 = 0.9 * 0.9;
+/// Of that, the age from which pages are flushed ahead (LOG_POOL_PREFLUSH_RATIO_ASYNC of both).
+const ASYNC: f64 = 7.0 / 8.0;
+/// The age at which they must be (LOG_POOL_PREFLUSH_RATIO_SYNC of MySQL).
+const SYNC: f64 = 15.0 / 16.0;
+/// Share of the asynchronous age at which flushing by age asks for innodb_io_capacity_max: the root
+/// of (100 x)^1.5 / 7.5 = 100 (af_get_pct_for_lsn of both flavours). (100 x)^1.5 = 750.
+const CEILING: f64 = 0.825_482;
+/// Seconds of redo that a synchronous flush goes beyond the limit (buf_flush_lsn_scan_factor).
+const AHEAD_S: f64 = 3.0;
+/// Steps longer than this take the mean over the stops instead of each, s.
+const ONE_BY_ONE_S: f64 = 1.0;
+/// So do those in which there would be more than its inverse, ten.
+const SMALLEST: f64 = 0.1;
+
+/// What a server does when its redo log fills. Shares are of the whole log.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointLaw {
+    /// Age from which flushing by age writes all that innodb_io_capacity_max allows.
+    pub ceiling_share: f64,
+    /// Age beyond which pages are written without that ceiling.
+    pub limit_share: f64,
+    /// Seconds of redo whose pages are then written at once, while clients wait; 0: clients go on.
+    pub stop_s: f64,
+}
+
+impl CheckpointLaw {
+    /// The law of a server. Of MySQL 8.0 before 8.0.30 that it stops like 5.7 is a guess, and that
+    /// MySQL from 8.0.30 uses as much of its log.
+    pub fn of(flavor: &str, version: &str) -> CheckpointLaw {
+        let ceiling_share = CEILING * ASYNC * USED;
+        if flavor == "mariadb" {
+            CheckpointLaw { ceiling_share, limit_share: USED, stop_s: 0.0 }
+        } else {
+            CheckpointLaw { ceiling_share, limit_share: SYNC * USED, stop_s: if at_least(version, [8, 0, 30]) { 0.0 } else { AHEAD_S } }
+        }
+    }
+
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<(), SimError> {
+        SimError::check_range("age of the checkpoint at the ceiling of flushing (share of the redo log)", self.ceiling_share, 0.0, 1.0)?;
+        SimError::check_range("age of the checkpoint at its limit (share of the redo log)", self.limit_share, self.ceiling_share, 1.0)?;
+        SimError::check_range("redo that is flushed while clients wait (s)", self.stop_s, 0.0, 60.0)
+    }
+}
+
+/// What a synchronous flush took of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Stopped {
+    /// Time in which clients waited, s.
+    pub seconds: f64,
+    /// Pages written in it.
+    pub pages: f64,
+}
+
+/// The state: how far the age is above the ceiling's, in pages that are late.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckpointAge {
+    /// Transactions whose redo lies between ceiling and limit; none: the log never fills.
+    room_tx: Option<f64>,
+    stop_s: f64,
+    /// Pages of the flush list that the ceiling kept from being written.
+    late: f64,
+    /// Pages that the stop under way has yet to write.
+    stop_pages: f64,
+    /// The log has had time to fill before the first step.
+    settled: bool,
+    /// Transactions a second, stops included, smoothed.
+    mean_tps: f64,
+}
+
+impl CheckpointAge {
+    /// Of a database; `settled`: it has been under this load for long.
+    pub fn new(database: &Database, settled: bool) -> CheckpointAge {
+        let (law, log) = (database.checkpoint, &database.log);
+        let room_tx = law.zip(log.redo_capacity_bytes).map(|(law, bytes)| (law.limit_share - law.ceiling_share) * bytes / log.redo_bytes_per_tx);
+        CheckpointAge {
+            room_tx: room_tx.filter(|room| room.is_finite()),
+            stop_s: law.map_or(0.0, |law| law.stop_s),
+            late: 0.0,
+            stop_pages: 0.0,
+            settled,
+            mean_tps: 0.0,
+        }
+    }
+
+    /// Pages of the flush list a transaction writes at `tps` through `seconds`, where `due` have to
+    /// be written to keep the age: as many as the ceiling lets, those that are late too; beyond
+    /// the limit all, where the server does not stop for them.
+    pub fn flushed(&mut self, writes: &PageWrites, due: f64, tps: f64, seconds: f64) -> f64 {
+        let limited = writes.limited(due, tps);
+        let Some(room) = self.room_tx.map(|room_tx| room_tx * due).filter(|_| tps > 0.0) else { return limited };
+        let soon = tps * seconds;
+        if limited < due && std::mem::take(&mut self.settled) {
+            self.late = room;
+        }
+        self.settled = false;
+        if self.stop_s > 0.0 {
+            return writes.limited(due + self.late / soon, tps);
+        }
+        let beyond = (self.late + (due - limited) * soon - writes.background_per_s * seconds - room) / soon;
+        writes.limited(due + self.late / soon, tps).max(due.min(limited + beyond))
+    }
+
+    /// Goes on by `seconds` in which clients that do not wait do `tps`, each of which makes `due`
+    /// pages late or early but for the `flushed` ones; `background` pages are written a second,
+    /// and `write_rate` in a stop.
+    pub fn pass(&mut self, seconds: f64, tps: f64, (due, flushed): (f64, f64), background: f64, write_rate: impl FnOnce() -> f64) -> Stopped {
+        let Some(room) = self.room_tx.map(|room_tx| room_tx * due) else { return Stopped::default() };
+        let rise = (due - flushed) * tps - background;
+        if self.stop_pages <= 0.0 && self.late + rise * seconds <= room {
+            self.late = (self.late + rise * seconds).max(0.0);
+            self.follow(tps, seconds);
+            return Stopped::default();
+        }
+        if self.stop_s <= 0.0 {
+            self.late = room;
+            return Stopped::default();
+        }
+        let stopped = self.stop(seconds, tps, due, (room, rise, write_rate()));
+        self.follow(tps * (1.0 - stopped.seconds / seconds), seconds);
+        stopped
+    }
+
+    /// A transaction makes `due` pages late but for the `flushed` ones, while `tps` are done. Returns
+    /// the pages of a synchronous flush that begins now, 0 where none does.
+    pub fn begin(&mut self, due: f64, flushed: f64, tps: f64) -> f64 {
+        let Some(room) = self.room_tx.map(|room_tx| room_tx * due) else { return 0.0 };
+        self.late = (self.late + due - flushed).max(0.0);
+        if self.late <= room {
+            return 0.0;
+        }
+        let batch = if self.stop_s > 0.0 { self.batch(tps, due, room) } else { 0.0 };
+        self.late = (room - batch).max(0.0);
+        batch
+    }
+
+    /// Pages were written that no transaction made due.
+    pub fn wrote_early(&mut self, pages: f64) {
+        self.late = (self.late - pages).max(0.0);
+    }
+
+    /// Pages of one synchronous flush: it does not go further than to where the ceiling is.
+    fn batch(&self, mean_tps: f64, due: f64, room: f64) -> f64 {
+        (self.stop_s * mean_tps * due).min(room).max(1.0)
+    }
+
+    /// Clients run until the age is at its limit, then wait until the oldest pages are written, and
+    /// so on.
+    fn stop(&mut self, seconds: f64, tps: f64, due: f64, (room, rise, write_rate): (f64, f64, f64)) -> Stopped {
+        let mean_tps = if self.mean_tps > 0.0 { self.mean_tps } else { tps };
+        let batch = self.batch(mean_tps, due, room);
+        let (mut rest, mut stopped) = (seconds, Stopped::default());
+        while rest > 0.0 {
+            if self.stop_pages > 0.0 {
+                let part = (self.stop_pages / write_rate).min(rest);
+                let pages = if part < rest { self.stop_pages } else { (part * write_rate).min(self.stop_pages) };
+                self.stop_pages = (self.stop_pages - pages).max(0.0);
+                self.late = (self.late - pages).max(0.0);
+                stopped = Stopped { seconds: stopped.seconds + part, pages: stopped.pages + pages };
+                rest -= part;
+                continue;
+            }
+            let until = if rise > 0.0 { (room - self.late).max(0.0) / rise } else { f64::INFINITY };
+            if until >= rest {
+                self.late = (self.late + rise * rest).max(0.0);
+                break;
+            }
+            rest -= until;
+            self.late = room;
+            if seconds > ONE_BY_ONE_S || batch < SMALLEST * rise * seconds {
+                // Of each cycle batch / rise run and batch / write_rate wait.
+                let waiting = rest * rise / (rise + write_rate);
+                stopped = Stopped { seconds: stopped.seconds + waiting, pages: stopped.pages + waiting * write_rate };
+                break;
+            }
+            self.stop_pages = batch;
+        }
+        stopped
+    }
+
+    fn follow(&mut self, tps: f64, seconds: f64) {
+        // As the server averages its redo: over some innodb_flushing_avg_loops seconds.
+        let follows = 1.0 - libm::pow(0.9, seconds);
+        self.mean_tps = if self.mean_tps > 0.0 { self.mean_tps + follows * (tps - self.mean_tps) } else { tps };
+    }
+}

@@ -217,3 +217,170 @@ impl CheckpointAge {
         self.mean_tps = if self.mean_tps > 0.0 { self.mean_tps + follows * (tps - self.mean_tps) } else { tps };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mysql::standard::tpcc;
+    use crate::mysql::StorageEngine;
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::{RngCore, SeedableRng};
+    use std::collections::VecDeque;
+
+    /// A thousandth of a second.
+    const TICKS: usize = 1_000;
+
+    /// A state whose log has `room_tx` transactions between ceiling and limit.
+    fn state(room_tx: f64, stop_s: f64) -> CheckpointAge {
+        let mut database = tpcc(StorageEngine::Innodb, 100.0).unwrap();
+        database.log.redo_capacity_bytes = Some(2.0 * room_tx * database.log.redo_bytes_per_tx);
+        database.checkpoint = Some(CheckpointLaw { ceiling_share: 0.25, limit_share: 0.75, stop_s });
+        CheckpointAge::new(&database, false)
+    }
+
+    /// The flush list page by page: each knows the transaction that changed it first, the oldest are
+    /// written first. Ages are in transactions above the ceiling.
+    struct FlushList {
+        pages: VecDeque<f64>,
+        at_tx: f64,
+        added: f64,
+        budget: f64,
+        stop_until: Option<f64>,
+        mean_tps: f64,
+    }
+
+    impl FlushList {
+        fn new() -> FlushList {
+            FlushList { pages: VecDeque::new(), at_tx: 0.0, added: 0.0, budget: 0.0, stop_until: None, mean_tps: 0.0 }
+        }
+
+        /// Age above the ceiling: pages before it have been written.
+        fn late_tx(&self) -> f64 {
+            self.pages.front().map_or(0.0, |first| self.at_tx - first)
+        }
+
+        /// A second of ticks. Returns how many of them clients waited.
+        fn second(&mut self, tps: f64, due: f64, (written, at_once): (f64, f64), room_tx: f64, stop_s: f64) -> f64 {
+            let (dt, mut waited, begun) = (1.0 / TICKS as f64, 0.0, self.at_tx);
+            for _ in 0..TICKS {
+                if self.stop_until.is_none() && self.late_tx() > room_tx {
+                    let mean = if self.mean_tps > 0.0 { self.mean_tps } else { tps };
+                    self.stop_until = Some((room_tx - stop_s * mean).max(0.0));
+                    self.budget = 0.0;
+                }
+                self.budget += dt * if self.stop_until.is_some() { at_once } else { written };
+                while self.budget >= 1.0 && self.pages.pop_front().is_some() {
+                    self.budget -= 1.0;
+                }
+                self.budget = self.budget.min(1.0);
+                if let Some(until) = self.stop_until {
+                    waited += dt;
+                    self.stop_until = Some(until).filter(|until| self.late_tx() > *until);
+                    continue;
+                }
+                let goal = self.added + due * tps * dt;
+                while self.added + 1.0 <= goal {
+                    self.added += 1.0;
+                    self.pages.push_back(self.added / due);
+                }
+                self.at_tx = goal / due;
+                self.added = self.added.max(goal.floor());
+            }
+            let done = self.at_tx - begun;
+            self.mean_tps = if self.mean_tps > 0.0 { self.mean_tps + 0.1 * (done - self.mean_tps) } else { done };
+            waited
+        }
+    }
+
+    /// Random loads on random logs against the flush list page by page. A stop of the reference is
+    /// off by a tick at both ends and a page, so by 3 ms of a cycle that lasts a second or more; the
+    /// begin of the last one may lie in or behind the last second.
+    #[test]
+    fn stops_are_those_of_a_flush_list_page_by_page() {
+        let mut chance = ChaCha8Rng::seed_from_u64(25);
+        let mut draw = |low: f64, high: f64| low + (high - low) * (chance.next_u32() as f64 / u32::MAX as f64);
+        let mut stopped_runs = 0;
+        for case in 0..24 {
+            let (room_tx, due, at_once) = (draw(500.0, 3_000.0), draw(1.0, 8.0), draw(2_000.0, 6_000.0));
+            let stop_s = draw(1.0, 3.0);
+            let (mut ours, mut list, seconds) = (state(room_tx, stop_s), FlushList::new(), 120);
+            let (mut ours_s, mut list_s, mut longest) = (0.0, 0.0, 0.0f64);
+            let (mut tps, mut written) = (draw(100.0, 700.0), draw(500.0, 2_500.0));
+            for second in 0..seconds {
+                if second % 20 == 0 {
+                    (tps, written) = (draw(100.0, 700.0), draw(500.0, 2_500.0));
+                }
+                let flushed = (written / tps).min(due + ours.late / tps);
+                let stopped = ours.pass(1.0, tps, (due, flushed), 0.0, || at_once);
+                ours_s += stopped.seconds;
+                list_s += list.second(tps, due, (written, at_once), room_tx, stop_s);
+                longest = longest.max(room_tx.min(stop_s * 700.0) * due / at_once);
+            }
+            stopped_runs += u32::from(list_s > 0.0);
+            assert!((ours_s - list_s).abs() <= 0.02 * list_s + longest, "case {case}: {ours_s} s stopped, page by page {list_s} s");
+        }
+        assert!(stopped_runs >= 8, "random loads filled only {stopped_runs} logs");
+    }
+
+    /// Golden: 4 pages due a transaction at 600 tps are 2,400 a second, 2,000 are written, so 400 are
+    /// late; in a stop 2,800 are written. Clients wait for 400 / (400 + 2,800) = 1/8 of the time.
+    /// Three seconds of the mean rate, 525 tps, are 6,300 pages: 15.75 s of running, 2.25 s of stop.
+    #[test]
+    fn an_eighth_of_the_time_is_stopped() {
+        let mut age = state(10_000.0, 3.0);
+        age.late = 40_000.0;
+        let long = age.pass(3_600.0, 600.0, (4.0, 2_000.0 / 600.0), 0.0, || 2_800.0);
+        assert!((long.seconds / 3_600.0 - 0.125).abs() < 1e-12 && (long.pages / long.seconds - 2_800.0).abs() < 1e-9);
+        let stops: Vec<f64> = (0..1_800).map(|_| age.pass(1.0, 600.0, (4.0, 2_000.0 / 600.0), 0.0, || 2_800.0).seconds).collect();
+        // A cycle more or less of 100.
+        assert!((stops.iter().sum::<f64>() / 1_800.0 - 0.125).abs() < 0.125 / 100.0);
+        let begins = stops.windows(2).filter(|pair| pair[0] == 0.0 && pair[1] > 0.0).count();
+        // The mean rate is smoothed over ten seconds and swings with the cycle: by a tenth.
+        assert!((90..=110).contains(&begins), "{begins} stops in half an hour, 100 follow from 18 s each");
+        assert!(stops.iter().any(|part| *part == 1.0));
+    }
+
+    /// Where the ceiling is not reached the log never fills, and what is written is what was due, to
+    /// the bit.
+    #[test]
+    fn below_the_ceiling_nothing_is_late() {
+        let writes = PageWrites { flush_limit_per_s: 2_000.0, background_per_s: 100.0, ..PageWrites::none() };
+        for stop_s in [0.0, 3.0] {
+            let mut age = state(1_000.0, stop_s);
+            for second in 0..1_000 {
+                let tps = 100.0 + f64::from(second % 300);
+                assert_eq!(age.flushed(&writes, 4.7, tps, 1.0).to_bits(), 4.7f64.to_bits());
+                assert_eq!(age.pass(1.0, tps, (4.7, 4.7), 100.0, || unreachable!("no stop")), Stopped::default());
+            }
+            assert_eq!(age.late, 0.0);
+        }
+    }
+
+    /// A server that does not stop writes up to the ceiling until the log is full, then all that is
+    /// due: 3,000 due a second against 2,000 fill 10,000 transactions of 5 pages each in 50 s.
+    #[test]
+    fn without_stops_the_ceiling_holds_until_the_log_is_full() {
+        let writes = PageWrites { flush_limit_per_s: 2_000.0, ..PageWrites::none() };
+        let mut age = state(10_000.0, 0.0);
+        let flushed: Vec<f64> = (0..80)
+            .map(|_| {
+                let flushed = age.flushed(&writes, 5.0, 600.0, 1.0);
+                assert_eq!(age.pass(1.0, 600.0, (5.0, flushed), 0.0, || 1.0), Stopped::default());
+                600.0 * flushed
+            })
+            .collect();
+        assert!(flushed[..50].iter().all(|pages| (pages - 2_000.0).abs() < 1e-6), "{flushed:?}");
+        assert!(flushed[51..].iter().all(|pages| (pages - 3_000.0).abs() < 1e-6), "{flushed:?}");
+    }
+
+    /// The ceiling: 7.5 x 100 = (100 x)^1.5, and the shares that the sources name.
+    #[test]
+    fn laws_are_those_of_the_sources() {
+        assert!((libm::pow(100.0 * CEILING, 1.5) / 7.5 - 100.0).abs() < 1e-3);
+        let old = CheckpointLaw::of("mysql", "5.7.22");
+        assert!((old.limit_share - 0.759_375).abs() < 1e-12 && old.stop_s == 3.0);
+        assert_eq!(CheckpointLaw::of("mysql", "8.0.29"), old);
+        assert_eq!(CheckpointLaw::of("percona", "8.0.30").stop_s, 0.0);
+        assert_eq!(CheckpointLaw::of("mariadb", "10.11.6"), CheckpointLaw { limit_share: 0.9 * 0.9, stop_s: 0.0, ..old });
+    }
+}

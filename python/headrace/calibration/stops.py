@@ -14,7 +14,7 @@ from headrace.base import core
 from headrace.calibration.observations import Observation
 
 # A row below this share of the median counts as waiting: half, so that of stops that begin at any
-# moment of a row as much is counted as there is, whatever their length.
+# moment of a row as much is counted as there is, if they last half a row or more.
 WAITING_BELOW = 0.5
 # Rows longer than this hide a stop, which takes one or two seconds.
 LONGEST_ROW_S = 2.0

@@ -105,7 +105,7 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
     if "redo_bytes" in given and workload.database["log"].get("redo_capacity_bytes") is None:
         rule = "has no effect that could be told: the redo log that this workload was measured with is not known"
         hint = "Write redo_gib into [settings] of the run description and calibrate again."
-        raise InputError("the size of the redo log", rule, SOURCE, hint)
+        raise InputError("innodb_redo_log_capacity or innodb_log_file_size", rule, SOURCE, hint)
     if "io_capacity" in given and workload.database.get("dirtying") is not None:
         rule = "has no effect that could be told: this workload's pages are followed, and one that is written early is not written later"
         raise InputError("innodb_io_capacity", rule, SOURCE, "Leave it out.")

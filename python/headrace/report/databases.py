@@ -60,7 +60,9 @@ def in_words(run: Prediction, workload: TransactionWorkload) -> list[str]:
         lines.append(f"Lowest credit balance {summary['lowest_balance_percent']:.0f} %.")
     if summary["stalls_s"]:
         share = percent(summary["stalled_share"])
-        lines.append(f"Seconds below a tenth of the median: {summary['stalls_s']}, {share} of all.{_cause_of_stalls(run)}")
+        lines.append(
+            f"Seconds below a tenth of the median: {summary['stalls_s']}, {share} of all.{_cause_of_stalls(run)}"
+        )
     return lines
 
 

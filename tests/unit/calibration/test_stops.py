@@ -46,7 +46,10 @@ def test_the_ceiling_the_size_of_the_log_and_the_server_decide():
     large = headrace.with_settings(small, ["innodb_log_file_size=4G"])
     assert large.database["log"]["redo_capacity_bytes"] == 8 * GIB  # two files
     wide = headrace.with_settings(small, ["innodb_io_capacity_max=20000"])
-    shares = [headrace.predict(each, **cold).rows["stopped_share"].mean() for each in (small, large, wide, shop(version="8.4.0"))]
+    shares = [
+        headrace.predict(each, **cold).rows["stopped_share"].mean()
+        for each in (small, large, wide, shop(version="8.4.0"))
+    ]
     assert shares[0] > 0.05 and shares[1:] == [0.0, 0.0, 0.0]
 
 
@@ -57,7 +60,9 @@ def test_half_of_the_median_counts_as_much_as_there_is():
     for length in (0.6, 1.3, 2.7):
         begins = 10.0 * np.arange(4_000) + generator.uniform(0.0, 5.0, 4_000)
         edges = np.arange(40_001.0)
-        before = np.interp(edges, np.column_stack([begins, begins + length]).ravel(), np.repeat(length * np.arange(4_001.0), 2)[1:-1])
+        before = np.interp(
+            edges, np.column_stack([begins, begins + length]).ravel(), np.repeat(length * np.arange(4_001.0), 2)[1:-1]
+        )
         tps = 500.0 * (1.0 - np.diff(before))
         # Each stop counts for a whole number of rows next to L: a standard deviation of at most a
         # half, over sqrt(4,000); four of them.

@@ -9,12 +9,12 @@
 //!           '-----------------------> t
 //! ```
 //!
-//! Below the ceiling pages are flushed as fast as their redo comes (`PageWrites::flush_per_tx`), and
-//! the age stays. Above it pages are late, and the age grows with them up to the limit. There
+//! Below the ceiling pages are flushed as fast as their redo comes (`PageWrites::flush_per_tx`),
+//! and the age stays. Above it pages are late, and the age grows with them up to the limit. There
 //!
-//! - MySQL up to 8.0.29 writes what is older than so many seconds of redo above the limit in one go,
-//!   and no client goes on before (`log_preflush_pool_modified_pages`, and `buf_flush_request_force`
-//!   in buf0flu.cc of 5.7);
+//! - MySQL up to 8.0.29 writes the pages of the oldest three seconds of redo in one go, and no
+//!   client goes on before (`log_preflush_pool_modified_pages`, and `buf_flush_request_force` in
+//!   buf0flu.cc of 5.7);
 //! - MySQL from 8.0.30 and MariaDB from 10.5 go on to flush without the ceiling
 //!   (`Adaptive_flush::set_flush_target_by_lsn`; `buf_flush_sync_for_checkpoint` by steps of 1 MiB),
 //!   so that clients wait for the device alone.
@@ -154,8 +154,8 @@ impl CheckpointAge {
         stopped
     }
 
-    /// A transaction makes `due` pages late but for the `flushed` ones, while `tps` are done. Returns
-    /// the pages of a synchronous flush that begins now, 0 where none does.
+    /// A transaction makes `due` pages late but for the `flushed` ones, while `tps` are done.
+    /// Returns the pages of a synchronous flush that begins now, 0 where none does.
     pub fn begin(&mut self, due: f64, flushed: f64, tps: f64) -> f64 {
         let Some(room) = self.room_tx.map(|room_tx| room_tx * due) else { return 0.0 };
         self.late = (self.late + due - flushed).max(0.0);
@@ -238,7 +238,8 @@ mod tests {
         CheckpointAge::new(&database, false)
     }
 
-    /// The flush list page by page: each knows the transaction that changed it first, the oldest are
+    /// The flush list page by page: each knows the transaction that changed it first, the oldest
+    /// are
     /// written first. Ages are in transactions above the ceiling.
     struct FlushList {
         pages: VecDeque<f64>,
@@ -293,7 +294,7 @@ mod tests {
     }
 
     /// Random loads on random logs against the flush list page by page. A stop of the reference is
-    /// off by a tick at both ends and a page, so by 3 ms of a cycle that lasts a second or more; the
+    /// off by a tick at both ends and a page, so by 3 ms of a cycle of a second or more; the
     /// begin of the last one may lie in or behind the last second.
     #[test]
     fn stops_are_those_of_a_flush_list_page_by_page() {
@@ -322,9 +323,10 @@ mod tests {
         assert!(stopped_runs >= 8, "random loads filled only {stopped_runs} logs");
     }
 
-    /// Golden: 4 pages due a transaction at 600 tps are 2,400 a second, 2,000 are written, so 400 are
-    /// late; in a stop 2,800 are written. Clients wait for 400 / (400 + 2,800) = 1/8 of the time.
-    /// Three seconds of the mean rate, 525 tps, are 6,300 pages: 15.75 s of running, 2.25 s of stop.
+    /// Golden: 4 pages due a transaction at 600 tps are 2,400 a second, 2,000 are written, so 400
+    /// are late; in a stop 2,800 are written. Clients wait for 400 / (400 + 2,800) = 1/8 of the
+    /// time.
+    /// Three seconds of the mean rate, 525 tps, are 6,300 pages: 15.75 s running, 2.25 s stopped.
     #[test]
     fn an_eighth_of_the_time_is_stopped() {
         let mut age = state(10_000.0, 3.0);
@@ -340,8 +342,8 @@ mod tests {
         assert!(stops.iter().any(|part| *part == 1.0));
     }
 
-    /// Where the ceiling is not reached the log never fills, and what is written is what was due, to
-    /// the bit.
+    /// Where the ceiling is not reached the log never fills, and what is written is what was due,
+    /// to the bit.
     #[test]
     fn below_the_ceiling_nothing_is_late() {
         let writes = PageWrites { flush_limit_per_s: 2_000.0, background_per_s: 100.0, ..PageWrites::none() };

@@ -496,7 +496,8 @@ fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
 }
 
 /// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it,
-/// `variance = fano x mean + (cv x mean)^2`, and none at all while clients wait for a full redo log.
+/// `variance = fano x mean + (cv x mean)^2`, and none at all while clients wait for a full redo
+/// log.
 fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
     let noise = &database.noise;
     let spread = |mean: f64| (noise.fano * mean + (noise.cv * mean) * (noise.cv * mean)).sqrt();

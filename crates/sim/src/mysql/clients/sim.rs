@@ -22,7 +22,8 @@ pub const PAGES_BEHIND: u64 = 1_024;
 pub(super) const MIN_OWN_TIME: Nanos = Nanos(1_000);
 /// Transactions of an open load under way at once: as many as one NVMe queue of EBS holds.
 const OPEN_THREADS: u32 = 1_024;
-/// A row of which clients waited for less than this share tells what they do when they run (chosen).
+/// A row of which clients waited for less than this share tells what they do when they run
+/// (chosen).
 const MOSTLY_RAN: f64 = 0.5;
 /// Log bytes without a sync of their own that may be buffered before clients wait:
 /// innodb_log_buffer_size (16 MiB by default).
@@ -143,7 +144,7 @@ impl Servers {
     }
 }
 
-/// The synchronous flush of a full redo log: clients wait until so many pages are written.
+/// The synchronous flush of a full redo log: clients wait until its pages are written.
 #[derive(Default)]
 struct SynchronousFlush {
     until_written: u64,

@@ -279,13 +279,11 @@ mod tests {
                     self.stop_until = Some(until).filter(|until| self.late_tx() > *until);
                     continue;
                 }
-                let goal = self.added + due * tps * dt;
-                while self.added + 1.0 <= goal {
+                self.at_tx += tps * dt;
+                while self.added + 1.0 <= self.at_tx * due {
                     self.added += 1.0;
                     self.pages.push_back(self.added / due);
                 }
-                self.at_tx = goal / due;
-                self.added = self.added.max(goal.floor());
             }
             let done = self.at_tx - begun;
             self.mean_tps = if self.mean_tps > 0.0 { self.mean_tps + 0.1 * (done - self.mean_tps) } else { done };
@@ -294,8 +292,8 @@ mod tests {
     }
 
     /// Random loads on random logs against the flush list page by page. A stop of the reference is
-    /// off by a tick at both ends and a page, so by 3 ms of a cycle of a second or more; the
-    /// begin of the last one may lie in or behind the last second.
+    /// off by a tick at both ends and a page: 3 ms of half a second or more, of which the errors at
+    /// begin and end mostly cancel. The last stop may begin in another tick: a tenth of a second.
     #[test]
     fn stops_are_those_of_a_flush_list_page_by_page() {
         let mut chance = ChaCha8Rng::seed_from_u64(25);
@@ -305,7 +303,7 @@ mod tests {
             let (room_tx, due, at_once) = (draw(500.0, 3_000.0), draw(1.0, 8.0), draw(2_000.0, 6_000.0));
             let stop_s = draw(1.0, 3.0);
             let (mut ours, mut list, seconds) = (state(room_tx, stop_s), FlushList::new(), 120);
-            let (mut ours_s, mut list_s, mut longest) = (0.0, 0.0, 0.0f64);
+            let (mut ours_s, mut list_s) = (0.0, 0.0);
             let (mut tps, mut written) = (draw(100.0, 700.0), draw(500.0, 2_500.0));
             for second in 0..seconds {
                 if second % 20 == 0 {
@@ -315,10 +313,9 @@ mod tests {
                 let stopped = ours.pass(1.0, tps, (due, flushed), 0.0, || at_once);
                 ours_s += stopped.seconds;
                 list_s += list.second(tps, due, (written, at_once), room_tx, stop_s);
-                longest = longest.max(room_tx.min(stop_s * 700.0) * due / at_once);
             }
             stopped_runs += u32::from(list_s > 0.0);
-            assert!((ours_s - list_s).abs() <= 0.02 * list_s + longest, "case {case}: {ours_s} s stopped, page by page {list_s} s");
+            assert!((ours_s - list_s).abs() <= 0.006 * list_s + 0.1, "case {case}: {ours_s} s stopped, page by page {list_s} s");
         }
         assert!(stopped_runs >= 8, "random loads filled only {stopped_runs} logs");
     }

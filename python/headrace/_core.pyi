@@ -501,6 +501,11 @@ class Shape(TypedDict):
     filling: list[Any]
     full: list[Any]
 
+class CheckpointLaw(TypedDict):
+    ceiling_share: float
+    limit_share: float
+    stop_s: float
+
 class Database(TypedDict):
     engine: str
     read_bytes: float
@@ -513,6 +518,7 @@ class Database(TypedDict):
     writes: PageWrites
     dirtying: Dirtying | None
     log: Log
+    checkpoint: CheckpointLaw | None
     compaction: Compaction | None
     clients: Clients
     noise: Noise
@@ -552,6 +558,7 @@ class DatabaseRows(TypedDict):
     written_per_tx: list[float]
     backlog: list[float]
     compacting: list[bool]
+    stopped_share: list[float]
     cap: list[str]
 
 class ClientsAnswer(DatabaseRows):
@@ -605,6 +612,7 @@ def mysql_clients(
 def mysql_check(database: Mapping[str, Any]) -> None: ...
 def mysql_warm_up(database: Mapping[str, Any], cache_bytes: float) -> WarmUp: ...
 def mysql_grown(database: Mapping[str, Any], factor: float) -> Database: ...
+def checkpoint_law(flavor: str, version: str) -> CheckpointLaw: ...
 def database_under(database: Mapping[str, Any], settings: Mapping[str, Any]) -> Database: ...
 def cache_after(
     database: Mapping[str, Any], cache_bytes: float, other_bytes: float, changed: Sequence[float] | None = None

@@ -173,7 +173,8 @@ pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'
         reads_per_tx,
         written_per_tx,
         backlog,
-        compacting
+        compacting,
+        stopped_share
     );
     answer.set_item("cap", rows.iter().map(|row| row.binding.name()).collect::<Vec<_>>())?;
     Ok(answer)

@@ -12,7 +12,7 @@ use headrace_model::Instance;
 use headrace_sim::measure;
 use headrace_sim::mysql::interval::Processors;
 use headrace_sim::mysql::settings::{self, ServerSettings};
-use headrace_sim::mysql::{database, interval, Clients};
+use headrace_sim::mysql::{database, interval, CheckpointLaw, Clients};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -58,6 +58,12 @@ fn innodb_free_pages(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -
 #[pyfunction]
 fn innodb_pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) -> f64 {
     settings::pool_bytes(flavor, version, asked_bytes, vcpus)
+}
+
+/// What a server does when its redo log fills, by flavour and version.
+#[pyfunction]
+fn checkpoint_law<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, &CheckpointLaw::of(flavor, version))
 }
 
 /// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one
@@ -209,6 +215,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(seconds_to_empty, module)?)?;
     module.add_function(wrap_pyfunction!(credit_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(demand_on_volumes, module)?)?;
+    module.add_function(wrap_pyfunction!(checkpoint_law, module)?)?;
     module.add_function(wrap_pyfunction!(database_under, module)?)?;
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;

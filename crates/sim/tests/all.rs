@@ -6,6 +6,7 @@ mod cycles;
 mod fleet;
 mod forms;
 mod mysql_cache;
+mod mysql_checkpoint;
 mod mysql_clients;
 mod mysql_database;
 mod mysql_interval;

@@ -18,6 +18,7 @@ from headrace.calibration.counted import average_counted_pages, compare_counted
 from headrace.calibration.observations import STANDSTILL_SHARE, Observation, find_client_bound_windows
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.calibration.starts import find_lowest
+from headrace.calibration.stops import compare_stopped_share, measure_stopped_share
 from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the
@@ -85,6 +86,7 @@ class Objective:
         self.runs = [observation.core_run for observation in observations]
         self.seen = [_bin_measurements(observation) for observation in observations]
         self.counted = [average_counted_pages(observation) for observation in observations]
+        self.stopped = [measure_stopped_share(observation, database) for observation in observations]
         self.bin_spreads = [_estimate_bin_spreads(observation) for observation in observations]
         self.full_at = {
             run.cache_gib: core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
@@ -113,8 +115,8 @@ class Objective:
         if (cpu := self.measured_cpu) is not None:
             parts.append(np.array([np.log(changed["clients"]["cpu_ms"] / cpu.cpu_ms) / cpu.spread]))
         modelled = core.mysql_runs(changed, self.runs)
-        for observation, columns, seen, spreads, pages in zip(
-            self.observations, modelled, self.seen, self.bin_spreads, self.counted, strict=True
+        for observation, columns, seen, spreads, pages, stopped in zip(
+            self.observations, modelled, self.seen, self.bin_spreads, self.counted, self.stopped, strict=True
         ):
             parts.append(_compare_half(observation, np.array(columns["tps"])))
             if self.lenient:
@@ -124,6 +126,7 @@ class Objective:
                 )
             parts += _compare(observation, columns, seen, spreads)
             parts += compare_counted(pages, observation, columns)
+            parts += compare_stopped_share(stopped, columns)
             if self.kib_known and _is_steady_without_bytes(observation, self.full_at[observation.run.cache_gib]):
                 last = slice(-20, None)
                 kib = np.mean(columns["mib_s"][last]) * 1024 / np.mean(columns["iops"][last])

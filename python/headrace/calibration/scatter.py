@@ -7,6 +7,7 @@ import numpy as np
 from headrace.base import core
 from headrace.base.extras import import_optional
 from headrace.calibration.observations import Observation
+from headrace.calibration.stops import find_waiting, stops_clients
 
 # Rows that hardly differ were rounded or averaged when they were written, and nothing can be said
 # of a half in which nothing was done: the standard's scatter stays.
@@ -32,6 +33,8 @@ def estimate_scatter(database: dict, observations: list[Observation]) -> dict[st
         model = np.repeat(windows, per)
         half = slice(len(model) // 2, None)
         good = model[half] > 0
+        if stops_clients(database):
+            good &= ~find_waiting(observation.seconds_tps[half])
         if not good.any():
             continue
         ratio = observation.seconds_tps[half][good] / model[half][good]

@@ -57,8 +57,19 @@ def in_words(run: Prediction, workload: TransactionWorkload) -> list[str]:
     if summary["lowest_balance_percent"] is not None and summary["lowest_balance_percent"] < 100.0:
         lines.append(f"Lowest credit balance {summary['lowest_balance_percent']:.0f} %.")
     if summary["stalls_s"]:
-        lines.append(f"Seconds below a tenth of the median: {summary['stalls_s']}.")
+        share = percent(summary["stalled_share"])
+        lines.append(
+            f"Seconds below a tenth of the median: {summary['stalls_s']}, {share} of all.{_cause_of_stalls(run)}"
+        )
     return lines
+
+
+def _cause_of_stalls(run: Prediction) -> str:
+    """Says what a full redo log has to do with stalled seconds; nothing where it has not."""
+    waiting = run.rows["stopped_share"].mean()
+    if not waiting:
+        return ""
+    return f" For {percent(waiting)} of the time clients wait until a full redo log has been flushed."
 
 
 def clients(count: int) -> str:

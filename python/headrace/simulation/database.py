@@ -57,6 +57,7 @@ COLUMNS = (
     "cached_share",
     "reads_per_tx",
     "backlog",
+    "stopped_share",
 )
 
 
@@ -68,9 +69,11 @@ class Prediction(Shown):
     (response times), `iops` (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance
     of a volume; null without credits), `instance_balance_percent`, `cap` (the bottleneck; `log-`
     before those of the log volumes), `dirty_share`, `cached_share` (0..1), `reads_per_tx`,
-    `backlog` (transactions that wait, open loads). `summary`: `tps` and its 5th, 50th and 95th
+    `backlog` (transactions that wait, open loads), `stopped_share` (of the second, in which clients
+    wait for a full redo log). `summary`: `tps` and its 5th, 50th and 95th
     percentile over the second half, `quarters`, `p50_ms`, `p95_ms`, `p99_ms` (medians of its
-    seconds), `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the run; events
+    seconds), `iops`, `mib_s`, `stalls_s` (seconds below a tenth of the median), `stalled_share` (of
+    all seconds), `response_ms` (mean, p50, p95, p99 over the run; events
     only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high` (80 %
     interval of the mean of the second half, from the calibration), `relative_spread` (its standard
     deviation over the mean). `warnings`: where the prediction leaves the range of the runs.
@@ -279,13 +282,15 @@ def summarise(rows: pl.DataFrame) -> dict[str, Any]:
     quarter = max(1, rows.height // 4)
     quarters = [rows[i * quarter : (i + 1) * quarter if i < 3 else None] for i in range(4)]
     tps: Any = half["tps"]
+    stalls = rows.filter(pl.col("tps") < STALL_SHARE * pl.col("tps").median()).height
     summary: dict[str, Any] = {
         "tps": float(tps.mean() or 0.0),
         "tps_p5": float(tps.quantile(0.05, "linear") or 0.0),
         "tps_p50": float(tps.quantile(0.5, "linear") or 0.0),
         "tps_p95": float(tps.quantile(0.95, "linear") or 0.0),
         "quarters": [_mean(part) for part in quarters],
-        "stalls_s": rows.filter(pl.col("tps") < STALL_SHARE * pl.col("tps").median()).height,
+        "stalls_s": stalls,
+        "stalled_share": stalls / max(rows.height, 1),
     }
     for name in RESPONSES:
         if name in rows.columns:

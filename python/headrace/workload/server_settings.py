@@ -45,13 +45,17 @@ def _switch(text: str) -> bool | None:
     return True if word in TRUE else False if word in FALSE else None
 
 
+FILE_SIZE = "innodb_log_file_size"
+# innodb_log_files_in_group: 2 by default in MySQL up to 8.0.29; MariaDB has one file from 10.5 on.
+FILES = 2
+
 SETTINGS = (
     ServerSetting("innodb_io_capacity", "io_capacity", "io_capacity", "innodb", _count, "2000 (pages a second)"),
     ServerSetting(
         "innodb_io_capacity_max", "io_capacity_max", "io_capacity_max", "innodb", _count, "4000 (pages a second)"
     ),
-    # innodb_log_file_size is the size of one of several files in older servers: the whole is asked.
     ServerSetting("innodb_redo_log_capacity", "redo", "redo_bytes", "innodb", as_bytes, "8G (all files together)"),
+    ServerSetting(FILE_SIZE, "log_file_size", "redo_bytes", "innodb", as_bytes, "1G (each file)"),
     ServerSetting("innodb_doublewrite", "doublewrite", "doublewrite", "innodb", _switch, "ON or OFF"),
     ServerSetting(
         "innodb_flush_log_at_trx_commit",
@@ -97,16 +101,20 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
         setting, value = read_setting(text, workload.engine)
         if setting.core in given:
             raise InputError(shown(text), f"{setting.name} was given before", SOURCE, "Give it once.")
-        given[setting.core] = value
+        given[setting.core] = value * _count_files(workload) if setting.name == FILE_SIZE else value
     if "redo_bytes" in given and workload.database["log"].get("redo_capacity_bytes") is None:
         rule = "has no effect that could be told: the redo log that this workload was measured with is not known"
         hint = "Write redo_gib into [settings] of the run description and calibrate again."
-        raise InputError("innodb_redo_log_capacity", rule, SOURCE, hint)
+        raise InputError("innodb_redo_log_capacity or innodb_log_file_size", rule, SOURCE, hint)
     if "io_capacity" in given and workload.database.get("dirtying") is not None:
         rule = "has no effect that could be told: this workload's pages are followed, and one that is written early is not written later"
         raise InputError("innodb_io_capacity", rule, SOURCE, "Leave it out.")
     _check_order(given)
     return replace(workload, database=database_under(workload.database, given)) if given else workload
+
+
+def _count_files(workload: TransactionWorkload) -> int:
+    return 1 if workload.server.flavor == "mariadb" else FILES
 
 
 def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | bool]:

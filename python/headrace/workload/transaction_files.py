@@ -42,6 +42,7 @@ MAY_LACK = {
     "core_speed": None,
     "redo_capacity_bytes": None,
     "dirtying": None,
+    "checkpoint": None,
     "local_disk": None,
     "local_disk_reads": None,
 }
@@ -207,6 +208,7 @@ def _database(table: dict, engine: str) -> dict:
     like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
     if engine == "innodb":
         like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}
+        like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "stop_s": 0.0}}
     return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headrace.cli import main as cli
 from headrace.workload import load
 
-COLUMNS = "t_s,tps,p50_ms,p95_ms,p99_ms,iops,mib_s,balance_percent,instance_balance_percent,cap,dirty_share,cached_share,reads_per_tx,backlog"
+COLUMNS = "t_s,tps,p50_ms,p95_ms,p99_ms,iops,mib_s,balance_percent,instance_balance_percent,cap,dirty_share,cached_share,reads_per_tx,backlog,stopped_share"
 TPCC = "sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
 SECONDS = 900
 

@@ -2,6 +2,7 @@
 //! certainty, the workload file says) or taken from a standard benchmark; nothing here knows a
 //! volume.
 
+use super::checkpoint::CheckpointLaw;
 use super::popularity::Popularity;
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
@@ -221,6 +222,10 @@ pub struct Database {
     pub dirtying: Option<Dirtying>,
     /// Redo, WAL, binary log.
     pub log: Log,
+    /// What the server does when its redo log fills; none: it never does (files before it was
+    /// kept).
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointLaw>,
     /// MyRocks' compaction.
     pub compaction: Option<Compaction>,
     /// Clients and processors.
@@ -388,6 +393,7 @@ impl Database {
         if let Some(dirtying) = &self.dirtying {
             dirtying.check(self.popularity.classes.len())?;
         }
+        self.checkpoint.as_ref().map_or(Ok(()), CheckpointLaw::check)?;
         self.compaction.as_ref().map_or(Ok(()), Compaction::check)
     }
 }

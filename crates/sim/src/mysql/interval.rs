@@ -21,6 +21,7 @@ pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
 pub(crate) use response::sigma_of_p95;
 pub use response::ResponseSpread;
 
+use super::checkpoint::CheckpointAge;
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::warmup::{At, WarmUp};
@@ -159,6 +160,8 @@ pub struct Second {
     pub backlog: f64,
     /// Compaction moves bytes.
     pub compacting: bool,
+    /// Share of the step in which clients wait for a synchronous flush: the redo log is full.
+    pub stopped_share: f64,
 }
 
 /// A scenario without its storage: what asks what, for how long.
@@ -368,12 +371,14 @@ struct ScenarioState<B> {
     /// Transactions a second and response time (s) of the step before: how many commits share a log
     /// write.
     before: (f64, f64),
-    /// Transactions a second, smoothed over some ten seconds: what the page cleaner goes by.
+    /// Transactions a second while clients run, smoothed over some ten seconds: what the page
+    /// cleaner goes by.
     pace: f64,
     /// Share of a step's change the pace takes over.
     follows: f64,
     touches_per_tx: f64,
     backlog: f64,
+    checkpoint: CheckpointAge,
     compaction: CompactionClock,
     chance: Option<ChaCha8Rng>,
 }
@@ -397,6 +402,7 @@ impl<B: Backend> ScenarioState<B> {
             follows: (1.0 - libm::pow(1.0 - PACE_FOLLOWS, scenario.step_s)).min(MOST_FOLLOWS),
             touches_per_tx: scenario.database.popularity.touches_per_tx(),
             backlog: 0.0,
+            checkpoint: CheckpointAge::new(scenario.database, scenario.start == Start::Warm),
             compaction: CompactionClock::new(scenario.database.compaction.as_ref(), tx),
             chance: scenario.seed.map(ChaCha8Rng::seed_from_u64),
         }
@@ -409,7 +415,8 @@ impl<B: Backend> ScenarioState<B> {
             self.tx = self.start_tx + measured;
         }
         let mut at = scenario.warm_up.at(self.tx, &mut self.hint);
-        at.flushed = database.writes.limited(at.flushed, self.pace);
+        let due = at.flushed;
+        at.flushed = self.checkpoint.flushed(&database.writes, due, self.pace, seconds);
         let spare = |bytes: (f64, f64)| self.devices.spare(database, bytes, seconds);
         let (reads_by, compacted) = compact(&mut self.compaction, database.compaction.as_ref(), self.tx, seconds, &spare);
         let unloaded_s = self.unloaded_s(database, &at, reads_by);
@@ -425,13 +432,24 @@ impl<B: Backend> ScenarioState<B> {
             always = self.devices.of_second(database, 0.0, compacted);
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
-        let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), unloaded_s);
-        let spent = data.times_plus(tps, &always);
+        let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), unloaded_s);
+        let page = self.devices.of_second(database, at.shape, (0.0, 0.0));
+        let write_rate = || self.devices.max_rate((&page, &Flow::default()), &always, seconds).0;
+        let stopped = self.checkpoint.pass(seconds, running_tps, (due, at.flushed), background, write_rate);
+        let stopped_share = stopped.seconds / seconds;
+        let tps = running_tps * (1.0 - stopped_share);
+        if matches!(scenario.load, TransactionLoad::Arrivals(_)) {
+            self.backlog += running_tps * stopped.seconds;
+        }
+        let written_at_once = page.times_plus(stopped.pages / seconds, &always);
+        let spent = data.times_plus(tps, &written_at_once);
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.charge(&spent, &logged, t_s, seconds);
         self.tx += tps * seconds;
-        self.before = (tps, response_s);
-        self.pace = if self.pace > 0.0 { self.pace + self.follows * (tps - self.pace) } else { tps };
+        self.before = (running_tps, running_s);
+        self.pace = if self.pace > 0.0 { self.pace + self.follows * (running_tps - self.pace) } else { running_tps };
+        // As below, a second without an answer must not give an infinite response time.
+        let response_s = running_s / (1.0 - stopped_share).max(0.25);
         Second {
             t_s,
             tps,
@@ -446,9 +464,10 @@ impl<B: Backend> ScenarioState<B> {
             cached_share: at.cached_share,
             dirty_share: at.dirty_share,
             reads_per_tx: at.reads * at.shape * reads_by,
-            written_per_tx: written + background / tps.max(1e-9),
+            written_per_tx: written + (background + stopped.pages / seconds) / tps.max(1e-9),
             backlog: self.backlog,
             compacting: compacted.0 + compacted.1 > 0.0,
+            stopped_share,
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `database` | a database as its storage sees it: the parameters a calibration identifies |
 //! | `popularity` | how often pages are touched: classes of like pages |
 //! | `cache` | pages in the buffer pool or block cache while it fills and after: reads and evictions per transaction |
+//! | `checkpoint` | its age: what a full redo log does to flushing and to clients |
 //! | `warmup` | the cache followed over transactions, once per database and cache size |
 //! | `settings` | what server settings and memory do to a database |
 //! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
@@ -19,6 +20,7 @@
 //! | `clients` | the per-I/O form: every client, page read and log write, for short runs and latency |
 
 pub mod cache;
+pub mod checkpoint;
 pub mod clients;
 pub mod database;
 pub mod demand;
@@ -33,6 +35,7 @@ pub mod sysbench;
 pub mod tprocc;
 pub mod warmup;
 
+pub use checkpoint::CheckpointLaw;
 pub use database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
 pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use popularity::{PageClass, Popularity};

@@ -496,20 +496,25 @@ fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
 }
 
 /// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it,
-/// `variance = fano x mean + (cv x mean)^2`.
+/// `variance = fano x mean + (cv x mean)^2`, and none at all while clients wait for a full redo
+/// log.
 fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
     let noise = &database.noise;
     let spread = |mean: f64| (noise.fano * mean + (noise.cv * mean) * (noise.cv * mean)).sqrt();
     let first = rows[0].tps;
     // One level: 1.6449 standard deviations below it.
-    if rows.iter().all(|row| (row.tps - first).abs() <= 1e-6 * first) {
+    if rows.iter().all(|row| (row.tps - first).abs() <= 1e-6 * first && row.stopped_share <= 0.0) {
         return (first - 1.644_854 * spread(first)).max(0.0);
     }
     let below = |x: f64| {
-        let of = |row: &Second| normal_above((row.tps - x) / spread(row.tps).max(1e-9));
+        let of = |row: &Second| {
+            let running_share = 1.0 - row.stopped_share;
+            let running = row.tps / running_share.max(1e-9);
+            row.stopped_share + running_share * normal_above((running - x) / spread(running).max(1e-9))
+        };
         rows.iter().map(of).sum::<f64>() / rows.len() as f64
     };
-    let (mut low, mut high) = (0.0, rows.iter().map(|row| row.tps).fold(0.0, f64::max));
+    let (mut low, mut high) = (0.0, rows.iter().map(|row| row.tps / (1.0 - row.stopped_share).max(1e-9)).fold(0.0, f64::max));
     for _ in 0..30 {
         let middle = 0.5 * (low + high);
         if below(middle) < 0.05 {

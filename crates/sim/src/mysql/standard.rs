@@ -99,6 +99,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
+        checkpoint: None,
         local_disk: None,
         local_disk_reads: None,
     })
@@ -133,6 +134,7 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         clients: Clients { base_ms: 8.7, cpu_ms: 5.8, sharpness: 5.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
+        checkpoint: None,
         local_disk: None,
         local_disk_reads: None,
     })

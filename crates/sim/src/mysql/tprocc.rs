@@ -210,6 +210,7 @@ impl Tprocc {
             clients: Clients { base_ms: ROUND_TRIP_MS + clients.core_ms(), ..clients },
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),
+            checkpoint: None,
             local_disk: None,
             local_disk_reads: None,
         };

@@ -34,6 +34,7 @@ pub fn plain_database(sharpness: f64) -> Database {
         clients: Clients { base_ms: 20.0, cpu_ms: 2.0, sharpness, p95_over_mean: 1.6, serial_share: 0.0, core_speed: None },
         noise: Noise { fano: 0.0, cv: 0.0 },
         shape: IoShape::default(),
+        checkpoint: None,
         local_disk: None,
         local_disk_reads: None,
     }

@@ -114,6 +114,8 @@ pub(super) struct RowState {
     /// Reads per transaction of the cache curve, for rows without a transaction.
     pub curve_reads: f64,
     pub compacting: bool,
+    /// Share of the row in which clients waited for a synchronous flush.
+    pub stopped_share: f64,
     /// Arrival of the oldest transaction not answered.
     pub oldest: Option<Nanos>,
 }
@@ -177,9 +179,9 @@ impl ClientsRecorder {
         self.summary.transactions += 1;
     }
 
-    /// Transactions a second of the last whole row; 0 in the first.
-    pub fn tps_before(&self) -> f64 {
-        self.rows.last().map_or(0.0, |row| row.tps)
+    /// The last whole row; none in the first.
+    pub fn row_before(&self) -> Option<&Second> {
+        self.rows.last()
     }
 
     /// Closes the row that ends at `end`.
@@ -210,6 +212,7 @@ impl ClientsRecorder {
             written_per_tx: state.written_per_tx,
             backlog: state.backlog,
             compacting: state.compacting,
+            stopped_share: state.stopped_share,
         });
         self.of_row.reset();
         for (sum, waits) in self.waits.iter_mut().flatten().zip(row.waits.iter().flatten()) {

@@ -5,8 +5,9 @@ use super::background::{Cleaner, CompactionRuns, LogWriter, CLEANER_DEPTH, COMPA
 use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, FIRST_PAGE, LOG_AREA_BYTES};
 use super::recorder::{ClientsRecorder, ClientsRun, RowState};
 use crate::demand::load::whole_sectors;
+use crate::mysql::checkpoint::CheckpointAge;
 use crate::mysql::database::{Clients, RUN_BYTES};
-use crate::mysql::interval::{Scenario, TransactionLoad};
+use crate::mysql::interval::{Scenario, Start, TransactionLoad};
 use crate::mysql::warmup::At;
 use crate::setup::Setup;
 use headrace_model::chance::poisson;
@@ -21,6 +22,9 @@ pub const PAGES_BEHIND: u64 = 1_024;
 pub(super) const MIN_OWN_TIME: Nanos = Nanos(1_000);
 /// Transactions of an open load under way at once: as many as one NVMe queue of EBS holds.
 const OPEN_THREADS: u32 = 1_024;
+/// A row of which clients waited for less than this share tells what they do when they run
+/// (chosen).
+const MOSTLY_RAN: f64 = 0.5;
 /// Log bytes without a sync of their own that may be buffered before clients wait:
 /// innodb_log_buffer_size (16 MiB by default).
 const LOG_BUFFER: f64 = 16.0 * 1_048_576.0;
@@ -140,6 +144,41 @@ impl Servers {
     }
 }
 
+/// The synchronous flush of a full redo log: clients wait until its pages are written.
+#[derive(Default)]
+struct SynchronousFlush {
+    until_written: u64,
+    begun: Option<Nanos>,
+    /// Of the row, ns.
+    waited: u64,
+}
+
+impl SynchronousFlush {
+    fn is_under_way(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    fn begin(&mut self, until_written: u64, now: Nanos) {
+        self.until_written = until_written;
+        self.begun = self.begun.or(Some(now));
+    }
+
+    fn wrote(&mut self, written: u64, now: Nanos) {
+        if written >= self.until_written {
+            self.waited += self.begun.take().map_or(0, |begun| now.since(begun).0);
+        }
+    }
+
+    /// The share of the row that ends at `end`.
+    fn take_share(&mut self, end: Nanos, length: Nanos) -> f64 {
+        if let Some(begun) = &mut self.begun {
+            self.waited += end.since(*begun).0;
+            *begun = end;
+        }
+        std::mem::take(&mut self.waited) as f64 / length.0 as f64
+    }
+}
+
 /// A run under way.
 pub struct ClientsSim<'a> {
     scenario: &'a Scenario<'a>,
@@ -161,6 +200,10 @@ pub struct ClientsSim<'a> {
     serial: Servers,
     logs: [LogWriter; LOGS],
     cleaner: Cleaner,
+    checkpoint: CheckpointAge,
+    stop: SynchronousFlush,
+    /// Transactions a second of the last row in which clients mostly ran.
+    pace: f64,
     compaction: CompactionRuns<'a>,
     /// Arrivals as they come, and again as they are begun: those between the two wait.
     arrivals: Option<(PoissonArrivals<'a>, PoissonArrivals<'a>)>,
@@ -212,6 +255,9 @@ impl<'a> ClientsSim<'a> {
             serial: Servers::new(1, 0.0),
             logs: [0, 1, 2].map(|log| LogWriter { start: area(log), ..LogWriter::default() }),
             cleaner: Cleaner::new(database),
+            checkpoint: CheckpointAge::new(database, scenario.start == Start::Warm),
+            stop: SynchronousFlush::default(),
+            pace: 0.0,
             compaction: CompactionRuns::new(database.compaction.as_ref(), tx),
             arrivals,
             backlog: 0,
@@ -322,8 +368,14 @@ impl<'a> ClientsSim<'a> {
             synced: 0,
         };
         self.push(now + own, EventSlot::Client(id));
-        let flushed = database.writes.limited(self.cache.flushed, self.recorder.tps_before());
+        let due = self.cache.flushed;
+        let flushed = self.checkpoint.flushed(&database.writes, due, self.pace, self.step.as_secs_f64());
         self.cleaner.owe((self.cache.evicted_dirty + flushed) * self.cache.shape);
+        let at_once = self.checkpoint.begin(due, flushed, self.pace);
+        if at_once > 0.0 {
+            self.cleaner.owe(at_once * self.cache.shape);
+            self.stop.begin(self.cleaner.owed, now);
+        }
         self.clean(now);
     }
 
@@ -471,7 +523,7 @@ impl<'a> ClientsSim<'a> {
     /// buffer is full.
     #[inline]
     fn is_out_of_room(&self) -> bool {
-        self.cleaner.behind() > PAGES_BEHIND || self.logs[UNSYNCED].bytes > LOG_BUFFER
+        self.stop.is_under_way() || self.cleaner.behind() > PAGES_BEHIND || self.logs[UNSYNCED].bytes > LOG_BUFFER
     }
 
     fn release(&mut self, now: Nanos) {
@@ -504,6 +556,7 @@ impl<'a> ClientsSim<'a> {
             self.recorder.summary.doublewrite_runs += 1;
         } else {
             self.cleaner.written += 1;
+            self.stop.wrote(self.cleaner.written, now);
         }
         self.clean(now);
         self.release(now);
@@ -522,8 +575,10 @@ impl<'a> ClientsSim<'a> {
         if self.cleaner.behind() <= PAGES_BEHIND / 2 {
             let database = self.scenario.database;
             let written = (self.cache.evicted_dirty + self.cache.flushed) * self.cache.shape;
-            let background = database.writes.background(self.recorder.tps_before(), database.popularity.touches_per_tx(), written);
-            self.cleaner.owe(background * self.cache.full * TICK.as_secs_f64());
+            let background = database.writes.background(self.pace, database.popularity.touches_per_tx(), written);
+            let early = background * self.cache.full * TICK.as_secs_f64();
+            self.cleaner.owe(early);
+            self.checkpoint.wrote_early(early);
             self.clean(now);
         }
         self.compaction.earn();
@@ -553,9 +608,13 @@ impl<'a> ClientsSim<'a> {
             written_per_tx: (self.cache.evicted_dirty + self.cache.flushed) * self.cache.shape,
             curve_reads: self.cache.reads * self.cache.shape * self.factor,
             compacting: std::mem::take(&mut self.compacted) || self.compaction.is_running(),
+            stopped_share: self.stop.take_share(self.row_end, self.step),
             oldest: under_way.chain(waiting).min(),
         };
         self.recorder.close_row(self.row_end, &self.host, &state);
+        if let Some(row) = self.recorder.row_before().filter(|row| row.stopped_share < MOSTLY_RAN) {
+            self.pace = row.tps / (1.0 - row.stopped_share);
+        }
         self.row_end += self.step;
     }
 

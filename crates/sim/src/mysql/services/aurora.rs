@@ -76,7 +76,7 @@ pub fn log_only(database: &Database) -> Option<Database> {
         return None;
     }
     let mut adapted = database.clone();
-    adapted.writes = PageWrites::none();
+    (adapted.writes, adapted.checkpoint) = (PageWrites::none(), None);
     let commits = adapted.log.commits();
     adapted.log.binlog_bytes_per_tx = 0.0;
     // One quorum write a commit, unless commits do not wait at all.

@@ -1,0 +1,49 @@
+"""Seconds in which clients wait for a full redo log: as a run had them, and as the model has.
+
+Only where the model's server stops its clients (`checkpoint` of the database, `stop_s`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.base import core
+from headrace.calibration.observations import Observation
+
+# A row below this share of the median counts as waiting: half, so that of stops that begin at any
+# moment of a row as much is counted as there is, if they last half a row or more.
+WAITING_BELOW = 0.5
+# Rows longer than this hide a stop, which takes one or two seconds.
+LONGEST_ROW_S = 2.0
+# How far the measured share is off what the model means by it, as a standard deviation. Chosen:
+# a stop of a second in ten whose edges are a fifth of a second off.
+SHARE_SPREAD = 0.02
+
+
+def stops_clients(database: Mapping[str, Any]) -> bool:
+    """Returns whether the server of a core database stops its clients when its redo log is full,
+    and how large that is is known."""
+    law = database.get("checkpoint")
+    return law is not None and law["stop_s"] > 0.0 and database["log"].get("redo_capacity_bytes") is not None
+
+
+def find_waiting(seconds_tps: np.ndarray) -> np.ndarray:
+    """Marks the rows of a run in which clients waited: below half of the median."""
+    return seconds_tps < WAITING_BELOW * np.nanmedian(seconds_tps)
+
+
+def measure_stopped_share(observation: Observation, database: Mapping[str, Any]) -> float | None:
+    """Returns the share of a run's rows in which clients waited; None where rows do not tell it."""
+    if not stops_clients(database) or observation.run.interval_s > LONGEST_ROW_S:
+        return None
+    return float(np.mean(find_waiting(observation.seconds_tps)))
+
+
+def compare_stopped_share(measured: float | None, columns: core.DatabaseRows) -> list[np.ndarray]:
+    """Compares modelled with measured share of stopped time, in standard deviations."""
+    if measured is None:
+        return []
+    return [np.array([(float(np.mean(columns["stopped_share"])) - measured) / SHARE_SPREAD])]

@@ -19,10 +19,10 @@ import polars as pl
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole, shown
 from headrace.base.core import core_errors
-from headrace.base.units import GIB, Z80, Day, day_of, span_in_words
+from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
-from headrace.workload.unexplained import Distances
+from headrace.workload.unexplained import Distances, compute_interval
 
 SOURCE = "headrace predict --help"
 MAX_SECONDS = 7 * 86_400  # a week of seconds; a guess at what anybody reads
@@ -167,7 +167,7 @@ def predict(
         cache_gib=cache,
         threads=run["clients"],
         storage=storage,
-        limit=_usual_cap(rows),
+        limit=usual_cap(rows),
         release=release,
         tps=summary["tps"],
         core_speed=None if host is None else host["core_speed"],
@@ -388,14 +388,11 @@ def _interval(
     centre = sum(logs) / len(logs)
     variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
     spread = math.sqrt(variance + workload.unexplained(distances) ** 2)
-    return {
-        "tps_low": tps * math.exp(-Z80 * spread),
-        "tps_high": tps * math.exp(Z80 * spread),
-        "relative_spread": spread,
-    }
+    low, high = compute_interval(tps, spread)
+    return {"tps_low": low, "tps_high": high, "relative_spread": spread}
 
 
-def _usual_cap(rows: pl.DataFrame) -> str:
+def usual_cap(rows: pl.DataFrame) -> str:
     """Returns what binds most of the second half; of equals the first by name."""
     counts = rows[rows.height // 2 :]["cap"].value_counts().sort("count", "cap", descending=[True, False])
     return counts["cap"][0]

@@ -17,7 +17,16 @@ from headrace.workload.misfit import misfit_of
 from headrace.workload.parameters import applied
 from headrace.workload.replica.parameters import ReplicaParameters
 from headrace.workload.server import UNEXPLAINED_WHERE_FULL, SourceServer
-from headrace.workload.unexplained import Distances, apart, kind_of, kind_of_limit, outside_of, series_of, speed_of
+from headrace.workload.unexplained import (
+    Distances,
+    apart,
+    is_of_server,
+    kind_of,
+    kind_of_limit,
+    outside_of,
+    series_of,
+    speed_of,
+)
 
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
@@ -145,18 +154,19 @@ class TransactionWorkload(Shown):
         self,
         *,
         cache_gib: float,
-        threads: int | None = None,
-        storage: str | None = None,
-        limit: str | None = None,
-        release: str | None = None,
-        tps: float | None = None,
-        core_speed: float | None = None,
-        vcpus: int | None = None,
+        threads: int | None,
+        storage: str | None,
+        limit: str | None,
+        release: str | None,
+        tps: float | None,
+        core_speed: float | None,
+        vcpus: int | None,
     ) -> Distances:
-        """Says how far a prediction lies from the runs. `limit`: the cap that binds most of the
-        time. `release`: flavor and release of its server, such as mysql-8.4. `tps`: the rate that
-        is predicted. `core_speed`, `vcpus`: its processors, which count where clients or processors
-        bind. What is None counts as that of the runs, a speed as not known."""
+        """Says how far a prediction lies from the runs: every interval of it stands on this.
+        `limit`: the cap that binds most of the time. `release`: flavor and release of its server,
+        such as mysql-8.4. `tps`: the rate that is predicted. `core_speed`, `vcpus`: its processors,
+        which count where clients or processors bind. Nothing may be left out by mistake, so each is
+        asked for; what is None counts as that of the runs, a speed as not known."""
         covered, here = self.covered, self.server.release
         if covered.cache_gib is None:
             return Distances()
@@ -173,7 +183,7 @@ class TransactionWorkload(Shown):
             limit=float(bool(limit and limits) and kind_of_limit(limit or "") not in {*limits, "demand"}),
             storage=float(bool(storage and kinds) and kind_of(storage or "") not in kinds),
         )
-        if limit is None or kind_of_limit(limit) not in ("clients", "cpu"):
+        if limit is None or not is_of_server(limit):
             return distances
         return replace(
             distances,

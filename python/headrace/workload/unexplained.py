@@ -16,6 +16,7 @@ from functools import cache
 from importlib.resources import files
 
 from headrace.base import core
+from headrace.base.units import Z80
 
 # Volumes that differ in figures alone, by the kind whose behaviour they share.
 KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "disk", "st1": "disk", "sc1": "disk"}
@@ -56,6 +57,12 @@ def spreads() -> dict[str, float]:
     return {row["distance"]: float(row["spread"]) for row in csv.DictReader(text.splitlines())}
 
 
+def compute_interval(mean: float, spread: float) -> tuple[float, float]:
+    """Returns the ends of the 80 % interval of a rate, from its relative standard deviation: errors
+    are factors, so that a rate is never below nothing."""
+    return mean * math.exp(-Z80 * spread), mean * math.exp(Z80 * spread)
+
+
 def apart(value: float, other: float) -> float:
     """Returns the e-folds between two positive values."""
     return abs(math.log(value / other))
@@ -71,6 +78,11 @@ def kind_of(storage: str) -> str:
     """Returns what volumes behave alike as: `ssd`, `disk`, or a local disk."""
     name = core.parse_storage(storage)["members"][0]["volume_type"]
     return KINDS.get(name, name)
+
+
+def is_of_server(cap: str) -> bool:
+    """Whether a cap is clients, processors or locks, whose rate no storage changes."""
+    return kind_of_limit(cap) in ("clients", "cpu")
 
 
 def kind_of_limit(cap: str) -> str:

@@ -49,6 +49,12 @@ def measured_on(instance: str | None = "c5.4xlarge", **run: object) -> Transacti
     )
 
 
+def distances_of(workload: TransactionWorkload, **asked: object) -> Distances:
+    """The distances of what is asked; the rest as in the runs."""
+    nothing = dict.fromkeys(("threads", "storage", "limit", "release", "tps", "core_speed", "vcpus"))
+    return workload.distances(**nothing | asked)
+
+
 def speed_of(instance: str) -> float:
     speed = core.instance(instance, AS_OF)["core_speed"]
     assert speed is not None
@@ -70,22 +76,22 @@ def test_more_clients_are_far_where_rate_and_response_time_both_differ():
     chance, workload = random.Random(25), measured_on()
     for _ in range(200):
         threads, tps = chance.randrange(1, 1_000), 10.0 ** chance.uniform(0, 5)
-        distances = workload.distances(cache_gib=2.0, threads=threads, tps=tps)
+        distances = distances_of(workload, cache_gib=2.0, threads=threads, tps=tps)
         clients, rate = abs(math.log(threads / 8)), abs(math.log(tps / 4_000))
         response = abs(math.log((threads / tps) / (8 / 4_000)))
         assert distances.clients == pytest.approx(clients)
         assert distances.load == pytest.approx(min(clients, rate, response), abs=1e-12)
     # The same rate (something else binds in both), or the same response time (clients alone in both).
-    assert workload.distances(cache_gib=2.0, threads=64, tps=4_000.0).load == pytest.approx(0.0, abs=1e-12)
-    assert workload.distances(cache_gib=2.0, threads=64, tps=32_000.0).load == pytest.approx(0.0, abs=1e-12)
+    assert distances_of(workload, cache_gib=2.0, threads=64, tps=4_000.0).load == pytest.approx(0.0, abs=1e-12)
+    assert distances_of(workload, cache_gib=2.0, threads=64, tps=32_000.0).load == pytest.approx(0.0, abs=1e-12)
     # Nobody says at what rate: as far as the clients.
-    assert workload.distances(cache_gib=2.0, threads=64).load == pytest.approx(math.log(8))
+    assert distances_of(workload, cache_gib=2.0, threads=64).load == pytest.approx(math.log(8))
 
 
 @pytest.mark.parametrize("limit", ["clients", "cpu", "contention", "volume-iops", "log-volume-throughput", None])
 def test_processors_are_far_where_they_are_felt(limit):
-    distances = measured_on().distances(
-        cache_gib=2.0, threads=8, limit=limit, core_speed=speed_of("c6g.large"), vcpus=2
+    distances = distances_of(
+        measured_on(), cache_gib=2.0, threads=8, limit=limit, core_speed=speed_of("c6g.large"), vcpus=2
     )
     felt = limit in ("clients", "cpu", "contention")
     # 3.4 GHz of Skylake; 2.5 GHz and 0.9 of the work per clock (data/processors.csv).
@@ -96,12 +102,12 @@ def test_processors_are_far_where_they_are_felt(limit):
 def test_a_speed_that_is_not_known_on_one_side_is_far():
     with_speed, without_speed = measured_on(), measured_on(None)
     of = {"cache_gib": 2.0, "threads": 8, "limit": "cpu"}
-    assert with_speed.distances(**of, core_speed=speed_of("c5.large")) == replace(
-        with_speed.distances(**of), unknown_speed=0.0
+    assert distances_of(with_speed, **of, core_speed=speed_of("c5.large")) == replace(
+        distances_of(with_speed, **of), unknown_speed=0.0
     )
-    assert with_speed.distances(**of).unknown_speed == 1.0
-    assert without_speed.distances(**of, core_speed=speed_of("c5.large")).unknown_speed == 1.0
-    assert without_speed.distances(**of) == Distances(limit=1.0), "the machine of the run"
+    assert distances_of(with_speed, **of).unknown_speed == 1.0
+    assert distances_of(without_speed, **of, core_speed=speed_of("c5.large")).unknown_speed == 1.0
+    assert distances_of(without_speed, **of) == Distances(limit=1.0), "the machine of the run"
 
 
 def test_the_unknown_speed_is_as_uncertain_as_families_differ():

@@ -71,6 +71,7 @@ class Widths:
         judge, host = self.judge, self.judge.hosts[candidate[2]]
         distances = judge.workload.distances(
             cache_gib=host.cache_gib,
+            transactions=self._count_transactions(tps),
             threads=judge.conditions.threads,
             # Aurora's storage is none of the catalog's kinds: how far it is, `unseen` says.
             storage=judge.behind(candidate),
@@ -81,6 +82,11 @@ class Widths:
             vcpus=None if host.instance is None else host.instance["vcpus"],
         )
         return judge.workload.unexplained(distances)
+
+    def _count_transactions(self, tps: float | None) -> float | None:
+        """Returns the transactions at the end of a cold start's hours at that rate; None: warm."""
+        about = self.judge.conditions
+        return None if about.start == "warm" or tps is None else tps * about.hours * 3600.0
 
     def _find_largest(self, candidate: Candidate) -> Candidate:
         """Returns the candidate with the most that volumes of its kind are sold with; itself where

@@ -165,6 +165,7 @@ def predict(
     summary["response_ms"] = response_ms
     distances = database_of.distances(
         cache_gib=cache,
+        transactions=transactions_at_end(start, rows),
         threads=run["clients"],
         storage=storage,
         limit=usual_cap(rows),
@@ -390,6 +391,14 @@ def _interval(
     spread = math.sqrt(variance + workload.unexplained(distances) ** 2)
     low, high = compute_interval(tps, spread)
     return {"tps_low": low, "tps_high": high, "relative_spread": spread}
+
+
+def transactions_at_end(start: str | float, rows: pl.DataFrame) -> float | None:
+    """Returns the transactions since a cold start at the end of a run; None of a warm one."""
+    if start == "warm":
+        return None
+    seconds = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
+    return (0.0 if isinstance(start, str) else float(start)) + float(rows["tps"].sum()) * seconds
 
 
 def usual_cap(rows: pl.DataFrame) -> str:

@@ -371,8 +371,9 @@ def _measure_distances(
     host = host_of(asked["instance"], as_of)
     return workload.distances(
         cache_gib=asked["cache_bytes"] / GIB,
-        # An applier's workers are no clients, its rate is not theirs, and what its version changes
-        # is in its settings.
+        # A cold replica warms up while it applies: its first hours are not told apart. Its workers
+        # are no clients, its rate is not theirs, and what its version changes is in its settings.
+        transactions=None,
         threads=None,
         tps=None,
         release=None,

@@ -22,7 +22,7 @@ from headrace.base.checks import Shown, check_number, check_whole
 from headrace.base.core import core_errors
 from headrace.base.units import GIB, Day, day_of
 from headrace.errors import InputError
-from headrace.simulation.database import DRAWS, MAX_SECONDS, usual_cap
+from headrace.simulation.database import DRAWS, MAX_SECONDS, transactions_at_end, usual_cap
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
 from headrace.workload.unexplained import compute_interval
@@ -367,6 +367,7 @@ class _Asked:
         variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
         distances = self.workload.distances(
             cache_gib=self.cache_gib,
+            transactions=transactions_at_end(self.start, rows),
             threads=self.clients,
             # Aurora's storage is none of the catalog's kinds: how far it is, `unseen` says.
             storage=volumes,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
@@ -26,13 +26,14 @@ KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "di
 class Distances:
     """Holds the distances of a prediction from the nearest run, each 0 or more.
 
-    In e-folds: `cache`, `clients`, `load` (rate and response time, the smaller of the two
-    distances), and where processors or clients bind, `speed` of a core and `vcpus`. 1 where they
+    In e-folds: `cache`, `life` of the cache, `clients`, `load` (rate and response time, the smaller
+    of the two distances), and where processors or clients bind, `speed` of a core and `vcpus`. 1 where they
     are others than in the runs: `server`, `limit` (what binds), `storage`; and `unknown_speed`
     where only one of the two speeds is known.
     """
 
     cache: float = 0.0
+    life: float = 0.0
     clients: float = 0.0
     load: float = 0.0
     server: float = 0.0
@@ -71,6 +72,17 @@ def apart(value: float, other: float) -> float:
 def outside_of(span: Sequence[float], value: float) -> float:
     """E-folds between a value and the nearest end of a span; 0 inside it."""
     return max(0.0, math.log(span[0] / value), math.log(value / span[1]))
+
+
+def apart_from(measured: Collection[float], value: float) -> float:
+    """Returns how far a value is from measured ones, in e-folds: to the nearest where it lies
+    outside them. Between two, both ends hold it: as their distances in parallel, 0 at either, half
+    the way to the nearer in the middle."""
+    below = min((math.log(value / each) for each in measured if each <= value), default=math.inf)
+    above = min((math.log(each / value) for each in measured if each >= value), default=math.inf)
+    if math.isinf(below) or math.isinf(above):
+        return min(below, above)
+    return below * above / (below + above) if below + above else 0.0
 
 
 @cache

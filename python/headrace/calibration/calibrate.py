@@ -121,10 +121,10 @@ def _fit_in_rounds(
     for turn in range(ROUNDS):
         objective = Objective(base | {"shape": shape}, engine, observations, kib_known, busy, lenient)
         standard = np.zeros(len(objective.names))
-        if lenient:
-            fitted = fit(objective, [standard if fitted is None else fitted.deltas])
-        elif fitted is None:
+        if fitted is None:
             fitted = fit(objective, _list_begins(objective), FINISHED)
+        elif lenient:
+            fitted = fit(objective, [fitted.deltas])
         else:
             # What the shape took over may have been the parameters': the standard benchmark again.
             fitted = fit(objective, [fitted.deltas, standard])
@@ -156,9 +156,11 @@ def _fit_in_rounds(
 
 def _list_begins(objective: Objective) -> list[np.ndarray]:
     """Lists where the first round begins, one array of logarithms (a value per parameter) each: the
-    fixed directions, and of several runs also what each alone asks for, so that another run does
-    not end the fit in a worse place."""
-    fixed = [*list_directions(objective.names), *_list_client_bound_begins(objective)]
+    standard benchmark, the fixed directions where bins count alike, and of several runs also what
+    each alone asks for, so that another run does not end the fit in a worse place."""
+    fixed = [np.zeros(len(objective.names))]
+    if not objective.lenient:
+        fixed = [*list_directions(objective.names), *_list_client_bound_begins(objective)]
     if len(objective.observations) == 1:
         return fixed
     singles = [

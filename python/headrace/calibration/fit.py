@@ -29,9 +29,11 @@ BIN_SPREAD = 0.05
 # from volume to volume.
 WAITING_SPREAD = 0.2
 # However much a fit says, a parameter is known no better than this share of what it was known to
-# before: runs tell it through a model that is not exact. Chosen: 1 to 4 % of most parameters, as
-# far as fits to the published runs of one database lie apart.
-LEAST_NARROWED = 0.1
+# before (chosen), nor than this relative standard deviation: runs tell it through a model that is
+# not exact. Fits to the published runs of one database lie further apart (3 % in the pages of
+# InnoDB), but along directions in which parameters make up for each other: that is in what the fit
+# says, and a floor of each alone would count it again, most where least was known before.
+LEAST_NARROWED, LEAST_SPREAD = 0.1, 0.01
 # The mean of a second half is known better than its bins: a fit that misses it describes nothing
 # (workload/misfit.py), and two of these are less than what is refused.
 HALF_SPREAD = 0.02
@@ -140,7 +142,7 @@ def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -
     (logarithms in the order of `names`), of which the best `finished` are followed to their end."""
     end = find_lowest(objective, objective.spreads, begins, finished)
     covariance = np.linalg.pinv(end.jac.T @ end.jac)
-    covariance += np.diag((LEAST_NARROWED * objective.spreads) ** 2)
+    covariance += np.diag(np.minimum(LEAST_NARROWED * objective.spreads, LEAST_SPREAD) ** 2)
     return Fit(objective.names, objective.spreads, end.deltas, covariance, objective.apply(end.deltas), end.cost)
 
 

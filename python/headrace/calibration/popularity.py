@@ -10,6 +10,7 @@ does a checkpoint in a short run.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -23,10 +24,31 @@ LEAST, MOST = 0.6, 1.7
 # A part's mean is known so well by itself, as a relative standard deviation, or parts are put
 # together until it is: as well as the fit takes a bin to be.
 TOLD_TO = 0.05
+# Of a part in which clients hold a run mostly, those few windows that the storage holds are the slow
+# ones, not a sample: it counts from this share of its windows.
+LEAST_SEEN = 0.5
 NONE: dict = {"filling": [], "full": []}
 # Twelve parts of the fill; tenths of a turnover while the first pages leave, then ever wider.
 FILLING_PARTS = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 14)])
 FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 26)])
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows of a run: their `place` along the life of the cache, the logarithm `ratio` of
+    measured over modelled I/Os a transaction, whether each tells it (`moving`), and the variance of
+    one window (`scatter`)."""
+
+    place: np.ndarray
+    ratio: np.ndarray
+    moving: np.ndarray
+    scatter: float
+
+    def between(self, low: float, high: float) -> np.ndarray:
+        """Returns the ratios in a part; none where too few of its windows tell it."""
+        inside = (self.place >= low) & (self.place < high)
+        telling = inside & self.moving
+        return self.ratio[telling] if telling.sum() >= LEAST_SEEN * inside.sum() else self.ratio[:0]
 
 
 def derive_popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
@@ -34,8 +56,8 @@ def derive_popularity_scale(database: dict, observations: list[Observation], per
     profile are left as they are: `filling` in pairs of transactions and a factor, `full` in pairs
     of turnovers and a factor. `period_tx`: the length, in
     transactions, to smooth over."""
-    filling: list[tuple[np.ndarray, np.ndarray, float]] = []
-    full: list[tuple[np.ndarray, np.ndarray, float]] = []
+    filling: list[_Windows] = []
+    full: list[_Windows] = []
     fill_tx = 0.0
     for observation in observations:
         columns = core.mysql_runs(database, [observation.core_run])[0]
@@ -46,9 +68,10 @@ def derive_popularity_scale(database: dict, observations: list[Observation], per
         ratio = _smooth(ratio, observation.tx, period_tx)
         tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
         at = curve["full_at_tx"] or np.inf
-        before, after = (tx < at) & moving, (tx >= at) & moving
-        filling.append((tx[before], ratio[before], scatter))
-        full.append((np.interp(tx[after], curve["tx"], curve["turned"]), ratio[after], scatter))
+        before, after = tx < at, tx >= at
+        filling.append(_Windows(tx[before], ratio[before], moving[before], scatter))
+        turned = np.interp(tx[after], curve["tx"], curve["turned"])
+        full.append(_Windows(turned, ratio[after], moving[after], scatter))
         fill_tx = max(fill_tx, at if np.isfinite(at) else tx[-1])
     return {"filling": _average_parts(filling, FILLING_PARTS * fill_tx), "full": _average_parts(full, FULL_PARTS)}
 
@@ -91,12 +114,12 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
     )
 
 
-def _average_parts(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
+def _average_parts(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float, float]]:
     """Averages over runs the means over windows, at the middle of each part between `edges`: pairs
     of place and factor. Neighbouring parts are put together where one alone does not tell it."""
     points, begin = [], edges[0]
     for low, high in pairwise(edges):
-        means = [(ratio[(x >= begin) & (x < high)], scatter) for x, ratio, scatter in parts]
+        means = [(run.between(begin, high), run.scatter) for run in runs]
         means = [(windows.mean(), scatter / len(windows)) for windows, scatter in means if len(windows) >= 2]
         if means and np.sqrt(np.mean([chance for _, chance in means]) / len(means)) > TOLD_TO:
             continue

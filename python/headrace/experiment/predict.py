@@ -17,7 +17,7 @@ import tomli_w
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.files import write_whole
-from headrace.base.units import GIB, Z80
+from headrace.base.units import GIB
 from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
 from headrace.bench.store.store import now_text
@@ -27,6 +27,7 @@ from headrace.experiment.request import DOC, Configuration
 from headrace.experiment.scale import iops_of
 from headrace.simulation.database import predict
 from headrace.workload.transactions import TransactionWorkload
+from headrace.workload.unexplained import compute_interval
 
 PREDICTIONS_FILE = "predictions.json"
 # Draws of the parameters for the 80 % interval; with 24 its ends are known to a fifth (a guess).
@@ -153,14 +154,15 @@ def predicted(
     part = run.rows.filter(run.rows["t_s"] >= warmup_s)
     tps = statistics.fmean(part["tps"]) if part.height else 0.0
     spread = run.summary["relative_spread"]
+    low, high = (None, None) if spread is None else compute_interval(tps, spread)
     mean_ms = 1e3 * configuration.threads / pl.col("tps")
     above = p95 or ResponseSpread(clients["p95_over_mean"] - 1.0, None)
     p95_ms = above.p95_ms(mean_ms, pl.col("cached_share") >= FULL, iops_of(configuration.storage))
     moving = part.filter(pl.col("tps") > 0.0).select(p95_ms).to_series()
     return PredictedResult(
         tps=tps,
-        tps_low=None if spread is None else tps * (1.0 - Z80 * spread),
-        tps_high=None if spread is None else tps * (1.0 + Z80 * spread),
+        tps_low=low,
+        tps_high=high,
         p95_ms=statistics.median(moving) if len(moving) else 0.0,
         ios_per_tx=(statistics.fmean(part["iops"]) if part.height else 0.0) / max(tps, 1e-9),
         binds=str(part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""),

@@ -12,6 +12,7 @@ One engine for demand in I/Os and for databases in transactions:
     goals       what must hold, and the one way to be met
     candidates  what can be chosen: families, hosts, shapes, spaces
     demand      the judge of I/Os;  database  the judge of transactions, and how sure it is
+    widths      how far a candidate lies from the runs
     search      the least of every space, proved, and the search of families
     choice      one candidate with all that speaks for it
     reasons     why not the others, what to recommend, the arithmetic

@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.base import caps, core
 from headrace.base.core import core_errors
-from headrace.base.units import MIB, Z80, clock_text, span_in_words
+from headrace.base.units import MIB, clock_text, span_in_words
 from headrace.planner.candidates import AURORA, LOCAL, Candidate, Directory, Family, Host, Need
 from headrace.planner.database import DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
@@ -27,6 +27,7 @@ from headrace.planner.market.durability import (
 )
 from headrace.planner.market.rules import managed_caveats
 from headrace.planner.result import Choice, Saving
+from headrace.workload.unexplained import compute_interval
 
 LOCAL_DISKS = (
     "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. "
@@ -467,6 +468,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, doubt)
         # What arrives bounds an open load; a backlog that is worked off does more for a while.
         arriving = judge.conditions.arrivals_tps
+        low, high = compute_interval(tps, doubt.spread)
         at_most = math.inf if arriving is None else max(tps, arriving)
         dry_at_s, first_tps = row["dry_at_s"], row["first_tps"]
         return Choice(
@@ -485,8 +487,8 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             first_day=None if first_tps is None or first_tps < FIRST_DAY_GAIN * tps else {"tps": first_tps},
             engine=judge.workload.engine,
             cache_gib=host.cache_gib,
-            tps_low=tps * math.exp(-Z80 * doubt.spread),
-            tps_high=min(at_most, tps * math.exp(Z80 * doubt.spread)),
+            tps_low=low,
+            tps_high=min(at_most, high),
             probability=doubt.probability,
             goal_probabilities={goal: doubt.goal_probability(goal) for goal in doubt.each},
             per_transaction={"reads": row["reads_per_tx"], "ios": row["ios_per_tx"], "mib": row["mib_per_tx"]},

@@ -3,9 +3,8 @@
 The run is the interval form of `headrace.predict`, warm and over a day by default, so that burst
 credits run dry; what is sustained is the worst hour. A scenario is a database drawn from
 the calibration, times a factor on all its rates that no parameter covers, lognormal: the further a
-candidate's cache from those of the runs, the wider (`TransactionWorkload.unexplained`). That factor
-is integrated out: with clients, what a goal needs of it is known in closed form, since tps grow and
-response times shrink with it.
+candidate from the runs, the wider (`planner.widths`). That factor is integrated out: with clients,
+what a goal needs of it is known in closed form, since tps grow and response times shrink with it.
 
     P(goals) = mean over databases of  P(factor > what the hardest goal needs)
 """
@@ -29,7 +28,8 @@ from headrace.planner.goals import Goal, headroom_of
 from headrace.planner.market.durability import figures_of
 from headrace.planner.market.services import managed_items
 from headrace.planner.market.survival import SURVIVAL, survival_of
-from headrace.simulation.services import SECONDS_A_MONTH, near_published, unseen
+from headrace.planner.widths import Widths
+from headrace.simulation.services import SECONDS_A_MONTH, near_published
 from headrace.workload.transactions import TransactionWorkload
 
 FIGURES = (
@@ -393,7 +393,7 @@ class Scenarios:
         # evenly over the databases, in an order of chance.
         order = np.random.default_rng(seed + 1).permutation(len(databases))
         self.deviations = normal_middles(len(databases))[order]
-        self.workload = workload
+        self.widths = Widths(judge)
         self.doubts: dict[Candidate, Doubt] = {}
 
     def of(self, candidates: Sequence[Candidate]) -> list[Doubt]:
@@ -403,24 +403,15 @@ class Scenarios:
             self._look_at(new)
         return [self.doubts[candidate] for candidate in candidates]
 
-    def _width(self, candidate: Candidate) -> float:
-        """Returns the standard deviation of the logarithm of the unexplained factor, with the cache
-        of the candidate's instance, its clients and its kind of storage."""
-        host = self.judge.hosts[candidate[2]]
-        threads = self.judge.conditions.threads
-        storage = candidate[0] if host.service == "ec2" else None
-        distances = self.workload.distances(cache_gib=host.cache_gib, threads=threads, storage=storage)
-        spread = self.workload.unexplained(distances)
-        return math.hypot(spread, unseen(host.service, self.judge.near(host)))
-
     def _look_at(self, candidates: Sequence[Candidate]) -> None:
+        self.widths.look_at(candidates)
         if self.judge.conditions.arrivals_tps is None:
             return self._follow(candidates, np.zeros(len(self.cores)))
         # The factor enters an open load's run as a number: candidates with equally wide factors are
         # run together.
         by_width: dict[float, list[Candidate]] = {}
         for candidate in candidates:
-            by_width.setdefault(self._width(candidate), []).append(candidate)
+            by_width.setdefault(round(self.widths.measure(candidate), 4), []).append(candidate)
         for width, alike in by_width.items():
             self._follow(alike, width * self.deviations)
 
@@ -429,7 +420,7 @@ class Scenarios:
         each."""
         goals = self.judge.load_goals
         is_open = self.judge.conditions.arrivals_tps is not None
-        widths = np.array([self._width(candidate) for candidate in candidates])
+        widths = np.array([self.widths.measure(candidate) for candidate in candidates])
         names = ("tps", *(goal.metric for goal in goals))
         load_by = self.judge.load_by * np.exp(-factors)
         answers = self.judge.run_in(self.cores, load_by.tolist(), candidates, names=names)

@@ -20,7 +20,7 @@ from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole, shown
 from headrace.base.core import core_errors
 from headrace.base.options import takes
-from headrace.base.units import GIB, Z80, day_of, span_in_words
+from headrace.base.units import GIB, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.simulation.settings import (
     DATABASE_SECONDS,
@@ -32,7 +32,7 @@ from headrace.simulation.settings import (
 )
 from headrace.simulation.settings import DRAWS as DRAWS
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
-from headrace.workload.unexplained import Distances
+from headrace.workload.unexplained import Distances, compute_interval
 
 SOURCE = "headrace predict --help"
 # A second below this share of the median counts as a stall: a guess.
@@ -153,9 +153,10 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
     summary["response_ms"] = response_ms
     distances = database_of.distances(
         cache_gib=cache,
+        transactions=transactions_at_end(start, rows),
         threads=run["clients"],
         storage=storage,
-        limit=_usual_cap(rows),
+        limit=usual_cap(rows),
         release=release,
         tps=summary["tps"],
         core_speed=None if host is None else host["core_speed"],
@@ -378,14 +379,19 @@ def _interval(
     centre = sum(logs) / len(logs)
     variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
     spread = math.sqrt(variance + workload.unexplained(distances) ** 2)
-    return {
-        "tps_low": tps * math.exp(-Z80 * spread),
-        "tps_high": tps * math.exp(Z80 * spread),
-        "relative_spread": spread,
-    }
+    low, high = compute_interval(tps, spread)
+    return {"tps_low": low, "tps_high": high, "relative_spread": spread}
 
 
-def _usual_cap(rows: pl.DataFrame) -> str:
+def transactions_at_end(start: str | float, rows: pl.DataFrame) -> float | None:
+    """Returns the transactions since a cold start at the end of a run; None of a warm one."""
+    if start == "warm":
+        return None
+    seconds = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
+    return (0.0 if isinstance(start, str) else float(start)) + float(rows["tps"].sum()) * seconds
+
+
+def usual_cap(rows: pl.DataFrame) -> str:
     """Returns what binds most of the second half; of equals the first by name."""
     counts = rows[rows.height // 2 :]["cap"].value_counts().sort("count", "cap", descending=[True, False])
     return counts["cap"][0]

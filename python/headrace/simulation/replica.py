@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,7 @@ from headrace.errors import InputError
 from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of, processors_of, run_settings
 from headrace.workload.replica import applier_of, replica_spread
 from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
+from headrace.workload.unexplained import Distances
 
 SOURCE = "headrace predict --help"
 MODES = ("single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive")
@@ -256,7 +258,7 @@ def predict_replica(
     summary = (
         core_summary
         | {name: dict(core_summary[name]) for name in ("shares", "if_halved")}
-        | _doubt(grown, source, asked, draws)
+        | _doubt(grown, source, asked, _usual_binding(answer["binding"]), draws)
     )
     summary["without_bursts"] = _without_bursts(
         grown, source, asked, answer["source_tps"], round(core_summary["load_s"])
@@ -356,9 +358,37 @@ def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] 
     }
 
 
-def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], draws: int) -> dict[str, Any]:
+# What holds an applier back and is no storage: its own processor time, and what it may not do at
+# once.
+OF_SERVER = ("processor", "cores", "dependencies", "workers", "large-transaction")
+
+
+def _measure_distances(
+    workload: TransactionWorkload, asked: dict[str, Any], as_of: str | None, binding: str
+) -> Distances:
+    """Says how far a replica lies from the runs of its source. `binding`: what holds the applier
+    back most of the time."""
+    host = host_of(asked["instance"], as_of)
+    return workload.distances(
+        cache_gib=asked["cache_bytes"] / GIB,
+        # A cold replica warms up while it applies: its first hours are not told apart. Its workers
+        # are no clients, its rate is not theirs, and what its version changes is in its settings.
+        transactions=None,
+        threads=None,
+        tps=None,
+        release=None,
+        storage=asked["storage"],
+        limit="demand" if binding in ("none", "receive") else "cpu" if binding in OF_SERVER else "storage",
+        core_speed=None if host is None else host["core_speed"],
+        vcpus=None if host is None else host["vcpus"],
+    )
+
+
+def _doubt(
+    workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], binding: str, draws: int
+) -> dict[str, Any]:
     """Returns the 80 % interval of what is asked for: databases and appliers as probable as what is
-    known says, and what no parameter covers."""
+    known says, and what no parameter covers. `binding`: what holds the applier back."""
     nothing: dict[str, Any] = {"low": None, "high": None, "keeps_up": None, "drawn": None}
     if draws == 0:
         return nothing
@@ -368,7 +398,7 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
     spread = replica_spread(workload)
     databases = workload.draws(draws, 1) or [workload.database] * draws
     coarse = coarse_run(source, series=asked["source_tps"] is not None)
-    width = workload.unexplained(workload.distances(cache_gib=asked["cache_bytes"] / GIB))
+    width = workload.unexplained(_measure_distances(workload, asked, source["as_of"], binding))
     drawn: dict[str, list[float]] = {name: [] for name in DRAWN}
     kept_up = 0
     for database in databases:
@@ -389,6 +419,13 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
         "keeps_up": kept_up / len(databases),
         "drawn": drawn,
     }
+
+
+def _usual_binding(bindings: Sequence[str]) -> str:
+    """Returns what holds the applier back most of the time it is held back; of equals the first by
+    name. `none` where nothing does."""
+    counts = Counter(binding for binding in bindings if binding != "none")
+    return min(counts, key=lambda binding: (-counts[binding], binding), default="none")
 
 
 def _quantile(values: list[float], share: float) -> float | None:

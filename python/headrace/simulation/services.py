@@ -20,11 +20,12 @@ import polars as pl
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
 from headrace.base.core import core_errors
-from headrace.base.units import GIB, Z80, Day, day_of
+from headrace.base.units import GIB, Day, day_of
 from headrace.errors import InputError
-from headrace.simulation.database import DRAWS, MAX_SECONDS
+from headrace.simulation.database import DRAWS, MAX_SECONDS, transactions_at_end, usual_cap
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
+from headrace.workload.unexplained import compute_interval
 
 SOURCE = "headrace predict --help"
 SECONDS = 600  # of a comparison: a warm cache changes no more
@@ -265,7 +266,7 @@ class _Asked:
         reads = float(half["reads_per_tx"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
         question = (service_class["limits"]["vcpus"], self.clients, self.data_gib(), self.cache_gib)
         near = near_published(*question) if aurora else 0
-        low, high = self._interval(deployment, volumes, tps, near)
+        low, high = self._interval(deployment, volumes, rows, tps, near)
         million, per_tx = self._ios(deployment, half, reads, tps)
         lag = self._lag(deployment, volumes, rows, tps, service_class["limits"]["vcpus"])
         with core_errors():
@@ -350,24 +351,36 @@ class _Asked:
         }
         return pl.DataFrame(core.service_runs(database, [run])[0])
 
-    def _interval(self, deployment: str, volumes: str | None, tps: float, near: int) -> tuple[float, float]:
-        """Returns the 80 % interval: databases as probable as the calibration says, and what is not
-        seen of the service."""
+    def _interval(
+        self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, near: int
+    ) -> tuple[float, float]:
+        """Returns the 80 % interval: databases as probable as the calibration says, what no
+        parameter covers so far from the runs, and what is not seen of the service."""
         logs = []
         with core_errors():
             for database in self.workload.draws(self.draws, 1):
-                rows = self._run(database, deployment, volumes, None)
-                mean = rows[rows.height // 2 :]["tps"].mean()
+                drawn = self._run(database, deployment, volumes, None)
+                mean = drawn[drawn.height // 2 :]["tps"].mean()
                 logs.append(math.log(max(float(mean or 0.0), 1e-9)))  # pyright: ignore[reportArgumentType]
+            host = core.instance(self.instance.removeprefix("db."), self.day)
         centre = sum(logs) / len(logs) if logs else 0.0
         variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
-        distances = self.workload.distances(cache_gib=self.cache_gib, threads=self.clients)
-        spread = math.sqrt(variance + self.workload.unexplained(distances) ** 2 + unseen(deployment, near) ** 2)
-        high = tps * math.exp(Z80 * spread)
-        # An open load never does more than arrives.
-        return tps * math.exp(-Z80 * spread), high if self.arrivals_tps is None else min(
-            high, max(tps, self.arrivals_tps)
+        distances = self.workload.distances(
+            cache_gib=self.cache_gib,
+            transactions=transactions_at_end(self.start, rows),
+            threads=self.clients,
+            # Aurora's storage is none of the catalog's kinds: how far it is, `unseen` says.
+            storage=volumes,
+            limit=usual_cap(rows),
+            release=None,  # the service's own, which `unseen` covers
+            tps=tps,
+            core_speed=host["core_speed"],
+            vcpus=host["vcpus"],
         )
+        spread = math.sqrt(variance + self.workload.unexplained(distances) ** 2 + unseen(deployment, near) ** 2)
+        low, high = compute_interval(tps, spread)
+        # An open load never does more than arrives.
+        return low, high if self.arrivals_tps is None else min(high, max(tps, self.arrivals_tps))
 
     def _ios(
         self, deployment: str, half: pl.DataFrame, reads: float, tps: float

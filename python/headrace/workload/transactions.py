@@ -13,11 +13,22 @@ from dataclasses import dataclass, field, replace
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
 from headrace.errors import InputError
+from headrace.workload.life import measure_life
 from headrace.workload.misfit import misfit_of
 from headrace.workload.parameters import applied
 from headrace.workload.replica.parameters import ReplicaParameters
 from headrace.workload.server import UNEXPLAINED_WHERE_FULL, SourceServer
-from headrace.workload.unexplained import Distances, apart, kind_of, kind_of_limit, outside_of, series_of, speed_of
+from headrace.workload.unexplained import (
+    Distances,
+    apart,
+    apart_from,
+    is_of_server,
+    kind_of,
+    kind_of_limit,
+    outside_of,
+    series_of,
+    speed_of,
+)
 
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
@@ -145,35 +156,41 @@ class TransactionWorkload(Shown):
         self,
         *,
         cache_gib: float,
-        threads: int | None = None,
-        storage: str | None = None,
-        limit: str | None = None,
-        release: str | None = None,
-        tps: float | None = None,
-        core_speed: float | None = None,
-        vcpus: int | None = None,
+        transactions: float | None,
+        threads: int | None,
+        storage: str | None,
+        limit: str | None,
+        release: str | None,
+        tps: float | None,
+        core_speed: float | None,
+        vcpus: int | None,
     ) -> Distances:
-        """Says how far a prediction lies from the runs. `limit`: the cap that binds most of the
-        time. `release`: flavor and release of its server, such as mysql-8.4. `tps`: the rate that
-        is predicted. `core_speed`, `vcpus`: its processors, which count where clients or processors
-        bind. What is None counts as that of the runs, a speed as not known."""
+        """Says how far a prediction lies from the runs: every interval of it stands on this.
+        `transactions`: since a cold start, at its end; None: settled. `limit`: the cap that binds
+        most of the time. `release`: flavor and release of its server,
+        such as mysql-8.4. `tps`: the rate that is predicted. `core_speed`, `vcpus`: its processors,
+        which count where clients or processors bind. Nothing may be left out by mistake, so each is
+        asked for; what is None counts as that of the runs, a speed as not known."""
         covered, here = self.covered, self.server.release
         if covered.cache_gib is None:
             return Distances()
         # A cache larger than the data counts as one of their size.
-        low, high, cache = (min(size, self.size_gib or math.inf) for size in (*covered.cache_gib, cache_gib))
+        caches = [run["cache_gib"] * covered.grown for run in self.runs] or covered.cache_gib
+        *caches, cache = (min(size, self.size_gib or math.inf) for size in (*caches, cache_gib))
         limits = {kind_of_limit(misfit.limit) for run in self.runs if (misfit := misfit_of(run)) is not None}
         kinds = {kind_of(run["storage"]) for run in self.runs}
-        clients = outside_of(covered.threads, threads) if threads and covered.threads else 0.0
+        counts = [run["threads"] for run in self.runs] or covered.threads or ()
+        clients = apart_from(counts, threads) if threads and counts else 0.0
         distances = Distances(
-            cache=outside_of((low, high), cache),
+            cache=apart_from(caches, cache),
+            life=measure_life(self, cache_gib, transactions),
             clients=clients,
             load=min(clients, self._load_apart(threads, tps)) if threads and tps else clients,
             server=float(bool(release and here) and series_of(release or "") != series_of(here or "")),
             limit=float(bool(limit and limits) and kind_of_limit(limit or "") not in {*limits, "demand"}),
             storage=float(bool(storage and kinds) and kind_of(storage or "") not in kinds),
         )
-        if limit is None or kind_of_limit(limit) not in ("clients", "cpu"):
+        if limit is None or not is_of_server(limit):
             return distances
         return replace(
             distances,

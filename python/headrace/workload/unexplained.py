@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 
 from headrace.base import core
+from headrace.base.units import Z80
 
 # Volumes that differ in figures alone, by the kind whose behaviour they share.
 KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "disk", "st1": "disk", "sc1": "disk"}
@@ -25,13 +26,14 @@ KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "di
 class Distances:
     """Holds the distances of a prediction from the nearest run, each 0 or more.
 
-    In e-folds: `cache`, `clients`, `load` (rate and response time, the smaller of the two
-    distances), and where processors or clients bind, `speed` of a core and `vcpus`. 1 where they
+    In e-folds: `cache`, `life` of the cache, `clients`, `load` (rate and response time, the smaller
+    of the two distances), and where processors or clients bind, `speed` of a core and `vcpus`. 1 where they
     are others than in the runs: `server`, `limit` (what binds), `storage`; and `unknown_speed`
     where only one of the two speeds is known.
     """
 
     cache: float = 0.0
+    life: float = 0.0
     clients: float = 0.0
     load: float = 0.0
     server: float = 0.0
@@ -56,6 +58,12 @@ def spreads() -> dict[str, float]:
     return {row["distance"]: float(row["spread"]) for row in csv.DictReader(text.splitlines())}
 
 
+def compute_interval(mean: float, spread: float) -> tuple[float, float]:
+    """Returns the ends of the 80 % interval of a rate, from its relative standard deviation: errors
+    are factors, so that a rate is never below nothing."""
+    return mean * math.exp(-Z80 * spread), mean * math.exp(Z80 * spread)
+
+
 def apart(value: float, other: float) -> float:
     """Returns the e-folds between two positive values."""
     return abs(math.log(value / other))
@@ -66,11 +74,27 @@ def outside_of(span: Sequence[float], value: float) -> float:
     return max(0.0, math.log(span[0] / value), math.log(value / span[1]))
 
 
+def apart_from(measured: Collection[float], value: float) -> float:
+    """Returns how far a value is from measured ones, in e-folds: to the nearest where it lies
+    outside them. Between two, both ends hold it: as their distances in parallel, 0 at either, half
+    the way to the nearer in the middle."""
+    below = min((math.log(value / each) for each in measured if each <= value), default=math.inf)
+    above = min((math.log(each / value) for each in measured if each >= value), default=math.inf)
+    if math.isinf(below) or math.isinf(above):
+        return min(below, above)
+    return below * above / (below + above) if below + above else 0.0
+
+
 @cache
 def kind_of(storage: str) -> str:
     """Returns what volumes behave alike as: `ssd`, `disk`, or a local disk."""
     name = core.parse_storage(storage)["members"][0]["volume_type"]
     return KINDS.get(name, name)
+
+
+def is_of_server(cap: str) -> bool:
+    """Whether a cap is clients, processors or locks, whose rate no storage changes."""
+    return kind_of_limit(cap) in ("clients", "cpu")
 
 
 def kind_of_limit(cap: str) -> str:

@@ -18,7 +18,7 @@ from calibration_runs import FACTS, LONG, PERIOD_TX, PROFILE, WHERE, published, 
 
 from headrace.base import core
 from headrace.base.units import GIB
-from headrace.calibration.fit import LEAST_NARROWED, TPCC_KIB_SPREAD
+from headrace.calibration.fit import LEAST_NARROWED, LEAST_SPREAD, TPCC_KIB_SPREAD
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import Run, load_run
 from headrace.calibration.score import compare_run
@@ -162,7 +162,7 @@ def subtract_floor(engine: str, name: str, spread: float) -> float:
     """Returns a spread without the share of what was known before that stays whatever is
     measured."""
     before = next(parameter.spread for parameter in of_engine(engine) if parameter.name == name)
-    return math.sqrt(max(0.0, spread**2 - (LEAST_NARROWED * before) ** 2))
+    return math.sqrt(max(0.0, spread**2 - min(LEAST_NARROWED * before, LEAST_SPREAD) ** 2))
 
 
 def test_iostat_beside_the_transactions_identifies_more():

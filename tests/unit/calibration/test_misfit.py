@@ -93,8 +93,10 @@ def test_what_is_written_of_rds_is_read(tmp_path, clients):
 
 
 def test_no_parameter_is_known_better_than_a_model_can_tell(tmp_path):
-    """A run tells a parameter through a model that is not exact: a tenth of what was known before is the least that is left."""
+    """A run tells a parameter through a model that is not exact: 1 % is the least that is left, or a tenth of what was known before
+    where that is less."""
     workload = calibrate([recorded(tmp_path, truth("myrocks"), LONG, iostat=True)])
     for place, row in enumerate(workload.parameters):
-        # Stated to five decimals of the spread before, in squares.
-        assert math.sqrt(workload.covariance[place][place]) >= 0.0999 * row["before"], row
+        # Stated to five decimals of the spread before, in squares: 1e-4 of a spread of 1 is off by a twentieth at most, its root by half
+        # of that.
+        assert math.sqrt(workload.covariance[place][place]) >= 0.975 * min(0.1 * row["before"], 0.01), row

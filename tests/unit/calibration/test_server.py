@@ -12,6 +12,7 @@ import headrace
 from headrace.calibration.runs import describe, load_run
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload.server import FULL_SHARE, UNEXPLAINED_WHERE_FULL, SourceServer
+from headrace.workload.unexplained import Distances
 
 
 def add_lines(path, top: str = "", settings: str = "", busy: float | None = None):
@@ -51,7 +52,7 @@ def test_full_processors_are_said_and_widen_what_is_predicted(mariadb):
     assert any("97 % busy" in text and "Predictions are wider" in text for text in describe(run))
     assert any("97 % busy" in text for text in workload.caveats)
     assert not any("is not known" in text and "processors" in text for text in workload.caveats)
-    assert workload.unexplained(workload.distances(cache_gib=workload.cache_gib)) >= UNEXPLAINED_WHERE_FULL
+    assert workload.unexplained(Distances()) >= UNEXPLAINED_WHERE_FULL
     idle = headrace.workload.TransactionWorkload(
         **(vars(workload) | {"server": SourceServer(busy_share=FULL_SHARE - 0.1)})
     )

@@ -91,11 +91,11 @@ def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np
     explains is lognormal, and the hardest goal decides."""
     normal = statistics.NormalDist()
     total = np.zeros(len(candidates))
+    judge.scenarios.widths.look_at(candidates)
     for database in workload.draws(draws, 1) or [workload.database]:
         columns = judge.run_in([core.TransactionCandidates(database)], [1.0], candidates)[0]
-        for i, (data, _, host) in enumerate(candidates):
-            cache, threads = judge.hosts[host].cache_gib, judge.conditions.threads
-            width = workload.unexplained(workload.distances(cache_gib=cache, threads=threads, storage=data))
+        for i, candidate in enumerate(candidates):
+            width = judge.scenarios.widths.measure(candidate)
             room = [
                 math.log(columns[metric][i] / limit) if sign == ">=" else math.log(limit / columns[metric][i])
                 for metric, sign, limit in goals

@@ -62,11 +62,10 @@ def shares(worlds: Scenarios, figures: list[dict], factors: np.ndarray) -> np.nd
     return met.mean(axis=1)
 
 
-def width_of(workload, judge, candidate) -> float:
-    """The standard deviation of the factor: by cache, clients and kind of storage."""
-    data, _, host = candidate
-    cache, threads = judge.hosts[host].cache_gib, judge.conditions.threads
-    return workload.unexplained(workload.distances(cache_gib=cache, threads=threads, storage=data))
+def width_of(judge, candidate) -> float:
+    """The standard deviation of the factor (test_widths.py holds it)."""
+    judge.scenarios.widths.look_at([candidate])
+    return judge.scenarios.widths.measure(candidate)
 
 
 @pytest.mark.parametrize("covered", [None, (8.0, 8.0), (2.0, 2.5)])
@@ -79,7 +78,7 @@ def test_probability_is_that_of_a_direct_monte_carlo(goals, covered):
     count, chance = 96, np.random.default_rng(7)
     for candidate in [("gp3:100", None, 1), ("gp2:600", None, 2), ("gp3:9:4000", "gp3:81", 0)]:
         doubt = worlds.of([candidate])[0]
-        width = width_of(workload, worlds.judge, candidate)
+        width = width_of(worlds.judge, candidate)
         factors = np.exp(width * chance.standard_normal((count, 400)))
         figures = drawn(workload, worlds, candidate, count)
         by_database = shares(worlds, figures, factors)
@@ -114,7 +113,7 @@ def test_an_open_load_s_probability_is_that_of_a_direct_monte_carlo():
     workload, count = calibrated(covered=(4.0, 4.0)), 200
     worlds = worlds_of(workload, ["backlog_s<=1"], count, arrivals_tps=330)
     for candidate in [("gp3:100", None, 0), ("gp2:600", None, 1)]:
-        width = width_of(workload, worlds.judge, candidate)
+        width = width_of(worlds.judge, candidate)
         factors = np.exp(width * np.random.default_rng(3).standard_normal(count))
         figures = drawn(workload, worlds, candidate, count, factors)
         met = np.mean([row["backlog_s"] / factor <= 1.0 for row, factor in zip(figures, factors, strict=True)])
@@ -140,7 +139,7 @@ def test_without_draws_only_the_factor_is_in_doubt():
     worlds = worlds_of(workload, ["tps>=380"], 0)
     candidate = ("gp3:100", None, 0)
     tps = worlds.judge.run([candidate])["tps"][0]
-    width = width_of(workload, worlds.judge, candidate)
+    width = width_of(worlds.judge, candidate)
     wanted = 0.5 * math.erfc(math.log(380 / tps) / width / math.sqrt(2))
     assert worlds.of([candidate])[0].probability == pytest.approx(wanted, abs=1e-12)
 

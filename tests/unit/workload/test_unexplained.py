@@ -10,8 +10,9 @@ import pytest
 
 import headrace
 from headrace.base import core
+from headrace.workload.life import SETTLED_TURNOVERS, count_turnovers
 from headrace.workload.transactions import Covered, TransactionWorkload
-from headrace.workload.unexplained import Distances, kind_of_limit, spreads
+from headrace.workload.unexplained import Distances, apart_from, compute_interval, kind_of_limit, spreads
 
 AS_OF = "2021-10-15"
 MEASURED = {
@@ -19,6 +20,7 @@ MEASURED = {
     "storage": "gp3:100",
     "instance": "c5.4xlarge",
     "as_of": AS_OF,
+    "cache_gib": 2.0,
     "threads": 8,
     "start": "warm",
     "seconds": 300.0,
@@ -49,6 +51,12 @@ def measured_on(instance: str | None = "c5.4xlarge", **run: object) -> Transacti
     )
 
 
+def distances_of(workload: TransactionWorkload, **asked: object) -> Distances:
+    """The distances of what is asked; the rest as in the runs."""
+    nothing = dict.fromkeys(("transactions", "threads", "storage", "limit", "release", "tps", "core_speed", "vcpus"))
+    return workload.distances(**nothing | asked)
+
+
 def speed_of(instance: str) -> float:
     speed = core.instance(instance, AS_OF)["core_speed"]
     assert speed is not None
@@ -70,22 +78,22 @@ def test_more_clients_are_far_where_rate_and_response_time_both_differ():
     chance, workload = random.Random(25), measured_on()
     for _ in range(200):
         threads, tps = chance.randrange(1, 1_000), 10.0 ** chance.uniform(0, 5)
-        distances = workload.distances(cache_gib=2.0, threads=threads, tps=tps)
+        distances = distances_of(workload, cache_gib=2.0, threads=threads, tps=tps)
         clients, rate = abs(math.log(threads / 8)), abs(math.log(tps / 4_000))
         response = abs(math.log((threads / tps) / (8 / 4_000)))
         assert distances.clients == pytest.approx(clients)
         assert distances.load == pytest.approx(min(clients, rate, response), abs=1e-12)
     # The same rate (something else binds in both), or the same response time (clients alone in both).
-    assert workload.distances(cache_gib=2.0, threads=64, tps=4_000.0).load == pytest.approx(0.0, abs=1e-12)
-    assert workload.distances(cache_gib=2.0, threads=64, tps=32_000.0).load == pytest.approx(0.0, abs=1e-12)
+    assert distances_of(workload, cache_gib=2.0, threads=64, tps=4_000.0).load == pytest.approx(0.0, abs=1e-12)
+    assert distances_of(workload, cache_gib=2.0, threads=64, tps=32_000.0).load == pytest.approx(0.0, abs=1e-12)
     # Nobody says at what rate: as far as the clients.
-    assert workload.distances(cache_gib=2.0, threads=64).load == pytest.approx(math.log(8))
+    assert distances_of(workload, cache_gib=2.0, threads=64).load == pytest.approx(math.log(8))
 
 
 @pytest.mark.parametrize("limit", ["clients", "cpu", "contention", "volume-iops", "log-volume-throughput", None])
 def test_processors_are_far_where_they_are_felt(limit):
-    distances = measured_on().distances(
-        cache_gib=2.0, threads=8, limit=limit, core_speed=speed_of("c6g.large"), vcpus=2
+    distances = distances_of(
+        measured_on(), cache_gib=2.0, threads=8, limit=limit, core_speed=speed_of("c6g.large"), vcpus=2
     )
     felt = limit in ("clients", "cpu", "contention")
     # 3.4 GHz of Skylake; 2.5 GHz and 0.9 of the work per clock (data/processors.csv).
@@ -96,12 +104,12 @@ def test_processors_are_far_where_they_are_felt(limit):
 def test_a_speed_that_is_not_known_on_one_side_is_far():
     with_speed, without_speed = measured_on(), measured_on(None)
     of = {"cache_gib": 2.0, "threads": 8, "limit": "cpu"}
-    assert with_speed.distances(**of, core_speed=speed_of("c5.large")) == replace(
-        with_speed.distances(**of), unknown_speed=0.0
+    assert distances_of(with_speed, **of, core_speed=speed_of("c5.large")) == replace(
+        distances_of(with_speed, **of), unknown_speed=0.0
     )
-    assert with_speed.distances(**of).unknown_speed == 1.0
-    assert without_speed.distances(**of, core_speed=speed_of("c5.large")).unknown_speed == 1.0
-    assert without_speed.distances(**of) == Distances(limit=1.0), "the machine of the run"
+    assert distances_of(with_speed, **of).unknown_speed == 1.0
+    assert distances_of(without_speed, **of, core_speed=speed_of("c5.large")).unknown_speed == 1.0
+    assert distances_of(without_speed, **of) == Distances(limit=1.0), "the machine of the run"
 
 
 def test_the_unknown_speed_is_as_uncertain_as_families_differ():
@@ -142,3 +150,46 @@ def test_another_family_of_instances_is_less_certain_in_memory_than_at_a_cap():
     # A tenth of the data is cached: the volume binds, whatever the processors are.
     at_a_cap = {spread("gp3:100", 0.1, instance) for instance in ("c5.4xlarge", "c6g.4xlarge", "c6g.large")}
     assert len(at_a_cap) == 1
+
+
+def test_between_runs_a_value_is_nearer_than_to_either_of_them():
+    """Against a naive search of the nearest on either side, for random values."""
+    chance = random.Random(16)
+    for _ in range(200):
+        measured = [chance.uniform(1, 200) for _ in range(chance.randint(1, 4))]
+        value = chance.uniform(0.5, 400)
+        away = [math.log(each / value) for each in measured]
+        below, above = [-each for each in away if each <= 0], [each for each in away if each >= 0]
+        distance = apart_from(measured, value)
+        if below and above:
+            # In parallel: less than either, more than half of the less.
+            assert min(*below, *above) / 2 - 1e-12 <= distance <= min(*below, *above)
+        else:
+            assert distance == pytest.approx(min(abs(each) for each in away))
+        assert apart_from([*measured, value], value) == 0.0
+    assert apart_from([1, 128], 16) == pytest.approx(math.log(16) * math.log(8) / math.log(128))
+
+
+def test_an_interval_is_a_factor_to_either_side():
+    low, high = compute_interval(100.0, 0.2)
+    # 1.2816: four fifths of a normal distribution.
+    assert (low, high) == pytest.approx((100 * math.exp(-0.25632), 100 * math.exp(0.25632)))
+    assert compute_interval(100.0, 3.0)[0] > 0.0
+
+
+def test_a_run_that_ends_early_is_far_from_where_the_cache_settles():
+    """A tenth of the data is cached, so that the pool turns over; against the curve of the core."""
+    end = 1.5e3
+    workload = measured_on(cache_gib=0.1, start="cold", transactions=end)
+    curve = core.mysql_warm_up(workload.database, 0.1 * 2**30)
+    seen = max(t for tx, t in zip(curve["tx"], curve["turned"], strict=True) if tx <= end)
+    # The curve's points lie a hundredth of a turnover or so apart.
+    assert count_turnovers(workload, 0.1, end) == pytest.approx(seen, rel=0.1)
+    assert 0.1 < seen < SETTLED_TURNOVERS
+    settled = distances_of(workload, cache_gib=0.1).life
+    assert settled == pytest.approx(math.log(SETTLED_TURNOVERS / seen), abs=0.1)
+    lives = [distances_of(workload, cache_gib=0.1, transactions=end * factor).life for factor in (0.5, 1.0, 2.0, 1e6)]
+    assert lives[:2] == [0.0, 0.0] and 0.0 < lives[2] < lives[3] == settled
+    # A warm run has seen it all, and a cache that holds everything never turns over.
+    assert distances_of(measured_on(cache_gib=0.1, start="warm"), cache_gib=0.1).life == 0.0
+    assert distances_of(measured_on(start="cold"), cache_gib=2.0).life == 0.0

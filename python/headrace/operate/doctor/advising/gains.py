@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.base import caps
-from headrace.base.units import in_percent
+from headrace.base.units import Z80, in_percent
 from headrace.errors import HeadraceError
 from headrace.operate.doctor.advising.own_database import OwnDatabase, own_database, tps_on
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
@@ -297,7 +297,7 @@ def _predicted(
         return None
     middle = now["tps"] / was["tps"] - 1.0
     spread = now["relative_spread"] or 0.0
-    width = 1.2816 * spread * (1.0 + middle)  # 80 % of a normal variable
+    width = Z80 * spread * (1.0 + middle)
     return Gain(middle, middle - width, middle + width, None, None, None, f"gain simulated with {database.name}")
 
 

@@ -1,0 +1,38 @@
+"""What benchmarks/unseen_runs.py calls worse for further runs: against the nearest of them alone."""
+
+from __future__ import annotations
+
+import random
+
+from unseen_runs import REPEATS, Score, find_worsened, lines, summary
+
+
+def score_of(error: float, *sources: str, run: str = "r", spread: float = 0.1) -> Score:
+    return Score("family", run, sources, error, spread=spread)
+
+
+def test_the_nearest_alone_is_what_further_runs_are_held_against():
+    near, far = score_of(3.0, "a", spread=0.05), score_of(1.0, "b", spread=0.3)
+    for error, worse in ((4.9, False), (5.2, True), (-4.7, False), (-5.2, True), (1.0, False)):
+        together = score_of(error, "a", "b")
+        assert find_worsened([near, far, together]) == ([together] if worse else [])
+    # Of another run, or where the nearest could not be calibrated on, nothing is held against it.
+    assert not find_worsened([score_of(3.0, "a", run="q"), score_of(20.0, "a", "b")])
+    refused = Score("family", "r", ("a",), None, refusal="no")
+    assert find_worsened([refused, far, score_of(9.0, "a", "b")])
+
+
+def test_the_count_stands_in_the_summary():
+    chance = random.Random(3)
+    for _ in range(50):
+        scores, worse = [], 0
+        for run in "pqrs":
+            alone = [score_of(chance.uniform(-20, 20), name, run=run, spread=chance.random()) for name in "ab"]
+            together = score_of(chance.uniform(-20, 20), "a", "b", run=run)
+            nearest = min(alone, key=lambda each: each.spread)
+            low, high = (abs(1.0 + each.error / 100.0) for each in (nearest, together))
+            worse += max(high, 1 / high) > max(low, 1 / low) * 2.718281828459045**REPEATS
+            scores += [*alone, together]
+        rows = {row["way"]: row for row in summary(scores)}
+        assert rows["from the others"]["worsened"] == worse and rows["from one"]["worsened"] is None
+        assert f"further runs made worse {worse}" in lines([rows["from the others"]])[0]

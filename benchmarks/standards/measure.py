@@ -17,8 +17,10 @@ import argparse
 import csv
 import datetime
 import os
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -40,7 +42,7 @@ HERE = Path(__file__).parent
 TICKS = os.sysconf("SC_CLK_TCK")
 THREADS = 4
 WAREHOUSES = 2
-# The longest wait for a start, for purge to have caught up, s.
+# The longest wait for a start and for an answer, s.
 PATIENCE_S = 300.0
 SERVERS = {"mariadb": ("mariadb", "innodb"), "mysql": ("mysql", "innodb"), "myrocks": ("mariadb", "rocksdb")}
 # Rows of the table on which every case is measured, and others that show what the depth of the tree does.
@@ -53,13 +55,14 @@ AGED = (*NO_WRITES[1:], "--index_updates=11", "--rand-type=uniform")
 
 @dataclass(frozen=True)
 class Case:
-    """A script of sysbench with options; `events` as a multiple of the usual number."""
+    """A script of sysbench with options; `events` as a multiple of the usual number; `tcp`: over the loopback address, not the socket."""
 
     name: str
     script: str
     options: tuple[str, ...] = ()
     events: float = 1.0
     every_size: bool = False
+    tcp: bool = False
 
 
 def ranges(size: int) -> tuple[str, ...]:
@@ -69,6 +72,7 @@ def ranges(size: int) -> tuple[str, ...]:
 
 CASES = (
     Case("point_select", "oltp_point_select", events=5, every_size=True),
+    Case("point_select_tcp", "oltp_point_select", events=5, tcp=True),
     Case("point_select_bracketed", "oltp_read_only", ("--point_selects=1", *NO_RANGES), events=3),
     Case("ranges_of_1", "oltp_read_only", ranges(1)),
     Case("ranges_of_100", "oltp_read_only", ranges(100), every_size=True),
@@ -87,6 +91,13 @@ CASES = (
 )
 
 
+def free_port() -> int:
+    """Returns a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
 class Scratch:
     """A server of its own, in a folder of its own."""
 
@@ -94,11 +105,19 @@ class Scratch:
         self.folder, self.program, self.engine = folder, program, engine
         self.socket = folder / "socket"
         # Errors, and statements as rows; all else by default: redo, doublewrite and binary log synced.
-        options = ["user=root", f"datadir={folder}/data", f"socket={self.socket}", "skip-networking", f"log-error={folder}/errors"]
-        options += ["log-bin=binlog", "server-id=1", "binlog-format=ROW", "sync-binlog=1", "innodb-flush-log-at-trx-commit=1"]
+        options = ["user=root", f"datadir={folder}/data", f"socket={self.socket}", f"log-error={folder}/errors"]
+        options += [
+            "log-bin=binlog",
+            "server-id=1",
+            "binlog-format=ROW",
+            "sync-binlog=1",
+            "innodb-flush-log-at-trx-commit=1",
+        ]
         options += [f"innodb-buffer-pool-size={pool_mib}M", f"pid-file={folder}/pid", "max-connections=64"]
+        self.port = free_port()
+        options += ["bind-address=127.0.0.1", f"port={self.port}"]
         if program.flavor == "mysql":
-            options += ["mysqlx=OFF", "innodb-redo-log-capacity=2G"]
+            options += ["mysqlx=OFF", f"secure-file-priv={folder}", "innodb-redo-log-capacity=2G"]
         else:
             options += ["innodb-log-file-size=2G"]
         if program.plugin_dir is not None:
@@ -106,11 +125,17 @@ class Scratch:
         if program.share_dir is not None:
             options.append(f"lc-messages-dir={program.share_dir}")
         if engine == "rocksdb":
-            options += ["plugin-load-add=ha_rocksdb", f"rocksdb-block-cache-size={pool_mib}M", "rocksdb-flush-log-at-trx-commit=1"]
+            options += [
+                "plugin-load-add=ha_rocksdb",
+                f"rocksdb-block-cache-size={pool_mib}M",
+                "rocksdb-flush-log-at-trx-commit=1",
+            ]
         config = folder / "my.cnf"
         config.write_text("[mysqld]\n" + "\n".join(options) + "\n")
         self._create(config)
-        self.process = subprocess.Popen([*program.command, f"--defaults-file={config}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [*program.command, f"--defaults-file={config}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -118,16 +143,30 @@ class Scratch:
                 break
             except CouldNotRun:
                 if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise CouldNotRun(program.label, "did not start", str(folder / "errors"), "") from None
+                    log = folder / "errors"
+                    raise CouldNotRun(
+                        program.label, log.read_text()[-500:] if log.exists() else "did not start", "its log", ""
+                    ) from None
                 time.sleep(0.2)
-        run(self.connection, ["CREATE DATABASE sbtest"])
+        account = [
+            "CREATE USER tcp@'127.0.0.1'",
+            "GRANT ALL ON sbtest.* TO tcp@'127.0.0.1'",
+            "CREATE USER tcp@localhost",
+            "GRANT ALL ON sbtest.* TO tcp@localhost",
+        ]
+        run(self.connection, ["CREATE DATABASE sbtest", *account])
 
     def _create(self, config: Path) -> None:
         program = self.program
         words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
         if program.flavor == "mariadb":
             script = program.companion("mariadb-install-db", "mysql_install_db")
-            words = [str(script), f"--defaults-file={config}", "--skip-test-db", "--auth-root-authentication-method=socket"]
+            words = [
+                str(script),
+                f"--defaults-file={config}",
+                "--skip-test-db",
+                "--auth-root-authentication-method=socket",
+            ]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def end(self) -> None:
@@ -154,6 +193,8 @@ class Scratch:
         counts = {figure: float(status[name]) for figure, name in names.items() if name in status}
         counts["binlog_bytes"] = float(sum(int(row[1]) for row in ask(self.connection, "SHOW BINARY LOGS")))
         counts["cpu_ms"] = self.processor_ms()
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)  # every sysbench so far, the server not being over
+        counts["client_cpu_ms"] = 1e3 * (spent.ru_utime + spent.ru_stime)
         return counts
 
     def settle(self) -> None:
@@ -161,28 +202,37 @@ class Scratch:
         question = "SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'"
         if self.program.flavor == "mariadb":
             question = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_history_list_length'"
-        deadline = time.monotonic() + PATIENCE_S
-        while self.engine == "innodb" and float(ask_value(self.connection, question)) > 50 and time.monotonic() < deadline:
+        last, same = -1.0, 0
+        # MySQL keeps some history for its next round of truncation: purge has caught up when the length stays.
+        while self.engine == "innodb" and same < 4:
+            length = float(ask_value(self.connection, question))
+            last, same = length, same + 1 if length == last else 0
             time.sleep(0.5)
 
 
-def sysbench(server: Scratch, script: str, *words: str, command: str = "run", threads: int = THREADS) -> None:
+def sysbench(
+    server: Scratch, script: str, *words: str, command: str = "run", threads: int = THREADS, tcp: bool = False
+) -> None:
     """Runs a script of sysbench on a server."""
-    account = [f"--mysql-socket={server.socket}", "--mysql-user=root", "--mysql-db=sbtest", "--db-driver=mysql"]
+    account = ["--mysql-host=127.0.0.1", f"--mysql-port={server.port}", "--mysql-user=tcp", "--mysql-db=sbtest"]
+    if not tcp:
+        account = [f"--mysql-socket={server.socket}", "--mysql-user=root", "--mysql-db=sbtest"]
     engine = [f"--mysql_storage_engine={server.engine}"] if "tprocc" not in script else []
     done = subprocess.run(
-        ["sysbench", script, *account, *engine, f"--threads={threads}", "--rand-seed=1", *words, command], capture_output=True, text=True
+        ["sysbench", script, *account, *engine, f"--threads={threads}", "--rand-seed=1", *words, command],
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         raise CouldNotRun(f"sysbench {script} {command}", done.stdout[-300:] + done.stderr[-300:], "sysbench", "")
 
 
-def measure(server: Scratch, script: str, words: tuple[str, ...], events: int) -> dict[str, float]:
+def measure(server: Scratch, script: str, words: tuple[str, ...], events: int, tcp: bool = False) -> dict[str, float]:
     """Figures of a transaction: differences of counters over so many events."""
-    sysbench(server, script, *words, f"--events={max(200, events // 10)}", "--time=0")
+    sysbench(server, script, *words, f"--events={max(200, events // 10)}", "--time=0", tcp=tcp)
     server.settle()
     before = server.counters()
-    sysbench(server, script, *words, f"--events={events}", "--time=0")
+    sysbench(server, script, *words, f"--events={events}", "--time=0", tcp=tcp)
     server.settle()
     after = server.counters()
     return {name: (after[name] - before[name]) / events for name in after}
@@ -191,7 +241,10 @@ def measure(server: Scratch, script: str, words: tuple[str, ...], events: int) -
 def layout(server: Scratch, rows: int) -> dict[str, float]:
     """Bytes of a row of sbtest1 and of its entry in the secondary index, on disk."""
     if server.engine == "rocksdb":
-        run(server.connection, ["SET GLOBAL rocksdb_force_flush_memtable_now = 1", "SET GLOBAL rocksdb_compact_cf = 'default'"])
+        run(
+            server.connection,
+            ["SET GLOBAL rocksdb_force_flush_memtable_now = 1", "SET GLOBAL rocksdb_compact_cf = 'default'"],
+        )
         question = "SELECT data_length, index_length FROM information_schema.tables WHERE table_schema = 'sbtest' AND table_name = 'sbtest1'"
         data, index = (float(value) for value in ask(server.connection, question)[0])
         return {"table_bytes_per_row": data / rows, "index_bytes_per_row": index / rows}
@@ -206,7 +259,8 @@ Figures = Iterator[tuple[str, int, dict[str, float]]]
 
 def oltp(server: Scratch, events: int, chosen: list[str]) -> Figures:
     """Measures the scripts of sysbench, the usual size last and whole."""
-    for rows in (*OTHER_ROWS, ROWS):
+    chosen_cases = [case for case in CASES if not chosen or case.name in chosen]
+    for rows in (*(OTHER_ROWS if any(case.every_size for case in chosen_cases) else ()), ROWS):
         table = ("--tables=1", f"--table_size={rows}")
         sysbench(server, "oltp_read_write", *table, command="prepare", threads=1)
         server.settle()
@@ -214,11 +268,11 @@ def oltp(server: Scratch, events: int, chosen: list[str]) -> Figures:
         # Freshly made index pages are full and split: let every one see some hundred entries come and go before anything is counted.
         sysbench(server, "oltp_write_only", *table, *AGED, f"--events={rows // 20}", "--time=0")
         server.settle()
-        for case in CASES:
-            if (rows == ROWS or case.every_size) and (not chosen or case.name in chosen):
+        for case in chosen_cases:
+            if rows == ROWS or case.every_size:
                 usual = () if any(word.startswith("--rand-type") for word in case.options) else ("--rand-type=uniform",)
                 words = (*table, *usual, *case.options)
-                yield case.name, rows, measure(server, case.script, words, int(events * case.events))
+                yield case.name, rows, measure(server, case.script, words, int(events * case.events), case.tcp)
         yield "layout_used", rows, layout(server, rows)
         sysbench(server, "oltp_read_write", *table, command="cleanup", threads=1)
 
@@ -258,19 +312,25 @@ def processor() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What a transaction of the standard workloads consumes on real servers.")
+    parser = argparse.ArgumentParser(
+        description="What a transaction of the standard workloads consumes on real servers."
+    )
     parser.add_argument("--results", type=Path, required=True, help="file that rows are added to")
     parser.add_argument("--servers", nargs="+", choices=[*SERVERS], default=[*SERVERS], help="which servers (all)")
     parser.add_argument("--cases", nargs="+", default=[], help="which cases of sysbench (all)")
     parser.add_argument("--events", type=int, default=4000, help="transactions of a usual case (4000)")
-    parser.add_argument("--without", nargs="+", choices=["oltp", "tprocc"], default=[], help="what is left out (nothing)")
+    parser.add_argument(
+        "--without", nargs="+", choices=["oltp", "tprocc"], default=[], help="what is left out (nothing)"
+    )
     given = parser.parse_args()
     if which("sysbench") is None:
         print("sysbench is not here: apt-get install sysbench", file=sys.stderr)
         return 3
     about = {"date": datetime.date.today().isoformat(), "processor": processor()}
     with given.results.open("a", newline="") as file:
-        writer = csv.DictWriter(file, ["server", "version", "case", "scale", "figure", "value", *about], lineterminator="\n")
+        writer = csv.DictWriter(
+            file, ["server", "version", "case", "scale", "figure", "value", *about], lineterminator="\n"
+        )
         if file.tell() == 0:
             writer.writeheader()
         for name in given.servers:
@@ -279,9 +339,14 @@ def main() -> int:
                 parts += [] if "tprocc" in given.without or name == "myrocks" else [tprocc(server, given.events)]
                 for case, scale, figures in (row for part in parts for row in part):
                     row = {"server": name, "version": server.program.label, "case": case, "scale": scale} | about
-                    writer.writerows(row | {"figure": figure, "value": f"{value:.6g}"} for figure, value in figures.items())
+                    writer.writerows(
+                        row | {"figure": figure, "value": f"{value:.6g}"} for figure, value in figures.items()
+                    )
                     file.flush()
-                    print(f"{name} {case} {scale}: " + ", ".join(f"{key} {value:.5g}" for key, value in figures.items()), flush=True)
+                    print(
+                        f"{name} {case} {scale}: " + ", ".join(f"{key} {value:.5g}" for key, value in figures.items()),
+                        flush=True,
+                    )
     return 0
 
 

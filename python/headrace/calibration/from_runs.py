@@ -145,9 +145,11 @@ def hammerdb_tprocc(
     sync_binlog: int = 1,
     log_bin: bool = True,
     doublewrite: bool = True,
+    flavor: str = "mysql",
 ) -> TransactionWorkload:
     """Returns HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a
-    warehouse where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
+    warehouse where `size_gib` is not given; `redo_gib`: 100 MiB; `flavor`: mysql or mariadb. Raises
+    InputError."""
     from headrace.base.units import GIB
     from headrace.calibration.prior import TPROCC_BYTES, build_tprocc
 
@@ -159,6 +161,7 @@ def hammerdb_tprocc(
         "sync_binlog": sync_binlog,
         "log_bin": log_bin,
         "doublewrite": doublewrite,
+        "flavor": flavor,
     }
     standard = build_tprocc(options)
     size = check_size(size_gib) or warehouses * TPROCC_BYTES / GIB

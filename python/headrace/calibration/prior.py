@@ -115,7 +115,12 @@ def _collect_tprocc_options(run: Run) -> dict:
     """Returns the options of the core's TPROC-C for a run."""
     warehouses = (run.benchmark.tables or 1) * (run.benchmark.scale or 1)
     redo = {"redo_gib": run.settings["redo_gib"]} if "redo_gib" in run.settings else {}
-    return {"warehouses": float(warehouses), "cache_gib": run.cache_gib} | redo
+    return {"warehouses": float(warehouses), "cache_gib": run.cache_gib, "flavor": _name_flavor(run)} | redo
+
+
+def _name_flavor(run: Run) -> str:
+    """Returns the core's name of the run's flavor: Percona's server takes what MySQL takes."""
+    return "mariadb" if run.flavor == "mariadb" else "mysql"
 
 
 def _collect_oltp_options(run: Run) -> dict:
@@ -139,6 +144,7 @@ def _collect_oltp_options(run: Run) -> dict:
         "script": benchmark.script,
         "distribution": kind,
         "engine": run.engine,
+        "flavor": _name_flavor(run),
         "tables": benchmark.tables,
         "table_size": benchmark.scale,
         "threads": run.threads,

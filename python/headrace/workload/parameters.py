@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.base import core
@@ -29,8 +29,7 @@ class ModelParameter:
     least: float = 0.0
 
 
-# One published machine stands behind each standard's processor time, and writes are guessed
-# (SPREADS of the core's sysbench standard).
+# One machine stands behind each standard's processor time (SPREADS of the core's sysbench standard).
 CPU_SPREAD = 0.35
 # Guess: the standard's serial share is one itself, known to a factor of e.
 SERIAL_SPREAD = 1.0
@@ -103,23 +102,13 @@ LOCAL_DISK = ModelParameter(
     1e3,
     1e-3,
 )
-# Statements of a stored procedure take a share of a statement by itself that is a guess (a third:
-# a tenth to all of it), so of TPROC-C the processor time is known to a factor of two.
-PROCEDURES_CPU_SPREAD = 0.7
 
 
 def of_engine(engine: str, database: Mapping[str, Any] | None = None) -> tuple[ModelParameter, ...]:
     """Returns the parameters of `innodb` or `myrocks`; with those that only some databases have,
-    and the spreads that are theirs, where a database is given."""
+    where a database is given."""
     parameters = INNODB if engine == "innodb" else MYROCKS
-    if database is None:
-        return parameters
-    # Which pages a transaction changes is worked out of TPROC-C alone.
-    if database.get("dirtying") is not None:
-        parameters = tuple(
-            replace(each, spread=PROCEDURES_CPU_SPREAD) if each.name == "cpu_ms" else each for each in parameters
-        )
-    return parameters if database.get("local_disk") is None else (*parameters, LOCAL_DISK)
+    return parameters if database is None or database.get("local_disk") is None else (*parameters, LOCAL_DISK)
 
 
 def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:

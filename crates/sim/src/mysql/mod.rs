@@ -10,6 +10,7 @@
 //! | `settings` | what server settings and memory do to a database |
 //! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
 //! | `standard` | sysbench-tpcc with no run measured |
+//! | `costs` | what statements take of real servers, as measured: `data/mysql/standards.csv` |
 //! | `sysbench` | the OLTP scripts of sysbench with no run measured |
 //! | `tprocc` | HammerDB's TPROC-C with no run measured |
 //! | `interval` | second by second: the tightest of caps, clients and processors decides |
@@ -20,6 +21,7 @@
 
 pub mod cache;
 pub mod clients;
+pub mod costs;
 pub mod database;
 pub mod demand;
 pub mod interval;

@@ -76,13 +76,18 @@ def costs(rows: Iterable[dict[str, str]], figure: str) -> tuple[dict[str, float]
     for (case, value), total in zip(measured, matrix @ solution, strict=True):
         if value > 0 and total > 0:
             sums[case].append(value / total)
-    by_statement = {statement: cost if cost > NEVER * solution.max() else 0.0 for statement, cost in zip(statements, solution, strict=True)}
+    by_statement = {
+        statement: cost if cost > NEVER * solution.max() else 0.0
+        for statement, cost in zip(statements, solution, strict=True)
+    }
     return by_statement, {case: float(np.mean(ratios)) for case, ratios in sums.items()}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Statements' costs from what measure.py counted.")
-    parser.add_argument("--core-speed", type=float, required=True, help="GHz x work per clock of the machine that measured")
+    parser.add_argument(
+        "--core-speed", type=float, required=True, help="GHz x work per clock of the machine that measured"
+    )
     parser.add_argument("--source", required=True, help="id of data/sources.csv")
     parser.add_argument("rows", type=Path, nargs="+", help="files of measure.py")
     parser.add_argument("table", type=Path, help="data/mysql/standards.csv")
@@ -100,7 +105,9 @@ def main() -> int:
             for statement in STATEMENTS:
                 if statement in solved["cpu_ms"][0]:
                     figures = [f"{solved[column][0][statement]:.4g}" for column in FIGURES]
-                    writer.writerow([engine, flavor, statement, *figures, f"{given.core_speed:g}", given.source, "measured"])
+                    writer.writerow(
+                        [engine, flavor, statement, *figures, f"{given.core_speed:g}", given.source, "measured"]
+                    )
     return 0
 
 

@@ -188,8 +188,17 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
+def build_standard_of(run: Run) -> TransactionWorkload:
+    """Returns what is predicted of a run before it is measured: the standard benchmark that it
+    names, under its settings. Raises InputError."""
+    from headrace.calibration.prior import build_prior
+
+    size, benchmark = run.benchmark.data_gib, run.benchmark.name
+    return _build_standard(run.name, run.engine, build_prior(run), run.cache_gib, run.threads, size, benchmark)
+
+
 def _build_standard(
-    name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
+    name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float | None, benchmark: str
 ) -> TransactionWorkload:
     """Returns the workload of a standard database, its parameters with their spreads before any
     run."""

@@ -29,7 +29,8 @@ class ModelParameter:
     least: float = 0.0
 
 
-# One machine stands behind each standard's processor time (SPREADS of the core's sysbench standard).
+# One machine stands behind each standard's processor time (SPREADS of the core's sysbench
+# standard).
 CPU_SPREAD = 0.35
 # Guess: the standard's serial share is one itself, known to a factor of e.
 SERIAL_SPREAD = 1.0

@@ -35,7 +35,8 @@ pub(super) struct Cost {
 /// Costs of the statements of one engine in one flavor.
 pub(super) struct Costs {
     rows: Vec<(&'static str, Cost)>,
-    /// Speed of the cores on which the processor times hold ([`super::database::Clients::core_speed`]).
+    /// Speed of the cores on which the processor times hold
+    /// ([`super::database::Clients::core_speed`]).
     pub core_speed: f64,
 }
 

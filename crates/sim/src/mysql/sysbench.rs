@@ -83,9 +83,9 @@ pub(super) const ROUND_TRIP_MS: f64 = 0.02;
 /// the middle by ratio of two. Client on the server's host, over the loopback address: sysbench's
 /// own 0.010 and 0.003 of TCP (`benchmarks/standards`). And what a published point select took
 /// more than the statement: 8 vCPUs / 50,733 a second on that m5.2xlarge (64 threads give 46,203,
-/// so processors bind) are 0.144 ms at these cores' speed, 0.120 more than measured here. The
+/// so processors bind) are 0.144 ms at these cores' speed, 0.102 more than measured here. The
 /// network, an older server and kernel, and perhaps its sysbench are in it.
-pub(super) const ROUND_TRIP_CPU_MS: f64 = 0.039;
+pub(super) const ROUND_TRIP_CPU_MS: f64 = 0.036;
 
 /// How far a parameter of [`Oltp::database`] may be off where nothing was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -311,7 +311,7 @@ fn flushing_follows_the_redo_log() {
         cache_gib: Some(1.0),
         ..Oltp::default()
     };
-    // 1,000 pages. Window = 0.75 x 1 GiB / (252.5 + 434.2) bytes = 1,172,716 transactions: all 1,000 are
+    // 1,000 pages. Window = 0.75 x 1 GiB / (252.5 + 434.2) bytes = 1,172,719 transactions: all 1,000 are
     // written once in it.
     let writes = with(1.0).database().unwrap().writes;
     assert!((writes.flush_per_tx * writes.flush_ramp_tx / 1_000.0 - 1.0).abs() < 1e-9);

@@ -269,9 +269,9 @@ STEPS = (2.0, 1.2, 1.05, 1.01)
 LEAST_SPREAD, MOST_SPREAD = 0.01, 1.0
 
 
-def spreads(scores: list[Score], begin: Mapping[str, float]) -> dict[str, float]:
+def spreads(scores: list[Score], begin: Mapping[str, float], documented: Iterable[str] = ()) -> dict[str, float]:
     """The spreads of what is unexplained with which the errors are most likely (normal, of the logarithm), each family counting the
-    same; those of distances that no prediction has stay as they are at the `begin`."""
+    same; those of distances that no prediction has stay as they are at the `begin`, and so do the `documented` ones."""
     rows = [row for row in scores if row.error is not None]
     count = {family: sum(row.family == family for row in rows) for family in {row.family for row in rows}}
 
@@ -284,6 +284,7 @@ def spreads(scores: list[Score], begin: Mapping[str, float]) -> dict[str, float]
         return total
 
     seen = {"none"} | {name for row in rows for name, distance in row.distances.items() if distance > 0}
+    seen -= set(documented)
     table = dict(begin)
     for step in STEPS:
         moved = True
@@ -298,9 +299,10 @@ def spreads(scores: list[Score], begin: Mapping[str, float]) -> dict[str, float]
 
 
 def rewrite(file: Path, scores: list[Score]) -> None:
-    """Puts the spreads that follow from scores into a table like unexplained.csv."""
+    """Puts the spreads that follow from scores into a table like unexplained.csv; those whose source names no runs stay."""
     rows = list(csv.DictReader(file.read_text().splitlines()))
-    table = spreads(scores, {row["distance"]: float(row["spread"]) for row in rows})
+    documented = [row["distance"] for row in rows if "runs" not in row["source"]]
+    table = spreads(scores, {row["distance"]: float(row["spread"]) for row in rows}, documented)
     with file.open("w", newline="") as out:
         writer = csv.DictWriter(out, rows[0].keys(), lineterminator="\n")
         writer.writeheader()

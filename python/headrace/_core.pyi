@@ -44,6 +44,10 @@ class Caveat(TypedDict):
     text: str
     source: str
 
+class ReadLimits(TypedDict):
+    iops: int
+    throughput_bytes_s: int
+
 class VolumeLimits(TypedDict):
     spec: VolumeSpec
     as_of: str
@@ -52,6 +56,7 @@ class VolumeLimits(TypedDict):
     io_burst: IoBurst | None
     throughput_bytes_s: int
     byte_burst: ByteBurst | None
+    reads: ReadLimits | None
     io_unit_bytes: int
     random_charges_full_unit: bool
     consistency: Consistency | None
@@ -513,6 +518,7 @@ class Database(TypedDict):
     noise: Noise
     shape: Shape
     local_disk: float | None
+    local_disk_reads: float | None
 
 class DatabaseRun(TypedDict):
     storage: str

@@ -79,4 +79,6 @@ def more_lookups(text: str) -> None:
     """
     before, after = (int(number) for number in re.findall(r"^(\d+) lookups a second", text, re.MULTILINE))
     assert before <= (500 + 500 / 5) * 1.03
+    if before < 0.9 * 500:
+        pytest.skip(f"this machine was too busy for 500 lookups a second ({before}), so no volume was the limit")
     assert after > 2 * before  # one after the other, so latency keeps it from 5,000

@@ -104,13 +104,13 @@ def test_a_copy_of_a_snapshot_without_room_fails_and_says_so(small_lab, disk, la
         wait_until(lambda: other.describe_snapshot(snapshot)["state"] == "completed", "a snapshot", STORED_S)
         fill(disk, left=8 << 20)
         source = str(other.place.data_dir)
-        done = headrace("snapshot", "copy", snapshot, "--lab", source, "--wait", code=3)
+        done = headrace("snapshot", "copy", snapshot, "--from-lab", source, "--wait", code=3)
         assert "o space left on device" in done.stderr, done.stderr
         [failed] = lab.snapshots()["snapshots"]
         assert failed["state"] == "error" and "o space left on device" in failed["error"]
         headrace("snapshot", "delete", failed["id"], "--yes")
         (disk / "filler").unlink()
-        headrace("snapshot", "copy", snapshot, "--lab", source, "--wait")
+        headrace("snapshot", "copy", snapshot, "--from-lab", source, "--wait")
         [copied] = lab.snapshots()["snapshots"]
         lab.create(name="db", snapshot=copied["id"], volume_type="gp3", size_gib=1)
         assert read_mark(device_of(lab, "db")).startswith(b"headrace wrote this")

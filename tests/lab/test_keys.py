@@ -100,7 +100,9 @@ def test_an_encrypted_snapshot_is_copied_to_another_lab(labs, source):
     with labs.up() as second:
         headrace = Command(second.place.data_dir)
         mine = second.create_key(description="of the second lab")
-        headrace("snapshot", "copy", snapshot, "--lab", str(folder), "--kms-key", mine["id"], "--encrypted", "--wait")
+        headrace(
+            "snapshot", "copy", snapshot, "--from-lab", str(folder), "--kms-key", mine["id"], "--encrypted", "--wait"
+        )
         [copy] = second.call("snapshot.list")["snapshots"]
         assert copy["encrypted"] and copy["kms_key"] == mine["arn"] and copy["state"] == "completed"
         headrace("snapshot", "region", "eu-west-1", f"lab://{folder}")

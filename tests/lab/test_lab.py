@@ -89,7 +89,7 @@ def test_up_status_down(labs):
     folder = labs.folder() / "new" / "folder"
     labs.folders.insert(0, folder)
     run = Command(folder)
-    assert "headrace lab up --data-dir" in run("lab", "status", code=3).stderr
+    assert "headrace lab up --lab" in run("lab", "status", code=3).stderr
     run("lab", "down", code=3)
     up = run("lab", "up", "--instance", "m5.2xlarge", "--as-of", "2020-01-01", "--metrics-port", "0", "--api-port", "0")
     assert up.stdout == "" and str(folder) in up.stderr

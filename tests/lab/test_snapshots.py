@@ -28,6 +28,7 @@ from headrace.lab.wire import LabRefused
 
 CRASHES = int(os.environ.get("CRASHES", "2"))
 SECTOR = 4096
+CHUNK = 512 * 1024
 MIB = 1 << 20
 # For a state that comes within moments. A guess for a busy machine.
 PATIENCE_S = 60.0
@@ -462,7 +463,9 @@ def test_copies_under_load_have_the_bytes_of_their_instant(labs):
         lab.copy("copy1", "third")
         available(lab, "third")
         snapshot = lab.create_snapshot("third")["id"]
-        assert completed(lab, snapshot)["full_bytes"] >= slots * SECTOR - MIB
+        # A snapshot keeps whole chunks of 512 KiB; a busy machine writes few slots, so it may not touch every chunk.
+        chunks = {slot * SECTOR // CHUNK for slot, number in enumerate(writer.newest(0, taken[1][1])) if number}
+        assert chunks and completed(lab, snapshot)["full_bytes"] >= len(chunks) * CHUNK
 
 
 def test_a_source_may_go_before_its_copy_is_made(labs):

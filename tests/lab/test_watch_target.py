@@ -22,6 +22,7 @@ import sys
 import termios
 import time
 import urllib.request
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,14 @@ def ended(rows: list[dict], left_of, level_of) -> list[tuple[float, float]]:
     return [(left_of(row)["seconds"], empty - row["t_unix"]) for row in rows if left_of(row) and row["t_unix"] < empty]
 
 
+def share_of_the_load(rows: list[dict]) -> float:
+    """The lower of what both volumes were driven with, as a share of what fio was told to make; the first two seconds are its
+    start."""
+    targets = (IOPS * 4096 / (1 << 20), BYTES_S / (1 << 20))
+    driven = ([row["volumes"][number]["read_mib_s"] or 0 for row in rows[2:]] for number in (0, 1))
+    return min(sum(rates) / len(rates) / rate for rates, rate in zip(driven, targets, strict=True))
+
+
 def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
     """A constant load on both: what is said in each second against when it came."""
     with labs.up(instance_type="m5.large") as lab:
@@ -76,6 +85,8 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
                 one.terminate()
                 one.wait()
     rows = [json.loads(line) for line in out.splitlines()]
+    if (share := share_of_the_load(rows)) < 0.95:
+        pytest.skip(f"this machine was too busy to make a constant load: {100 * share:.0f} % of it came")
     began = rows[0]["t_unix"]
     first = next(row["t_unix"] for row in rows if row["volumes"][0]["left"])
     assert first - began <= 3, "shown within three seconds"
@@ -100,11 +111,14 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
         for each in recent
     ]
     rate = sum(moved) / len(moved)
-    # The two windows lie up to a second apart, which is a tenth of nine seconds: the rate may differ by as much between them. A
-    # busy machine may not reach the rate that fio was told to make; then the balance fills and there is no end to tell.
+    # The two windows lie up to one look apart, so the rate may differ by a look's share of the window: a tenth where looks come
+    # each second, more on a busy machine. That may not reach the rate that fio was told to make either; then the balance fills
+    # and there is no end to tell.
+    looks = [row["t_unix"] for row in rows[ends_s - 3 - 9 : ends_s - 2]]
+    apart = max(0.1, 2 * max(later - earlier for earlier, later in pairwise(looks)) / (looks[-1] - looks[0]))
     soonest, latest = (
         share * bucket["capacity"] / net if (net := rate * factor - bucket["refill"]) > 0 else math.inf
-        for factor in (1.1, 0.9)
+        for factor in (1 + apart, 1 - apart)
     )
     assert soonest <= (said["seconds"] or math.inf) <= latest
     assert any(row["verdict"]["word"] in ("binds", "will bind", "touched") for row in rows)

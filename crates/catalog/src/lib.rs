@@ -33,7 +33,7 @@ pub use chrono::NaiveDate;
 pub use commitment::Commitment;
 pub use error::{BrokenLimit, CatalogError, Problem};
 pub use instance::InstanceLimits;
-pub use limits::{ByteBurst, IoBurst, VolumeLimits};
+pub use limits::{ByteBurst, IoBurst, ReadLimits, VolumeLimits};
 pub use managed::{
     Comparison, Deployment, ManagedRule, PublishedRun, RdsRange, RdsStorage, Service, ServiceBill, ServiceClass, ServiceLimit, ServiceSpec, HOURS_PER_MONTH,
 };

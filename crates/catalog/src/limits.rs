@@ -36,6 +36,22 @@ pub struct ByteBurst {
     pub initial_bytes: u64,
 }
 
+/// What a local disk reads, where its reads have caps apart from those of its writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadLimits {
+    /// Reads per second.
+    pub iops: u64,
+    /// Bytes read per second.
+    pub throughput_bytes_s: u64,
+}
+
+impl ReadLimits {
+    /// Both figures changed alike.
+    pub fn map(self, change: impl Fn(u64) -> u64) -> ReadLimits {
+        ReadLimits { iops: change(self.iops), throughput_bytes_s: change(self.throughput_bytes_s) }
+    }
+}
+
 impl VolumeLimits {
     /// What is left when every credit is spent: the baseline, for a load that presses on it day
     /// after day.
@@ -65,6 +81,10 @@ pub struct VolumeLimits {
     pub throughput_bytes_s: u64,
     /// Byte credits, for st1 and sc1 volumes whose baseline is below their burst rate.
     pub byte_burst: Option<ByteBurst>,
+    /// Reads of a local disk, whose other figures are then those of its writes; none: reads and
+    /// writes share them, as on EBS.
+    #[serde(default)]
+    pub reads: Option<ReadLimits>,
     /// Largest request that counts as one I/O: 262,144 bytes on SSD, 1,048,576 on HDD.
     pub io_unit_bytes: u64,
     /// A random I/O pays a whole unit, however small (st1, sc1).
@@ -120,6 +140,7 @@ impl<'a> Resolver<'a> {
         self.check_size()?;
         let (iops, io_burst) = self.iops()?;
         let (throughput_bytes_s, byte_burst) = self.throughput(iops)?;
+        let reads = self.local_reads();
         // An HDD volume has no IOPS figure of its own: its bytes in I/Os of 1 MiB, rounded up so
         // that bytes bind first.
         let iops = match era.iops {
@@ -142,6 +163,7 @@ impl<'a> Resolver<'a> {
             io_burst,
             throughput_bytes_s,
             byte_burst,
+            reads,
             io_unit_bytes,
             random_charges_full_unit: era.random_charges_full_unit,
             consistency,
@@ -260,10 +282,10 @@ impl<'a> Resolver<'a> {
                     iops
                 }
             },
-            IopsRule::LocalDisk { fallback } => match self.documented_local() {
-                Some((iops, caveat)) => {
+            IopsRule::LocalDisk { fallback, .. } => match self.documented_local() {
+                Some((local, caveat)) => {
                     self.caveats.push(caveat);
-                    iops
+                    local.writes
                 }
                 None => fallback.used("iops.fallback", &mut self.caveats),
             },
@@ -379,10 +401,10 @@ impl<'a> Resolver<'a> {
             ThroughputRule::IncludedPlus { .. } => self.throughput_bought(iops)?,
             ThroughputRule::PerIops { .. } => self.throughput_per_iops(),
             ThroughputRule::PerTib { .. } => return Ok(self.throughput_per_tib()),
-            ThroughputRule::LocalDisk { fallback_mib_s, kib_per_documented_iops } => match self.documented_local() {
-                Some((iops, _)) => {
+            ThroughputRule::LocalDisk { fallback_mib_s, kib_per_documented_iops, .. } => match self.documented_local() {
+                Some((local, _)) => {
                     let kib = kib_per_documented_iops.used("throughput.kib_per_documented_iops", &mut self.caveats);
-                    iops * kib * KIB
+                    local.writes * kib * KIB
                 }
                 None => fallback_mib_s.used("throughput.fallback_mib_s", &mut self.caveats) * MIB,
             },
@@ -476,18 +498,39 @@ impl<'a> Resolver<'a> {
         (burst_bytes_s, Some(byte_burst))
     }
 
-    /// Documented write IOPS of one local disk of the instance, with what to know about it.
-    fn documented_local(&self) -> Option<(u64, Caveat)> {
+    /// What a local disk reads: as documented, or the figures for instance types without any.
+    fn local_reads(&mut self) -> Option<ReadLimits> {
+        let era = self.era;
+        let (IopsRule::LocalDisk { fallback_reads, .. }, ThroughputRule::LocalDisk { fallback_reads_mib_s, kib_per_documented_iops, .. }) =
+            (&era.iops, &era.throughput)
+        else {
+            return None;
+        };
+        Some(match self.documented_local() {
+            Some((local, _)) => ReadLimits { iops: local.reads, throughput_bytes_s: local.reads * kib_per_documented_iops.value * KIB },
+            None => ReadLimits {
+                iops: fallback_reads.used("iops.fallback_reads", &mut self.caveats),
+                throughput_bytes_s: fallback_reads_mib_s.used("throughput.fallback_reads_mib_s", &mut self.caveats) * MIB,
+            },
+        })
+    }
+
+    /// Documented IOPS of one local disk of the instance, with what to know about them.
+    fn documented_local(&self) -> Option<(LocalIops, Caveat)> {
         let instance = self.instance?;
         let row = self.instances?.local_iops(&instance.instance_type)?;
         let devices = u64::from(instance.instance_store_devices.max(1));
-        let iops = row.write_iops_4k / devices;
+        let local = LocalIops { reads: row.random_read_iops_4k / devices, writes: row.write_iops_4k / devices };
         let text = format!(
-            "{iops}: documented 4 KiB writes, {} over {devices} disks of {}; reads reach {}",
-            row.write_iops_4k,
-            instance.instance_type,
-            row.random_read_iops_4k / devices
+            "{}: documented 4 KiB writes, {} over {devices} disks of {}; reads reach {}",
+            local.writes, row.write_iops_4k, instance.instance_type, local.reads
         );
-        Some((iops, Caveat::new("iops.documented", text, &row.source)))
+        Some((local, Caveat::new("iops.documented", text, &row.source)))
     }
+}
+
+/// Documented 4 KiB reads and writes a second of one local disk.
+struct LocalIops {
+    reads: u64,
+    writes: u64,
 }

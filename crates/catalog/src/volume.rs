@@ -91,8 +91,10 @@ pub enum IopsRule {
     },
     /// Disks of the host: by instance type, from `instances_local_iops.csv`.
     LocalDisk {
-        /// For instance types without a figure.
+        /// Writes, for instance types without a figure.
         fallback: Param<u64>,
+        /// Reads, for the same.
+        fallback_reads: Param<u64>,
     },
 }
 
@@ -166,8 +168,10 @@ pub enum ThroughputRule {
     },
     /// Disks of the host.
     LocalDisk {
-        /// MiB/s for instance types without a figure.
+        /// MiB/s of writes, for instance types without a figure.
         fallback_mib_s: Param<u64>,
+        /// MiB/s of reads, for the same.
+        fallback_reads_mib_s: Param<u64>,
         /// KiB/s for each documented IOPS.
         kib_per_documented_iops: Param<u64>,
     },

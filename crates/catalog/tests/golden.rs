@@ -1,6 +1,6 @@
 //! Figures by day, each derived from the rule of that day.
 
-use headrace_catalog::{Catalog, CatalogError, CostItem, NaiveDate, StorageSpec, VolumeLimits, VolumeSpec, VolumeType};
+use headrace_catalog::{Catalog, CatalogError, CostItem, NaiveDate, ReadLimits, StorageSpec, VolumeLimits, VolumeSpec, VolumeType};
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
@@ -220,11 +220,17 @@ fn local_disks() {
     let i3 = on("i3.16xlarge", "instance-store:1769").unwrap();
     assert_eq!((i3.iops, i3.persistent), (175_000, false));
     assert_eq!(i3.throughput_bytes_s, 175_000 * 4_096);
+    // 3.3 million reads.
+    assert_eq!(i3.reads, Some(ReadLimits { iops: 412_500, throughput_bytes_s: 412_500 * 4_096 }));
     assert!(on("i3.16xlarge", "instance-store:1770").is_err());
     assert!(on("m5.large", "instance-store:10").unwrap_err().rule().contains("no local disks"));
     let plain = on("m5d.large", "instance-store:60").unwrap();
     assert_eq!(plain.iops, 32_000);
     assert!(caveat(&plain, "iops.fallback"));
+    // 67,700 reads of 16 KiB: 1,057.8 MiB/s.
+    assert_eq!(plain.reads, Some(ReadLimits { iops: 67_700, throughput_bytes_s: 1_058 * MIB }));
+    assert!(caveat(&plain, "iops.fallback_reads"));
+    assert_eq!(limits("io2:100:20000", "2024-01-01").reads, None);
 }
 
 fn bill(storage: &str, region: &str, date: &str) -> Vec<CostItem> {

@@ -19,7 +19,7 @@
 
 use crate::chance::{lognormal_mean, normal, open_unit};
 use crate::io::Nanos;
-use headrace_catalog::VolumeLimits;
+use headrace_catalog::{ReadLimits, VolumeLimits};
 use rand_core::RngCore;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,8 @@ pub struct Rates {
     pub bytes_s: u64,
     /// Refill of the credit balance, I/Os or bytes a second.
     pub credit_refill: Option<u64>,
+    /// Caps of reads, where they have their own; those above are then of writes alone.
+    pub reads: Option<ReadLimits>,
 }
 
 impl Rates {
@@ -43,6 +45,7 @@ impl Rates {
             iops: (!limits.random_charges_full_unit).then(|| burst.map_or(limits.iops, |b| b.iops)),
             bytes_s: limits.throughput_bytes_s,
             credit_refill: burst.map(|_| limits.iops).or(limits.byte_burst.as_ref().map(|b| b.baseline_bytes_s)),
+            reads: limits.reads,
         }
     }
 
@@ -52,6 +55,10 @@ impl Rates {
             iops: self.iops.zip(other.iops).map(|(a, b)| a.min(b)).or(self.iops),
             bytes_s: self.bytes_s.min(other.bytes_s),
             credit_refill: self.credit_refill.map(|mine| other.credit_refill.map_or(mine, |theirs| theirs.min(mine))),
+            reads: self
+                .reads
+                .zip(other.reads)
+                .map(|(a, b)| ReadLimits { iops: a.iops.min(b.iops), throughput_bytes_s: a.throughput_bytes_s.min(b.throughput_bytes_s) }),
         }
     }
 
@@ -59,7 +66,7 @@ impl Rates {
     /// deliver. The refill of credits stays.
     pub fn scaled(self, per_mille: u64) -> Rates {
         let scale = |rate: u64| (rate * per_mille / 1_000).max(1);
-        Rates { iops: self.iops.map(scale), bytes_s: scale(self.bytes_s), credit_refill: self.credit_refill }
+        Rates { iops: self.iops.map(scale), bytes_s: scale(self.bytes_s), credit_refill: self.credit_refill, reads: self.reads.map(|reads| reads.map(scale)) }
     }
 }
 

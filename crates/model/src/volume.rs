@@ -6,6 +6,7 @@
 //!                              IOPS cap    (+ saved second)
 //!                              byte cap    (+ saved second)
 //!                              credits     (gp2: I/Os; st1, sc1: bytes)
+//!                              (local disks: an IOPS and a byte cap for reads, others for writes; one line)
 //!                              holds, deep-queue spread, first touch, degradation
 //! ```
 //!
@@ -23,7 +24,7 @@ use crate::first_touch::{FirstTouch, SavedTouch, SnapshotOrigin};
 use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use crate::latency::LatencyTable;
 use crate::rates::{Degradation, ModificationPhase, Rates, VolumeModification};
-use headrace_catalog::{InstanceLimits, VolumeLimits};
+use headrace_catalog::{InstanceLimits, ReadLimits, VolumeLimits};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -99,6 +100,9 @@ pub struct VolumeState {
     pub bytes: BucketState,
     /// Credits.
     pub credits: Option<BucketState>,
+    /// IOPS and byte cap of reads, where they have their own.
+    #[serde(default)]
+    pub reads: Option<[BucketState; 2]>,
     /// Start of the last request.
     pub last_start: Nanos,
     /// End of the running hold.
@@ -147,6 +151,19 @@ pub struct Arrival {
     pub ready: Nanos,
 }
 
+/// The caps of reads, where they have their own.
+#[derive(Clone, Debug)]
+struct ReadCaps {
+    iops: Bucket,
+    bytes: Bucket,
+}
+
+impl ReadCaps {
+    fn new(limits: ReadLimits, saved_second: bool) -> ReadCaps {
+        ReadCaps { iops: Bucket::cap(limits.iops, saved_second), bytes: Bucket::cap(limits.throughput_bytes_s, saved_second) }
+    }
+}
+
 /// One volume of a type, size and date.
 #[derive(Clone, Debug)]
 pub struct Volume {
@@ -156,6 +173,8 @@ pub struct Volume {
     iops: Option<Bucket>,
     bytes: Bucket,
     credits: Option<Bucket>,
+    // Of reads; those above are then of writes alone.
+    reads: Option<ReadCaps>,
     latency: [Arc<LatencyTable>; 2],
     holds: [HoldProfile; 2],
     merger: Option<Merger>,
@@ -186,6 +205,7 @@ impl Volume {
             iops: rates.iops.map(|rate| Bucket::cap(rate, options.saved_second)),
             bytes: Bucket::cap(rates.bytes_s, options.saved_second),
             credits: credits_of(&limits),
+            reads: rates.reads.map(|reads| ReadCaps::new(reads, options.saved_second)),
             latency: [table(Op::Read), table(Op::Write)],
             holds: [hold(Op::Read), hold(Op::Write)],
             merger: (options.merge && !limits.random_charges_full_unit).then(|| Merger::new(limits.io_unit_bytes)),
@@ -235,7 +255,7 @@ impl Volume {
         if joined.is_some() {
             charge.ios = 0;
         }
-        let (slot, cap) = self.admit(now.max(self.last_start), charge);
+        let (slot, cap) = self.admit(now.max(self.last_start), io.op, charge);
         let mut cap = if slot > now && cap == Cap::None { self.waiting_cap() } else { cap };
         if slot <= now {
             cap = Cap::None;
@@ -251,12 +271,12 @@ impl Volume {
     }
 
     /// Charges the limiters and finds the request's place in line.
-    fn admit(&mut self, from: Nanos, charge: Charge) -> (Nanos, Cap) {
+    fn admit(&mut self, from: Nanos, op: Op, charge: Charge) -> (Nanos, Cap) {
         let mut from = from;
         loop {
-            let (slot, cap) = self.earliest(from, charge);
+            let (slot, cap) = self.earliest(from, op, charge);
             if slot < self.boundary {
-                self.take(slot, charge);
+                self.take(slot, op, charge);
                 return (slot, cap);
             }
             // Rates change before it may start: earn at the old rates up to there, and ask again.
@@ -266,7 +286,7 @@ impl Volume {
     }
 
     #[inline]
-    fn earliest(&self, from: Nanos, charge: Charge) -> (Nanos, Cap) {
+    fn earliest(&self, from: Nanos, op: Op, charge: Charge) -> (Nanos, Cap) {
         let mut slot = from;
         let mut cap = Cap::None;
         let mut ask = |bucket: &Bucket, tokens: u64, which: Cap| {
@@ -275,10 +295,14 @@ impl Volume {
                 (slot, cap) = (at, which);
             }
         };
-        if let Some(iops) = &self.iops {
+        let (iops, bytes) = match &self.reads {
+            Some(reads) if op == Op::Read => (Some(&reads.iops), &reads.bytes),
+            _ => (self.iops.as_ref(), &self.bytes),
+        };
+        if let Some(iops) = iops {
             ask(iops, charge.ios, Cap::VolumeIops);
         }
-        ask(&self.bytes, charge.bytes, Cap::VolumeThroughput);
+        ask(bytes, charge.bytes, Cap::VolumeThroughput);
         if let Some(credits) = &self.credits {
             ask(credits, self.credit_charge(charge), Cap::VolumeCredits);
         }
@@ -289,12 +313,16 @@ impl Volume {
     }
 
     #[inline]
-    fn take(&mut self, slot: Nanos, charge: Charge) {
+    fn take(&mut self, slot: Nanos, op: Op, charge: Charge) {
         let credit = self.credit_charge(charge);
-        if let Some(iops) = &mut self.iops {
+        let (iops, bytes) = match &mut self.reads {
+            Some(reads) if op == Op::Read => (Some(&mut reads.iops), &mut reads.bytes),
+            _ => (self.iops.as_mut(), &mut self.bytes),
+        };
+        if let Some(iops) = iops {
             iops.take(slot, charge.ios);
         }
-        self.bytes.take(slot, charge.bytes);
+        bytes.take(slot, charge.bytes);
         if let Some(credits) = &mut self.credits {
             credits.take(slot, credit);
         }
@@ -312,9 +340,11 @@ impl Volume {
     /// The limit behind which the queue stands, for a request that only waited for those before it.
     fn waiting_cap(&self) -> Cap {
         let probe = Charge { ios: 1, bytes: 4_096 };
-        match self.earliest(self.last_start, probe).1 {
-            Cap::None => Cap::VolumeThroughput,
-            cap => cap,
+        // Where reads have caps of their own, those before it may be of either kind.
+        let cap_of = |op| self.earliest(self.last_start, op, probe).1;
+        match (cap_of(Op::Write), cap_of(Op::Read)) {
+            (Cap::None, Cap::None) => Cap::VolumeThroughput,
+            (Cap::None, cap) | (cap, _) => cap,
         }
     }
 
@@ -392,6 +422,10 @@ impl Volume {
             bucket.set_cap_rate(now, rate);
         }
         self.bytes.set_cap_rate(now, rates.bytes_s);
+        if let (Some(reads), Some(limits)) = (&mut self.reads, rates.reads) {
+            reads.iops.set_cap_rate(now, limits.iops);
+            reads.bytes.set_cap_rate(now, limits.throughput_bytes_s);
+        }
         if let (Some(bucket), Some(rate)) = (&mut self.credits, rates.credit_refill) {
             bucket.set_refill_rate(now, rate);
         }
@@ -412,6 +446,7 @@ impl Volume {
         };
         self.iops = fresh.iops.map(take_over);
         self.bytes = take_over(fresh.bytes);
+        self.reads = fresh.reads.map(|reads| ReadCaps { iops: take_over(reads.iops), bytes: take_over(reads.bytes) });
         self.credits = fresh.credits;
         if let (Some(credits), Some(balance)) = (&mut self.credits, kept) {
             credits.set_level(now, balance.credits);
@@ -497,6 +532,7 @@ impl Volume {
             iops: self.iops.as_ref().map(Bucket::state),
             bytes: self.bytes.state(),
             credits: self.credits.as_ref().map(Bucket::state),
+            reads: self.reads.as_ref().map(|reads| [reads.iops.state(), reads.bytes.state()]),
             last_start: self.last_start,
             hold_until: self.hold_until,
             rng: self.rng.clone(),
@@ -547,6 +583,10 @@ impl Volume {
         put(&mut self.iops, &state.iops);
         put(&mut self.credits, &state.credits);
         self.bytes.restore(&state.bytes);
+        if let (Some(reads), Some([iops, bytes])) = (&mut self.reads, &state.reads) {
+            reads.iops.restore(iops);
+            reads.bytes.restore(bytes);
+        }
         self.last_start = state.last_start;
         self.hold_until = state.hold_until;
         self.rng = state.rng.clone();

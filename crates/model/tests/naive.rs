@@ -5,7 +5,7 @@
 //! to know a bucket's level at a moment, and finds the first moment at which all buckets have
 //! enough by halving the interval, where the model divides.
 
-use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, VolumeLimits};
+use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, ReadLimits, VolumeLimits};
 use headrace_model::host::{Instance, TOP_UP_EVERY};
 use headrace_model::{Cap, Io, ModelOptions, Nanos, Op, Volume};
 use proptest::prelude::*;
@@ -72,8 +72,9 @@ impl NaiveBucket {
     }
 }
 
-/// Which of a request's tokens, I/Os or bytes, a bucket takes.
-type Measure = fn(u64, u64) -> u64;
+/// What a request takes of a bucket, by its operation, I/Os and bytes; none: the bucket does not
+/// serve it.
+type Measure = fn(Op, u64, u64) -> Option<u64>;
 
 struct Naive {
     buckets: Vec<(NaiveBucket, Measure)>,
@@ -83,9 +84,9 @@ struct Naive {
 impl Naive {
     /// First nanosecond from `now` on, not before the request ahead, at which every bucket has
     /// enough.
-    fn submit(&mut self, now: u64, ios: u64, bytes: u64) -> u64 {
+    fn submit(&mut self, now: u64, op: Op, ios: u64, bytes: u64) -> u64 {
         let from = now.max(self.last);
-        let fits = |t: u64| self.buckets.iter().all(|(bucket, tokens)| bucket.has(t, tokens(ios, bytes)));
+        let fits = |t: u64| self.buckets.iter().all(|(bucket, tokens)| tokens(op, ios, bytes).is_none_or(|tokens| bucket.has(t, tokens)));
         let (mut low, mut high) = (from, from);
         let mut step = 1u64;
         while !fits(high) {
@@ -103,22 +104,39 @@ impl Naive {
         }
         let start = if fits(low) { low } else { high };
         for (bucket, tokens) in &mut self.buckets {
-            bucket.taken.push((start, i128::from(tokens(ios, bytes)) * SCALE));
+            if let Some(tokens) = tokens(op, ios, bytes) {
+                bucket.taken.push((start, i128::from(tokens) * SCALE));
+            }
         }
         self.last = start;
         start
     }
 }
 
-fn ios_of(ios: u64, _: u64) -> u64 {
-    ios
+fn ios_of(_: Op, ios: u64, _: u64) -> Option<u64> {
+    Some(ios)
 }
 
-fn bytes_of(_: u64, bytes: u64) -> u64 {
-    bytes
+fn bytes_of(_: Op, _: u64, bytes: u64) -> Option<u64> {
+    Some(bytes)
+}
+
+/// Caps of a local disk: of reads alone and of writes alone.
+fn local_disk(limits: &VolumeLimits, reads: ReadLimits, saved: bool) -> Naive {
+    let cap = |rate: u64, measure: Measure| (NaiveBucket::cap(rate, saved), measure);
+    let buckets = vec![
+        cap(reads.iops, |op, ios, _| (op == Op::Read).then_some(ios)),
+        cap(reads.throughput_bytes_s, |op, _, bytes| (op == Op::Read).then_some(bytes)),
+        cap(limits.iops, |op, ios, _| (op == Op::Write).then_some(ios)),
+        cap(limits.throughput_bytes_s, |op, _, bytes| (op == Op::Write).then_some(bytes)),
+    ];
+    Naive { buckets, last: 0 }
 }
 
 fn naive_volume(limits: &VolumeLimits, saved: bool) -> Naive {
+    if let Some(reads) = limits.reads {
+        return local_disk(limits, reads, saved);
+    }
     let hdd = limits.random_charges_full_unit;
     let burst_iops = limits.io_burst.as_ref().map_or(limits.iops, |burst| burst.iops);
     let mut buckets: Vec<(NaiveBucket, Measure)> = vec![(NaiveBucket::cap(limits.throughput_bytes_s, saved), bytes_of)];
@@ -168,19 +186,26 @@ fn some_limits() -> impl Strategy<Value = VolumeLimits> {
         Just(limits("io1:100:500", "2018-08-15")),
         Just(limits("io2:100:20000", "2024-01-01")),
         Just(limits("standard:100", "2016-01-01")),
+        (50u64..5_000, 50u64..5_000).prop_map(|(reads, writes)| {
+            let plain = limits("instance-store:100", "2024-01-01");
+            let slow = ReadLimits { iops: reads, throughput_bytes_s: reads << 15 };
+            VolumeLimits { iops: writes, throughput_bytes_s: writes << 15, reads: Some(slow), ..plain }
+        }),
     ]
 }
 
 #[derive(Clone, Debug)]
 struct Request {
     gap_ns: u64,
+    op: Op,
     bytes: u32,
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
     let gap = prop_oneof![6 => Just(0u64), 3 => 0u64..2_000_000, 1 => 0u64..3_000_000_000];
     let bytes = prop_oneof![4 => Just(16_384u32), 2 => 1u32..65_536, 2 => 200_000u32..3_000_000];
-    prop::collection::vec((gap, bytes).prop_map(|(gap_ns, bytes)| Request { gap_ns, bytes }), 1..160)
+    let op = prop_oneof![Just(Op::Read), Just(Op::Write)];
+    prop::collection::vec((gap, op, bytes).prop_map(|(gap_ns, op, bytes)| Request { gap_ns, op, bytes }), 1..160)
 }
 
 /// Cases of a property: more of them with PROPTEST_CASES (`make soak`).
@@ -200,10 +225,10 @@ proptest! {
         for (index, request) in requests.iter().enumerate() {
             now += request.gap_ns;
             // Offsets far apart: nothing is sequential.
-            let io = Io { op: Op::Read, offset: index as u64 * (1 << 33), bytes: request.bytes };
+            let io = Io { op: request.op, offset: index as u64 * (1 << 33), bytes: request.bytes };
             let bytes = u64::from(request.bytes);
             let (ios, tokens) = if hdd { (0, bytes.div_ceil(1 << 20) << 20) } else { (bytes.div_ceil(limits.io_unit_bytes), bytes) };
-            let expected = naive.submit(now, ios, tokens);
+            let expected = naive.submit(now, request.op, ios, tokens);
             let decision = volume.submit(Nanos(now), io);
             prop_assert_eq!(decision.start.0, expected, "request {} at {}", index, now);
             prop_assert_eq!(decision.complete, decision.start, "counting options draw no latency");
@@ -233,7 +258,7 @@ proptest! {
             // Large requests, so that the megabytes of a second are used up.
             let bytes = request.bytes.saturating_mul(16);
             let (left, _) = instance.admit(Nanos(now), &Io { op: Op::Write, offset: 0, bytes });
-            let expected = naive.submit(now, u64::from(bytes).div_ceil(262_144), bytes.into());
+            let expected = naive.submit(now, Op::Write, u64::from(bytes).div_ceil(262_144), bytes.into());
             prop_assert_eq!(left.0, expected, "request {} at {}", index, now);
         }
     }

@@ -71,7 +71,8 @@ impl RunArgs {
         let day = date(self.as_of.as_deref())?;
         let setup = |storage: &str| -> Result<Setup, SimError> {
             let setup = Setup::resolve(storage, self.instance.as_deref(), day)?;
-            let setup = setup.with_local_disk(database.local_disk.unwrap_or(1.0));
+            let (writes, reads) = database.local_disk_speeds();
+            let setup = setup.with_local_disk(writes, reads);
             Ok(Setup { start_balance_percent: self.start_balance_percent, ..setup })
         };
         let resolve = || -> Result<ResolvedRun, SimError> {

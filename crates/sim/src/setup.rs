@@ -87,14 +87,15 @@ impl Setup {
         Host { instance, devices: vec![device] }
     }
 
-    /// Makes local disks `factor` times as fast as the catalog takes them to be, where it has no
-    /// figure of them.
-    pub fn with_local_disk(mut self, factor: f64) -> Setup {
+    /// Makes local disks write `writes` times and read `reads` times as fast as the catalog takes
+    /// them to, where it has no figure of them.
+    pub fn with_local_disk(mut self, writes: f64, reads: f64) -> Setup {
+        let scaled = |rate: u64, factor: f64| ((rate as f64 * factor) as u64).max(1);
         let unknown =
             |limits: &VolumeLimits| limits.spec.volume_type == VolumeType::InstanceStore && limits.caveats.iter().any(|caveat| caveat.field == "iops.fallback");
         for limits in self.limits.iter_mut().filter(|limits| unknown(limits)) {
-            limits.iops = ((limits.iops as f64 * factor) as u64).max(1);
-            limits.throughput_bytes_s = ((limits.throughput_bytes_s as f64 * factor) as u64).max(1);
+            (limits.iops, limits.throughput_bytes_s) = (scaled(limits.iops, writes), scaled(limits.throughput_bytes_s, writes));
+            limits.reads = limits.reads.map(|limits| limits.map(|rate| scaled(rate, reads)));
         }
         self
     }
@@ -118,7 +119,12 @@ impl Setup {
             match change.state(middle) {
                 ModificationPhase::Optimizing => rates = rates.lower(target),
                 ModificationPhase::Completed => {
-                    rates = Rates { iops: rates.iops.and(target.iops), credit_refill: rates.credit_refill.and(target.credit_refill), ..target }
+                    rates = Rates {
+                        iops: rates.iops.and(target.iops),
+                        credit_refill: rates.credit_refill.and(target.credit_refill),
+                        reads: rates.reads.and(target.reads),
+                        ..target
+                    }
                 }
                 _ => {}
             }

@@ -4,9 +4,7 @@
 //! Statistical tolerances are three standard errors, from the spread of response times and the
 //! number of transactions.
 
-mod common;
-
-use common::plain_database;
+use crate::common::plain_database;
 use headrace_catalog::{Catalog, NaiveDate};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, ModelOptions, Op};

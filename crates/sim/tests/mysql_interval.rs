@@ -3,9 +3,7 @@
 //!
 //! Where nothing else is said, results differ from paper by rounding alone: a part in 1e9.
 
-mod common;
-
-use common::{plain_database, PAGE};
+use crate::common::{plain_database, PAGE};
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, Op};

@@ -483,6 +483,34 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What candidates of a batch share, such as storages resolved on a host, changes no digit of
+    /// what each of them comes to alone; what is refused is refused in the same words.
+    #[test]
+    fn candidates_come_to_the_same_together_and_alone(
+        places in prop::collection::vec((0usize..6, prop::option::of(0usize..6), prop::option::of(0usize..4), 0usize..2), 1..24),
+        clients in 1u32..100,
+        settled in any::<bool>(),
+    ) {
+        // The volume of 20,000 GiB is larger than any gp2, and 30 volumes are more than r5.large takes.
+        let storages = ["gp3:300", "gp2:400", "2xgp3:200:4000", "raid10:4xio1:200:2000", "gp2:20000", "30xgp3:10"];
+        let mut case = Case::new(innodb(), &storages, &[]);
+        case.hosts = [(Deployment::Ec2, "r5.large"), (Deployment::Ec2, "r5b.xlarge"), (Deployment::RdsSingleAz, "r5.large"), (Deployment::AuroraStandard, "r5.large")]
+            .map(|(deployment, name)| host(deployment, name))
+            .to_vec();
+        (case.load, case.caches) = (TransactionLoad::Clients(clients), vec![1.0 * GIB, 3.0 * GIB]);
+        let search = DatabaseSearch { settled, ..case.search() };
+        let outcomes = |candidates: &[DatabaseCandidate]| evaluate(&search, &WarmUps::default(), candidates, &mut |_| true).unwrap();
+        let candidates: Vec<DatabaseCandidate> = places.iter().map(|&(data, log, instance, cache)| DatabaseCandidate { data, log, instance, cache }).collect();
+        for (candidate, outcome) in candidates.iter().zip(outcomes(&candidates)) {
+            // A number is printed so that it reads back to the last bit.
+            prop_assert_eq!(format!("{outcome:?}"), format!("{:?}", outcomes(&[*candidate])[0]), "{:?}", candidate);
+        }
+    }
+}
+
 /// RDS on one instance is EC2 on the same volumes, to the last bit; a standby costs a single client
 /// what its writes wait; Aurora has no volumes, and its place in the list is not looked at.
 #[test]

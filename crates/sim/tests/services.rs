@@ -1,9 +1,7 @@
 //! RDS and Aurora: against what can be worked out on paper, and against what was published. The
 //! figures behind the fits and those they never saw are kept apart.
 
-mod common;
-
-use common::{plain_database, PAGE};
+use crate::common::{plain_database, PAGE};
 use headrace_catalog::{Catalog, Deployment, NaiveDate, PublishedRun, ServiceClass};
 use headrace_sim::mysql::services::{log_only, run, AuroraStorage, Quorum, ReaderLoad, ServiceScenario};
 use headrace_sim::mysql::standard::tpcc;
@@ -253,7 +251,7 @@ fn reads_are_fitted_on_one_layout() {
     for (ms, reads) in [(-0.4, 0.0), (0.4, 0.0), (0.0, -40.0), (0.0, 40.0), (0.4, 40.0), (-0.4, -40.0)] {
         let other = squares(fitted.read_ms + ms, fitted.reads_per_vcpu_s + reads);
         // The valley is flat: 0.4 ms less are 0.5 % lower since processors are cores of a speed.
-        assert!(other > 0.98 * best, "{ms} {reads}: {other} {best}");
+        assert!(other > 0.99 * best, "{ms} {reads}: {other} {best}");
     }
 }
 
@@ -299,8 +297,8 @@ fn a_terabyte_is_of_the_right_size() {
             second.reads_per_tx,
             second.binding
         );
-        // Cores of r3 are 2.5 GHz of Ivy Bridge, and the standard's time of a write is known to 35 %.
-        assert!((0.4..2.5).contains(&(ours / run.value)), "{ours} {}", run.value);
+        // The standard's time of a write is known to 35 %: 0.8 of a logarithm are 2.3 of that.
+        assert!((0.45..2.2).contains(&(ours / run.value)), "{ours} {}", run.value);
     }
 }
 

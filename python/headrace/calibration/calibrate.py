@@ -149,8 +149,7 @@ def _fit_in_rounds(
     clients = database["clients"]
     clients["p95_over_mean"] = scatter.estimate_p95_over_mean(observations, clients["p95_over_mean"])
     database = _round_stated(database, begin)
-    spreads = np.array([parameter.spread for parameter in of_engine(engine, database)])
-    units = np.outer(spreads, spreads)
+    units = np.outer(fitted.spreads, fitted.spreads)
     covariance = np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units
     return _Rounds(database, replace(fitted, covariance=covariance), ring)
 
@@ -200,8 +199,9 @@ def tabulate_parameters(result: Calibrated) -> list[dict]:
     deviation), `before` (the same with no run), `from` (what it was identified from)."""
     rows = []
     for index, parameter in enumerate(of_engine(result.engine, result.database)):
+        before = float(result.fit.spreads[index])
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
-        narrowed = _compute_narrowing(result.fit, result.engine, parameter.name)
+        narrowed = _compute_narrowing(result.fit, parameter.name)
         origin = (
             "the runs"
             if narrowed < TOLD_BY_RUNS
@@ -216,8 +216,8 @@ def tabulate_parameters(result: Calibrated) -> list[dict]:
                 "name": parameter.name,
                 "words": parameter.words,
                 "value": value(result.database, parameter),
-                "spread": min(spread, parameter.spread),
-                "before": parameter.spread,
+                "spread": min(spread, before),
+                "before": before,
                 "from": origin,
             }
         )
@@ -268,11 +268,11 @@ def _expect_cycle(database: dict, run: Run) -> None:
     }
 
 
-def _compute_narrowing(fitted: Fit, engine: str, name: str) -> float:
+def _compute_narrowing(fitted: Fit, name: str) -> float:
     """Returns the spread of a parameter after the fit over that before it."""
     index = fitted.names.index(name)
     after = math.sqrt(max(0.0, float(fitted.covariance[index, index])))
-    return after / of_engine(engine, fitted.database)[index].spread
+    return after / float(fitted.spreads[index])
 
 
 def _collect_notes(
@@ -282,7 +282,7 @@ def _collect_notes(
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]
-        before = next(each.spread for each in of_engine(runs[0].engine, database) if each.name == "cpu_ms")
+        before = float(fitted.spreads[fitted.names.index("cpu_ms")])
         others = next((run.busy_before for run in runs if run.busy_share is not None and has_foreign_load(run)), None)
         why = (
             "How busy the processors were is not known"
@@ -320,10 +320,7 @@ def _collect_notes(
                 f"{run.name}: no disk figures with the transactions: I/Os per transaction "
                 "follow from the cap, their parts from the standard benchmark."
             )
-    if (
-        len({run.threads for run in runs}) == 1
-        and _compute_narrowing(fitted, runs[0].engine, "base_ms") >= TOLD_BY_RUNS
-    ):
+    if len({run.threads for run in runs}) == 1 and _compute_narrowing(fitted, "base_ms") >= TOLD_BY_RUNS:
         notes.append(
             "All runs have the same number of clients: the response time without I/O is "
             "the standard benchmark's; a run with a quarter of the clients would tell."

@@ -49,10 +49,11 @@ ERR_TOGETHER = 10.0
 
 @dataclass(frozen=True)
 class Fit:
-    """`deltas` by parameter (logarithms), their `covariance` in the same order, `database` with
-    them applied, the `cost` (half the sum of squares)."""
+    """`deltas` by parameter (logarithms), their `spreads` before and `covariance` in the same
+    order, `database` with them applied, the `cost` (half the sum of squares)."""
 
     names: tuple[str, ...]
+    spreads: np.ndarray
     deltas: np.ndarray
     covariance: np.ndarray
     database: dict
@@ -76,7 +77,7 @@ class Objective:
         sysbench-tpcc. `lenient`: bins that clients hold in the model count as those of idle volumes
         do."""
         self.lenient = lenient
-        parameters = of_engine(engine, database)
+        parameters = of_engine(engine, database, observations[0].run.benchmark.name)
         self.database, self.engine, self.observations = database, engine, observations
         self.kib_known, self.measured_cpu = kib_known, measured_cpu
         self.names = tuple(parameter.name for parameter in parameters)
@@ -137,7 +138,7 @@ def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -
     end = find_lowest(objective, objective.spreads, begins, finished)
     covariance = np.linalg.pinv(end.jac.T @ end.jac)
     covariance += np.diag((LEAST_NARROWED * objective.spreads) ** 2)
-    return Fit(objective.names, end.deltas, covariance, objective.apply(end.deltas), end.cost)
+    return Fit(objective.names, objective.spreads, end.deltas, covariance, objective.apply(end.deltas), end.cost)
 
 
 def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:

@@ -211,7 +211,7 @@ def _build_standard(
             "before": parameter.spread,
             "from": "prior; no run",
         }
-        for parameter in of_engine(engine, database)
+        for parameter in of_engine(engine, database, benchmark)
     ]
     covariance = tuple(
         tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows)

@@ -18,8 +18,9 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
-from headrace.workload.parameters import LOCAL_DISK_MIDDLE
+from headrace.workload.parameters import LOCAL_DISK_MIDDLE, LOCAL_DISK_READS_MIDDLE
 from headrace.workload.server_settings import database_under
+from headrace.workload.unexplained import speed_of
 
 DOC = "docs/reference/run-description.md"
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
@@ -57,19 +58,13 @@ def build_prior(run: Run) -> dict:
     Raises InputError for a benchmark no standard is known of.
     """
     database = _build_standard(run)
-    speed = speed_of(run)
+    speed = speed_of(run.instance, run.as_of.isoformat())
     clients = core.clients_at_speed(database["clients"], speed)
+    database |= {"clients": {**clients, "core_speed": speed}}
     # The catalog has no figure of a local disk: how fast it is, the run tells.
-    local_disk = LOCAL_DISK_MIDDLE if math.isinf(run.caps.iops) else None
-    return database | {"clients": {**clients, "core_speed": speed}, "local_disk": local_disk}
-
-
-def speed_of(run: Run) -> float | None:
-    """Returns the speed of a core of the run's instance, None where it is not known."""
-    if run.instance is None:
-        return None
-    with core_errors():
-        return core.instance(run.instance, run.as_of.isoformat())["core_speed"]
+    if math.isinf(run.caps.iops):
+        database |= {"local_disk": LOCAL_DISK_MIDDLE, "local_disk_reads": LOCAL_DISK_READS_MIDDLE}
+    return database
 
 
 def _build_standard(run: Run) -> dict:

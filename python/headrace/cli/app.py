@@ -15,14 +15,27 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from headrace.base.extras import explain_missing
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
+from headrace.cli.sharing import (
+    AskPasswordOption,
+    DefaultsFileOption,
+    LabOption,
+    OutputOption,
+    SharingCommand,
+    SharingGroup,
+    SocketOption,
+    walk,
+)
 from headrace.errors import CouldNotRun, HeadraceError, InputError, refuse_text
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
 
 HELP = "Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."
 EPILOG = """\b
@@ -69,7 +82,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(SharingGroup):
     """Lists the commands from the table, and imports the one that runs."""
 
     def __init__(self, **settings: Any) -> None:
@@ -77,14 +90,14 @@ class LazyGroup(TyperGroup):
         settings["commands"] = listed
         super().__init__(**settings)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Returns the command itself in place of the line about it."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else load(name), rest
 
 
 @cache
-def load(name: str) -> Any:
+def load(name: str) -> Command:
     """Imports a command of the table."""
     module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
     group = getattr(module, "app", None)
@@ -92,7 +105,9 @@ def load(name: str) -> Any:
         from headrace.cli.options import with_groups
 
         group = typer.Typer(rich_markup_mode=None, add_completion=False)
-        group.command(name, epilog=module.EPILOG)(with_groups(getattr(module, name.replace("-", "_"))))
+        group.command(name, epilog=module.EPILOG, cls=SharingCommand)(
+            with_groups(getattr(module, name.replace("-", "_")))
+        )
     return typer.main.get_command(group)
 
 
@@ -130,6 +145,11 @@ top = typer.Typer(
 
 @top.callback()
 def top_options(
+    data_dir: LabOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = "table",
+    defaults_file: DefaultsFileOption = None,
+    ask_password: AskPasswordOption = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -137,26 +157,26 @@ def top_options(
         ),
     ] = False,
 ) -> None:
-    """Takes the options that stand before a command."""
+    """Takes the options that stand before a command; the command reads them."""
 
 
 @cache
-def _command() -> Any:
+def _command() -> Command:
     """Returns the parser of the table of commands."""
     return typer.main.get_command(top)
 
 
-def commands() -> Iterator[tuple[str, Any]]:
+def commands() -> Iterator[tuple[str, Command]]:
     """Returns every command and group with its full name, depth first, in the order of `--help`."""
-    yield "headrace", _command()
+    for name, command, _ in walk_commands():
+        yield name, command
+
+
+def walk_commands() -> Iterator[tuple[str, Command, tuple[Command, ...]]]:
+    """Returns every command and group: full name, command, groups above it, the outermost first."""
+    yield "headrace", _command(), ()
     for name in COMMANDS:
-        yield from _walk(load(name), f"headrace {name}")
-
-
-def _walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    yield name, command
-    for below, child in getattr(command, "commands", {}).items():
-        yield from _walk(child, f"{name} {below}")
+        yield from walk(load(name), f"headrace {name}", (_command(),))
 
 
 def show_error(error: HeadraceError) -> None:

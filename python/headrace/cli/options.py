@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,31 +15,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headrace.base.options import OptionField, find_option, read_hints, read_setting
-from headrace.cli.writing import WRITES_PAGE, guarded
+from headrace.cli.sharing import (
+    AskPasswordOption,
+    DefaultsFileOption,
+    LabOption,
+    SharingCommand,
+    SharingGroup,
+    SocketOption,
+    choice,
+    option,
+)
+from headrace.cli.sharing import Output as Output
+from headrace.cli.sharing import OutputOption as OutputOption
+from headrace.cli.writing import WRITES_PAGE, guarded, spell_out
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.lab import Lab
     from headrace.mysql import Address
 
-Output = Literal["table", "json", "csv"]
 TableOrJson = Literal["table", "json"]  # for answers that are not rows of one kind
 Engine = Literal["innodb", "myrocks"]
 Completion = Callable[..., list[str]]
 
 # How long the shell may wait for a lab that does not answer, s: a guess.
 COMPLETION_S = 1.0
-
-
-def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
-    """Returns an option; without names it is called as its parameter is: `data_dir` is
-    --data-dir."""
-    return typer.Option(*names, metavar=metavar, help=help, **more)
-
-
-def choice(help: str, *names: str, **more: Any) -> Any:
-    """Returns an option whose values stand in its type (a Literal)."""
-    return typer.Option(*names, help=help, **more)
 
 
 def flag(name: str, help: str, **more: Any) -> Any:
@@ -49,14 +49,24 @@ def flag(name: str, help: str, **more: Any) -> Any:
 
 class CommandGroup(typer.Typer):
     """Commands of one subject. A parameter whose type is a dataclass of options stands for all of
-    them: the command gets one value of that class."""
+    them: the command gets one value of that class. `shares`: classes whose options are the group's
+    (`headrace.cli.sharing`)."""
 
-    def __init__(self, help: str, epilog: str = "") -> None:
-        super().__init__(no_args_is_help=True, help=help, epilog=epilog, rich_markup_mode=None, add_completion=False)
+    def __init__(self, help: str, epilog: str = "", shares: Sequence[type] = ()) -> None:
+        super().__init__(
+            cls=SharingGroup,
+            no_args_is_help=True,
+            help=help,
+            epilog=epilog,
+            rich_markup_mode=None,
+            add_completion=False,
+        )
+        if shares:
+            self.callback()(take_shared(shares))
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Callable], Callable]:
         """Registers a command as typer does, with option groups."""
-        register = super().command(name, **settings)
+        register = super().command(name, cls=SharingCommand, **settings)
 
         def decorate(function: Callable) -> Callable:
             register(with_groups(function))
@@ -77,11 +87,9 @@ def with_groups(function: Callable) -> Callable:
             continue
         groups[name] = hints[name], {}
     for group, settings in groups.values():
-        of_group = read_hints(group)
-        for field in inspect.signature(group).parameters.values():
-            if hasattr(of_group[field.name], "__metadata__"):
-                parameter, settings[field.name] = as_typer(field, of_group[field.name])
-                spread.append(parameter)
+        for parameter, setting in spread_group(group):
+            settings[parameter.name] = setting
+            spread.append(parameter)
     if not groups and all(find_option(hint) is None for hint in hints.values()):
         return guarded(function, {parameter.name: parameter for parameter in spread})
 
@@ -93,10 +101,31 @@ def with_groups(function: Callable) -> Callable:
         }
         return function(**given, **filled)
 
-    spread = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in spread]
-    command.__signature__ = inspect.Signature(spread)  # pyright: ignore[reportAttributeAccessIssue]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
-    return guarded(command, {parameter.name: parameter for parameter in spread})
+    return guarded(command, spell_out(command, spread))
+
+
+def spread_group(group: type) -> Iterator[tuple[inspect.Parameter, OptionField | None]]:
+    """Yields the options of a dataclass as parameters of typer, each with its setting."""
+    hints = read_hints(group)
+    for field in inspect.signature(group).parameters.values():
+        if hasattr(hints[field.name], "__metadata__"):
+            yield as_typer(field, hints[field.name])
+
+
+def take_shared(groups: Sequence[type]) -> Callable[..., None]:
+    """Returns a function for the callback of a group: it accepts the options of dataclasses, and
+    leaves out their arguments; the commands below read them."""
+
+    def accept(**_: object) -> None: ...
+
+    parameters = [parameter for group in groups for parameter, _ in spread_group(group)]
+    spell_out(accept, [parameter for parameter in parameters if not is_argument(parameter.annotation)])
+    return accept
+
+
+def is_argument(annotation: object) -> bool:
+    """Returns whether a parameter is an argument, which has no name on the command line."""
+    return any(isinstance(mark, typer.models.ArgumentInfo) for mark in getattr(annotation, "__metadata__", ()))
 
 
 def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Parameter, OptionField | None]:
@@ -215,7 +244,6 @@ def instance_option(help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance, **more)
 
 
-OutputOption = Annotated[Output, choice("Form of the answer on stdout.")]
 TableOrJsonOption = Annotated[TableOrJson, choice("Form of the answer on stdout.", "--output")]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html)."), WRITES_PAGE]
 PageOrChartOption = Annotated[
@@ -250,13 +278,8 @@ MemberOption = Annotated[int | None, option("N", "Only this member of an array, 
 class LabPlace:
     """The lab that a command uses."""
 
-    data_dir: Annotated[
-        Path | None,
-        option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False),
-    ] = None
-    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = (
-        None
-    )
+    data_dir: LabOption = None
+    socket: SocketOption = None
 
     def open(self) -> Lab:
         """Returns a client of the lab. Raises NoLab where none answers."""
@@ -269,12 +292,8 @@ class LabPlace:
 class PasswordOptions:
     """The source of a MySQL account's password."""
 
-    defaults_file: Annotated[
-        Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
-    ] = None
-    ask_password: Annotated[
-        bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")
-    ] = False
+    defaults_file: DefaultsFileOption = None
+    ask_password: AskPasswordOption = False
 
     def read_address(self, text: str) -> Address:
         """Returns the address with its password. Raises InputError."""

@@ -11,15 +11,25 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headrace.cli.app import COMMANDS, commands
+from typer.core import TyperArgument
+
+from headrace.cli.app import COMMANDS, commands, walk_commands
+from headrace.cli.sharing import list_flags, list_own_options
+
+if TYPE_CHECKING:
+    from typer._click.core import Command
 
 HEAD = """# Commands
 
 Made from the commands by `python -m headrace.cli.reference`; do not edit. Data goes to stdout, everything else to stderr.
 
 Exit codes: 0 fine, 1 findings (a goal missed, a study off), 2 usage or bad input, 3 could not run, 130 interrupted.
+An option of a group holds for all commands below it that name it, and may stand before or behind them:
+`headrace --lab DIR volume list`, `headrace volume list --lab DIR`. A group's own value gives way to that of the command.
 A file that exists is not overwritten without `--force`; a page or chart that Headrace made is replaced by the next one.
 `HEADRACE_DEBUG=1` shows the traceback of an error in Headrace itself.
 """
@@ -62,7 +72,7 @@ ADVANCED = {
 
 def reference() -> str:
     """Returns the page of all commands with their options."""
-    return HEAD + "".join(_entry(name, command) for name, command in commands() if name != "headrace")
+    return HEAD + "".join(_entry(*entry) for entry in walk_commands())
 
 
 def tree() -> str:
@@ -127,17 +137,25 @@ def _link(name: str, text: str) -> str:
     return f"[{text}](cli.md#headrace-{name.replace(' ', '-')})"
 
 
+def _link_text(name: str) -> str:
+    """Returns a link within cli.md to the heading of a command."""
+    return f"[`{name}`](#{name.replace(' ', '-')})"
+
+
 def _first_sentence(text: str) -> str:
     return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
 
 
-def _entry(name: str, command) -> str:
+def _entry(name: str, command: Command, above: Sequence[Command]) -> str:
+    """Formats a command or group; `above`: the groups that it stands in, the outermost first."""
     lines = [f"\n## {name}\n", f"{(command.help or '').strip()}\n"]
-    arguments = [param for param in command.params if param.param_type_name == "argument"]
-    options = [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
+    arguments = [param for param in command.params if isinstance(param, TyperArgument)]
+    options = list_own_options(command, above)
+    words = name.split()
+    shared = {" ".join(words[: n + 1]): list_flags(command, above, group) for n, group in enumerate(above)}
     if not getattr(command, "commands", None):
         named = [param.metavar or param.name.upper() for param in arguments]
-        lines.append(f"`{' '.join([name, *named])}{' [OPTIONS]' if options else ''}`\n")
+        lines.append(f"`{' '.join([name, *named])}{' [OPTIONS]' if options or any(shared.values()) else ''}`\n")
     rows = [(param.metavar or param.name.upper(), param) for param in arguments] + [
         (_spelled(param), param) for param in options
     ]
@@ -147,6 +165,11 @@ def _entry(name: str, command) -> str:
             f"| `{_cell(label)}` | {_cell(param.help or '')} | {_cell(_default(param))} |" for label, param in rows
         ]
         lines.append("")
+    lines += [
+        f"Also the options of {_link_text(group)}: {', '.join(f'`{flag}`' for flag in flags)}.\n"
+        for group, flags in shared.items()
+        if flags
+    ]
     if command.epilog:
         lines.append(_epilog(command.epilog))
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,13 +81,20 @@ def guarded(function: Callable, parameters: Mapping[str, inspect.Parameter]) -> 
         check_outputs(outputs, given, force)
         return function(**given)
 
-    spread = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
+    spread = list(parameters.values())
     if not has_force:
         annotation = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
         spread.append(inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation))
-    command.__signature__ = inspect.Signature(spread)  # pyright: ignore[reportAttributeAccessIssue]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
+    spell_out(command, spread)
     return command
+
+
+def spell_out(function: Callable, parameters: Sequence[inspect.Parameter]) -> dict[str, inspect.Parameter]:
+    """Gives a function the parameters that typer shall see, and returns them by name."""
+    by_name = {parameter.name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters}
+    function.__signature__ = inspect.Signature(list(by_name.values()))  # pyright: ignore[reportFunctionMemberAccess]
+    function.__annotations__ = {name: parameter.annotation for name, parameter in by_name.items()}
+    return by_name
 
 
 def check_outputs(outputs: Mapping[str, tuple[str, Writes]], given: Mapping[str, Any], force: bool) -> None:

@@ -183,13 +183,13 @@ def space(folder: Path) -> Check:
     try:
         free = shutil.disk_usage(there).free
     except OSError as error:
-        return Check("space", MISSING, f"{there}: {error.strerror}", "Choose another directory with --data-dir.")
+        return Check("space", MISSING, f"{there}: {error.strerror}", "Choose another directory with --lab.")
     if not os.access(there, os.W_OK):
         return Check(
             "space",
             MISSING,
             f"{there} cannot be written to",
-            "Become root, or choose another directory with --data-dir.",
+            "Become root, or choose another directory with --lab.",
         )
     room = f"{free / GIB:,.1f} GiB free for {folder}"
     if free < FREE_NEEDED_BYTES:
@@ -199,7 +199,7 @@ def space(folder: Path) -> Check:
             "space",
             NOTE,
             room,
-            "Volumes take what is written to them: choose a larger disk with --data-dir, or write less.",
+            "Volumes take what is written to them: choose a larger disk with --lab, or write less.",
         )
     return Check("space", OK, room)
 
@@ -270,7 +270,7 @@ def leftovers(machine: Machine, where: Place) -> list[Check]:
     }
     dead = {folder for folder in folders if can_tell(folder) and not daemon_of(machine, folder)}
     for folder in sorted(dead):
-        do = f"headrace lab up --data-dir {folder} takes it over; umount -l {folder / 'mnt'} only ends it."
+        do = f"headrace lab up --lab {folder} takes it over; umount -l {folder / 'mnt'} only ends it."
         checks.append(Check("left over", NOTE, f"{folder / 'mnt'} is mounted, and its daemon is gone", do))
     if where.data_dir is not None and can_tell(where.data_dir) and not daemon_of(machine, where.data_dir):
         dead.add(where.data_dir)

@@ -279,7 +279,7 @@ def _open_log(where: Place):
     """
     folder = folder_of(where)
     path = folder / LOG_NAME
-    with explain_unwritable(path, "Choose another directory with --data-dir."):
+    with explain_unwritable(path, "Choose another directory with --lab."):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES:
             move_over(path, path.with_name(f"{LOG_NAME}.1"))

@@ -34,7 +34,7 @@ class Place:
         """Returns the options with which a `headrace` command finds this lab again: "" for the
         default."""
         if self.data_dir is not None and self.socket == socket_of(self.data_dir):
-            return "" if self.data_dir == DEFAULT_DATA_DIR else f" --data-dir {self.data_dir}"
+            return "" if self.data_dir == DEFAULT_DATA_DIR else f" --lab {self.data_dir}"
         return f" --socket {self.socket}" if self.socket != DEFAULT_SOCKET else ""
 
 

@@ -82,7 +82,9 @@ class Channel:
 class ServerState:
     """A server at the moment of the query. `executed`: the transactions in its data, applied or
     written there. `uuid`: MySQL's, "" on MariaDB. `binlog_file`: "" without a binary log.
-    `binlog`: the end of MariaDB's own binary log; the same as `executed` on MySQL. `max_packet`:
+    `binlog`: the end of MariaDB's own binary log, and `applied`: the last transactions that it
+    applied as a replica (gtid_slave_pos), which outlive the channel; both the same as `executed` on
+    MySQL. `max_packet`:
     largest statement or row, bytes; `apply_packet`: the same for received ones."""
 
     name: str
@@ -105,6 +107,7 @@ class ServerState:
     semi_sync: SemiSync
     channels: tuple[Channel, ...]
     binlog: GtidSet
+    applied: GtidSet
     binlog_format: str = ""
     relay_log_recovery: bool = False
     info_repository: str = "TABLE"
@@ -135,7 +138,7 @@ class ServerState:
 
 
 def _plain(document: dict[str, Any], state: ServerState) -> dict[str, object]:
-    document |= {"executed": str(state.executed), "binlog": str(state.binlog)}
+    document |= {"executed": str(state.executed), "binlog": str(state.binlog), "applied": str(state.applied)}
     document["version"] = ".".join(map(str, state.version))
     for entry, channel in zip(document["channels"], state.channels, strict=True):
         entry |= {
@@ -208,7 +211,7 @@ def _query_state(connection: pymysql.Connection, name: str, position: bool) -> S
         if not str(row.get("channel_name") or "").startswith("group_replication_")
     )
     # Read last, so that it includes everything that was received or applied before.
-    executed, binlog = executed_of(connection, dialect)
+    executed, binlog, applied = executed_of(connection, dialect)
     return ServerState(
         name=name,
         flavor=dialect.flavor,
@@ -230,6 +233,7 @@ def _query_state(connection: pymysql.Connection, name: str, position: bool) -> S
         semi_sync=_semi_sync(variables, status),
         channels=channels,
         binlog=binlog,
+        applied=applied,
         binlog_format=variables.get("binlog_format", "ROW"),
         relay_log_recovery=_on(variables.get("relay_log_recovery")),
         # MariaDB keeps master.info in a file, and its GTID position in a table of InnoDB.
@@ -245,12 +249,13 @@ def _query_state(connection: pymysql.Connection, name: str, position: bool) -> S
     )
 
 
-def executed_of(connection: pymysql.Connection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
-    """Reads the transactions in a server's data, applied or written there; and the end of its
-    binary log."""
+def executed_of(connection: pymysql.Connection, dialect: Dialect) -> tuple[GtidSet, GtidSet, GtidSet]:
+    """Reads the transactions in a server's data, applied or written there; the end of its binary
+    log; and the end of what it applied as a replica."""
     row = ask_row(connection, dialect.executed())
-    first, *more = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
-    return (first.union(more[0]), more[0]) if more else (first, first)
+    applied, *logs = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
+    binlog = logs[0] if logs else applied
+    return applied.union(binlog), binlog, applied
 
 
 def executed_now(connection: pymysql.Connection, state: ServerState) -> GtidSet:

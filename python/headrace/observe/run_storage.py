@@ -22,7 +22,8 @@ class Caps:
     figure is known.
 
     `iops` without burst credits, `iops_burst` with them, I/Os a second; `mib_s` and `mib_s_burst`
-    likewise; `usable_gib` after RAID.
+    likewise; `usable_gib` after RAID. Of local disks these are writes, and `reads_iops` and
+    `reads_mib_s` what they read besides.
     """
 
     iops: float
@@ -30,6 +31,8 @@ class Caps:
     mib_s: float
     mib_s_burst: float
     usable_gib: float
+    reads_iops: float = 0.0
+    reads_mib_s: float = 0.0
 
 
 def check_storage(key: str, text: object, as_of: date, instance: str | None) -> tuple[str, Caps, core.Instance | None]:
@@ -85,7 +88,16 @@ def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.In
         iops, burst = _least(iops, host["baseline_iops"]), _least(burst, host["max_iops"])
         mib_s = _least(mib_s, None if host["baseline_bytes_s"] is None else host["baseline_bytes_s"] / MIB)
         mib_s_burst = _least(mib_s_burst, None if host["max_bytes_s"] is None else host["max_bytes_s"] / MIB)
-    return Caps(iops, max(iops, burst), mib_s, max(mib_s, mib_s_burst), float(usable_gib))
+    reads = [member["reads"] for member in members if member["reads"]]
+    return Caps(
+        iops,
+        max(iops, burst),
+        mib_s,
+        max(mib_s, mib_s_burst),
+        float(usable_gib),
+        float(sum(each["iops"] for each in reads)),
+        sum(each["throughput_bytes_s"] for each in reads) / MIB,
+    )
 
 
 def _least(value: float, limit: float | None) -> float:

@@ -204,8 +204,9 @@ class Shape:
     x: tuple[int, int] = (0, 0)
     y: tuple[int, int] = (0, 0)
     local: str | None = None
-    # Notations made so far: a search asks for the same ones on every host.
+    # Notations and ranges made so far: a search asks for the same ones on every host.
     texts: dict[tuple[int, int], str] = field(default_factory=dict, compare=False, repr=False)
+    ranges: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def storage(self, point: tuple[int, int]) -> str:
         """Writes the notation of what is ordered at a point. MiB/s that need more IOPS, and IOPS
@@ -218,6 +219,12 @@ class Shape:
     def alike(self, axis: int, value: int) -> tuple[int, int]:
         """Returns the lowest and the highest figure on an axis (0: x, 1: y) at which the same is
         ordered as at `value`."""
+        span = self.ranges.get((axis, value))
+        if span is None:
+            span = self.ranges[axis, value] = self._alike(axis, value)
+        return span
+
+    def _alike(self, axis: int, value: int) -> tuple[int, int]:
         bounds = (self.x, self.y)[axis]
         if self.local is not None or bounds[0] == bounds[1]:
             return value, value
@@ -240,7 +247,7 @@ class Shape:
         return family.text(self.members, gib, x, y if family.buys_throughput else None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Space:
     """A shape with a log volume (None: the log lies with the data) on a host: its (x, y) are
     searched."""

@@ -282,6 +282,9 @@ class DemandChooser(Chooser[DemandJudge]):
         most = limits["iops"] if burst is None or sustained else burst["iops"]
         byte_burst = limits["byte_burst"]
         bytes_most = byte_burst["baseline_bytes_s"] if byte_burst and sustained else limits["throughput_bytes_s"]
+        if limits["reads"] is not None:
+            # A local disk reads besides. The share of both together is at most the busier one's.
+            most, bytes_most = most + limits["reads"]["iops"], bytes_most + limits["reads"]["throughput_bytes_s"]
         demands: list[tuple[str, pl.DataFrame, str, float, str]] = (
             [] if hdd else [("volume-iops", volume, "iops", most, "IOPS")]
         )

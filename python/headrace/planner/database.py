@@ -126,6 +126,7 @@ class DatabaseJudge:
         self.headroom = headroom_of(goals)
         self.load_by = 1.0 + self.headroom / 100.0
         self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
+        self.load_metrics = tuple(dict.fromkeys(goal.metric for goal in self.load_goals))
         self.static_goals = [goal for goal in self.goals if goal.about.kind == "static"]
         self.directory = Directory(prices.as_of)
         self._known: dict[Candidate, bool] = {}
@@ -138,12 +139,19 @@ class DatabaseJudge:
 
     # --- performance ------------------------------------------------------------------------------
 
-    def run(self, candidates: Sequence[Candidate], *, bounds: bool = True) -> dict[str, np.ndarray]:
+    def run(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        bounds: bool = True,
+        names: Sequence[str] = (*TEXT, *FIGURES),
+    ) -> dict[str, np.ndarray]:
         """Runs all candidates and returns columns in the order of `candidates`, under the load
         grown by the head-room that goals ask for: `status` ("ran", "bounded": cannot reach the
-        least tps, its figures are the bound, "invalid"), `why`, `cap` and FIGURES (NaN where there
-        are none). `bounds` False follows every candidate to its end."""
-        columns = self.run_in([self.core], [self.load_by], candidates, self.least_tps if bounds else 0.0)[0]
+        least tps, its figures are the bound, "invalid"), and of `names`: `why`, `cap` and FIGURES
+        (NaN where there are none). `bounds` False follows every candidate to its end."""
+        least_tps = self.least_tps if bounds else 0.0
+        [columns] = self.run_in([self.core], [self.load_by], candidates, least_tps, names=names)
         self.counts.note(candidates, columns["status"].tolist())
         return columns
 
@@ -213,7 +221,7 @@ class DatabaseJudge:
         included."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
-            columns = self.run(new)
+            columns = self.run(new, names=self.load_metrics)
             fine = (columns["status"] == "ran") & self.meets_static(new)
             for goal in self.load_goals:
                 fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
@@ -267,8 +275,7 @@ class DatabaseJudge:
         """Says which candidates meet every goal on performance, by the best guess, when the demand
         is `factor` times what it is: more clients or arrivals by that factor, of which more tps are
         asked by the same, within the same response times."""
-        names = tuple(dict.fromkeys(goal.metric for goal in self.load_goals))
-        [columns] = self.run_in([self.core], [factor], candidates, names=names)
+        [columns] = self.run_in([self.core], [factor], candidates, names=self.load_metrics)
         fine = columns["status"] == "ran"
         for goal in self.load_goals:
             fine &= goal.met(_per_load(goal, columns[goal.metric], factor))
@@ -278,21 +285,25 @@ class DatabaseJudge:
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """Returns the USD a month of each candidate, NaN where a price is not known."""
-        own = [candidate for candidate in candidates if self.hosts[candidate[2]].service == "ec2"]
-        texts = dict.fromkeys(text for data, log, _ in own for text in (data, log) if text is not None)
-        new = [text for text in texts if text not in self._usd]
-        if new:
-            self._usd.update(zip(new, self.prices.volume_totals(new, 0.0), strict=True))
-        return np.array([self._cost(candidate) for candidate in candidates], dtype=float)
+        return np.array([self.cost(candidate) for candidate in candidates], dtype=float)
 
-    def _cost(self, candidate: Candidate) -> float:
+    def cost(self, candidate: Candidate) -> float:
+        """Returns the USD a month of one candidate, NaN where a price is not known."""
         data, log, place = candidate
-        if self.hosts[place].service == "ec2":
-            return self._usd[data] + (0.0 if log is None else self._usd[log]) + self.hosts[place].usd_month
+        host = self.hosts[place]
+        if host.service == "ec2":
+            return self._volumes_usd(data) + (0.0 if log is None else self._volumes_usd(log)) + host.usd_month
         if candidate not in self._managed_usd:
             items = self._managed_items(candidate)
             self._managed_usd[candidate] = math.nan if items is None else sum(item["usd"] for item in items)
         return self._managed_usd[candidate]
+
+    def _volumes_usd(self, storage: str) -> float:
+        usd = self._usd.get(storage)
+        if usd is None:
+            [usd] = self.prices.volume_totals([storage], 0.0)
+            self._usd[storage] = usd
+        return usd
 
     def _managed_items(self, candidate: Candidate) -> list[dict] | None:
         data, _, place = candidate

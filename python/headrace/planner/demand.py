@@ -232,18 +232,17 @@ class DemandJudge:
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """Returns the USD a month of each candidate, NaN where a price is not known."""
-        own = [data for data, _, place in candidates if self.hosts[place].service == "ec2"]
-        new = list(dict.fromkeys(data for data in own if data not in self._usd))
-        plain = [text for text in new if not text.startswith("raid10")]
-        for texts in (plain, [text for text in new if text.startswith("raid10")]):
-            if texts:
-                self._usd.update(zip(texts, self.prices.volume_totals(texts, self.million_ios(texts[0])), strict=True))
-        return np.array([self._cost(candidate) for candidate in candidates], dtype=float)
+        return np.array([self.cost(candidate) for candidate in candidates], dtype=float)
 
-    def _cost(self, candidate: Candidate) -> float:
+    def cost(self, candidate: Candidate) -> float:
+        """Returns the USD a month of one candidate, NaN where a price is not known."""
         host = self.hosts[candidate[2]]
         if host.service == "ec2":
-            return self._usd[candidate[0]] + host.usd_month
+            usd = self._usd.get(candidate[0])
+            if usd is None:
+                [usd] = self.prices.volume_totals([candidate[0]], self.million_ios(candidate[0]))
+                self._usd[candidate[0]] = usd
+            return usd + host.usd_month
         items = managed_items(host, candidate[0], self.prices)
         return math.nan if items is None else sum(item["usd"] for item in items)
 

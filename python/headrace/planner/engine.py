@@ -7,8 +7,10 @@ host's memory means, and in that a database's goals hold with a probability. `Pl
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -138,7 +140,8 @@ class PlanEngine:
 
     def answer(self) -> Plan:
         """Searches, chooses, replays the choice, and returns the plan."""
-        searched = self.search.run(self.families, self.progress)
+        with _collection_paused():
+            searched = self.search.run(self.families, self.progress)
         today = self._today_candidate(searched)
         regret, undecided = self._regrets(searched)
         selected = self._selected(searched, today, regret, undecided)
@@ -701,6 +704,19 @@ class PlanEngine:
             points += [] if figures is None else [place | {"cost_usd_month": cost} | figures]
         text: dict[str, Any] = dict.fromkeys(("storage", "log_storage", "instance", "family"), pl.String)
         return pl.DataFrame(points, schema=None if points else text, schema_overrides=text, infer_schema_length=None)
+
+
+@contextlib.contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Pauses the cyclic garbage collector: a search makes hundreds of thousands of values without a
+    cycle, and each collection walks all of them (6 to 10 % of its processor time)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _space_key(space: Space) -> tuple:

@@ -20,13 +20,10 @@ call of the judge answers one question of every space.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
-
-import numpy as np
 
 from headrace.planner.candidates import LOCAL, Candidate, Family, Host, Need, Shape, Space, family_of
 from headrace.planner.database import DatabaseJudge, log_volumes
@@ -39,17 +36,17 @@ Point = tuple[int, int]
 # cent of five dollars.
 CLOSE_ENOUGH = 1e-3
 
-Questions = Generator[list[Point], list[bool], None]
+Questions = Generator[list[Point], Sequence[bool], None]
 
 
 class Judging(Protocol):
-    """What the search asks: which candidates meet the goals, and what each costs (USD a month, NaN
-    where no price is known)."""
+    """What the search asks of a judge: what a candidate costs (USD a month, NaN where no price is
+    known)."""
 
-    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray: ...
+    def cost(self, candidate: Candidate) -> float: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class SpaceResult:
     """What came of one space.
 
@@ -65,6 +62,8 @@ class SpaceResult:
     usd: float = math.inf
     fails: bool = False
     dear: float | None = None
+    # Costs of points that were asked for.
+    usd_of: dict[Point, float] = field(default_factory=dict, repr=False)
 
     @property
     def candidate(self) -> Candidate:
@@ -82,7 +81,6 @@ class Search:
     meets: Callable[[list[Candidate]], Sequence[bool]]
     limit_usd: Callable[[Space], float]
     note: Callable[[SpaceResult], None] = lambda cheaper: None
-    known_usd: dict[tuple[int, Point], float] = field(default_factory=dict)
 
     def run(self, spaces: Iterable[Space | SpaceResult]) -> list[SpaceResult]:
         """Searches each space. The result of an earlier search (of a judge that requires less)
@@ -98,19 +96,21 @@ class Search:
                 talks.append((answer, talk, asked))
         while talks:
             candidates = [answer.space.candidate(point) for answer, _, asked in talks for point in asked]
-            verdicts = iter(self.meets(candidates))
-            open_talks = []
+            verdicts = self.meets(candidates)
+            open_talks, first = [], 0
             for answer, talk, asked in talks:
-                with contextlib.suppress(StopIteration):
-                    open_talks.append((answer, talk, talk.send([bool(next(verdicts)) for _ in asked])))
+                last = first + len(asked)
+                following = _go_on(talk, verdicts[first:last])
+                first = last
+                if following is not None:
+                    open_talks.append((answer, talk, following))
             talks = open_talks
         return answers
 
     def _usd(self, answer: SpaceResult, point: Point) -> float:
-        key = (id(answer), point)
-        usd = self.known_usd.get(key)
+        usd = answer.usd_of.get(point)
         if usd is None:
-            usd = self.known_usd[key] = float(self.judge.costs([answer.space.candidate(point)])[0])
+            usd = answer.usd_of[point] = self.judge.cost(answer.space.candidate(point))
         return usd
 
     def _keep(self, answer: SpaceResult, point: Point) -> None:
@@ -151,7 +151,9 @@ class Search:
             return self._keep(answer, corner)
         yield from self._stairs(answer, corner, high)
 
-    def _corner(self, answer: SpaceResult, low: Point, high: Point) -> Generator[list[Point], list[bool], Point | None]:
+    def _corner(
+        self, answer: SpaceResult, low: Point, high: Point
+    ) -> Generator[list[Point], Sequence[bool], Point | None]:
         """Finds the least x with y free and least y with x free; None where that already costs too
         much."""
         # Below `x` and `y` nothing meets the goals; at (right, high y) and (high x, top) it does.
@@ -198,7 +200,7 @@ class Search:
 
     def _least(
         self, answer: SpaceResult, axis: int, other: int, low: int, high: int
-    ) -> Generator[list[Point], list[bool], int]:
+    ) -> Generator[list[Point], Sequence[bool], int]:
         """Finds the least value on an axis, from `low` to `high`, that meets the goals with `other`
         on the other axis; `high` is known to."""
         while low < high:
@@ -209,6 +211,14 @@ class Search:
             (fine,) = yield [(last, other) if axis == 0 else (other, last)]
             low, high = (low, first) if fine else (last + 1, high)
         return low
+
+
+def _go_on(talk: Questions, verdicts: Sequence[bool]) -> list[Point] | None:
+    """Answers a talk's question and returns its next one; None where it has ended."""
+    try:
+        return talk.send(verdicts)
+    except StopIteration:
+        return None
 
 
 def _middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, int]:
@@ -320,9 +330,10 @@ class FamilySearch:
 
     def _family(self, result: FamilyResult, logs: Sequence[str | None], best_of_all: float) -> None:
         alone = self._alone(result.family)
-        # Best of this family by host and number of volumes: more volumes are worth a look only
-        # where they cost less.
-        best_of_host: dict[int, dict[int, float]] = {}
+        # Most that is worth looking at by host and number of volumes: more volumes are worth a look
+        # only where they cost less.
+        limit_of_host: dict[tuple[int, int], float] = {}
+        by_guess = BY_GUESS if isinstance(self.judge, DatabaseJudge) else 1.0
         # The cheapest sure one, on instances of today's family and on others.
         own = {True: math.inf, False: math.inf}
 
@@ -330,20 +341,12 @@ class FamilySearch:
             return min(self.affordable, worth_looking_at(own[self.keeps(host)]), HOPELESS * best_of_all)
 
         def limit(space: Space) -> float:
-            here = min(
-                (usd for volumes, usd in best_of_host.get(space.host, {}).items() if volumes <= space.volumes),
-                default=math.inf,
-            )
-            by_guess = BY_GUESS if isinstance(self.judge, DatabaseJudge) else 1.0
-            return min(
-                here * by_guess,
-                host_limit(space.host) if len(self.hosts) > 1 else self.affordable,
-                HOPELESS * best_of_all,
-            )
+            return min(limit_of_host.get((space.host, space.volumes), math.inf), host_limits[space.host])
 
         def note(cheaper: SpaceResult) -> None:
-            here = best_of_host.setdefault(cheaper.space.host, {})
-            here[cheaper.space.volumes] = min(here.get(cheaper.space.volumes, math.inf), cheaper.usd)
+            host, usd = cheaper.space.host, cheaper.usd * by_guess
+            for volumes in range(cheaper.space.volumes, most_volumes + 1):
+                limit_of_host[host, volumes] = min(limit_of_host.get((host, volumes), math.inf), usd)
 
         for first in range(0, len(self.hosts), HOSTS_AT_ONCE):
             places = [
@@ -355,6 +358,12 @@ class FamilySearch:
                 Space(space.shape, space.log, places[space.host])
                 for space in spaces_on(result.family, [self.hosts[i] for i in places], logs, self.need, self.as_of)
             ]
+            most_volumes = max((space.volumes for space in spaces), default=0)
+            # What is sure changes between rounds alone.
+            host_limits = {
+                place: host_limit(place) if len(self.hosts) > 1 else min(self.affordable, HOPELESS * best_of_all)
+                for place in places
+            }
             starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
             guessed = Search(self.judge, self.judge.performs, limit, note).run(starts)
             result.guessed += guessed

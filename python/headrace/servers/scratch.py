@@ -79,7 +79,7 @@ def _end(folder: Path) -> None:
             str(folder),
             f"the lab could not be ended: {error.rule}",
             DOC,
-            f"End it with: headrace lab down --force --data-dir {folder}",
+            f"End it with: headrace lab down --force --lab {folder}",
         ) from None
     # A folder in which something is still mounted is not removed.
     if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):

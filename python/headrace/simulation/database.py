@@ -158,17 +158,20 @@ def predict(
     database_of = workload.grown(growth) if growth != 1.0 else workload
     rows, response_ms = _run(database_of, run, form, progress)
     summary = summarise(rows)
-    done = float(rows["tps"].sum())
-    warnings = database_of.outside(
-        cache_gib=cache,
-        threads=clients,
-        transactions=done if start == "cold" else None,
-        vcpus=run["vcpus"] or (None if host is None else host["vcpus"]),
-    )
+    done = float(rows["tps"].sum()) if start == "cold" else None
+    virtual_cpus = run["vcpus"] or (None if host is None else host["vcpus"])
+    warnings = database_of.outside(cache_gib=cache, threads=clients, transactions=done, vcpus=virtual_cpus)
     warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
     summary["response_ms"] = response_ms
     distances = database_of.distances(
-        cache_gib=cache, threads=run["clients"], storage=storage, limit=_usual_cap(rows), release=release
+        cache_gib=cache,
+        threads=run["clients"],
+        storage=storage,
+        limit=_usual_cap(rows),
+        release=release,
+        tps=summary["tps"],
+        core_speed=None if host is None else host["core_speed"],
+        vcpus=virtual_cpus,
     )
     summary |= _interval(database_of, run, distances, summary["tps"], draws)
     return Prediction(

@@ -43,6 +43,7 @@ MAY_LACK = {
     "redo_capacity_bytes": None,
     "dirtying": None,
     "local_disk": None,
+    "local_disk_reads": None,
 }
 
 _Number = Annotated[float, FINITE]
@@ -71,6 +72,8 @@ class _Run(msgspec.Struct):
     start: str
     seconds: _Number
     transactions: _Number
+    instance: str | None = None
+    as_of: str | None = None
     measured_tps: _Positive | None = None
     predicted_tps: _Deviation = 0.0
     noise: _Deviation = 0.0
@@ -157,11 +160,12 @@ def from_document(document: dict) -> TransactionWorkload:
     longest = max(read.runs, key=lambda run: run["transactions"], default={})
     where = {name: getattr(read, name) or longest.get(name) for name in ("instance", "storage", "log_storage", "start")}
     as_of = _day(read.as_of)
-    _check_parameters(read)
+    name, database = check_name(read.name), _database(read.database, read.engine)
+    _check_parameters(read, database)
     return TransactionWorkload(
-        name=check_name(read.name),
+        name=name,
         engine=read.engine,
-        database=_database(read.database, read.engine),
+        database=database,
         cache_gib=read.cache_gib,
         threads=read.threads,
         size_gib=check_size(read.size_gib),
@@ -220,9 +224,9 @@ def _type_like(value: Any, name: str) -> Any:
     return type(value) if isinstance(value, (bool, str)) else Annotated[float, FINITE]
 
 
-def _check_parameters(read: _DatabaseFile) -> None:
+def _check_parameters(read: _DatabaseFile, database: dict) -> None:
     """Checks that each parameter is one of the engine's and stands there at most once."""
-    allowed = tuple(parameter.name for parameter in of_engine(read.engine, read.database))
+    allowed = tuple(parameter.name for parameter in of_engine(read.engine, database))
     names = [parameter.name for parameter in read.parameters]
     for index, name in enumerate(names):
         check_choice("parameters.name", name, allowed)

@@ -14,10 +14,10 @@ from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
 from headrace.errors import InputError
 from headrace.workload.misfit import misfit_of
-from headrace.workload.parameters import applied, of_engine
+from headrace.workload.parameters import applied
 from headrace.workload.replica.parameters import ReplicaParameters
 from headrace.workload.server import UNEXPLAINED_WHERE_FULL, SourceServer
-from headrace.workload.unexplained import Distances, kind_of, kind_of_limit, outside_of, series_of
+from headrace.workload.unexplained import Distances, apart, kind_of, kind_of_limit, outside_of, series_of, speed_of
 
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
@@ -149,10 +149,14 @@ class TransactionWorkload(Shown):
         storage: str | None = None,
         limit: str | None = None,
         release: str | None = None,
+        tps: float | None = None,
+        core_speed: float | None = None,
+        vcpus: int | None = None,
     ) -> Distances:
         """Says how far a prediction lies from the runs. `limit`: the cap that binds most of the
-        time. `release`: flavor and release of its server, such as mysql-8.4. What is None counts as
-        that of the runs."""
+        time. `release`: flavor and release of its server, such as mysql-8.4. `tps`: the rate that
+        is predicted. `core_speed`, `vcpus`: its processors, which count where clients or processors
+        bind. What is None counts as that of the runs, a speed as not known."""
         covered, here = self.covered, self.server.release
         if covered.cache_gib is None:
             return Distances()
@@ -160,13 +164,43 @@ class TransactionWorkload(Shown):
         low, high, cache = (min(size, self.size_gib or math.inf) for size in (*covered.cache_gib, cache_gib))
         limits = {kind_of_limit(misfit.limit) for run in self.runs if (misfit := misfit_of(run)) is not None}
         kinds = {kind_of(run["storage"]) for run in self.runs}
-        return Distances(
+        clients = outside_of(covered.threads, threads) if threads and covered.threads else 0.0
+        distances = Distances(
             cache=outside_of((low, high), cache),
-            clients=outside_of(covered.threads, threads) if threads and covered.threads else 0.0,
+            clients=clients,
+            load=min(clients, self._load_apart(threads, tps)) if threads and tps else clients,
             server=float(bool(release and here) and series_of(release or "") != series_of(here or "")),
             limit=float(bool(limit and limits) and kind_of_limit(limit or "") not in {*limits, "demand"}),
             storage=float(bool(storage and kinds) and kind_of(storage or "") not in kinds),
         )
+        if limit is None or kind_of_limit(limit) not in ("clients", "cpu"):
+            return distances
+        return replace(
+            distances,
+            **self._speed_apart(core_speed),
+            vcpus=outside_of(covered.vcpus, vcpus) if vcpus and covered.vcpus else 0.0,
+        )
+
+    def _load_apart(self, threads: int, tps: float) -> float:
+        """Returns e-folds by which both the rate and the response time differ from those of the
+        nearest run: where one of the two is the same, clients are either alone or too many there as
+        here, and their number changes little."""
+        loads = [(run["threads"], misfit.measured_tps) for run in self.runs if (misfit := misfit_of(run)) is not None]
+        return min(
+            (min(apart(tps, measured), apart(threads / tps, clients / measured)) for clients, measured in loads),
+            default=math.inf,
+        )
+
+    def _speed_apart(self, core_speed: float | None) -> dict[str, float]:
+        """Returns how far the speed of a core is from those of the runs, as parts of
+        `Distances`."""
+        speeds = {speed_of(run.get("instance"), run.get("as_of")) for run in self.runs}
+        if core_speed in speeds:
+            return {}
+        others = [speed for speed in speeds if speed is not None]
+        if core_speed is None or not others:
+            return {"unknown_speed": 1.0}
+        return {"speed": min(apart(core_speed, speed) for speed in others)}
 
     def unexplained(self, distances: Distances) -> float:
         """Returns the relative standard deviation of a mean that no parameter covers, so far from
@@ -185,8 +219,7 @@ class TransactionWorkload(Shown):
         chance = np.random.default_rng(seed)
         names = [parameter["name"] for parameter in self.parameters]
         spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
-        spreads = {parameter.name: parameter.spread for parameter in of_engine(self.engine, self.database)}
-        limits = np.array([3.0 * spreads[name] for name in names])
+        limits = np.array([3.0 * parameter["before"] for parameter in self.parameters])
         return [
             applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))
             for row in spread

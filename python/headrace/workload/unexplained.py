@@ -23,19 +23,27 @@ KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "di
 
 @dataclass(frozen=True)
 class Distances:
-    """How far a prediction lies from the nearest run, each 0 or more: `cache` and `clients` in
-    e-folds; `server`, `limit` (what binds) and `storage` 1 where they are others than in the
-    runs."""
+    """Holds the distances of a prediction from the nearest run, each 0 or more.
+
+    In e-folds: `cache`, `clients`, `load` (rate and response time, the smaller of the two
+    distances), and where processors or clients bind, `speed` of a core and `vcpus`. 1 where they
+    are others than in the runs: `server`, `limit` (what binds), `storage`; and `unknown_speed`
+    where only one of the two speeds is known.
+    """
 
     cache: float = 0.0
     clients: float = 0.0
+    load: float = 0.0
     server: float = 0.0
     limit: float = 0.0
     storage: float = 0.0
+    speed: float = 0.0
+    unknown_speed: float = 0.0
+    vcpus: float = 0.0
 
     @property
     def spread(self) -> float:
-        """Relative standard deviation of a mean at this distance."""
+        """Returns the relative standard deviation of a mean at this distance."""
         per = spreads()
         return math.hypot(per["none"], *(per[each.name] * getattr(self, each.name) for each in fields(self)))
 
@@ -46,6 +54,11 @@ def spreads() -> dict[str, float]:
     distance."""
     text = (files("headrace.workload") / "unexplained.csv").read_text(encoding="utf-8")
     return {row["distance"]: float(row["spread"]) for row in csv.DictReader(text.splitlines())}
+
+
+def apart(value: float, other: float) -> float:
+    """Returns the e-folds between two positive values."""
+    return abs(math.log(value / other))
 
 
 def outside_of(span: Sequence[float], value: float) -> float:
@@ -61,11 +74,23 @@ def kind_of(storage: str) -> str:
 
 
 def kind_of_limit(cap: str) -> str:
-    """Returns what binds, as `storage`, `clients`, `cpu`, or nothing (`demand`)."""
-    return cap if cap in ("clients", "cpu", "demand") else "storage"
+    """Returns what binds, as `storage`, `clients`, `cpu` (locks of the server too), or nothing
+    (`demand`)."""
+    return {"contention": "cpu"}.get(cap, cap if cap in ("clients", "cpu", "demand") else "storage")
 
 
 def series_of(release: str) -> str:
     """Returns the flavor and series of a release: mysql-8.0 of mysql-8.0.22, whose patches are one
     server."""
     return ".".join(release.split(".")[:2])
+
+
+@cache
+def speed_of(instance: str | None, as_of: str | None) -> float | None:
+    """Returns the speed of a core of an instance type, None where the catalog does not know it."""
+    if instance is None:
+        return None
+    try:
+        return core.instance(instance, as_of)["core_speed"]
+    except core.CoreError:
+        return None

@@ -22,7 +22,7 @@ from headrace.report.output import PAGE_MARK, is_own_page, marked_png
 # its help is written, and has to refuse.
 NOT_WRITTEN = {
     "--binary-log", "--policy", "--load", "--price-file", "--cost", "--inventory", "--terraform-state", "--terraform-dir",
-    "--defaults-file", "--key-file", "--socket", "--data-dir", "--server-path", "--config", "--space", "--webhook-secret",
+    "--defaults-file", "--key-file", "--socket", "--from-lab", "--server-path", "--config", "--space", "--webhook-secret",
     "--root", "--datadir", "--log-dir", "--tmp-dir", "--lab", "--from", "--position", "--show", "--password-file",
     "--in", "--folder", "--ca-file", "--key-folder",
 }  # fmt: skip

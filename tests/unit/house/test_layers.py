@@ -281,14 +281,30 @@ def features_of(*arguments: str) -> dict[str, set[str]]:
     return found
 
 
-def test_the_demo_compiles_no_crate_twice():
-    """Every crate that both the core and the demonstration's daemon use has in the daemon the features that it had in the core."""
+@pytest.mark.parametrize("daemon_features", [["--no-default-features"], []], ids=["demonstration", "whole daemon"])
+def test_no_crate_is_compiled_twice(daemon_features):
+    """Every crate that both the core and a daemon use has in the daemon the features that it had in the core."""
     core = features_of("-p", "headrace-py")
-    daemon = features_of("-p", "headrace-daemon", "--no-default-features")
+    daemon = features_of("-p", "headrace-daemon", *daemon_features)
     assert len(core.keys() & daemon.keys()) > 20, "the two share nothing: the comparison compares nothing"
     assert not {
         crate: (core[crate], daemon[crate]) for crate in core.keys() & daemon.keys() if not core[crate] <= daemon[crate]
     }
+
+
+def test_every_file_of_rust_tests_is_run():
+    """Crates whose tests are one program name its files in tests/all.rs: a file that is forgotten there would never run."""
+    programs_of = {}
+    for crate in CRATES:
+        manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+        if manifest["package"].get("autotests", True):
+            continue
+        folder = ROOT / "crates" / crate / "tests"
+        programs_of[crate] = {program["name"] for program in manifest["test"]}
+        modules = set(re.findall(r"^mod (\w+);", (folder / "all.rs").read_text(), re.MULTILINE)) - {"common"}
+        files = {path.stem for path in folder.glob("*.rs")} | {path.parent.name for path in folder.glob("*/main.rs")}
+        assert files == programs_of[crate] | modules, crate
+    assert "sim" in programs_of
 
 
 def rust_module(path: Path, source: Path) -> str:

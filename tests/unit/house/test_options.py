@@ -13,7 +13,8 @@ from places import ROOT
 
 import headrace
 from headrace.base.options import complete, describe, list_settings
-from headrace.cli.app import commands
+from headrace.cli.app import commands, walk_commands
+from headrace.cli.sharing import list_own_options
 from headrace.errors import InputError
 from headrace.planner.question import PlanQuestion
 from headrace.planner.settings import PlanSettings
@@ -27,6 +28,9 @@ PLACES = {"plan": ("cli/model/plan.py", "cli/model/replica.py", "planner/*.py")}
 OF_OPTIONS = ("Settings", "Options", "Arguments", "Goal")
 # What a question has under the name of a setting: goals parsed, the size grown, the factors with the months in them.
 DERIVED = {"goals", "size_gib", "demand_growth", "data_growth"}
+# Ratchets: commands with their groups, and options. An option that a group declares counts once, however many commands below
+# it have it. Both only go down; a new command or option takes the place of another, or joins a group's.
+MOST_COMMANDS, MOST_OPTIONS = 147, 676
 
 
 def declarations(source: str) -> Iterator[str]:
@@ -111,3 +115,11 @@ def test_a_value_holds_where_none_is_given():
 def test_names_are_spelled_as_options():
     flags = {setting.name: setting.flag for setting in list_settings(PlanSettings)}
     assert flags["goals"] == "--goal" and flags["free_percent"] == "--free-percent"
+
+
+def test_commands_and_options_become_fewer():
+    entries = list(walk_commands())
+    options = sum(len(list_own_options(command, above)) for _, command, above in entries)
+    counts = len(entries) - 1, options  # `headrace` itself is no command
+    assert counts <= (MOST_COMMANDS, MOST_OPTIONS) and options <= MOST_OPTIONS, "share an option, or merge a command"
+    assert counts == (MOST_COMMANDS, MOST_OPTIONS), "write the lower count into this file"

@@ -50,7 +50,7 @@ NEED_A_LAB = (
 def test_without_a_lab_every_command_says_how_to_start_one(line):
     code, out, err = call(*line.split())
     assert (code, out) == (3, "")
-    assert err.startswith("error: ") and "headrace lab up --data-dir" in err
+    assert err.startswith("error: ") and "headrace lab up --lab" in err
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_without_a_lab_every_command_says_how_to_start_one(line):
         ("volume metrics db --minutes 21601", "15 days"),
         ("volume metrics db --minutes 61 --resolution second", "hour"),
         ("volume record db stop --to x", "start"),
-        ("lab up --data-dir", "--data-dir"),
+        ("lab up --lab", "--lab"),
         ("lab up --time-scale 0", "--time-scale"),
         ("lab up --metrics-port 70000", "--metrics-port"),
         ("lab status --output yaml", "yaml"),
@@ -97,7 +97,7 @@ RANDOM_WORDS = (
     "lab", "volume", "up", "down", "status", "doctor", "create", "list", "show", "attach", "detach", "delete", "modify", "modifications", "balance", "metrics",
     "watch", "record", "fault", "faults", "clear-fault", "member", "tag", "db", "gp2:500", "raid10:4xgp3:500", "--name", "--tag", "--start-balance", "--attach", "--as-of",
     "--force", "--yes", "--unpaced", "--no-probe", "--size-gib", "--type", "--iops", "--mib-s", "--wait", "--set", "--save", "--load", "--member", "--in", "--seconds",
-    "--extra-ms", "--every", "--op", "--caps", "--seed", "--minutes", "--resolution", "--to", "--remove", "--output", "--data-dir", "--socket", "--foreground",
+    "--extra-ms", "--every", "--op", "--caps", "--seed", "--minutes", "--resolution", "--to", "--remove", "--output", "--lab", "--socket", "--foreground",
     "--instance", "--time-scale", "--metrics-port", "--api-port", "--group", "start", "stop", "fail", "slow", "restore", "replace", "pause", "power-cut", "5%", "a=b", "json",
     "csv", "second", "minute", "nan", "-1", "0", "1", "1e999", "99999999999999999999", "/", "/dev/null", "", "\udcff", "\x1b[31m", "日本", "x" * 300,
 )  # fmt: skip

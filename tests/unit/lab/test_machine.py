@@ -45,7 +45,8 @@ def test_what_is_given_goes_before_the_environment(monkeypatch, tmp_path):
 def test_flags_lead_back_to_the_place(tmp_path):
     for here in (place(), place(tmp_path), place(socket=tmp_path / "s"), place(tmp_path, tmp_path / "s")):
         words = here.flags().split()
-        given = dict(zip([word.removeprefix("--").replace("-", "_") for word in words[::2]], words[1::2], strict=True))
+        names = [{"--lab": "data_dir", "--socket": "socket"}[word] for word in words[::2]]
+        given = dict(zip(names, words[1::2], strict=True))
         assert place(**given).socket == here.socket
 
 

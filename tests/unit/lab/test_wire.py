@@ -155,7 +155,7 @@ def test_no_lab_says_how_to_start_one(tmp_path):
     with pytest.raises(NoLab) as raised:
         Lab(tmp_path).status()
     assert raised.value.exit_code == 3
-    assert f"headrace lab up --data-dir {tmp_path}" in raised.value.hint
+    assert f"headrace lab up --lab {tmp_path}" in raised.value.hint
 
 
 def test_socket_of_a_daemon_that_died(tmp_path):

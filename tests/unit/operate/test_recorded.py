@@ -234,6 +234,41 @@ def test_processors_of_the_same_file(tmp_path, call):
     found = told(with_processors(iostat(tmp_path / "io.txt", hot), 94.0, 4.0), storage="gp3:500")
     assert [one.subject for one in found.findings] == ["volume-iops", "processors"]
     assert "kept up" not in found.findings[1].words and "nearly spent" in found.findings[1].words
+    assert "bottleneck" not in found.findings[1].words, "one answer blames one thing"
+    # Nothing is bought where the processors leave no room for what it would bring.
+    assert not found.findings[0].remedies and "is not said: 98 % of the processors" in found.headline
+    free = told(iostat(tmp_path / "io.txt", hot), storage="gp3:500")
+    assert free.findings[0].remedies and "is not said" not in free.headline
+
+
+# --- too short, and nothing answered ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("points", "expected"), [(40, ("cannot tell", "too short")), (70, ("fine", "fine"))])
+def test_seconds_without_trouble_are_not_fine(tmp_path, points, expected):
+    """Less than a minute says nothing of a server, quick as it may have been."""
+    found = told(iostat(tmp_path / "io.txt", day(random.Random(14), (0, 0), 0.0)[:points]), storage="gp3:500")
+    assert (found.verdict, found.findings[0].subject) == expected
+    assert found.exit_code == (0 if expected[0] == "fine" else 3)
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(90, "degraded"), (20, "cannot tell")])
+@pytest.mark.parametrize("storage", ["gp3:500", None])
+def test_a_volume_that_answers_nothing_is_not_fine(tmp_path, length, verdict, storage):
+    """No I/O completes while 32 wait, so no point has a latency; the next answers them."""
+    path = iostat(tmp_path / "io.txt", day(random.Random(15), (0, 0), 0.0))
+    lines, second = [], 0
+    for line in path.read_text().splitlines():
+        if line.startswith("nvme1n1"):
+            second += 1
+            if 100 <= second < 100 + length:
+                line = f"nvme1n1 {'0.00 ' * 18}32.00 100.00"
+        lines.append(line)
+    path.write_text("\n".join(lines) + "\n")
+    found = told(path, storage=storage)
+    assert (found.verdict, found.findings[0].subject) == (verdict, "stalled")
+    assert "answered no I/O while 32 waited" in found.headline and not found.windows
+    assert ("EBS's fault" in found.headline) == (verdict == "degraded")
 
 
 def test_the_slow_member_is_named(tmp_path):

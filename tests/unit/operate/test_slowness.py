@@ -7,7 +7,14 @@ import polars as pl
 import pytest
 
 from headrace.operate.doctor.signals import ModelLatency
-from headrace.operate.doctor.slowness import cause_of, clearly_slow_points, slow_points, stretches, ways_apart
+from headrace.operate.doctor.slowness import (
+    cause_of,
+    clearly_slow_points,
+    slow_points,
+    stalled_points,
+    stretches,
+    ways_apart,
+)
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import holding
 
@@ -64,6 +71,30 @@ def test_a_rate_near_a_limit_is_no_fault_of_ebs():
 
 def test_slow_reads_beside_quick_writes_are_first_reads():
     assert cause(rows(write_ms=0.9)) == "first-touch"
+
+
+def test_quick_writes_rule_out_bursts_of_reads():
+    """300 reads a second that wait for 13.5 ms (14 less the median of 0.5) are 10 % of the limit of 3,000:
+    a burst at it would make writes wait for 1.35 ms on average. Half of that rules it out, 0.68 ms above the
+    usual 0.8, though the device rested for 80 % of the time."""
+    rested = {"busy": 0.20}
+    assert cause(rows(write_ms=1.4, **rested)) == "first-touch"
+    assert cause(rows(write_ms=1.4, busy=None)) == "first-touch", "nobody counted how long it was busy"
+    assert cause(rows(write_ms=1.6, **rested)) == "bursts"
+    assert cause(rows(write_ms=0.8, reads=2_600.0, **rested)) == "bursts", "near a limit"
+    # 75 reads a second mean 0.34 ms, less than half of the usual latency: too little to be seen.
+    assert cause(rows(write_ms=0.8, reads=75.0, **rested)) == "bursts"
+    assert cause(rows(write_ms=0.6, **rested), limits=None) == "bursts", "no limit is known"
+
+
+def test_a_device_that_answers_nothing_while_requests_wait_has_stalled():
+    silent = [7, 8]
+    zero = {name: lambda index: 0.0 if index in silent else 200.0 for name in ("read_iops", "write_iops")}
+    part = rows(read_ms=0.6, write_ms=0.8, queue=lambda index: 32.0 if index in silent else 0.4, **zero)
+    assert [index for index, stalled in enumerate(stalled_points(part)) if stalled] == silent
+    assert not stalled_points(part.with_columns(queue=pl.lit(0.4))).any(), "nothing waited: it was idle"
+    assert not stalled_points(part.with_columns(queue=pl.lit(1.0))).any(), "a count that never falls is wrong"
+    assert not stalled_points(part.drop("queue")).any(), "nobody counted them"
 
 
 def test_one_latency_for_both_leaves_cold_blocks_open():

@@ -57,8 +57,8 @@ class Terrain:
         self.asked += points
         return [any(x >= left and y >= low for left, low in self.corners) for x, y in points]
 
-    def costs(self, candidates) -> np.ndarray:
-        return np.array([self.usd(*map(int, text.split(":"))) for text, *_ in candidates])
+    def cost(self, candidate) -> float:
+        return self.usd(*map(int, candidate[0].split(":")))
 
     def best(self) -> float:
         """The cheapest that meets the goals: cost rises along both axes, so it stands on a
@@ -179,13 +179,9 @@ def test_many_spaces_are_searched_together_as_one_by_one():
                 for text, *_ in candidates
             ]
 
-        def costs(self, candidates):
-            return np.array(
-                [
-                    lone[int(text.partition("/")[0])].costs([(text.partition("/")[2], None, 0)])[0]
-                    for text, *_ in candidates
-                ]
-            )
+        def cost(self, candidate):
+            place, _, text = candidate[0].partition("/")
+            return lone[int(place)].cost((text, None, 0))
 
     spaces = [
         SimpleNamespace(

@@ -121,7 +121,10 @@ impl Engine {
         }
         let burst = |limit: &headrace_catalog::VolumeLimits| limit.io_burst.as_ref().map_or(limit.iops, |burst| burst.iops.max(limit.iops));
         let iops: u64 = limits.iter().map(burst).sum();
-        let mib_s: u64 = limits.iter().map(|limit| limit.throughput_bytes_s >> 20).sum();
+        // A local disk reads more than it writes.
+        let reads = |limit: &headrace_catalog::VolumeLimits| limit.reads.map_or((0, 0), |reads| (reads.iops, reads.throughput_bytes_s));
+        let iops = iops.max(limits.iter().map(|limit| reads(limit).0).sum());
+        let mib_s: u64 = limits.iter().map(|limit| limit.throughput_bytes_s.max(reads(limit).1) >> 20).sum();
         let mut words = Vec::new();
         if iops as f64 > cost.iops {
             words.push(format!("{} has {iops} IOPS; this machine does about {:.0} of 16 KiB.", record.spec, cost.iops));

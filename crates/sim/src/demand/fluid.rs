@@ -89,13 +89,11 @@ struct Batch {
 /// The buckets of the volumes of `setup`, full.
 fn volume_buckets(setup: &Setup) -> Vec<FluidBucket> {
     let amplification = Amplification::of(setup.storage.raid, setup.limits.len());
-    let per_read = amplification.reads_per_read;
-    let per_write = amplification.reads_per_write + amplification.writes_per_write;
     let mut buckets: Vec<FluidBucket> = Vec::new();
     for (limits, share) in setup.limits.iter().zip(setup.member_shares()) {
         // Like members carry like shares, so their buckets are one bucket, unless something
         // happens to one of them.
-        for bucket in member_buckets(limits, Rates::of(limits), (per_read * share, per_write * share), setup) {
+        for bucket in member_buckets(limits, Rates::of(limits), (amplification, share), setup) {
             if setup.has_events() || !buckets.iter().any(|other| other.is_like(&bucket)) {
                 buckets.push(bucket);
             }
@@ -229,7 +227,7 @@ impl Fluid {
         let mut index = 0;
         for (member, limits) in setup.limits.iter().enumerate() {
             let (rates, limits) = setup.rates_around(member, limits, t_s, seconds);
-            for fresh in member_buckets(limits, rates, (0.0, 0.0), setup) {
+            for fresh in member_buckets(limits, rates, (Amplification::of(None, 1), 0.0), setup) {
                 let bucket = &mut self.buckets[index];
                 (bucket.rate, bucket.main_depth, bucket.depth) = (fresh.rate, fresh.main_depth, fresh.depth);
                 bucket.level = bucket.level.min(bucket.depth);

@@ -79,7 +79,10 @@ pub fn run(scenario: &Scenario<'_>, progress: Progress<'_>) -> Result<ClientsRun
 /// How many I/Os and transactions a run could come to at most, from caps, clients and arrivals.
 fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
     let database = scenario.database;
-    let cap = |limits: &headrace_catalog::VolumeLimits| Rates::of(limits).iops.map_or(limits.throughput_bytes_s as f64 / 4_096.0, |iops| iops as f64);
+    let cap = |limits: &headrace_catalog::VolumeLimits| {
+        let of_writes = Rates::of(limits).iops.map_or(limits.throughput_bytes_s as f64 / 4_096.0, |iops| iops as f64);
+        of_writes + limits.reads.map_or(0.0, |reads| reads.iops as f64)
+    };
     let cap: f64 = scenario.data.limits.iter().chain(scenario.log.iter().flat_map(|log| &log.limits)).map(cap).sum();
     let of = |tx: f64| {
         let at = scenario.warm_up.at(tx, &mut 0);

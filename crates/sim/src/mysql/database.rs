@@ -229,10 +229,14 @@ pub struct Database {
     pub noise: Noise,
     /// Left unexplained.
     pub shape: IoShape,
-    /// How many times faster the local disk of the run was than the catalog takes one to be of
-    /// which it has no figure; none: the run was on other storage, or the disk is in the catalog.
+    /// How many times faster the local disk of the run wrote than the catalog takes one to of which
+    /// it has no figure; none: the run was on other storage, or the disk is in the catalog.
     #[serde(default)]
     pub local_disk: Option<f64>,
+    /// How many times as many reads it had for each write as the catalog's guess; none: as many
+    /// (files before it was kept).
+    #[serde(default)]
+    pub local_disk_reads: Option<f64>,
 }
 
 /// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite
@@ -315,6 +319,13 @@ impl Database {
         fixed
     }
 
+    /// How many times faster than the catalog's guess a local disk without a figure writes and
+    /// reads.
+    pub fn local_disk_speeds(&self) -> (f64, f64) {
+        let writes = self.local_disk.unwrap_or(1.0);
+        (writes, writes * self.local_disk_reads.unwrap_or(1.0))
+    }
+
     /// I/Os and bytes of one page written back.
     pub fn page_write(&self) -> (f64, f64) {
         page_write(self.cached_bytes, self.writes.doublewrite)
@@ -346,6 +357,7 @@ impl Database {
             ("syncs of a commit", self.log.syncs_per_commit, 0.0, 16.0),
             ("commits of a transaction", self.log.commits(), 0.0, 1e4),
             ("speed of the local disk over the catalog's guess", self.local_disk.unwrap_or(1.0), 1e-3, 1e3),
+            ("reads of the local disk for each write over the catalog's guess", self.local_disk_reads.unwrap_or(1.0), 1e-3, 1e3),
             ("redo log (bytes)", self.log.redo_capacity_bytes.unwrap_or(1e9), 1.0, MOST_REDO_BYTES),
             ("response time without I/O (ms)", self.clients.base_ms, 0.0, 1e7),
             ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),

@@ -203,10 +203,16 @@ impl<'a> Course<'a> {
 
 /// Runs a scenario; `each` sees every step.
 pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
+    scenario.database.check()?;
+    run_checked(scenario, each)
+}
+
+/// Runs a scenario of a database that was checked, as a search does once for all its candidates.
+pub(crate) fn run_checked(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     run_on(&Course::of(scenario), Devices::new(scenario, Path::default()), each)
 }
 
-/// Runs a course on what serves its I/O.
+/// Runs a course on what serves its I/O. Its database was checked.
 pub(crate) fn run_on(course: &Course<'_>, backend: impl Backend, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     check(course)?;
     let mut state = ScenarioState::new(course, backend);
@@ -228,8 +234,7 @@ fn check(scenario: &Course<'_>) -> Result<(), SimError> {
             rates.iter().try_for_each(|rate| SimError::check_range("transactions a second", *rate, 0.0, 1e7))?;
         }
     }
-    SimError::check_range("length of a step (s)", scenario.step_s, 0.1, 3_600.0)?;
-    scenario.database.check()
+    SimError::check_range("length of a step (s)", scenario.step_s, 0.1, 3_600.0)
 }
 
 /// Devices and their buckets. The instance has buckets of its own, since data and log share it.

@@ -12,7 +12,7 @@
 //! ```
 
 use super::database::{Compaction, Database};
-use super::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
+use super::interval::{run_checked, Binding, Scenario, Second, Start, TransactionLoad};
 use super::services::{self, log_only, AuroraStorage, ServiceScenario};
 use super::warmup::WarmUp;
 use crate::error::SimError;
@@ -22,7 +22,8 @@ use headrace_catalog::{Catalog, Deployment, InstanceLimits, Service, ServiceClas
 use headrace_model::chance::normal_above;
 use headrace_model::{Cap, ModelOptions};
 use rayon::prelude::*;
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is sustained is the lowest mean over so long, s.
@@ -197,13 +198,17 @@ pub fn evaluate(
     let hosts = search.judged_hosts();
     let mut outcomes = Vec::with_capacity(candidates.len());
     for batch in candidates.chunks(BATCH) {
+        let setups = Setups::new(search, batch);
         outcomes.par_extend(batch.par_iter().map(|candidate| {
             let world = if search.is_aurora(candidate) { logged.as_ref() } else { Some(&plain) };
             let Some(world) = world else {
                 return DatabaseOutcome::Invalid("Aurora MySQL does not run this engine".into());
             };
             match &world.warm_ups[candidate.cache] {
-                Some(warm_up) => judge(search, &hosts, world, candidate, warm_up).unwrap_or_else(|error| DatabaseOutcome::Invalid(error.to_string())),
+                Some(warm_up) => setups
+                    .of(search, &hosts, candidate)
+                    .and_then(|resolved| judge(search, world, &resolved, warm_up).map_err(|error| error.to_string()))
+                    .unwrap_or_else(DatabaseOutcome::Invalid),
                 None => DatabaseOutcome::Invalid("its cache was not followed".into()),
             }
         }));
@@ -264,6 +269,35 @@ fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Resul
     Ok(())
 }
 
+/// The storages of a batch on their hosts, resolved against the catalog once: data volumes are
+/// asked for with every log volume, log volumes with all data.
+struct Setups(HashMap<(usize, Option<usize>), Result<Setup, String>>);
+
+impl Setups {
+    fn new(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Setups {
+        let volumes = |candidate: &DatabaseCandidate| [(!search.is_aurora(candidate)).then_some(candidate.data), candidate.log];
+        let places = |candidate: &DatabaseCandidate| volumes(candidate).into_iter().flatten().map(|storage| (storage, candidate.instance)).collect::<Vec<_>>();
+        let used: HashSet<(usize, Option<usize>)> = candidates.iter().flat_map(places).collect();
+        let resolve = |(storage, host): (usize, Option<usize>)| {
+            let limits = host.map(|host| &search.hosts[host].class.limits);
+            ((storage, host), setup_of(search, &search.storages[storage], limits).map_err(|error| error.to_string()))
+        };
+        Setups(used.into_par_iter().map(resolve).collect())
+    }
+
+    /// The candidate on its storages and host; `hosts`: those of the search, as they are judged.
+    fn of<'a>(&'a self, search: &DatabaseSearch<'_>, hosts: &'a [ServerHost], candidate: &DatabaseCandidate) -> Result<ResolvedCandidate<'a>, String> {
+        let host = candidate.instance.map(|index| &hosts[index]);
+        if let (Some(_), Some(host)) = (candidate.log, host.filter(|host| host.deployment != Deployment::Ec2)) {
+            let rule = "lays out its storage itself";
+            return Err(SimError::refused("log volume", host.deployment.to_string(), rule, "Leave the log with the data.").to_string());
+        }
+        let on = |storage: usize| self.0[&(storage, candidate.instance)].as_ref().map(Cow::Borrowed).map_err(String::clone);
+        let data = (!search.is_aurora(candidate)).then(|| on(candidate.data)).transpose()?;
+        Ok(ResolvedCandidate { data, log: candidate.log.map(on).transpose()?, host })
+    }
+}
+
 fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option<&InstanceLimits>) -> Result<Setup, SimError> {
     let limits = Catalog::embedded().storage_limits(storage, search.as_of, instance)?;
     let limits = if search.settled { limits.into_iter().map(VolumeLimits::without_burst).collect() } else { limits };
@@ -276,28 +310,15 @@ fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option
 /// A candidate resolved against the catalog.
 struct ResolvedCandidate<'a> {
     /// None: Aurora's storage.
-    data: Option<Setup>,
-    log: Option<Setup>,
+    data: Option<Cow<'a, Setup>>,
+    log: Option<Cow<'a, Setup>>,
     host: Option<&'a ServerHost>,
 }
 
 impl<'h> ResolvedCandidate<'h> {
-    /// `hosts`: those of the search, as they are judged.
-    fn new(search: &DatabaseSearch<'_>, hosts: &'h [ServerHost], candidate: &DatabaseCandidate) -> Result<ResolvedCandidate<'h>, SimError> {
-        let host = candidate.instance.map(|index| &search.hosts[index]);
-        if let (Some(_), Some(host)) = (candidate.log, host.filter(|host| host.deployment != Deployment::Ec2)) {
-            let rule = "lays out its storage itself";
-            return Err(SimError::refused("log volume", host.deployment.to_string(), rule, "Leave the log with the data."));
-        }
-        let on = |index: usize| setup_of(search, &search.storages[index], host.map(|host| &host.class.limits));
-        let data = (!search.is_aurora(candidate)).then(|| on(candidate.data)).transpose()?;
-        let log = candidate.log.map(on).transpose()?;
-        Ok(ResolvedCandidate { host: candidate.instance.map(|index| &hosts[index]), data, log })
-    }
-
     /// Makes the candidate with every balance spent.
     fn spent(&self) -> ResolvedCandidate<'h> {
-        let empty = |setup: &Setup| Setup { start_balance_percent: Some(0.0), ..setup.clone() };
+        let empty = |setup: &Cow<'_, Setup>| Cow::Owned(Setup { start_balance_percent: Some(0.0), ..Setup::clone(setup) });
         ResolvedCandidate { data: self.data.as_ref().map(empty), log: self.log.as_ref().map(empty), host: self.host }
     }
 
@@ -307,7 +328,7 @@ impl<'h> ResolvedCandidate<'h> {
 
     /// At most one kind of volume bucket: then a falling balance is that one's.
     fn has_one_bucket(&self) -> bool {
-        let bursts = |setup: &Setup| setup.limits.iter().any(|limits| limits.io_burst.is_some() || limits.byte_burst.is_some());
+        let bursts = |setup: &Cow<'_, Setup>| setup.limits.iter().any(|limits| limits.io_burst.is_some() || limits.byte_burst.is_some());
         !(self.data.as_ref().is_some_and(bursts) && self.log.as_ref().is_some_and(bursts))
     }
 }
@@ -327,25 +348,21 @@ impl Trial<'_> {
     fn run(&self, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
         let Trial { resolved, database, warm_up, start, seconds, step_s, .. } = *self;
         let load = self.load.clone();
-        let (data, host) = (resolved.data.as_ref(), resolved.host);
+        let (data, host) = (resolved.data.as_deref(), resolved.host);
         if let Some(host) = host.filter(|host| host.deployment != Deployment::Ec2) {
             let (deployment, class, aurora) = (host.deployment, &host.class, &AuroraStorage::default());
-            return services::run(&ServiceScenario { deployment, database, warm_up, data, class, aurora, load, start, seconds, step_s, seed: None }, each);
+            return services::run_checked(
+                &ServiceScenario { deployment, database, warm_up, data, class, aurora, load, start, seconds, step_s, seed: None },
+                each,
+            );
         }
         let data = data.ok_or_else(|| SimError::refused("storage", "none", "must be named but for Aurora", "For example gp3:500."))?;
-        let (log, instance) = (resolved.log.as_ref(), host.map(|host| &host.class.limits));
-        run(&Scenario { database, warm_up, data, log, instance, vcpus: None, load, start, seconds, step_s, seed: None, follow: None }, each)
+        let (log, instance) = (resolved.log.as_deref(), host.map(|host| &host.class.limits));
+        run_checked(&Scenario { database, warm_up, data, log, instance, vcpus: None, load, start, seconds, step_s, seed: None, follow: None }, each)
     }
 }
 
-fn judge(
-    search: &DatabaseSearch<'_>,
-    hosts: &[ServerHost],
-    world: &World,
-    candidate: &DatabaseCandidate,
-    warm_up: &WarmUp,
-) -> Result<DatabaseOutcome, SimError> {
-    let resolved = ResolvedCandidate::new(search, hosts, candidate)?;
+fn judge(search: &DatabaseSearch<'_>, world: &World, resolved: &ResolvedCandidate<'_>, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
     let (database, calm) = (&world.database, &world.calm);
     if search.start != Start::Warm {
         let step_s = (search.seconds / COLD_STEPS).clamp(1.0, 300.0);

@@ -100,6 +100,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
         local_disk: None,
+        local_disk_reads: None,
     })
 }
 
@@ -133,5 +134,6 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
         local_disk: None,
+        local_disk_reads: None,
     })
 }

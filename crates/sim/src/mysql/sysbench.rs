@@ -496,6 +496,7 @@ impl Oltp {
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),
             local_disk: None,
+            local_disk_reads: None,
         };
         database.check()?;
         Ok(database)

@@ -145,8 +145,9 @@ impl WarmUp {
         if *hint > last || self.points[*hint].tx > tx {
             *hint = 0;
         }
-        while *hint < last && self.points[*hint + 1].tx <= tx {
-            *hint += 1;
+        let later = &self.points[*hint + 1..];
+        if later.first().is_some_and(|next| next.tx <= tx) {
+            *hint += later.partition_point(|point| point.tx <= tx);
         }
         let from = &self.points[*hint];
         if *hint == last || tx <= from.tx {

@@ -35,5 +35,6 @@ pub fn plain_database(sharpness: f64) -> Database {
         noise: Noise { fano: 0.0, cv: 0.0 },
         shape: IoShape::default(),
         local_disk: None,
+        local_disk_reads: None,
     }
 }

@@ -1,6 +1,6 @@
 //! The cache of a busy replica against pages moved one by one, as InnoDB moves them.
 
-use crate::bench::{setup, write_only, Bench, MIB};
+use super::bench::{setup, write_only, Bench, MIB};
 use headrace_sim::mysql::replica::*;
 use headrace_sim::mysql::settings::{free_pages, pool_instances};
 use headrace_sim::mysql::{PageClass, Popularity, WarmUp};

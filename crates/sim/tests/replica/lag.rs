@@ -1,7 +1,7 @@
 //! Lag: formulas of a constant load, a naive second implementation, large transactions, credits,
 //! and the two forms held together.
 
-use crate::bench::{setup, Bench, MIB};
+use super::bench::{setup, Bench, MIB};
 use headrace_sim::mysql::replica::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};

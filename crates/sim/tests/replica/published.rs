@@ -3,7 +3,7 @@
 //! None of them is fitted: what a case does not say is taken from the standard, and each test says
 //! what was left open.
 
-use crate::bench::{day, setup, Bench};
+use super::bench::{day, setup, Bench};
 use headrace_sim::mysql::replica::*;
 use headrace_sim::mysql::sysbench::{Distribution, Oltp, Script};
 use headrace_sim::Setup;

@@ -1,6 +1,6 @@
 //! The applier's rate: golden numbers, laws, and what was seen of real servers.
 
-use crate::bench::{instance, setup, Bench, MIB};
+use super::bench::{instance, setup, Bench, MIB};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::Op;
 use headrace_sim::mysql::replica::*;
@@ -96,7 +96,7 @@ fn shares_are_parts_of_one() {
 #[test]
 fn golden_one_thread_in_cache() {
     let bench = Bench::new();
-    let write_s = LatencyProfile::of(bench.data.storage.members[0].volume_type, Op::Write, crate::bench::day()).mean_us() / 1e6;
+    let write_s = LatencyProfile::of(bench.data.storage.members[0].volume_type, Op::Write, super::bench::day()).mean_us() / 1e6;
     // 0.2 x 1.65 ms of the client's processor time, one redo and two binary log writes of 16 KiB.
     let expected = 1.0 / (0.2 * 1.65e-3 + 3.0 * write_s);
     // The table of latencies and its integral differ by less than a hundredth.

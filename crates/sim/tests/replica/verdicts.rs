@@ -1,7 +1,7 @@
 //! Made-up replicas, each held back by one thing: the verdict names it, and the per-I/O form, which
 //! knows nothing of shares, says what changing that thing does, and changing another.
 
-use crate::bench::{instance, setup, Bench, MIB};
+use super::bench::{instance, setup, Bench, MIB};
 use headrace_sim::mysql::replica::*;
 
 struct Case {

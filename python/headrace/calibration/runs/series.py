@@ -224,6 +224,8 @@ def _describe_set_up(run: Run) -> list[str]:
     if math.isfinite(run.caps.iops):
         burst = f" (with burst credits {run.caps.iops_burst:,.0f})" if run.caps.iops_burst > run.caps.iops else ""
         limits = f"{run.caps.iops:,.0f} IOPS{burst} and {run.caps.mib_s_burst:,.0f} MiB/s on {run.as_of}"
+        if run.caps.reads_iops:
+            limits = f"reads {run.caps.reads_iops:,.0f} IOPS and {run.caps.reads_mib_s:,.0f} MiB/s, writes {limits}"
     else:
         limits = "limits the catalog does not know"
     return [first, f"Storage {run.storage}: {limits}{log}."]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.cli.bench import run as bench_run
-from headrace.cli.bench.common import RunArgument, StoreOption, complete_run, show_run
+from headrace.cli.bench.common import RunArgument, StorePlace, complete_run, show_run
 from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
@@ -48,7 +48,9 @@ Examples:
 
 Exit codes: 0 fine, 2 bad input or runs that are not alike, 3 could not run or broke off, 130 interrupted."""
 
-app = CommandGroup("Run standard benchmarks; list, show, compare and export what was measured.", EPILOG)
+app = CommandGroup(
+    "Run standard benchmarks; list, show, compare and export what was measured.", EPILOG, shares=(StorePlace,)
+)
 app.add_typer(bench_run.app, name="run", short_help="Run a benchmark and keep what was measured.")
 
 LIST_CSV = (
@@ -59,14 +61,15 @@ LIST_CSV = (
 
 @app.command("list")
 def list_all(
+    *,
+    place: StorePlace,
     benchmark: Annotated[str | None, option("NAME", "Only runs of this benchmark.")] = None,
     storage: Annotated[str | None, storage_option("Only runs on this storage.")] = None,
     last: Annotated[int | None, option("N", "Only the last N runs.", min=1)] = None,
-    store: StoreOption = None,
     output: OutputOption = "table",
 ) -> None:
     """List the runs, the newest last."""
-    run_store = bench.Store(store)
+    run_store = place.open_store()
     records = run_store.runs()
     for name in sorted(set(run_store.ids()) - {record.id for record in records}):
         say(f"note: {name} is damaged and left out: see {run_store.folder / name}")
@@ -105,14 +108,15 @@ def _csv(record: RunRecord) -> dict[str, object]:
 
 @app.command()
 def show(
+    *,
+    place: StorePlace,
     run: RunArgument = "latest",
     report: PageOrChartOption = None,
-    store: StoreOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Show a run: what was measured, on what; csv is its time line."""
     check_chart_path(report)
-    record = bench.Store(store).open(run)
+    record = place.open_store().open(run)
     if output == "csv":
         return print_frame(record.series(), output)
     show_run(record, output, report)
@@ -120,6 +124,8 @@ def show(
 
 @app.command()
 def compare(
+    *,
+    place: StorePlace,
     first: Annotated[
         str,
         typer.Argument(
@@ -134,12 +140,11 @@ def compare(
     ],
     unlike: Annotated[bool, flag("--unlike", "Compare even when load, tool, machine or data are not alike.")] = False,
     report: ReportOption = None,
-    store: StoreOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Compare two runs, or two groups of repetitions, with 95 % intervals."""
     check_chart_path(report, (".html",))
-    run_store = bench.Store(store)
+    run_store = place.open_store()
     sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
     comparison = bench.compare(*sides, allow_unlike=unlike)
     if report is not None:
@@ -171,6 +176,8 @@ def compare(
 
 @app.command()
 def export(
+    *,
+    place: StorePlace,
     runs: Annotated[
         list[str] | None,
         typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run),
@@ -188,11 +195,10 @@ def export(
         option("FILE", "File to write: .parquet, .csv or .json. Default: stdout, as --output says.", "--to", "-o"),
         WRITES_FILE,
     ] = None,
-    store: StoreOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Export the measurements, or query them in SQL."""
-    run_store = bench.Store(store)
+    run_store = place.open_store()
     chosen = None if not runs else [run_store.open(name) for name in runs]
     if sql is not None and what != "runs":
         raise InputError(
@@ -209,14 +215,15 @@ def export(
 
 @app.command()
 def remove(
+    *,
+    place: StorePlace,
     run: Annotated[
         list[str], typer.Argument(metavar="RUN...", help="Runs to remove from the store.", autocompletion=complete_run)
     ],
     yes: YesOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Remove runs from the store."""
-    run_store = bench.Store(store)
+    run_store = place.open_store()
     # A run that is named twice is one.
     names = list(dict.fromkeys(run_store.resolve(text) for text in run))
     if not yes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +14,10 @@ from headrace.cli.options import Output, option
 from headrace.cli.output import pairs, print_csv, print_json, say, show
 
 if TYPE_CHECKING:
-    from headrace.bench import RunRecord
+    from headrace.bench import RunRecord, Store
 
 with lazily():
+    from headrace import bench
     from headrace.base import settings
     from headrace.calibration.runs import model
     from headrace.report import benchmarks
@@ -31,10 +33,20 @@ def complete_run(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in ["latest", *ids] if name.startswith(incomplete) and not name.startswith(".")]
 
 
-StoreOption = Annotated[
-    Path | None,
-    option("DIR", "Store of the runs. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False),
-]
+@dataclass(frozen=True, kw_only=True)
+class StorePlace:
+    """The store of the runs that a command uses."""
+
+    store: Annotated[
+        Path | None,
+        option("DIR", "Store of the runs. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False),
+    ] = None
+
+    def open_store(self) -> Store:
+        """Returns the store. Raises InputError."""
+        return bench.Store(self.store)
+
+
 RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the one before)."
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_run)]
 

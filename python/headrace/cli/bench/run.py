@@ -10,7 +10,7 @@ import typer
 
 from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
-from headrace.cli.bench.common import StoreOption, show_run
+from headrace.cli.bench.common import StorePlace, show_run
 from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
@@ -49,8 +49,6 @@ Test data are made where they are missing and stay for the next run; --cleanup r
 measured (exit code 130), so does a server that dies (3). Passwords come from HEADRACE_MYSQL_PASSWORD, [client] of
 --defaults-file, or --ask-password; never from the address."""
 
-app = CommandGroup("Run a benchmark and keep what was measured.", EPILOG)
-
 DEFAULT_DATABASE = "headrace_bench"
 ADDRESS = (
     "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
@@ -88,7 +86,7 @@ class ServerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(StorePlace):
     """Options of every run."""
 
     threads: Annotated[int, option("N", "Clients, each with one transaction or request under way.", min=1)] = 16
@@ -96,7 +94,6 @@ class RunOptions:
     warmup: Annotated[int, option("S", "Seconds before that, which do not count.", min=0)] = 0
     seed: Annotated[int, option("N", "Seed for the random numbers.", min=1)] = 1
     name: NameOption = None
-    store: StoreOption = None
     fresh: Annotated[bool, flag("--fresh", "Drop existing test data and make them anew.")] = False
     cleanup: Annotated[bool, flag("--cleanup", "Remove the test data afterwards.")] = False
     prepare_only: Annotated[bool, flag("--prepare-only", "Make the data, and run nothing.")] = False
@@ -150,6 +147,11 @@ def too_short_to_calibrate(benchmark: Benchmark, all_s: float) -> str | None:
 FolderOption = Annotated[
     Path, option("PATH", "A folder on the volume that is measured; for fio also a block device.", readable=False)
 ]
+
+
+app = CommandGroup(
+    "Run a benchmark and keep what was measured.", EPILOG, shares=(RunOptions, MeasuredOptions, ServerOptions)
+)
 
 
 # Fields of a dataclass stand in the order of its bases, the last one first.

@@ -378,7 +378,7 @@ def every(
 
 def place_words(place: LabPlace) -> list[str]:
     """Returns the options that find the same lab again."""
-    words = [] if place.data_dir is None else ["--data-dir", str(place.data_dir.absolute())]
+    words = [] if place.data_dir is None else ["--lab", str(place.data_dir.absolute())]
     return words + ([] if place.socket is None else ["--socket", str(place.socket.absolute())])
 
 

@@ -188,7 +188,7 @@ def copy(
     snapshot: Snapshot,
     place: LabPlace,
     lab_dir: Annotated[
-        Path | None, option("DIR", "Data directory of another lab on this machine that has the snapshot.", "--lab")
+        Path | None, option("DIR", "Directory of another lab on this machine that has the snapshot.", "--from-lab")
     ] = None,
     store: Annotated[str | None, option("URL", "Object store of another lab that has the snapshot.")] = None,
     region: Annotated[

@@ -58,8 +58,6 @@ Examples:
 
 A target is file:///FOLDER or s3://BUCKET/PREFIX?region=REGION. The guide: docs/guide/backups.md"""
 
-app = CommandGroup("Back servers up, stream their binary logs, restore to any moment, and prove it.", EPILOG)
-
 Method = Literal["physical", "logical", "snapshot"]
 Pack = Literal["zstd", "none"]
 
@@ -68,6 +66,18 @@ InOption = Annotated[str, option("TARGET", "Target of backups: file:///FOLDER, o
 KeyOption = Annotated[
     Path | None, option("FILE", "Key of 64 hexadecimal digits: data are encrypted, documents sealed.", "--key-file")
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealOptions:
+    """The options of all commands of this group."""
+
+    key_file: KeyOption = None
+
+
+app = CommandGroup(
+    "Back servers up, stream their binary logs, restore to any moment, and prove it.", EPILOG, shares=(SealOptions,)
+)
 BackupArgument = Annotated[str, typer.Argument(metavar="ID", help="A backup's id; `latest` is the newest whole one.")]
 SourceArgument = Annotated[
     str, typer.Argument(metavar="SERVER", help="A server of the lab by its name, or any by mysql://USER@HOST/.")

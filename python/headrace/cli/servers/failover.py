@@ -53,8 +53,6 @@ Examples:
 A failover that was cut off goes on when the same command is given again. docs/guide/failover.md says what each
 guarantee means and what to do at a refusal."""
 
-app = CommandGroup("Let another server take over, without losing what was acknowledged.", EPILOG)
-
 Alone = Literal["serve", "refuse"]
 Errant = Literal["refuse", "inject", "leave"]
 ServersArgument = Annotated[
@@ -71,9 +69,6 @@ DryRunOption = Annotated[
     flag(
         "--dry-run", "Print every step and the end, and change nothing (a source that answers gets a row of a probe)."
     ),
-]
-ClientsOption = Annotated[
-    Path | None, option("FILE", "File for the new source's address as JSON, for applications and proxies.")
 ]
 
 
@@ -93,9 +88,7 @@ class ClusterOptions:
     ] = ""
     journal: Annotated[
         Path | None,
-        option(
-            "DIR", "Folder of the journals. Default: in the lab's directory (--data-dir, $HEADRACE_LAB).", "--journal"
-        ),
+        option("DIR", "Folder of the journals. Default: in the lab's directory (--lab, $HEADRACE_LAB).", "--journal"),
     ] = None
 
 
@@ -126,6 +119,29 @@ class ChoiceOptions:
     ] = 3_600.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(ClusterOptions, ChoiceOptions):
+    """A cluster, with the decisions for its failover."""
+
+    servers: ServersArgument = None
+    source: FromOption = None
+    clients: Annotated[
+        Path | None, option("FILE", "File for the new source's address as JSON, for applications and proxies.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeOptions(WatchOptions):
+    """A change of the source that a user starts."""
+
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+    output: OutputOption = "table"
+
+
+app = CommandGroup(
+    "Let another server take over, without losing what was acknowledged.", EPILOG, shares=(ChangeOptions,)
+)
 ALONE = (
     "if no replica is left to acknowledge after a failover, the new source takes writes all the same, and its own loss"
     " would lose commits (--alone serve); --alone refuse stays down instead"
@@ -175,89 +191,44 @@ def status(
 
 @app.command()
 def run(
-    *,
     place: LabPlace,
-    cluster: ClusterOptions,
-    choices: ChoiceOptions,
-    servers: ServersArgument = None,
-    source: FromOption = None,
+    change: ChangeOptions,
     to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that received the most.")] = None,
-    clients: ClientsOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    output: OutputOption = "table",
 ) -> None:
     """Fail over: the source is dead. It is fenced, and a replica takes over."""
-    _change(
-        "failover",
-        place,
-        cluster=cluster,
-        choices=choices,
-        servers=servers,
-        source=source,
-        to=to,
-        clients=clients,
-        dry_run=dry_run,
-        yes=yes,
-        output=output,
-    )
+    _change("failover", place, change, to)
 
 
 @app.command()
 def switchover(
-    *,
     place: LabPlace,
-    cluster: ClusterOptions,
-    choices: ChoiceOptions,
-    servers: ServersArgument = None,
-    source: FromOption = None,
+    change: ChangeOptions,
     to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that applied the most.")] = None,
-    clients: ClientsOption = None,
     max_wait: MaxWaitOption = 10.0,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    output: OutputOption = "table",
 ) -> None:
     """Switch by plan: the source works, a replica takes over, the old source follows it.
 
     Writes go on until the replica is near; they are stopped for the rest alone."""
-    _change(
-        "switchover",
-        place,
-        cluster=cluster,
-        choices=choices,
-        servers=servers,
-        source=source,
-        to=to,
-        clients=clients,
-        dry_run=dry_run,
-        yes=yes,
-        output=output,
-        max_wait=max_wait,
-    )
+    _change("switchover", place, change, to, max_wait)
 
 
 @app.command()
 def watch(
     place: LabPlace,
-    cluster: ClusterOptions,
-    choices: ChoiceOptions,
-    servers: ServersArgument = None,
-    source: FromOption = None,
-    clients: ClientsOption = None,
+    options: WatchOptions,
     failovers: Annotated[int, option("N", "Stop after N failovers; 0: only watch and report problems.", min=0)] = 1,
 ) -> None:
     """Watch the source twice a second, name traps, and fail over once when it is dead."""
-    _check_clients(clients)
-    with _open_cluster(place, cluster, servers) as failover_cluster, ends_as_interrupts():
-        executor = failover_cluster.executor(clients, _say_with_time, choices.drain_s)
+    _check_clients(options.clients)
+    with _open_cluster(place, options, options.servers) as failover_cluster, ends_as_interrupts():
+        executor = failover_cluster.executor(options.clients, _say_with_time, options.drain_s)
         try:
-            wish = _wish("failover", executor.observer.look(), choices, source, None)
+            wish = _wish("failover", executor.observer.look(), options, options.source, None)
             if (unfinished := failover_cluster.unfinished()) is not None:
                 _say_with_time(_describe_cut_off(unfinished))
             words = "" if failovers else "; it names what is wrong, and does not fail over (--failovers 0)"
             _say_with_time(f"watching {wish.source}{words}")
-            if choices.alone == "serve" and failovers:
+            if options.alone == "serve" and failovers:
                 _say_with_time(ALONE)
             watcher = failover_watcher.Watcher(executor, wish, say=_say_with_time, acts=failovers > 0)
             try:
@@ -394,39 +365,24 @@ def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, 
     )
 
 
-def _change(
-    kind: str,
-    place: LabPlace,
-    *,
-    cluster: ClusterOptions,
-    choices: ChoiceOptions,
-    servers: list[str] | None,
-    source: str | None,
-    to: str | None,
-    clients: Path | None,
-    dry_run: bool,
-    yes: bool,
-    output: Any,
-    max_wait: float = 10.0,
-) -> None:
-
-    _check_clients(clients)
-    with _open_cluster(place, cluster, servers) as failover_cluster, ends_as_interrupts():
-        executor = failover_cluster.executor(clients, say, choices.drain_s)
+def _change(kind: str, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0) -> None:
+    _check_clients(change.clients)
+    with _open_cluster(place, change, change.servers) as failover_cluster, ends_as_interrupts():
+        executor = failover_cluster.executor(change.clients, say, change.drain_s)
         executor.max_wait_s = max_wait
         try:
-            wish = _wish(kind, executor.observer.look(), choices, source or failover_cluster.dead_source(), to)
+            wish = _wish(kind, executor.observer.look(), change, change.source or failover_cluster.dead_source(), to)
             foreseen = executor.dry_run(wish)
             plan = foreseen.plan
-            if dry_run:
-                _show_plan(foreseen, output)
+            if change.dry_run:
+                _show_plan(foreseen, change.output)
             if plan.refusal:
                 raise members.refused(plan, wish.source)
-            if dry_run:
+            if change.dry_run:
                 return
             if plan.gives_up:
                 say(f"gives up: {plan.gives_up}")
-            confirm(yes, f"{kind.capitalize()} from {wish.source} to {plan.elected or 'the best replica'}?")
+            confirm(change.yes, f"{kind.capitalize()} from {wish.source} to {plan.elected or 'the best replica'}?")
             try:
                 outcome = executor.run(wish)
             except KeyboardInterrupt:
@@ -434,7 +390,7 @@ def _change(
         finally:
             executor.close()
     answer = outcome.as_dict()
-    print_answer(answer, output, [answer], tuple(answer), lambda: (_pairs(answer),))
+    print_answer(answer, change.output, [answer], tuple(answer), lambda: (_pairs(answer),))
     if outcome.gives_up:
         say(f"given up: {outcome.gives_up}")
     if not outcome.lossless or outcome.left_out or outcome.gives_up or outcome.clients:

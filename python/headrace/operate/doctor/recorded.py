@@ -10,7 +10,7 @@ import polars as pl
 
 from headrace.base.units import MIB, clock_text, in_percent, more_times, span_in_words
 from headrace.errors import HeadraceError
-from headrace.operate.doctor.advising.gains import Counsel, why
+from headrace.operate.doctor.advising.gains import Counsel, processors_spent, spent_words, why
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
 from headrace.operate.doctor.diagnosis import assembled
 from headrace.operate.doctor.judging import grain_words
@@ -18,7 +18,7 @@ from headrace.operate.doctor.levels import rate_in_words
 from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
 from headrace.operate.doctor.recorded_processors import processors_finding
 from headrace.operate.doctor.signals import most_bytes_s, signals_of
-from headrace.operate.doctor.slow_findings import SlowPart, slow_finding
+from headrace.operate.doctor.slow_findings import SlowPart, slow_finding, stalled_finding, without_stalls
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.windows import BoundWindow, bound_windows, without
 from headrace.operate.evidence.model import Evidence
@@ -54,14 +54,16 @@ def diagnose_recording(
     ]
     findings = [_advised(entry, evidence, bound, counsel, t) for entry in findings]
     part = SlowPart(evidence, volume, without(volume.rows, bound), _clock_of(workload), t)
-    slow = slow_finding(part, beside_limits=bool(bound))
+    stalled = stalled_finding(part)
+    findings += [stalled] if stalled else []
+    slow = slow_finding(replace(part, rows=without_stalls(part.rows)), beside_limits=bool(bound))
     findings += [slow] if slow else []
     # Bursts that a mean hides are told after the limit that is seen.
     findings.sort(key=lambda entry: (bool(bound) and entry.subject == "bursts", -entry.weight))
     processors = processors_finding(evidence, _clock_of(workload), t, storage_waits=bool(findings))
     findings += [processors] if processors else []
     if not findings:
-        findings = [_calm(workload, volume.facts.name)]
+        findings = [_calm(workload, volume.facts.name, t)]
     grain = grain_words(evidence.facts.grain_s, False)
     evidence = replace(evidence, notes=_notes(evidence, workload, bound))
     return assembled(evidence, [replace(entry, grain=grain) for entry in findings], windows=tuple(windows))
@@ -77,7 +79,15 @@ def _notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow])
     return (*[note for note in evidence.notes if note not in of_stretches], *at_limits)
 
 
-def _calm(workload: OpenWorkload, device: str) -> Finding:
+def _calm(workload: OpenWorkload, device: str, t: Thresholds) -> Finding:
+    """Says that nothing was found; `fine` only of a recording that is long enough and has a
+    latency."""
+    if workload.span_s < t.window_s:
+        seen = span_in_words(max(1, round(workload.span_s)))
+        words = (
+            f"{seen} are too short to judge: nothing of {device} was slow in them. Record an hour with `iostat -xt 1`."
+        )
+        return Finding("cannot tell", "too short", words, device)
     latency = workload.recorded_latency()
     if latency is None:
         words = f"No window in which {device} was at a limit was found, but the recording has no latency: a limit that is met for a short time does not show."
@@ -214,6 +224,8 @@ def _advised(entry: Finding, evidence: Evidence, bound: list[BoundWindow], couns
     seen = next((each for each in part.volumes if each.facts.name == volume.facts.name), None)
     if seen is None:
         return entry
+    if processors_spent(part.host, t):
+        return replace(entry, words=f"{entry.words}{spent_words(part.host)}")
     seen.most_bytes_s = most_bytes_s(volume.rows)
     factor = t.spare_rate * at.at_least_iops / max(seen.iops, 1.0)
     try:

@@ -46,9 +46,11 @@ def processors_finding(
     count = f" of {evidence.facts.vcpus} processors" if evidence.facts.vcpus else " of the processors"
     in_all = "" if seconds <= ends - begins else f" ({span_in_words(round(seconds))} in all)"
     when = f"From {at(begins)} to {at(ends)}{in_all}"
-    storage = "The processors are nearly spent as well" if storage_waits else "Storage kept up"
+    storage = "Storage waited as well" if storage_waits else "Storage kept up"
     if steal_share >= t.steal_share:
         words = f"{when} other guests took {in_percent(steal_share)}{count} (steal): the host was slow. {storage}."
+    elif storage_waits:
+        words = f"{when} the processors were nearly spent as well: {in_percent(busy)}{count} at work."
     else:
         words = f"{when} the processors were the bottleneck: {in_percent(busy)}{count} at work. {storage}."
     figures = (

@@ -26,6 +26,7 @@ from headrace.operate.doctor.slowness import (
     clearly_slow_points,
     slow_points,
     slowest_ms,
+    stalled_points,
     stretches,
     worst_ms,
 )
@@ -103,6 +104,41 @@ def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
     if slowness.cause == "degraded" and stretch.height >= LEAST_POINTS and clear.any():
         return _degraded(part, stretch, slowness, model)
     return _bursts(part, stretch, model, slowness)
+
+
+def stalled_finding(part: SlowPart) -> Finding | None:
+    """Blames a device that answered nothing while requests waited: every limit lets some
+    through."""
+    stalled = stalled_points(part.rows)
+    if not stalled.any():
+        return None
+    seconds = float(part.rows.filter(stalled)["duration_s"].sum())
+    first, behind = stretches(stalled)[0]
+    stretch = part.rows[first:behind]
+    waited = float(stretch["queue"].max() or 0.0)  # type: ignore[arg-type]
+    in_all = "" if stretch.height == int(stalled.sum()) else f" ({span_in_words(round(seconds))} in all)"
+    words = (
+        f"{_when_words(part, stretch)}{in_all} {part.name} answered no I/O while {waited:,.0f} waited: it has stalled. Every limit lets "
+        "some through, so none explains that"
+    )
+    figures = (
+        FindingFigure("waiting", waited, "requests", f"{waited:,.0f} requests waited at the most"),
+        FindingFigure("seconds", seconds, "s", f"it lasted {span_in_words(max(1, round(seconds)))}"),
+    )
+    if seconds < part.t.window_s:
+        words += ". It was short: record for longer with `iostat -xt 1`, and look at the kernel's messages (dmesg)."
+        finding = _finding(part, "cannot tell", "stalled", words, stretch)
+    else:
+        words += ". It is EBS's fault unless the kernel suspended the device (dmesg): open a case, do not resize."
+        finding = _finding(part, "degraded", "stalled", words, stretch, OPEN_A_CASE)
+    return replace(finding, figures=figures, weight=seconds)
+
+
+def without_stalls(rows: pl.DataFrame) -> pl.DataFrame:
+    """Returns the rows without the stalled ones, and without the point behind each, in which what
+    waited was answered."""
+    stalled = stalled_points(rows)
+    return rows.filter(~(stalled | stalled.shift(1, fill_value=False)))
 
 
 def _before(rows: pl.DataFrame, slow: pl.Series, first: int) -> pl.DataFrame:
@@ -245,6 +281,9 @@ def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: 
         )
     falling = ", and it fell all along, as blocks that are left become fewer" if slowness.falls else ""
     blind = "" if slowness.apart else " The tool has one latency for reads and writes: `iostat -xt 1` tells them apart."
+    if slowness.reads_only and not slowness.long_busy:
+        point = span_in_words(round(part.evidence.facts.grain_s))
+        blind = f" Bursts of reads within {point}, while nothing is written, look alike: `iostat -xt 1` tells."
     words = (
         f"{_when_words(part, rows)} {seen}. Check first whether it was made from a snapshot: the first read of each block takes that "
         f"long{falling}. Else it is EBS's own trouble: open a case then.{blind}"

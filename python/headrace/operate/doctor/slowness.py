@@ -8,7 +8,9 @@ EBS is blamed last, when nothing else can explain it:
   device is busy for at most `b` and the time that the other requests take by themselves. A device
   that was busy for longer than that had no such burst (see `rules_out_bursts`).
 - The first read of a block that still lies in a snapshot is slow, and writes are not. Where a tool
-  has one latency for both, blocks become fewer as they are read, so the latency falls.
+  has one latency for both, blocks become fewer as they are read, so the latency falls. A burst at a
+  limit slows the writes that come while it lasts: writes that it slowed by less than half of what
+  reads say were in no burst (see `_writes_rule_out_bursts`).
 - A member is told by the others, which have the same load and are quick.
 """
 
@@ -33,19 +35,28 @@ WAYS = ("read", "write")
 # the stretch: a volume that was just attached had none. A guess.
 CALM_POINTS, CALM_LOAD = 2, 0.3
 LITTLE_READING = 0.05  # share of I/Os that are reads, below which cold blocks explain nothing; a guess
+# Of a device that has stalled: the least requests that wait, and the most that are answered a
+# second, far below any limit of a volume.
+STALLED_QUEUE, STALLED_IOPS = 1.0, 0.01
 SHORT_STRETCH = 4  # points, below which a fall of latency does not show
+# Of the wait that a burst of reads means for writes at least, the share below which there was none:
+# somewhat fewer writes may come while reads burst. That wait is only seen where it is as long as
+# this share of a write's usual latency. Guesses.
+QUICK_WRITES, SEEN_WAIT = 0.5, 0.5
 
 
 @dataclass(frozen=True)
 class Slowness:
     """The possible causes of a slow stretch. `cause`: the first that is not ruled out.
     `reads_only`: writes are as quick as ever. `apart`: whether the latency of reads and writes is
-    known apart. `busy`: share of the time with a request under way, None where nobody counted.
-    `use`: the rate over the nearest limit. `falls`: whether the latency falls along the stretch."""
+    known apart. `long_busy`: whether the device was busy for longer than bursts explain. `busy`:
+    share of the time with a request under way, None where nobody counted. `use`: the rate over the
+    nearest limit. `falls`: whether the latency falls along the stretch."""
 
     cause: Cause
     reads_only: bool
     apart: bool
+    long_busy: bool
     busy: float | None
     use: float
     falls: bool
@@ -80,6 +91,20 @@ def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr
     ]
     slow = pl.any_horizontal(part.fill_null(False) for part in parts) if parts else pl.lit(False)
     return rows.select(slow.alias("slow"))["slow"] if parts else pl.Series("slow", [False] * rows.height)
+
+
+def stalled_points(rows: pl.DataFrame) -> pl.Series:
+    """Returns in which rows requests waited and none was answered, so that there is no latency.
+
+    Some kernels lose count of the requests under way, and then show as many on an idle device for
+    ever: a queue that is never shorter while requests are answered says nothing."""
+    if not {"queue", "read_iops", "write_iops"} <= set(rows.columns):
+        return pl.Series("stalled", [False] * rows.height)
+    answered = pl.col("read_iops").fill_null(0.0) + pl.col("write_iops").fill_null(0.0)
+    shortest = pl.col("queue").filter(answered > STALLED_IOPS).min()
+    waiting = (pl.col("queue") >= STALLED_QUEUE) & (pl.col("queue") > shortest)
+    stalled = (waiting & (answered <= STALLED_IOPS)).fill_null(False)
+    return rows.select(stalled.alias("stalled"))["stalled"]
 
 
 def ways_apart(rows: pl.DataFrame) -> bool:
@@ -120,7 +145,10 @@ def cause_of(
     busy, explained = _busy(part), _explained(part, calm, limits, model)
     use = float(_use(part, limits).median() or 0.0)  # type: ignore[arg-type]
     falls = _falls(part, t)
-    no_burst = others_are_quick or (use < t.degraded_use and rules_out_bursts(busy, explained, t))
+    below_limits = use < t.degraded_use
+    long_busy = below_limits and rules_out_bursts(busy, explained, t)
+    quick_writes = reads_only and below_limits and _writes_rule_out_bursts(part, calm, limits, model)
+    no_burst = others_are_quick or long_busy or quick_writes
     cold = reads_only or (not (apart and _both_slow(part, model, t)) and _may_be_cold(part, before, falls))
     if others_are_quick and not reads_only:
         cold = False
@@ -129,13 +157,30 @@ def cause_of(
     else:
         # Nobody counted how long it was busy: a latency that falls for a long time is not a burst.
         cause = "first-touch" if busy is None and cold and falls else "bursts"
-    return Slowness(cause, reads_only, apart, busy, use, falls)
+    return Slowness(cause, reads_only, apart, others_are_quick or long_busy, busy, use, falls)
 
 
 def rules_out_bursts(busy: float | None, explained: float, t: Thresholds) -> bool:
     """True when a device was busy for longer than any bursts at a limit explain: `busy`, share of
     the time, None where nobody counted; `explained`, the most that they explain."""
     return busy is not None and busy >= t.busy_least and busy >= t.busy_margin * explained
+
+
+def _writes_rule_out_bursts(
+    part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | None, model: ModelLatency
+) -> bool:
+    """True when writes waited for less than a burst at a limit would have made them wait, if they
+    come all the time.
+
+    A burst for the share `b` of a point takes in `b * limit` reads at most. If the reads wait for
+    `w` on average, those in the burst wait for `w * reads / (b * limit)` at least, and so do the
+    writes that come meanwhile, `b` of all: on average `w * reads / limit`, whatever `b` is."""
+    reads_alone = part.with_columns(pl.col("read_iops").alias("charged_iops"), pl.lit(0.0).alias("write_mib_s"))
+    share = float(_use(reads_alone, limits).median() or 0.0)  # type: ignore[arg-type]
+    wait_ms = share * ((_median(part, "read_ms") or 0.0) - model.read_p50)
+    usual_ms = max(_median(calm, "write_ms") or 0.0, model.write_p50)
+    waited_ms = (_median(part, "write_ms") or 0.0) - usual_ms
+    return wait_ms >= SEEN_WAIT * usual_ms and waited_ms < QUICK_WRITES * wait_ms
 
 
 def _median(rows: pl.DataFrame, name: str) -> float | None:

@@ -251,9 +251,10 @@ class _Batch:
             case.short_of = case.history.short_of(case.today.text, self.settings.as_of)
         return weaker(candidate[0], case.today.text, self.settings.as_of, case.short_of)
 
-    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """Returns USD a month at the prices of each device's region and account."""
-        return np.array([self._usd(self.devices[place], data) for data, _, place in candidates])
+    def cost(self, candidate: Candidate) -> float:
+        """Returns USD a month at the prices of the device's region and account."""
+        data, _, place = candidate
+        return float(self._usd(self.devices[place], data))
 
     def _region(self, case: _Case) -> str:
         return case.device.members[0].region or self.settings.region

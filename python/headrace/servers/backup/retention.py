@@ -196,7 +196,7 @@ def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:
     Raises CouldNotRun; the remaining files are then removed as those of a killed run
     (`unfinished.clear`). If a snapshot is locked nothing is deleted."""
     if backup.manifest.snapshots and lab is None:
-        raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --data-dir.")
+        raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --lab.")
     tagged = lab if backup.manifest.snapshots else None
     if tagged is not None and (why := _lock_on(tagged, backup)):
         hint = "Keep the backup until then, or take the lock away if its mode allows that: headrace snapshot unlock."

@@ -119,7 +119,7 @@ class Closing:
             if command not in KEEP and number not in ours:
                 (at_once if busy or user in self._bypassing else later).append(int(number))
         _kill(self.connection, at_once)
-        executed, _ = executed_of(self.connection, dialect)
+        executed, *_ = executed_of(self.connection, dialect)
         self._killing = threading.Thread(target=self._disconnect, args=(later,), daemon=True)
         self._killing.start()
         return executed

@@ -70,7 +70,7 @@ def cluster_of(
     hosts: dict[str, AddressHost] = {}
     if not names:
         if lab is None:
-            raise InputError("servers", "none were named", GUIDE, "Name them, or add --data-dir.")
+            raise InputError("servers", "none were named", GUIDE, "Name them, or add --lab.")
         hosts = {server.name: lab_host(server) for server in servers(lab) if server.port is not None}
     for name in names:
         host = _host(name, lab)

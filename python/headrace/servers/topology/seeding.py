@@ -359,7 +359,7 @@ def position_now(connection: pymysql.Connection) -> Position:
     """Reads the position of a locked server."""
     dialect = dialect_of(connection)
     row = ask_row(connection, dialect.binary_log_position())
-    gtids, _ = executed_of(connection, dialect)
+    gtids, *_ = executed_of(connection, dialect)
     return Position(gtids, str(row[0]), int(row[1])) if row else Position(gtids)
 
 

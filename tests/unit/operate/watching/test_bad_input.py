@@ -128,7 +128,8 @@ def test_a_mean_that_hides_bursts_is_no_degraded_volume(figures):
 
 
 def test_a_recording_of_minutes_hides_bursts_too(tmp_path):
-    """Slow at rates that differ, an hour long, and no %util in CloudWatch."""
+    """Slow at rates that differ, an hour long, and no %util in CloudWatch. Only reads are slow, so the first
+    touch is named first, and bursts of reads beside it."""
     path = of_ebs(
         tmp_path / "cw.json",
         450,
@@ -137,8 +138,8 @@ def test_a_recording_of_minutes_hides_bursts_too(tmp_path):
         VolumeReadBytes=lambda minute: 60 * 16_384 * (300 + 7 * (minute % 37) if minute in BUSY else 50),
     )
     found = told(path, storage="gp3:500")
-    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "bursts")
-    assert "EBS" in found.headline and "A shorter interval tells" in found.headline
+    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "first-touch")
+    assert "EBS" in found.headline and "Bursts of reads within 60 s" in found.headline
 
 
 # --- time -----------------------------------------------------------------------------------------

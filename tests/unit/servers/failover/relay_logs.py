@@ -262,6 +262,8 @@ class Cluster:
             semi_sync=semi,
             channels=channels,
             binlog=executed,
+            # The position of its channel outlives it.
+            applied=channels[0].executed if channels else GtidSet(self.flavor),
         )
 
     def seen(self) -> dict[str, Seen]:

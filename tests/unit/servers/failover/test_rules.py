@@ -8,6 +8,7 @@ import pytest
 from relay_logs import Cluster
 
 from headrace.errors import CouldNotRun
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.election import errant, extra, required
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
@@ -480,3 +481,18 @@ def test_a_binary_log_that_was_emptied_does_not_make_others_errant():
     assert extra(seen["s1"], seen["s2"]) == "0-1-499..500", "what came after what both have"
     alone = seen | {"s1": replace(seen["s1"], wrote={(0, 2): 501, (0, 1): 500})}
     assert errant(alone, alone["s0"]) == {"s1": "0-2-1..501"}, "its own came last: nobody vouches for it"
+
+
+def test_what_a_source_applied_before_its_own_binary_log_begins_is_not_missing():
+    """s1 was made from a copy that ends at 0-1-99, took over and left its channel: its log begins with 0-2-100, its
+    position of everything names the last writer alone, and 0-1-99 stands in gtid_slave_pos only. Reported as missing,
+    it would leave the old source out, or rewind it behind what the new one can send."""
+    seen = cluster().seen()
+    own = GtidSet.parse("0-2-100", "mariadb")
+    new = replace(seen["s1"], wrote={(0, 2): 100})
+    new = replace(new, state=replace(required(new), executed=own, binlog=own, channels=()))
+    old = replace(seen["s0"], wrote={(0, 2): 98, (0, 1): 99})
+    from_copy = replace(new, state=replace(required(new), applied=GtidSet.parse("0-1-99", "mariadb")))
+    assert extra(old, from_copy) == ""
+    shorter = replace(new, state=replace(required(new), applied=GtidSet.parse("0-2-98", "mariadb")))
+    assert extra(old, shorter) == "0-1-1..99", "the copy ended before it"

@@ -193,12 +193,23 @@ impl FluidBucket {
     }
 }
 
-pub(super) fn member_buckets(limits: &VolumeLimits, rates: Rates, shares: (f64, f64), setup: &Setup) -> Vec<FluidBucket> {
+/// Makes the buckets of a member that takes `share` of an array's requests. Where reads have caps
+/// of their own, so does what a write of RAID 5 reads.
+pub(super) fn member_buckets(limits: &VolumeLimits, rates: Rates, (by, share): (Amplification, f64), setup: &Setup) -> Vec<FluidBucket> {
     let rates = rates.scaled(setup.options.rate_per_mille);
     let saved = setup.options.saved_second;
     let hdd = limits.random_charges_full_unit;
     let byte_measure = if hdd { Measure::HddBytes } else { Measure::Bytes };
-    let mut buckets = Vec::with_capacity(3);
+    let mut buckets = Vec::with_capacity(4);
+    let shares = match rates.reads {
+        None => (by.reads_per_read * share, (by.reads_per_write + by.writes_per_write) * share),
+        Some(reads) => {
+            let of_reads = (by.reads_per_read * share, by.reads_per_write * share);
+            buckets.push(FluidBucket::cap(Cap::VolumeIops, Measure::Units, reads.iops as f64, of_reads, saved));
+            buckets.push(FluidBucket::cap(Cap::VolumeThroughput, Measure::Bytes, reads.throughput_bytes_s as f64, of_reads, saved));
+            (0.0, by.writes_per_write * share)
+        }
+    };
     if let Some(iops) = rates.iops {
         buckets.push(FluidBucket::cap(Cap::VolumeIops, Measure::Units, iops as f64, shares, saved));
     }

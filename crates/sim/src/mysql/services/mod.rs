@@ -66,6 +66,12 @@ pub struct ServiceScenario<'a> {
 /// # Errors
 /// Those of [`super::interval::run`]; volumes that are missing.
 pub fn run(scenario: &ServiceScenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
+    scenario.database.check()?;
+    run_checked(scenario, each)
+}
+
+/// Runs a scenario of a database that was checked, as a search does once for all its candidates.
+pub(crate) fn run_checked(scenario: &ServiceScenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     let course = Course {
         database: scenario.database,
         warm_up: scenario.warm_up,

@@ -83,8 +83,7 @@ def _add_counsel(
     gain = Gain(None, None, None, factor, next_limit, factor, "rates of the window over the other limits")
     spent = processors_spent(signals.host, t)
     if spent:
-        at_work = in_percent((signals.host.busy or 0.0) + (signals.host.steal or 0.0))
-        unknown += f" What lifting it would bring is not said: {at_work} of the processors are at work or taken, and may bind instead."
+        unknown += spent_words(signals.host)
     elif change is not None and volume.limits is not None:
         storage, instance = change.storage or volume.limits.storage, change.instance or volume.limits.instance
         try:
@@ -187,6 +186,12 @@ def processor_room(host: HostSignals) -> ProcessorRoom | None:
 def processors_spent(host: HostSignals, t: Thresholds) -> bool:
     """True when so little of the processors is left that they decide what a lifted limit brings."""
     return (host.busy or 0.0) + (host.steal or 0.0) >= t.processor_share
+
+
+def spent_words(host: HostSignals) -> str:
+    """Returns why no gain is said where the processors are spent, to be put behind a sentence."""
+    at_work = in_percent((host.busy or 0.0) + (host.steal or 0.0))
+    return f" What lifting it would bring is not said: {at_work} of the processors are at work or taken, and may bind instead."
 
 
 def _within(gain: Gain, signals: Signals) -> Gain:

@@ -136,7 +136,9 @@ def _with_executed(member: Seen, gtids: GtidSet) -> Seen:
     for domain, writer in gtids.writers:
         key = (int(domain), writer)
         wrote[key] = max(wrote.get(key, 0), gtids.last(domain))
-    return replace(member, state=replace(state, executed=executed, binlog=executed, channels=channels), wrote=wrote)
+    applied = state.applied.union(gtids)
+    after = replace(state, executed=executed, binlog=executed, applied=applied, channels=channels)
+    return replace(member, state=after, wrote=wrote)
 
 
 def _with_log_of(member: Seen, other: Seen) -> Seen:

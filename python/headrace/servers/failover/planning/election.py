@@ -143,14 +143,9 @@ def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Itera
     """Returns the part of `own` that no other server has, as text."""
     others = list(others)
     if isinstance(own, dict):
-        highest = {key: max((other.wrote.get(key, 0) for other in others), default=0) for key in own}
-        for channel in required(seen).channels:
-            # Its position has own transactions that came back from a later source.
-            for text, writer in channel.executed.writers:
-                key = (int(text), writer)
-                if key in highest:
-                    highest[key] = max(highest[key], channel.executed.last(text))
+        # Its position has own transactions that came back from a later source.
         everywhere = _highest([*(other.wrote for other in others), _positions(seen)])
+        highest = {key: everywhere.get(key, 0) for key in own}
         own = _not_settled(own, seen, everywhere)
         return ranges({key: (highest[key] + 1, last) for key, last in own.items() if last > highest[key]})
     # The received set of its channel does not help: MySQL lists there what the server executed, own
@@ -171,11 +166,14 @@ def _highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[int, i
 
 
 def _positions(seen: Seen) -> dict[tuple[int, int], int]:
-    """Returns what a server's channels have applied, as (domain, server) and number."""
-    positions = [channel.executed for channel in required(seen).channels]
-    return _highest(
-        {(int(text), writer): position.last(text) for text, writer in position.writers} for position in positions
-    )
+    """Returns what a server has applied as a replica, by its channels and after them."""
+    state = required(seen)
+    return _highest([_numbers(state.applied), *(_numbers(channel.executed) for channel in state.channels)])
+
+
+def _numbers(position: GtidSet) -> dict[tuple[int, int], int]:
+    """Returns the last number of each (domain, server) of a position of MariaDB."""
+    return {(int(domain), writer): position.last(domain) for domain, writer in position.writers}
 
 
 def _not_settled(
@@ -203,19 +201,14 @@ def extra(old: Seen, new: Seen) -> str:
     """Returns the transactions of `old` that `new` lacks, as text; "" if there are none.
 
     MariaDB's positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only
-    in its own history. So the last number of each server in both binary logs is compared.
+    in its own history. So the last number of each server in both binary logs is compared. The
+    binary log of a server that was made from a copy begins after the copy, whose end is known by
+    its applied position alone.
     """
     mine, theirs = required(old), required(new)
     if mine.flavor != "mariadb":
         return str(has(old).minus(has(new)))
-    highest: dict[tuple[int, int], int] = dict(new.wrote)
-    for channel in theirs.channels:
-        for text, writer in channel.executed.writers:
-            key = (int(text), writer)
-            highest[key] = max(highest.get(key, 0), channel.executed.last(text))
-    for text, writer in theirs.executed.writers:
-        key = (int(text), writer)
-        highest[key] = max(highest.get(key, 0), theirs.executed.last(text))
+    highest = _highest([new.wrote, _positions(new), _numbers(theirs.executed)])
     wrote = _not_settled(old.wrote, old, highest)
     beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}
     return ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})

@@ -1,0 +1,6 @@
+//! The tests of this crate as one program: each file as a program of its own would be compiled with proptest
+//! and linked again.
+
+mod behaviour;
+mod naive;
+mod record;

@@ -1,0 +1,7 @@
+//! The tests of this crate as one program: each file as a program of its own would be compiled with proptest
+//! and linked again.
+
+mod encrypted;
+mod power;
+mod raid;
+mod sparse;

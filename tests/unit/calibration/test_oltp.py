@@ -1,0 +1,110 @@
+"""sysbench OLTP as the prior of a calibration: its pages are known from its rows, so that a run tells the disk."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+
+import pytest
+
+import headrace
+from headrace.base import core
+from headrace.calibration.observations import core_run
+from headrace.calibration.prior import build_prior
+from headrace.calibration.runs import Run, load_run
+from headrace.workload.parameters import CPU_SPREAD, of_engine
+from headrace.workload.unexplained import spreads
+
+SECONDS, THREADS, CACHE_GIB = 600, 64, 2.0
+# 10 tables of 5 million rows are 11 GiB: 75 rows a page, and the index.
+RUN = f"""\
+format = "headrace-run"
+version = 1
+name = "oltp"
+engine = "innodb"
+engine_version = "8.0.22"
+storage = "instance-store:500"
+as_of = 2025-06-01
+cache_gib = {CACHE_GIB}
+threads = {THREADS}
+start = "warm"
+[benchmark]
+name = "sysbench-oltp"
+script = "oltp_read_write"
+distribution = "uniform"
+tables = 10
+scale = 5_000_000
+[settings]
+vcpus = 64
+redo_gib = 8
+[files]
+sysbench = "run.csv"
+"""
+# Of the catalog's guess for a local disk.
+DISK = 0.6
+
+
+def write_run(folder, tps: list[float]) -> Run:
+    """Writes and loads a run of so many transactions in each second."""
+    rows = "".join(f"{second},{THREADS},{rate:.3f}\n" for second, rate in enumerate(tps, 1))
+    (folder / "run.csv").write_text(f"t_s,threads,tps\n{rows}")
+    (folder / "run.toml").write_text(RUN)
+    return load_run(folder / "run.toml")
+
+
+@pytest.fixture(scope="module")
+def true_and_calibrated(tmp_path_factory) -> tuple[dict, headrace.TransactionWorkload]:
+    """The standard on a disk slower than the catalog's guess, and what its run is calibrated to."""
+    folder = tmp_path_factory.mktemp("oltp")
+    run = write_run(folder, [300.0] * SECONDS)
+    true = deepcopy(build_prior(run)) | {"local_disk": DISK}
+    tps = core.mysql_runs(true, [core_run(run, SECONDS, 1.0)])[0]["tps"]
+    return true, headrace.calibrate([write_run(folder, tps)])
+
+
+def count_pages(database: dict) -> float:
+    return sum(item["pages"] for item in database["popularity"])
+
+
+def test_a_run_tells_the_disk_and_not_the_pages(true_and_calibrated):
+    """The pages are known to 7 %, the disk to a factor of 2.4 (0.9 of a logarithm). Both move the
+    rate alike, so that of the way between the disk's prior and its truth, log(2.45 / 0.6) = 1.4, a
+    share of 0.07^2 / 0.9^2 = 0.6 % goes to the pages; a tenth leaves room for the dirty shares,
+    which trade with both."""
+    true, calibrated = true_and_calibrated
+    assert count_pages(calibrated.database) == pytest.approx(count_pages(true), rel=0.1)
+    assert calibrated.database["local_disk"] == pytest.approx(DISK, rel=0.2)
+
+
+def test_a_table_that_fits_reads_nothing_and_processors_hold_it(true_and_calibrated):
+    """A tenth of 11 GiB in a cache of 2: nothing is read once all of it has been, and the rate is
+    that of the true database, as far as the prior of the processor time is that of both."""
+    true, calibrated = true_and_calibrated
+    settings = {"storage": "instance-store:500", "growth": 0.1, "seconds": 1_200, "seed": None}
+    predicted = headrace.predict(calibrated, start="cold", **settings)
+    assert predicted.rows["reads_per_tx"][-1] < 0.01
+    assert predicted.rows["cap"][-1] == "cpu"
+    grown = core.mysql_grown(true, 0.1)
+    run = {"storage": settings["storage"], "log_storage": None, "instance": None, "vcpus": 64, "as_of": None,
+           "cache_bytes": CACHE_GIB * 2**30, "clients": THREADS, "arrivals": None, "start": "cold", "seconds": 1_200,
+           "step_s": 1.0, "seed": None, "start_balance_percent": None, "follow": None}  # fmt: skip
+    rate = core.mysql_runs(grown, [run])[0]["tps"][-1]
+    # A run that the disk held says nothing of the processors: they stay the standard's, within what
+    # a fit stops short of (a hundredth of a spread of 0.5).
+    assert predicted.rows["tps"][-1] == pytest.approx(rate, rel=0.01)
+    # 80 % of what is known of the processor time and of another limit.
+    spread = math.hypot(CPU_SPREAD, spreads()["unknown_speed"])
+    assert predicted.summary["tps_high"] / predicted.summary["tps_low"] > math.exp(2.0 * spread)
+
+
+def test_what_is_known_before_a_run_hangs_on_benchmark_and_machine(true_and_calibrated):
+    database = true_and_calibrated[0]
+
+    def before(known: dict, benchmark: str) -> dict[str, float]:
+        return {parameter.name: parameter.spread for parameter in of_engine("innodb", known, benchmark)}
+
+    sized, other = before(database, "sysbench-oltp"), before(database, "own")
+    assert sized["pages_touched"] == pytest.approx(0.0707, abs=1e-4) and other["pages_touched"] == 0.25
+    on_known = database | {"clients": database["clients"] | {"core_speed": 3.1}}
+    assert before(on_known, "own")["cpu_ms"] == CPU_SPREAD
+    assert other["cpu_ms"] == pytest.approx(math.hypot(CPU_SPREAD, spreads()["unknown_speed"]))

@@ -1,0 +1,144 @@
+"""What no parameter covers: how far a prediction lies from the runs, and how wide that makes it."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import fields, replace
+
+import pytest
+
+import headrace
+from headrace.base import core
+from headrace.workload.transactions import Covered, TransactionWorkload
+from headrace.workload.unexplained import Distances, kind_of_limit, spreads
+
+AS_OF = "2021-10-15"
+MEASURED = {
+    "name": "run",
+    "storage": "gp3:100",
+    "instance": "c5.4xlarge",
+    "as_of": AS_OF,
+    "threads": 8,
+    "start": "warm",
+    "seconds": 300.0,
+    "transactions": 1e6,
+    "measured_tps": 4_000.0,
+    "predicted_tps": 4_000.0,
+    "limit": "clients",
+}
+
+
+def measured_on(instance: str | None = "c5.4xlarge", **run: object) -> TransactionWorkload:
+    """A database in memory with one run behind it: 8 clients, 4,000 transactions a second, 16
+    virtual CPUs."""
+    standard = headrace.sysbench_oltp(
+        script="oltp_read_only", tables=10, table_size=500_000, cache_gib=2, threads=8, distribution={"type": "uniform"}
+    )
+    covered = Covered((2.0, 2.0), (8, 8), None, 1e6, (16, 16))
+    database = standard.database | {
+        "clients": core.clients_at_speed(standard.database["clients"], speed_of(instance) if instance else None)
+    }
+    return replace(
+        standard,
+        database=database,
+        covered=covered,
+        runs=(MEASURED | {"instance": instance} | run,),
+        instance=instance,
+        as_of=AS_OF,
+    )
+
+
+def speed_of(instance: str) -> float:
+    speed = core.instance(instance, AS_OF)["core_speed"]
+    assert speed is not None
+    return speed
+
+
+def test_the_table_has_a_spread_for_each_distance():
+    assert set(spreads()) == {"none", *(each.name for each in fields(Distances))}
+    assert Distances().spread == spreads()["none"]
+    for each in fields(Distances):
+        # Independent of each other: their squares add.
+        assert Distances(**{each.name: 2.0}).spread == pytest.approx(
+            math.hypot(spreads()["none"], 2.0 * spreads()[each.name])
+        )
+
+
+def test_more_clients_are_far_where_rate_and_response_time_both_differ():
+    """Against the distances worked out by hand, for random clients and rates."""
+    chance, workload = random.Random(25), measured_on()
+    for _ in range(200):
+        threads, tps = chance.randrange(1, 1_000), 10.0 ** chance.uniform(0, 5)
+        distances = workload.distances(cache_gib=2.0, threads=threads, tps=tps)
+        clients, rate = abs(math.log(threads / 8)), abs(math.log(tps / 4_000))
+        response = abs(math.log((threads / tps) / (8 / 4_000)))
+        assert distances.clients == pytest.approx(clients)
+        assert distances.load == pytest.approx(min(clients, rate, response), abs=1e-12)
+    # The same rate (something else binds in both), or the same response time (clients alone in both).
+    assert workload.distances(cache_gib=2.0, threads=64, tps=4_000.0).load == pytest.approx(0.0, abs=1e-12)
+    assert workload.distances(cache_gib=2.0, threads=64, tps=32_000.0).load == pytest.approx(0.0, abs=1e-12)
+    # Nobody says at what rate: as far as the clients.
+    assert workload.distances(cache_gib=2.0, threads=64).load == pytest.approx(math.log(8))
+
+
+@pytest.mark.parametrize("limit", ["clients", "cpu", "contention", "volume-iops", "log-volume-throughput", None])
+def test_processors_are_far_where_they_are_felt(limit):
+    distances = measured_on().distances(
+        cache_gib=2.0, threads=8, limit=limit, core_speed=speed_of("c6g.large"), vcpus=2
+    )
+    felt = limit in ("clients", "cpu", "contention")
+    # 3.4 GHz of Skylake; 2.5 GHz and 0.9 of the work per clock (data/processors.csv).
+    assert distances.speed == pytest.approx(math.log(3.4 / (2.5 * 0.9)) if felt else 0.0)
+    assert distances.vcpus == pytest.approx(math.log(8) if felt else 0.0)
+
+
+def test_a_speed_that_is_not_known_on_one_side_is_far():
+    with_speed, without_speed = measured_on(), measured_on(None)
+    of = {"cache_gib": 2.0, "threads": 8, "limit": "cpu"}
+    assert with_speed.distances(**of, core_speed=speed_of("c5.large")) == replace(
+        with_speed.distances(**of), unknown_speed=0.0
+    )
+    assert with_speed.distances(**of).unknown_speed == 1.0
+    assert without_speed.distances(**of, core_speed=speed_of("c5.large")).unknown_speed == 1.0
+    assert without_speed.distances(**of) == Distances(limit=1.0), "the machine of the run"
+
+
+def test_the_unknown_speed_is_as_uncertain_as_families_differ():
+    """The logarithm of the speeds of the families m, c and r, as data/instances.csv has them."""
+    families: dict[str, list[float]] = {}
+    for instance in core.instances():
+        family, speed = instance["instance_type"].split(".")[0], instance["core_speed"]
+        if speed is not None and family[0] in "mcr" and family[1:2].isdigit() and int(family[1]) >= 4:
+            families.setdefault(family, []).append(math.log(speed))
+    means = [sum(values) / len(values) for values in families.values()]
+    middle = sum(means) / len(means)
+    spread = math.sqrt(sum((mean - middle) ** 2 for mean in means) / len(means))
+    # Two digits are stated.
+    assert spreads()["unknown_speed"] == pytest.approx(spread, abs=0.01)
+
+
+def test_locks_of_the_server_are_no_limit_of_the_storage():
+    assert [kind_of_limit(cap) for cap in ("clients", "cpu", "contention", "demand", "volume-iops")] == [
+        "clients",
+        "cpu",
+        "cpu",
+        "demand",
+        "storage",
+    ]
+
+
+def test_another_family_of_instances_is_less_certain_in_memory_than_at_a_cap():
+    workload = measured_on()
+
+    def spread(storage: str, cache_gib: float, instance: str) -> float:
+        prediction = headrace.predict(
+            workload, storage, cache_gib=cache_gib, instance=instance, threads=8, as_of=AS_OF, seconds=60, start="warm"
+        )
+        return prediction.distances.spread
+
+    in_memory = [spread("gp3:100", 2.0, instance) for instance in ("c5.4xlarge", "c6g.4xlarge", "c6g.large")]
+    assert in_memory == sorted(set(in_memory))
+    # A tenth of the data is cached: the volume binds, whatever the processors are.
+    at_a_cap = {spread("gp3:100", 0.1, instance) for instance in ("c5.4xlarge", "c6g.4xlarge", "c6g.large")}
+    assert len(at_a_cap) == 1

@@ -7,6 +7,9 @@ A row is a figure of one transaction (or of a table's row, where its name ends w
 WAL in bytes, syncs. Every case does a fixed number of events, so that nothing depends on how busy this machine is; no wall time is
 used. `derive.py` makes data/mysql/standards.csv from the rows.
 
+The processors of a virtual machine slow down while the host gives the other threads of their cores to somebody else: measure a few times, on
+a machine with nothing else to do.
+
 Data lie in memory (/dev/shm): a sync costs no device time, and the processor time of requests to a device is not in the figures.
 Needs sysbench, MariaDB with MyRocks, MySQL (headrace mysql install). Takes some ten minutes of two processors.
 """

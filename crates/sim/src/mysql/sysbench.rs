@@ -18,8 +18,9 @@ mod distribution;
 
 pub use distribution::{classes, Distribution};
 
-use super::costs::{Cost, Costs, Flavor};
+use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip};
 use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
+use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
 use crate::error::SimError;
@@ -74,19 +75,6 @@ pub(super) const USABLE_SHARE: f64 = 0.96;
 /// Share of the list behind the midpoint: innodb_old_blocks_pct, 37.
 pub(super) const OLD_SHARE: f64 = 0.375;
 
-/// What a round trip takes without processor time, ms. On the server's host it is processor time
-/// and nothing else. One thread of point selects does 5,365 a second on an m5.2xlarge (published
-/// 2020-07-13, MySQL 8.0.15): 0.186 ms, nearly all of it away from the server, as from one host of
-/// a zone to another. Guess near the first, where nobody says.
-pub(super) const ROUND_TRIP_MS: f64 = 0.02;
-/// Processor time of a round trip besides the statement, ms on the cores of the table of `costs`:
-/// the middle by ratio of two. Client on the server's host, over the loopback address: sysbench's
-/// own 0.010 and 0.003 of TCP (`benchmarks/standards`). And what a published point select took
-/// more than the statement: 8 vCPUs / 50,733 a second on that m5.2xlarge (64 threads give 46,203,
-/// so processors bind) are 0.144 ms at these cores' speed, 0.102 more than measured here. The
-/// network, an older server and kernel, and perhaps its sysbench are in it.
-pub(super) const ROUND_TRIP_CPU_MS: f64 = 0.036;
-
 /// How far a parameter of [`Oltp::database`] may be off where nothing was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
@@ -120,7 +108,7 @@ pub const SPREADS: &[Spread] = &[
     spread("compaction.write_bytes_per_tx", 0.5, "write amplification is a guess"),
     spread("compaction.rate_bytes_s", 0.5, "guess"),
     spread("clients.base_ms", 0.4, "where the client is, is a guess"),
-    spread("clients.cpu_ms", 0.35, "measured on one machine; other versions, networks and processors"),
+    spread("clients.cpu_ms", 0.35, "measured on one machine; other versions, ways of clients and processors"),
     spread("clients.serial_share", 1.0, "guess"),
     spread("clients.sharpness", 0.3, "six runs of another workload"),
     spread("clients.p95_over_mean", 0.3, "guess"),
@@ -205,8 +193,9 @@ pub struct Oltp {
     pub doublewrite: bool,
     /// MyRocks' memtable (write_buffer_size), MiB.
     pub memtable_mib: f64,
-    /// Round trip of a statement without processor time, ms; none: as between client and server on
-    /// one network.
+    /// Where the clients are.
+    pub client_host: ClientHost,
+    /// Round trip of a statement without processor time, ms; none: as from there.
     pub round_trip_ms: Option<f64>,
 }
 
@@ -233,6 +222,7 @@ impl Default for Oltp {
             io_capacity: 200.0,
             doublewrite: true,
             memtable_mib: 64.0,
+            client_host: ClientHost::default(),
             round_trip_ms: None,
         }
     }
@@ -291,7 +281,7 @@ impl Statements {
         let mut sum = Cost::default();
         for (count, statement) in self.writing().into_iter().chain([(self.commits(), "commit")]) {
             let cost = costs.find(statement)?;
-            sum.cpu_ms += count * cost.cpu_ms;
+            sum.core_ms += count * cost.core_ms;
             sum.log_bytes += count * cost.log_bytes;
             sum.binlog_bytes += count * cost.binlog_bytes;
         }
@@ -490,7 +480,7 @@ impl Oltp {
             dirtying: None,
             compaction: if innodb { None } else { self.compaction(log.redo_bytes_per_tx) },
             log,
-            clients: self.clients(&statements, &costs, written.cpu_ms)?,
+            clients: self.clients(&statements, &costs, written.core_ms)?,
             // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess
             // for sysbench.
             noise: Noise { fano: 3.0, cv: 0.055 },
@@ -569,24 +559,31 @@ impl Oltp {
         let rows = self.table_size as f64;
         let per_key = || rows_per_key(&self.distribution, rows, self.threads);
         let range_rows = statements.ranges * (f64::from(self.range_size).min(rows) - 1.0);
-        let mut cpu_ms = written_ms + statements.round_trips() * ROUND_TRIP_CPU_MS;
+        let trip = RoundTrip::of(self.client_host);
+        let mut core_ms = written_ms + statements.round_trips() * trip.core_ms;
         for (count, statement) in [
             (statements.point_selects + statements.lookups(), "point_select"),
             (statements.ranges, "range"),
             (range_rows, "range_row"),
             (statements.brackets, "bracket"),
         ] {
-            cpu_ms += count * costs.find(statement)?.cpu_ms;
+            core_ms += count * costs.find(statement)?.core_ms;
         }
         if statements.random_points > 0.0 {
-            cpu_ms += statements.random_points * per_key() * costs.find("point_row")?.cpu_ms;
+            core_ms += statements.random_points * per_key() * costs.find("point_row")?.core_ms;
         }
         if statements.random_ranges > 0.0 {
-            cpu_ms += statements.random_ranges * (f64::from(self.delta) + 1.0) * per_key() * costs.find("range_key")?.cpu_ms;
+            core_ms += statements.random_ranges * (f64::from(self.delta) + 1.0) * per_key() * costs.find("range_key")?.core_ms;
         }
-        let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(ROUND_TRIP_MS);
+        let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(trip.away_ms);
         // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
-        let clients = Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(costs.core_speed) };
-        Ok(Clients { base_ms: base_ms + clients.core_ms(), ..clients })
+        Ok(Clients {
+            base_ms: base_ms + core_ms,
+            cpu_ms: shared_ms(core_ms),
+            sharpness: 4.0,
+            p95_over_mean: 2.0,
+            serial_share: SERIAL_SHARE,
+            core_speed: Some(costs.core_speed),
+        })
     }
 }

@@ -33,8 +33,7 @@ from typing import Any
 
 import tomli_w
 
-from headrace import HeadraceError, TransactionWorkload, calibrate, compare_run, load_run
-from headrace.calibration.from_runs import build_standard_of
+from headrace import HeadraceError, TransactionWorkload, build_standard, calibrate, compare_run, load_run
 
 HERE = Path(__file__).parent
 # Runs of a table have no file of seconds: so many rows of their mean, s.
@@ -206,7 +205,7 @@ def score_without_run(runs: dict[str, Any], beginnings: Iterable[str] = ()) -> l
         for name in runs
         if name.startswith(tuple(family["runs"]))
     ]
-    return [Score(family, name, (), **_predicted(runs[name], build_standard_of(runs[name]))) for family, name in named]
+    return [Score(family, name, (), **_predicted(runs[name], build_standard(runs[name]))) for family, name in named]
 
 
 def _predicted(run: Any, workload: TransactionWorkload) -> dict:

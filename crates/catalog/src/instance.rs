@@ -200,7 +200,12 @@ impl Instances {
             let mut names: Vec<&str> = self.per_clock.keys().map(String::as_str).collect();
             names.sort_unstable();
             let rule = "is not in the table of processors".to_string();
-            CatalogError::UnknownInstance(Box::new(Problem::new(processor.to_string(), rule, "data/processors.csv", format!("Known are {}.", names.join(", ")))))
+            CatalogError::UnknownInstance(Box::new(Problem::new(
+                processor.to_string(),
+                rule,
+                "data/processors.csv",
+                format!("Known are {}.", names.join(", ")),
+            )))
         })?;
         Ok(per_clock * clock_ghz)
     }

@@ -191,7 +191,7 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
-def build_standard_of(run: Run) -> TransactionWorkload:
+def build_standard(run: Run) -> TransactionWorkload:
     """Returns what is predicted of a run before it is measured: the standard benchmark that it
     names, under its settings. Raises InputError."""
     from headrace.calibration.prior import build_prior, find_local_disk

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from headrace.calibration.from_runs import build_standard_of
+from headrace.calibration.from_runs import build_standard
 from headrace.calibration.prior import DISK_OVER_IO_CAPACITY_MAX, build_prior, find_local_disk
 from headrace.calibration.runs import Run, load_run
 from headrace.errors import InputError
@@ -50,7 +50,7 @@ def write_run(folder, *keys: str, storage: str = "instance-store:500", settings:
 
 
 def find_spread(run: Run, name: str) -> float:
-    return next(row["spread"] for row in build_standard_of(run).parameters if row["name"] == name)
+    return next(row["spread"] for row in build_standard(run).parameters if row["name"] == name)
 
 
 def test_processor_and_clock_are_a_speed(tmp_path):

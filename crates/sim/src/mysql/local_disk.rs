@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Flash reads and writes by the same channels, so their times add up. A volume of the model has
-//! caps for reads and for writes that do not know of each other. Whichever of them takes more of the
-//! disk's time has its cap where both together are done in time; the other has half of the disk,
-//! which it does not need here.
+//! caps for reads and for writes that do not know of each other. Whichever of them takes more of
+//! the disk's time has its cap where both together are done in time; the other has half of the
+//! disk, which it does not need here.
 
 use super::database::Database;
 use super::demand::{DeviceCounting, Flow, Places};
@@ -61,12 +61,18 @@ pub struct LocalDisk {
 
 /// The local disk of a database with a settled cache of `cache_bytes`: of a kind, or of any where
 /// that is not known. `settled_writes`: pages a second at random that somebody knows it to write,
-/// and the standard deviation of the logarithm; they move its speed by what they are worth. `as_of`: the day of the
-/// catalog's guess.
+/// and the standard deviation of the logarithm; they move its speed by what they are
+/// worth. `as_of`: the day of the catalog's guess.
 ///
 /// # Errors
 /// A table that cannot be read; a catalog without local disks at this day.
-pub fn local_disk(database: &Database, cache_bytes: f64, kind: Option<DiskKind>, known_writes: Option<(f64, f64)>, as_of: NaiveDate) -> Result<LocalDisk, SimError> {
+pub fn local_disk(
+    database: &Database,
+    cache_bytes: f64,
+    kind: Option<DiskKind>,
+    known_writes: Option<(f64, f64)>,
+    as_of: NaiveDate,
+) -> Result<LocalDisk, SimError> {
     let (mut sheet, mut spread) = sheet_of(kind)?;
     if let Some((pages_s, doubt)) = known_writes {
         SimError::check_range("pages written a second", pages_s, 1.0, 1e9)?;
@@ -125,7 +131,9 @@ fn sheet_of(kind: Option<DiskKind>) -> Result<(Sheet, f64), SimError> {
     let each: Vec<(Sheet, f64)> = kinds.iter().map(|kind| of_drives(drives.iter().filter(|(of, _)| of == kind).map(|(_, sheet)| sheet))).collect();
     let middle = mean_of(each.iter().map(|(sheet, _)| sheet));
     let count = each.len() as f64;
-    let variance = each.iter().map(|(sheet, within)| within + (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).sum::<f64>() / count;
+    let variance =
+        each.iter().map(|(sheet, within)| within + (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).sum::<f64>()
+            / count;
     Ok((middle, libm::sqrt(variance)))
 }
 
@@ -139,7 +147,11 @@ fn of_drives<'a>(drives: impl Iterator<Item = &'a Sheet> + Clone) -> (Sheet, f64
 fn mean_of<'a>(sheets: impl Iterator<Item = &'a Sheet> + Clone) -> Sheet {
     let count = sheets.clone().count() as f64;
     let mean = |of: fn(&Sheet) -> f64| sheets.clone().map(of).sum::<f64>() / count;
-    Sheet { random_reads: mean(|sheet| sheet.random_reads), random_writes: mean(|sheet| sheet.random_writes), sequential_writes: mean(|sheet| sheet.sequential_writes) }
+    Sheet {
+        random_reads: mean(|sheet| sheet.random_reads),
+        random_writes: mean(|sheet| sheet.random_writes),
+        sequential_writes: mean(|sheet| sheet.sequential_writes),
+    }
 }
 
 /// Drives of the table. At random they move as many bytes a second in pages as in the requests of
@@ -182,8 +194,8 @@ mod tests {
 
     /// Pages written at random by the table, by hand: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95
     /// thousand requests of 4 KiB, 6,239 pages; NVMe (56 x 81.5 x 50 x 135 x 170 x 180)^(1/6) =
-    /// 99.02 thousand, 24,755 pages; both alike 12,427. Deviations of the logarithms: 0.294, 0.561, and
-    /// sqrt((0.294^2 + 0.561^2) / 2 + 0.689^2) = 0.822.
+    /// 99.02 thousand, 24,755 pages; both alike 12,427. Deviations of the logarithms: 0.294, 0.561,
+    /// and sqrt((0.294^2 + 0.561^2) / 2 + 0.689^2) = 0.822.
     #[test]
     fn drives_of_a_kind_have_a_middle() {
         let of = |kind| local_disk(&oltp(Script::OltpReadWrite), 4.0 * GIB, kind, None, day()).unwrap();
@@ -193,8 +205,8 @@ mod tests {
         }
     }
 
-    /// A transaction takes of the tighter cap what the disk takes for its reads and writes together:
-    /// worked out here from the sheet of the SATA drives by hand.
+    /// A transaction takes of the tighter cap what the disk takes for its reads and writes
+    /// together: worked out here from the sheet of the SATA drives by hand.
     #[test]
     fn times_of_reads_and_writes_add_up() {
         let database = oltp(Script::OltpReadWrite);

@@ -180,8 +180,8 @@ impl Tprocc {
         let pool = self.cache_gib.map_or(popularity.pages() / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES);
         let flush_per_tx = flushed(&parts, window_tx, popularity.stay_tx(pool));
         let trip = RoundTrip::of(self.client_host);
-        // Half of the statements besides the call set a variable, half select one: as a bracket and,
-        // at most, as a point select.
+        // Half of the statements besides the call set a variable, half select one: as a bracket
+        // and, at most, as a point select.
         let beside_ms = 0.5 * (STATEMENTS - 1.0) * (costs.find("bracket")?.core_ms + costs.find("point_select")?.core_ms);
         let core_ms = call.core_ms + beside_ms + STATEMENTS * trip.core_ms;
         let database = Database {

@@ -111,8 +111,8 @@ class Run(RunFacts):
     None: full, as AWS starts them. `log_rates`: of a log volume of its own, which `series` leaves
     out; None where there is none or it was not counted. `busy_before`: share of the virtual CPUs
     that something else had at work before the run. `core_speed`: GHz x work per clock of a core
-    (Skylake's 1), None: not known. `local_disk`, `client_host`: one of LOCAL_DISKS and CLIENT_HOSTS,
-    None: not said.
+    (Skylake's 1), None: not known. `local_disk`, `client_host`: one of LOCAL_DISKS and of
+    CLIENT_HOSTS, None: not said.
     """
 
     files: dict[str, tuple[str, str]]

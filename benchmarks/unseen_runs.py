@@ -3,6 +3,7 @@ turn, where their files are at hand.
 
     python benchmarks/unseen_runs.py                       all families of published_runs.toml
     python benchmarks/unseen_runs.py --family TPROC RDS    those whose name begins so
+    python benchmarks/unseen_runs.py --no-run              without any run: by the standard benchmarks
     python benchmarks/unseen_runs.py --rows                every prediction too
     python benchmarks/unseen_runs.py --spreads python/headrace/workload/unexplained.csv
                                                            what no parameter covers, from these errors
@@ -35,7 +36,7 @@ from typing import Any
 
 import tomli_w
 
-from headrace import HeadraceError, TransactionWorkload, calibrate, compare_run, load_run
+from headrace import HeadraceError, TransactionWorkload, build_standard, calibrate, compare_run, load_run
 
 HERE = Path(__file__).parent
 # Runs of a table have no file of seconds: so many rows of their mean, s.
@@ -74,6 +75,8 @@ class Score:
     @property
     def way(self) -> str:
         """How it was predicted, in words."""
+        if not self.calibrated_on:
+            return "no run"
         return "from one" if len(self.calibrated_on) == 1 else "from the others"
 
     def in_words(self) -> str:
@@ -197,6 +200,17 @@ def score(
                 scores.append(Score(family["name"], name, sources, **row))
                 progress(scores[-1].in_words())
     return scores
+
+
+def score_without_run(runs: dict[str, Any], beginnings: Iterable[str] = ()) -> list[Score]:
+    """Every run of the families predicted by its standard benchmark alone."""
+    named = [
+        (family["name"], name)
+        for family in families(beginnings)
+        for name in runs
+        if name.startswith(tuple(family["runs"]))
+    ]
+    return [Score(family, name, (), **_predicted(runs[name], build_standard(runs[name]))) for family, name in named]
 
 
 def _predicted(run: Any, workload: TransactionWorkload) -> dict:
@@ -345,6 +359,7 @@ def main() -> int:
     parser.add_argument("--runs", type=Path, help="folder with the published runs")
     parser.add_argument("--family", nargs="+", default=(), help="families whose names begin so")
     parser.add_argument("--from-one", action="store_true", help="leave out what is predicted from all others together")
+    parser.add_argument("--no-run", action="store_true", help="predict by the standard benchmarks alone")
     parser.add_argument("--rows", action="store_true", help="print every prediction")
     parser.add_argument("--spreads", type=Path, help="rewrite this table of what no parameter covers")
     given = parser.parse_args()
@@ -352,7 +367,11 @@ def main() -> int:
     if source is None:
         print("the published runs are not here: name their folder with --runs", file=sys.stderr)
         return 3
-    scores = score(load_all(source), given.family, lambda text: print(text, file=sys.stderr), given.from_one)
+    runs = load_all(source)
+    if given.no_run:
+        scores = score_without_run(runs, given.family)
+    else:
+        scores = score(runs, given.family, lambda text: print(text, file=sys.stderr), given.from_one)
     for row in scores if given.rows else ():
         print(row.in_words())
     if given.spreads:

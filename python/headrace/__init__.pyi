@@ -1,6 +1,7 @@
 from .advice.advising import advise as advise
 from .advice.result import Advice as Advice
 from .base.storage import Storage as Storage
+from .calibration.from_runs import build_standard as build_standard
 from .calibration.from_runs import calibrate as calibrate
 from .calibration.from_runs import hammerdb_tprocc as hammerdb_tprocc
 from .calibration.from_runs import sysbench_oltp as sysbench_oltp

@@ -582,6 +582,12 @@ class SysbenchAnswer(TypedDict):
     changed: list[float]
     spreads: dict[str, float]
 
+class LocalDisk(TypedDict):
+    writes: float
+    reads: float
+    page_writes_per_s: float
+    spread: float
+
 class TproccAnswer(TypedDict):
     database: Database
     changed: list[float]
@@ -626,6 +632,14 @@ def processors_tps(clients: Mapping[str, Any], instance: Mapping[str, Any]) -> f
 def least_responses(clients: Mapping[str, Any]) -> dict[str, float]: ...
 def core_ms(clients: Mapping[str, Any]) -> float: ...
 def processor_ms(busy_ms: float, busy_share: float, threads_per_core: int) -> float: ...
+def core_speed(processor: str, clock_ghz: float) -> float: ...
+def mysql_local_disk(
+    database: Mapping[str, Any],
+    cache_bytes: float,
+    kind: str | None,
+    known_writes: tuple[float, float] | None,
+    as_of: str | None,
+) -> LocalDisk: ...
 def mysql_tpcc(engine: str, warehouses: float) -> Database: ...
 def mysql_tprocc(options: Mapping[str, Any]) -> TproccAnswer: ...
 def mysql_sysbench(options: Mapping[str, Any]) -> SysbenchAnswer: ...

@@ -195,6 +195,21 @@ impl Instances {
         Ok(Instances { types, per_clock, limits, local_iops, launches, family_seen, burst_seconds })
     }
 
+    pub(crate) fn core_speed(&self, processor: &str, clock_ghz: f64) -> Result<f64, CatalogError> {
+        let per_clock = self.per_clock.get(processor).ok_or_else(|| {
+            let mut names: Vec<&str> = self.per_clock.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            let rule = "is not in the table of processors".to_string();
+            CatalogError::UnknownInstance(Box::new(Problem::new(
+                processor.to_string(),
+                rule,
+                "data/processors.csv",
+                format!("Known are {}.", names.join(", ")),
+            )))
+        })?;
+        Ok(per_clock * clock_ghz)
+    }
+
     /// The launch of a type: its own row, or that of its family where the type was among the first
     /// of it that a table showed. Sizes that joined a family later have the day they were first
     /// seen.

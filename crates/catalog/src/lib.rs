@@ -207,6 +207,15 @@ impl Catalog {
         self.instance_table()?.get(name, date, &self.sources)
     }
 
+    /// Speed of a core of a processor (a row of `data/processors.csv`) at a clock: GHz x work per
+    /// clock, Skylake's 1.
+    ///
+    /// # Errors
+    /// [`CatalogError::UnknownInstance`] for a processor that the table does not have.
+    pub fn core_speed(&self, processor: &str, clock_ghz: f64) -> Result<f64, CatalogError> {
+        self.instance_table()?.core_speed(processor, clock_ghz)
+    }
+
     /// Every instance type that exists on a day, by name.
     pub fn instances(&self, date: NaiveDate) -> Vec<InstanceLimits> {
         self.instance_table().map_or_else(|_| Vec::new(), |table| table.all(date))

@@ -36,6 +36,12 @@ fn instance<'py>(py: Python<'py>, name: &str, as_of: Option<&str>) -> PyResult<B
     to_python(py, &limits)
 }
 
+/// Speed of a core of a processor at a clock, GHz x work per clock.
+#[pyfunction]
+fn core_speed(processor: &str, clock_ghz: f64) -> PyResult<f64> {
+    Catalog::embedded().core_speed(processor, clock_ghz).map_err(|error| catalog_error(&error))
+}
+
 /// USD an hour of Linux on demand with source and date; none when no price is known.
 #[pyfunction]
 #[pyo3(signature = (name, region, as_of=None))]
@@ -180,6 +186,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instances, module)?)?;
     module.add_function(wrap_pyfunction!(instance, module)?)?;
     module.add_function(wrap_pyfunction!(instance_price, module)?)?;
+    module.add_function(wrap_pyfunction!(core_speed, module)?)?;
     module.add_function(wrap_pyfunction!(commitment, module)?)?;
     module.add_function(wrap_pyfunction!(check_attachments, module)?)?;
     module.add_function(wrap_pyfunction!(volume_prices, module)?)?;

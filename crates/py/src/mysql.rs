@@ -5,6 +5,7 @@ use headrace_catalog::{Catalog, InstanceLimits};
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
+use headrace_sim::mysql::local_disk::{local_disk, DiskKind};
 use headrace_sim::mysql::standard::tpcc;
 use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
 use headrace_sim::mysql::tprocc::Tprocc;
@@ -244,10 +245,28 @@ fn mysql_tprocc<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<B
     Ok(answer)
 }
 
+/// How fast a local disk is before a run tells (`headrace_sim::mysql::local_disk`): `kind` or None;
+/// `known_writes`: pages a second and the standard deviation of their logarithm, or None.
+#[pyfunction]
+fn mysql_local_disk<'py>(
+    py: Python<'py>,
+    database: &Bound<'py, PyAny>,
+    cache_bytes: f64,
+    kind: Option<&Bound<'py, PyAny>>,
+    known_writes: Option<(f64, f64)>,
+    as_of: Option<&str>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let database = database_of(database)?;
+    let kind: Option<DiskKind> = kind.map(pythonize::depythonize).transpose()?;
+    let disk = local_disk(&database, cache_bytes, kind, known_writes, date(as_of)?).map_err(sim_error)?;
+    to_python(py, &disk)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_runs, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_check, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_sysbench, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_local_disk, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_tpcc, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_tprocc, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_clients, module)?)?;

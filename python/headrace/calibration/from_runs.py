@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from headrace.base.checks import check_name
 from headrace.base.core import core_errors
@@ -145,9 +146,12 @@ def hammerdb_tprocc(
     sync_binlog: int = 1,
     log_bin: bool = True,
     doublewrite: bool = True,
+    flavor: str = "mysql",
+    client_host: str = "same",
 ) -> TransactionWorkload:
     """Returns HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a
-    warehouse where `size_gib` is not given; `redo_gib`: 100 MiB. Raises InputError."""
+    warehouse where `size_gib` is not given; `redo_gib`: 100 MiB; `flavor`: mysql or mariadb;
+    `client_host`: same or network. Raises InputError."""
     from headrace.base.units import GIB
     from headrace.calibration.prior import TPROCC_BYTES, build_tprocc
 
@@ -159,6 +163,8 @@ def hammerdb_tprocc(
         "sync_binlog": sync_binlog,
         "log_bin": log_bin,
         "doublewrite": doublewrite,
+        "flavor": flavor,
+        "client_host": client_host,
     }
     standard = build_tprocc(options)
     size = check_size(size_gib) or warehouses * TPROCC_BYTES / GIB
@@ -185,18 +191,37 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     return replace(workload, replica=ReplicaParameters(written=tuple(standard["changed"])))
 
 
+def build_standard(run: Run) -> TransactionWorkload:
+    """Returns what is predicted of a run before it is measured: the standard benchmark that it
+    names, under its settings. Raises InputError."""
+    from headrace.calibration.prior import build_prior, find_local_disk
+
+    database = build_prior(run)
+    disk = find_local_disk(run, database)
+    spreads = {} if disk is None else {"local_disk": disk["spread"]}
+    size, benchmark = run.benchmark.data_gib, run.benchmark.name
+    return _build_standard(run.name, run.engine, database, run.cache_gib, run.threads, size, benchmark, spreads)
+
+
 def _build_standard(
-    name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
+    name: str,
+    engine: str,
+    database: dict,
+    cache_gib: float,
+    threads: int,
+    size_gib: float | None,
+    benchmark: str,
+    spreads: Mapping[str, float] = MappingProxyType({}),
 ) -> TransactionWorkload:
     """Returns the workload of a standard database, its parameters with their spreads before any
-    run."""
+    run: those of `spreads` where it has them."""
     rows = [
         {
             "name": parameter.name,
             "words": parameter.words,
             "value": value(database, parameter),
-            "spread": parameter.spread,
-            "before": parameter.spread,
+            "spread": spreads.get(parameter.name, parameter.spread),
+            "before": spreads.get(parameter.name, parameter.spread),
             "from": "prior; no run",
         }
         for parameter in of_engine(engine, database, benchmark)

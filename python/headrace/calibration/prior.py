@@ -18,9 +18,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
-from headrace.workload.parameters import LOCAL_DISK_MIDDLE, LOCAL_DISK_READS_MIDDLE
 from headrace.workload.server_settings import database_under
-from headrace.workload.unexplained import speed_of
 
 DOC = "docs/reference/run-description.md"
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
@@ -50,6 +48,11 @@ SETTINGS_OF_DATABASE = {
     "io_capacity": "io_capacity",
     "io_capacity_max": "io_capacity_max",
 }
+# Who sets innodb_io_capacity_max sets it by what the disk does, as the manual advises, and leaves
+# some of it to clients. Guesses: half of the pages that it writes at random, known to a factor of
+# two.
+DISK_OVER_IO_CAPACITY_MAX = 2.0
+IO_CAPACITY_SPREAD = math.log(2.0)
 # Server's defaults that count where a run does not say; its io_capacity does not: the standard's
 # background writes are measured.
 BY_DEFAULT = ("log_bin", "sync_binlog")
@@ -62,15 +65,25 @@ def build_prior(run: Run) -> dict:
     Raises InputError for a benchmark no standard is known of.
     """
     database = _build_standard(run)
-    speed = speed_of(run.instance, run.as_of.isoformat())
-    clients = core.clients_at_speed(database["clients"], speed)
-    database |= {"clients": {**clients, "core_speed": speed}}
+    clients = core.clients_at_speed(database["clients"], run.core_speed)
+    database |= {"clients": {**clients, "core_speed": run.core_speed}}
     if run.engine == "innodb":
         database |= {"checkpoint": core.checkpoint_law(run.flavor or "mysql", _redo_release(run))}
-    # The catalog has no figure of a local disk: how fast it is, the run tells.
-    if math.isinf(run.caps.iops):
-        database |= {"local_disk": LOCAL_DISK_MIDDLE, "local_disk_reads": LOCAL_DISK_READS_MIDDLE}
+    disk = find_local_disk(run, database)
+    if disk is not None:
+        database |= {"local_disk": disk["writes"], "local_disk_reads": disk["reads"]}
     return database
+
+
+def find_local_disk(run: Run, database: core.Database) -> core.LocalDisk | None:
+    """Returns how fast the local disk of a run is, as its kind, its server's settings and its load
+    tell before it is measured; None where the catalog has its figures or there is none."""
+    if not math.isinf(run.caps.iops):
+        return None
+    pages_s = run.settings.get("io_capacity_max")
+    known_writes = None if pages_s is None else (DISK_OVER_IO_CAPACITY_MAX * pages_s, IO_CAPACITY_SPREAD)
+    with core_errors():
+        return core.mysql_local_disk(database, run.cache_gib * GIB, run.local_disk, known_writes, run.as_of.isoformat())
 
 
 def _build_standard(run: Run) -> dict:
@@ -116,7 +129,21 @@ def _collect_tprocc_options(run: Run) -> dict:
     """Returns the options of the core's TPROC-C for a run."""
     warehouses = (run.benchmark.tables or 1) * (run.benchmark.scale or 1)
     redo = {"redo_gib": run.settings["redo_gib"]} if "redo_gib" in run.settings else {}
-    return {"warehouses": float(warehouses), "cache_gib": run.cache_gib} | redo
+    return (
+        {"warehouses": float(warehouses), "cache_gib": run.cache_gib, "flavor": _name_flavor(run)}
+        | redo
+        | _name_client_host(run)
+    )
+
+
+def _name_flavor(run: Run) -> str:
+    """Returns the core's name of the run's flavor: Percona's server takes what MySQL takes."""
+    return "mariadb" if run.flavor == "mariadb" else "mysql"
+
+
+def _name_client_host(run: Run) -> dict:
+    """Returns the core's option of where the clients run, empty where nobody says."""
+    return {} if run.client_host is None else {"client_host": run.client_host}
 
 
 def _collect_oltp_options(run: Run) -> dict:
@@ -136,15 +163,20 @@ def _collect_oltp_options(run: Run) -> dict:
     options = _choose_defaults(run) | options
     if "binlog" in settings:
         options["log_bin"] = bool(settings["binlog"])
-    return {
-        "script": benchmark.script,
-        "distribution": kind,
-        "engine": run.engine,
-        "tables": benchmark.tables,
-        "table_size": benchmark.scale,
-        "threads": run.threads,
-        "cache_gib": run.cache_gib,
-    } | options
+    return (
+        {
+            "script": benchmark.script,
+            "distribution": kind,
+            "engine": run.engine,
+            "flavor": _name_flavor(run),
+            "tables": benchmark.tables,
+            "table_size": benchmark.scale,
+            "threads": run.threads,
+            "cache_gib": run.cache_gib,
+        }
+        | options
+        | _name_client_host(run)
+    )
 
 
 def writes_in_background(run: Run) -> bool:

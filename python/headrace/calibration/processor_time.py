@@ -15,7 +15,6 @@ import numpy as np
 
 from headrace.base import core
 from headrace.calibration.runs import Run
-from headrace.workload.unexplained import speed_of
 
 # How far a busy share is off as a measure of what processors can do, relative standard deviation.
 # Guess: clients on the same machine, the kernel and background threads work besides the
@@ -41,7 +40,7 @@ class ProcessorTime:
 def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
     """Measures what the runs say together; None where none has both a busy share and virtual
     CPUs."""
-    speed = _find_speed(runs[0]) if runs else None
+    speed = runs[0].core_speed if runs else None
     times = [(run.name, time) for run in runs if (time := _measure_run(run, speed)) is not None]
     if not times:
         return None
@@ -79,12 +78,6 @@ def _measure_run(run: Run, speed: float | None) -> tuple[float, float] | None:
     ]
     scatter = float(np.std(np.log(of_parts), ddof=1) / math.sqrt(len(of_parts))) if len(of_parts) > 1 else SYSTEMATIC
     busy_ms = float(busy[good].sum() / tps[good].sum() * run.vcpus * 1e3)
-    own = _find_speed(run)
-    faster = own / speed if own and speed else 1.0
+    faster = run.core_speed / speed if run.core_speed and speed else 1.0
     cpu_ms = core.processor_ms(busy_ms, float(busy[good].mean()), run.threads_per_core)
     return cpu_ms * faster, max(scatter, 1e-3)
-
-
-def _find_speed(run: Run) -> float | None:
-    """Returns the speed of a core of the run's instance, None where it is not known."""
-    return speed_of(run.instance, run.as_of.isoformat())

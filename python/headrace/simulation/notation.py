@@ -28,11 +28,13 @@ STANDARD_EXAMPLE = (
 )
 TPCC_KEYS = ("warehouses", "engine", "cache_gib", "threads", "size_gib")
 TPROCC_KEYS = (
-    "warehouses", "cache_gib", "threads", "size_gib", "redo_gib", "flush_log_at_trx_commit", "sync_binlog", "log_bin", "doublewrite"
+    "warehouses", "cache_gib", "threads", "size_gib", "redo_gib", "flush_log_at_trx_commit", "sync_binlog", "log_bin", "doublewrite",
+    "flavor", "client_host",
 )  # fmt: skip
 OLTP_KEYS = (
     "script", "tables", "table_size", "engine", "cache_gib", "threads", "distribution", "redo_gib",
-    "flush_log_at_trx_commit", "sync_binlog", "log_bin", "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size"
+    "flush_log_at_trx_commit", "sync_binlog", "log_bin", "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size",
+    "flavor", "client_host",
 )  # fmt: skip
 SWITCHES = ("log_bin", "doublewrite", "skip_trx")
 COUNTS = ("threads", "tables", "table_size", "sync_binlog", "flush_log_at_trx_commit", "range_size")
@@ -91,7 +93,7 @@ def _settings(text: str, keys: tuple[str, ...], source: str, example: str) -> di
 
 
 def _typed(key: str, value: str) -> object:
-    if key in ("engine", "script"):
+    if key in ("engine", "script", "flavor", "client_host"):
         return value
     if key == "distribution":
         return {"type": value}

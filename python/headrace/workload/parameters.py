@@ -30,8 +30,8 @@ class ModelParameter:
     least: float = 0.0
 
 
-# One published machine stands behind each standard's processor time, and writes are guessed
-# (SPREADS of the core's sysbench standard).
+# One machine stands behind each standard's processor time (SPREADS of the core's sysbench
+# standard).
 CPU_SPREAD = 0.35
 # Guess: the standard's serial share is one itself, known to a factor of e.
 SERIAL_SPREAD = 1.0
@@ -92,19 +92,19 @@ MYROCKS = (
 )
 
 
-# Of a run on a local disk that the catalog has no figure of. Such disks lie between a SATA SSD
-# (some 500 MiB/s, the catalog's guess) and an NVMe SSD (some 3,000): the middle of the two, by
-# ratio, and as far as either is from it.
-LOCAL_DISK_MIDDLE = math.sqrt(3_000 / 500)
-# It takes more reads than writes, by a ratio that differs less from disk to disk: the geometric
-# mean of the six families in data/instances_local_iops.csv (1.25 to 2.5) and of the disk of m5d
-# that the catalog's guess was measured on (67,700 to 32,000) is 1.57, their deviation 0.29.
-LOCAL_DISK_READS_MIDDLE = 1.57 / (67_700 / 32_000)
+# Of a run on a local disk that the catalog has no figure of. Its speed before the run: the core's
+# `local_disk`, known as far as this where nobody says of which kind it is (the standard deviation
+# over the drives of data/local_disks.csv).
+LOCAL_DISK_SPREAD = 0.82
+# It takes more reads than writes, by a ratio that differs less from disk to disk: the deviation of
+# the six families in data/instances_local_iops.csv (1.25 to 2.5) and of the disk of m5d that the
+# catalog's guess was measured on (67,700 to 32,000) is 0.29; how a load shares the disk between
+# them adds to it.
 LOCAL_DISK = (
     ModelParameter(
         "local_disk",
         ("local_disk",),
-        math.log(LOCAL_DISK_MIDDLE),
+        LOCAL_DISK_SPREAD,
         "speed at which the local disk writes over the catalog's guess",
         1e3,
         1e-3,
@@ -118,9 +118,6 @@ LOCAL_DISK = (
         1e-3,
     ),
 )
-# Statements of a stored procedure take a share of a statement by itself that is a guess (a third:
-# a tenth to all of it), so of TPROC-C the processor time is known to a factor of two.
-PROCEDURES_CPU_SPREAD = 0.7
 
 
 # Of sysbench's own scripts rows and statements are known, so pages and touches of a transaction in
@@ -139,11 +136,10 @@ def of_engine(
     spreads = {}
     if engine == "innodb" and benchmark == "sysbench-oltp":
         spreads["pages_touched"] = SIZED_PAGES_SPREAD
-    # Which pages a transaction changes is worked out of TPROC-C alone.
-    cpu = CPU_SPREAD if database.get("dirtying") is None else PROCEDURES_CPU_SPREAD
-    # On a machine of which nobody says how fast its cores are, that adds to it.
+    # On a machine of which nobody says how fast its cores are, that adds to what the processor time
+    # is known to.
     unknown = 0.0 if database["clients"].get("core_speed") else unexplained_spreads()["unknown_speed"]
-    spreads["cpu_ms"] = math.hypot(cpu, unknown)
+    spreads["cpu_ms"] = math.hypot(CPU_SPREAD, unknown)
     parameters = tuple(replace(each, spread=spreads.get(each.name, each.spread)) for each in parameters)
     # Files before it was kept have no ratio of reads.
     return parameters + tuple(each for each in LOCAL_DISK if database.get(each.name) is not None)

@@ -182,6 +182,7 @@ ANSWERS = {
     "newest_date": [()],
     "instance": [("m5d.large",), ("t2.micro", "2016-01-01")],
     "instances": [()],
+    "core_speed": [("skylake", 3.1)],
     "instance_price": [("m5.large", "us-east-1"), ("m5.large", "nowhere")],
     "volume_prices": [("us-east-1",)],
     "prices_seen": [("us-east-1",)],
@@ -211,6 +212,10 @@ ANSWERS = {
     "mysql_check": [(INNODB,)],
     "mysql_warm_up": [(INNODB, 1e8), (INNODB, 1e12)],
     "mysql_grown": [(INNODB, 2.0)],
+    "mysql_local_disk": [
+        (INNODB, 2.0**30, None, None, None),
+        (INNODB, 2.0**30, "sata-ssd", (8_000.0, 0.7), "2021-02-23"),
+    ],
     "mysql_tpcc": [("innodb", 10.0), ("myrocks", 10.0)],
     "mysql_tprocc": [({"warehouses": 10.0, "cache_gib": 1.0},)],
     "mysql_sysbench": [({"cache_gib": 1.0, "threads": 4},)],

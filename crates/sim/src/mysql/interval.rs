@@ -16,8 +16,8 @@ mod response;
 
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
-pub(crate) use contention::Contention;
 pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
+pub(crate) use contention::{shared_ms, Contention};
 pub(crate) use response::sigma_of_p95;
 pub use response::ResponseSpread;
 

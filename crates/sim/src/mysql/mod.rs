@@ -11,8 +11,10 @@
 //! | `settings` | what server settings and memory do to a database |
 //! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
 //! | `standard` | sysbench-tpcc with no run measured |
+//! | `costs` | what statements take of real servers, as measured: `data/mysql/standards.csv` |
 //! | `sysbench` | the OLTP scripts of sysbench with no run measured |
 //! | `tprocc` | HammerDB's TPROC-C with no run measured |
+//! | `local_disk` | how fast a local disk is before a run tells: by its kind and what the load does to it |
 //! | `interval` | second by second: the tightest of caps, clients and processors decides |
 //! | `services` | the same on RDS and Aurora: standby, log-only storage, readers, billed I/O |
 //! | `search` | many storages and instances at once: the planner's inner loop |
@@ -22,9 +24,11 @@
 pub mod cache;
 pub mod checkpoint;
 pub mod clients;
+pub mod costs;
 pub mod database;
 pub mod demand;
 pub mod interval;
+pub mod local_disk;
 pub mod popularity;
 pub mod replica;
 pub mod search;

@@ -18,7 +18,9 @@ mod distribution;
 
 pub use distribution::{classes, Distribution};
 
+use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip};
 use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
+use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
 use crate::error::SimError;
@@ -73,50 +75,6 @@ pub(super) const USABLE_SHARE: f64 = 0.96;
 /// Share of the list behind the midpoint: innodb_old_blocks_pct, 37.
 pub(super) const OLD_SHARE: f64 = 0.375;
 
-/// Processor of one point select, ms: 8 vCPUs / 50,733 a second (published 2020-07-13: MySQL 8.0.15
-/// on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give 46,203, so processors bind, not
-/// clients). sysbench may have run on the same machine.
-pub(super) const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
-/// Speed of the cores of that m5.2xlarge: 3.1 GHz of Skylake.
-pub(super) const CORE_SPEED: f64 = 3.1;
-/// What a round trip takes without processor time, ms. On the server's host it is processor time
-/// and nothing else. In the same table one thread does 5,365 a second: 0.186 ms, of which a core by
-/// itself works 0.103, so its client was 0.084 ms away, as from one host of a zone to another.
-/// Guess between the two, where nobody says.
-pub(super) const ROUND_TRIP_MS: f64 = 0.02;
-/// Processor of BEGIN or COMMIT, ms. Guess.
-pub(super) const BRACKET_CPU_MS: f64 = 0.05;
-/// Processor of a range select: a point select and 2 us for every further row. Guess.
-const RANGE_ROW_CPU_MS: f64 = 0.002;
-/// Processor of a row found by the secondary index, ms. Guess.
-const INDEXED_ROW_CPU_MS: f64 = 0.005;
-
-/// What one writing statement adds. Processor: guess, twice to three times a point select; with
-/// these a default oltp_read_write takes 4.7 ms, and the table above allows at most 8 vCPUs / 1,644
-/// a second = 4.9 ms, an index update 1.28 (6,264) and another one 0.88 (9,100); the tuned run of
-/// the AWS whitepaper (2017: 3,292 a second, 10 point selects and 4 writes, 32 vCPUs) allows 9.7
-/// where this gives 3.2, so processors did not bind it. Redo: record sizes in undo and page logs,
-/// guessed +-40 %. Binlog: full row images.
-struct WriteCost {
-    cpu_ms: f64,
-    redo_bytes: f64,
-    binlog_bytes: f64,
-    /// Bytes put into MyRocks' memtable and WAL.
-    put_bytes: f64,
-}
-/// Old and new k in undo and redo (120), index entry marked (25), inserted (50), purged (55), page
-/// and transaction headers (100). Binlog: table map 60, event 35, images 2 x 191.
-const INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.45, redo_bytes: 350.0, binlog_bytes: 477.0, put_bytes: 260.0 };
-/// c twice (undo, redo) with headers.
-const NON_INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 550.0, binlog_bytes: 477.0, put_bytes: 212.0 };
-/// Marks in both indexes, undo, purge. Binlog: one image.
-const DELETE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 300.0, binlog_bytes: 286.0, put_bytes: 48.0 };
-/// The row, its undo, its index entry.
-const INSERT: WriteCost = WriteCost { cpu_ms: 0.40, redo_bytes: 500.0, binlog_bytes: 286.0, put_bytes: 236.0 };
-/// Commit: transaction state in undo headers; GTID, BEGIN and XID events 79 + 75 + 31; prepare and
-/// commit markers.
-const COMMIT: WriteCost = WriteCost { cpu_ms: 0.0, redo_bytes: 100.0, binlog_bytes: 185.0, put_bytes: 60.0 };
-
 /// How far a parameter of [`Oltp::database`] may be off where nothing was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
@@ -138,19 +96,19 @@ pub const SPREADS: &[Spread] = &[
     spread("popularity.touches_per_tx", 0.05, "statements are known; change buffer and repeated touches are left out"),
     spread("usable_share", 0.03, "guess"),
     spread("read_bytes", 0.2, "exact for InnoDB; compression of MyRocks is a guess"),
-    spread("writes.flush_per_tx", 0.5, "redo bytes +-40 % and the usable share of the redo log"),
+    spread("writes.flush_per_tx", 0.5, "redo bytes and the usable share of the redo log"),
     spread("writes.flush_ramp_tx", 0.5, "as flush_per_tx"),
     spread("writes.first_dirty", 0.5, "split between flush list and eviction is approximate"),
     spread("writes.later_dirty", 0.5, "as first_dirty"),
     spread("writes.background_per_s", 0.7, "innodb_io_capacity is a ceiling more than a rate"),
-    spread("log.redo_bytes_per_tx", 0.4, "record sizes without a run"),
-    spread("log.binlog_bytes_per_tx", 0.2, "event sizes of full row images"),
-    spread("compaction.period_tx", 0.4, "put bytes without a run"),
+    spread("log.redo_bytes_per_tx", 0.25, "measured; cases lie up to 29 % from the sums of their statements, and a young index splits"),
+    spread("log.binlog_bytes_per_tx", 0.1, "measured with full row images"),
+    spread("compaction.period_tx", 0.4, "size of memtables as flushed"),
     spread("compaction.read_bytes_per_tx", 0.5, "write amplification is a guess"),
     spread("compaction.write_bytes_per_tx", 0.5, "write amplification is a guess"),
     spread("compaction.rate_bytes_s", 0.5, "guess"),
-    spread("clients.base_ms", 0.4, "one published machine; where the client is, is a guess"),
-    spread("clients.cpu_ms", 0.35, "one published machine; writes guessed"),
+    spread("clients.base_ms", 0.4, "where the client is, is a guess"),
+    spread("clients.cpu_ms", 0.35, "measured on one machine; other versions, ways of clients and processors"),
     spread("clients.serial_share", 1.0, "guess"),
     spread("clients.sharpness", 0.3, "six runs of another workload"),
     spread("clients.p95_over_mean", 0.3, "guess"),
@@ -204,6 +162,8 @@ pub struct Oltp {
     pub statements: Overrides,
     /// Storage engine.
     pub engine: StorageEngine,
+    /// Whose server it is.
+    pub flavor: Flavor,
     /// `--tables`.
     pub tables: u32,
     /// Rows of a table (`--table-size`).
@@ -233,8 +193,9 @@ pub struct Oltp {
     pub doublewrite: bool,
     /// MyRocks' memtable (write_buffer_size), MiB.
     pub memtable_mib: f64,
-    /// Round trip of a statement without processor time, ms; none: as between client and server on
-    /// one network.
+    /// Where the clients are.
+    pub client_host: ClientHost,
+    /// Round trip of a statement without processor time, ms; none: as from there.
     pub round_trip_ms: Option<f64>,
 }
 
@@ -246,6 +207,7 @@ impl Default for Oltp {
             distribution: Distribution::default(),
             statements: Overrides::default(),
             engine: StorageEngine::Innodb,
+            flavor: Flavor::default(),
             tables: 1,
             table_size: 10_000,
             range_size: 100,
@@ -260,6 +222,7 @@ impl Default for Oltp {
             io_capacity: 200.0,
             doublewrite: true,
             memtable_mib: 64.0,
+            client_host: ClientHost::default(),
             round_trip_ms: None,
         }
     }
@@ -283,12 +246,12 @@ struct Statements {
 }
 
 impl Statements {
-    fn writing(&self) -> [(f64, &'static WriteCost); 4] {
+    fn writing(&self) -> [(f64, &'static str); 4] {
         [
-            (self.index_updates, &INDEX_UPDATE),
-            (self.non_index_updates, &NON_INDEX_UPDATE),
-            (self.delete_inserts + self.deletes, &DELETE),
-            (self.delete_inserts + self.appends, &INSERT),
+            (self.index_updates, "index_update"),
+            (self.non_index_updates, "non_index_update"),
+            (self.delete_inserts + self.deletes, "delete"),
+            (self.delete_inserts + self.appends, "insert"),
         ]
     }
 
@@ -297,8 +260,12 @@ impl Statements {
     }
 
     fn round_trips(&self) -> f64 {
-        let lookups = f64::from(u8::from(self.random_points > 0.0)) + f64::from(u8::from(self.random_ranges > 0.0));
-        self.point_selects + self.ranges + self.writes() + lookups + self.brackets
+        self.point_selects + self.ranges + self.writes() + self.lookups() + self.brackets
+    }
+
+    /// Statements of select_random_*.
+    fn lookups(&self) -> f64 {
+        f64::from(u8::from(self.random_points > 0.0)) + f64::from(u8::from(self.random_ranges > 0.0))
     }
 
     fn commits(&self) -> f64 {
@@ -309,8 +276,16 @@ impl Statements {
         }
     }
 
-    fn per_tx(&self, of: fn(&WriteCost) -> f64) -> f64 {
-        self.writing().iter().map(|(count, cost)| count * of(cost)).sum::<f64>() + self.commits() * of(&COMMIT)
+    /// What the writing statements of a transaction and its commits take.
+    fn written(&self, costs: &Costs) -> Result<Cost, SimError> {
+        let mut sum = Cost::default();
+        for (count, statement) in self.writing().into_iter().chain([(self.commits(), "commit")]) {
+            let cost = costs.find(statement)?;
+            sum.core_ms += count * cost.core_ms;
+            sum.log_bytes += count * cost.log_bytes;
+            sum.binlog_bytes += count * cost.binlog_bytes;
+        }
+        Ok(sum)
     }
 }
 
@@ -477,9 +452,11 @@ impl Oltp {
     pub fn database(&self) -> Result<Database, SimError> {
         self.check()?;
         let (statements, layout) = (self.statements(), self.layout());
+        let costs = Costs::of(self.engine, self.flavor)?;
         let parts = self.parts(&statements, &layout);
         let innodb = self.engine == StorageEngine::Innodb;
-        let log = self.log(&statements);
+        let written = statements.written(&costs)?;
+        let log = self.log(&statements, written);
         let cached_bytes = if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES };
         let writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
         let mut classes: Vec<PageClass> = parts.iter().map(|part| part.class).collect();
@@ -503,7 +480,7 @@ impl Oltp {
             dirtying: None,
             compaction: if innodb { None } else { self.compaction(log.redo_bytes_per_tx) },
             log,
-            clients: self.clients(&statements),
+            clients: self.clients(&statements, &costs, written.core_ms)?,
             // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess
             // for sysbench.
             noise: Noise { fano: 3.0, cv: 0.055 },
@@ -516,11 +493,10 @@ impl Oltp {
         Ok(database)
     }
 
-    fn log(&self, statements: &Statements) -> Log {
-        let of: fn(&WriteCost) -> f64 = if self.engine == StorageEngine::Innodb { |cost| cost.redo_bytes } else { |cost| cost.put_bytes };
+    fn log(&self, statements: &Statements, written: Cost) -> Log {
         Log {
-            redo_bytes_per_tx: statements.per_tx(of),
-            binlog_bytes_per_tx: if self.log_bin { statements.per_tx(|cost| cost.binlog_bytes) } else { 0.0 },
+            redo_bytes_per_tx: written.log_bytes,
+            binlog_bytes_per_tx: if self.log_bin { written.binlog_bytes } else { 0.0 },
             syncs_per_commit: statements.commits() * syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog),
             commits_per_tx: Some(statements.commits()),
             redo_capacity_bytes: (self.engine == StorageEngine::Innodb).then(|| self.redo_bytes()),
@@ -580,23 +556,35 @@ impl Oltp {
         })
     }
 
-    fn clients(&self, statements: &Statements) -> Clients {
-        let rows_found = if statements.random_points + statements.random_ranges > 0.0 {
-            let keys = if statements.random_ranges > 0.0 { f64::from(self.delta) + 1.0 } else { 1.0 };
-            (statements.random_points + statements.random_ranges) * keys * rows_per_key(&self.distribution, self.table_size as f64, self.threads)
-        } else {
-            0.0
-        };
-        let selects = statements.round_trips() - statements.brackets - statements.writes();
-        let range_rows = statements.ranges * (f64::from(self.range_size).min(self.table_size as f64) - 1.0);
-        let cpu_ms = selects * POINT_CPU_MS
-            + range_rows * RANGE_ROW_CPU_MS
-            + rows_found * INDEXED_ROW_CPU_MS
-            + statements.per_tx(|cost| cost.cpu_ms)
-            + statements.brackets * BRACKET_CPU_MS;
-        let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(ROUND_TRIP_MS);
+    fn clients(&self, statements: &Statements, costs: &Costs, written_ms: f64) -> Result<Clients, SimError> {
+        let rows = self.table_size as f64;
+        let per_key = || rows_per_key(&self.distribution, rows, self.threads);
+        let range_rows = statements.ranges * (f64::from(self.range_size).min(rows) - 1.0);
+        let trip = RoundTrip::of(self.client_host);
+        let mut core_ms = written_ms + statements.round_trips() * trip.core_ms;
+        for (count, statement) in [
+            (statements.point_selects + statements.lookups(), "point_select"),
+            (statements.ranges, "range"),
+            (range_rows, "range_row"),
+            (statements.brackets, "bracket"),
+        ] {
+            core_ms += count * costs.find(statement)?.core_ms;
+        }
+        if statements.random_points > 0.0 {
+            core_ms += statements.random_points * per_key() * costs.find("point_row")?.core_ms;
+        }
+        if statements.random_ranges > 0.0 {
+            core_ms += statements.random_ranges * (f64::from(self.delta) + 1.0) * per_key() * costs.find("range_key")?.core_ms;
+        }
+        let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(trip.away_ms);
         // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
-        let clients = Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) };
-        Clients { base_ms: base_ms + clients.core_ms(), ..clients }
+        Ok(Clients {
+            base_ms: base_ms + core_ms,
+            cpu_ms: shared_ms(core_ms),
+            sharpness: 4.0,
+            p95_over_mean: 2.0,
+            serial_share: SERIAL_SHARE,
+            core_speed: Some(costs.core_speed),
+        })
     }
 }

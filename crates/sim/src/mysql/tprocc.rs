@@ -12,16 +12,18 @@
 //! and a stock level. Items are drawn evenly, as that script's new order does (the standard asks
 //! for NURand), customers by NURand where they are named by number. Every warehouse is equally
 //! likely (HammerDB's "use all warehouses"). Every call is one transaction, whether it commits or
-//! rolls back.
+//! rolls back. Processor time, redo and binary log of a call are measured (`costs`).
 //!
 //! Left out: growth by new orders (some 0.03 pages a transaction), undo pages, and that a stock
 //! level looks at the stock of the orders just made, so that in a cache that holds most of the data
 //! it finds more of it than is worked out here.
 
+use super::costs::{ClientHost, Costs, Flavor, RoundTrip};
 use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
+use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
-use super::sysbench::{BRACKET_CPU_MS, CORE_SPEED, OLD_SHARE, POINT_CPU_MS, ROUND_TRIP_MS, USABLE_SHARE};
+use super::sysbench::{OLD_SHARE, USABLE_SHARE};
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +41,10 @@ const ROW_EXTRA: f64 = 5.0 + 6.0 + 7.0 + 2.0 / 6.0;
 /// Of 23 calls: new orders and payments; each of the others.
 const OFTEN: f64 = 10.0 / 23.0;
 const SELDOM: f64 = 1.0 / 23.0;
+/// Statements that HammerDB's script sends for a call: new order and payment set a variable, call
+/// and select what came out; of 23 calls the other three send six (2.87 a call are counted in
+/// published runs).
+const STATEMENTS: f64 = (10.0 * 3.0 + 10.0 * 3.0 + 6.0) / 23.0;
 /// Lines of an order: 5 to 15 (2.4.1.3).
 const LINES: f64 = 10.0;
 /// Customers that a look-up by name reads: 3,000 of a district have 1,000 names (4.3.2.3); 60 % of
@@ -70,25 +76,6 @@ const ORDER_CUSTOMER: (f64, f64) = (30_000.0, 22.0);
 const CUSTOMER_BITS: f64 = 10.0;
 const SET: f64 = 0.75;
 
-/// Processor of a statement inside a stored procedure, ms: no round trip and no parsing, so a third
-/// of a point select by itself. Guess.
-const STATEMENT_CPU_MS: f64 = POINT_CPU_MS / 3.0;
-/// Statements of a call: three and four a line of a new order (2.4.2.2), eight of a payment, four
-/// of an order status, seven for each district of a delivery, and a stock level that reads 200 rows
-/// at a tenth of a statement each.
-const STATEMENTS: f64 = OFTEN * (3.0 + 4.0 * LINES) + OFTEN * 8.0 + SELDOM * (4.0 + 7.0 * DISTRICTS + 3.0 + 0.1 * ITEMS_LOOKED_AT);
-/// Redo of a call, bytes: 500 for every row changed or inserted, in undo and page (as `sysbench`'s
-/// non-index update and insert). Rows: a new order changes a district and 10 of stock and inserts
-/// 12; a payment changes 3 and inserts 1; a delivery deletes, changes 2 and 10 lines in each
-/// district. +-40 %.
-const ROWS_CHANGED: f64 = OFTEN * (1.0 + LINES + 2.0 + LINES) + OFTEN * 4.0 + SELDOM * DISTRICTS * (3.0 + LINES);
-const REDO_OF_ROW: f64 = 500.0;
-/// Binary log of a call, bytes: full images of the rows before and after (two of stock, customer,
-/// and lines of a delivery; one of what is inserted), and 185 for the transaction's own events.
-const BINLOG: f64 = OFTEN * LINES * (2.0 * STOCK.1 + ORDER_LINE.1)
-    + OFTEN * 2.0 * CUSTOMER.1
-    + SELDOM * DISTRICTS * 2.0 * (CUSTOMER.1 + ORDERS.1 + LINES * ORDER_LINE.1)
-    + 185.0;
 /// Redo log where none is given, bytes: MySQL's default from 8.0.30 (innodb_redo_log_capacity).
 const DEFAULT_REDO_BYTES: f64 = 100.0 * 1_048_576.0;
 
@@ -102,6 +89,10 @@ pub struct Tprocc {
     pub redo_gib: Option<f64>,
     /// Buffer pool in which pages flushed are worked out, GiB; none: half of the pages touched fit.
     pub cache_gib: Option<f64>,
+    /// Whose server it is.
+    pub flavor: Flavor,
+    /// Where the clients are.
+    pub client_host: ClientHost,
     /// innodb_flush_log_at_trx_commit: 0, 1 or 2; 3 in MariaDB.
     pub flush_log_at_trx_commit: u8,
     /// Binary log on: the default from 8.0.
@@ -114,7 +105,17 @@ pub struct Tprocc {
 
 impl Default for Tprocc {
     fn default() -> Tprocc {
-        Tprocc { warehouses: 100.0, redo_gib: None, cache_gib: None, flush_log_at_trx_commit: 1, log_bin: true, sync_binlog: 1, doublewrite: true }
+        Tprocc {
+            warehouses: 100.0,
+            redo_gib: None,
+            cache_gib: None,
+            flavor: Flavor::default(),
+            client_host: ClientHost::default(),
+            flush_log_at_trx_commit: 1,
+            log_bin: true,
+            sync_binlog: 1,
+            doublewrite: true,
+        }
     }
 }
 
@@ -170,15 +171,19 @@ impl Tprocc {
     pub fn database(&self) -> Result<Database, SimError> {
         self.check()?;
         let parts = self.parts();
-        let redo_bytes_per_tx = ROWS_CHANGED * REDO_OF_ROW;
+        let costs = Costs::of(StorageEngine::Innodb, self.flavor)?;
+        let call = costs.find("tprocc_call")?;
+        let redo_bytes_per_tx = call.log_bytes;
         let redo_bytes = self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB);
         let window_tx = (REDO_USABLE * redo_bytes / redo_bytes_per_tx).min(1e12);
         let popularity = Popularity { classes: parts.iter().map(|part| PageClass { pages: part.pages, touches_per_tx: part.touches / part.pages }).collect() };
         let pool = self.cache_gib.map_or(popularity.pages() / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES);
         let flush_per_tx = flushed(&parts, window_tx, popularity.stay_tx(pool));
-        let cpu_ms = STATEMENTS * STATEMENT_CPU_MS + BRACKET_CPU_MS;
-        // Sharpness and scatter: TPC-C runs of 2018. Percentile over mean: guess.
-        let clients = Clients { base_ms: 0.0, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) };
+        let trip = RoundTrip::of(self.client_host);
+        // Half of the statements besides the call set a variable, half select one: as a bracket
+        // and, at most, as a point select.
+        let beside_ms = 0.5 * (STATEMENTS - 1.0) * (costs.find("bracket")?.core_ms + costs.find("point_select")?.core_ms);
+        let core_ms = call.core_ms + beside_ms + STATEMENTS * trip.core_ms;
         let database = Database {
             engine: StorageEngine::Innodb,
             read_bytes: PAGE_BYTES,
@@ -199,15 +204,22 @@ impl Tprocc {
             popularity,
             log: Log {
                 redo_bytes_per_tx,
-                binlog_bytes_per_tx: if self.log_bin { BINLOG } else { 0.0 },
+                binlog_bytes_per_tx: if self.log_bin { call.binlog_bytes } else { 0.0 },
                 // Order states and stock levels write nothing.
                 syncs_per_commit: (1.0 - 2.0 * SELDOM) * syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog),
                 commits_per_tx: Some(1.0 - 2.0 * SELDOM),
                 redo_capacity_bytes: Some(redo_bytes),
             },
             compaction: None,
-            // One round trip a call.
-            clients: Clients { base_ms: ROUND_TRIP_MS + clients.core_ms(), ..clients },
+            // Sharpness and scatter: TPC-C runs of 2018. Percentile over mean: guess.
+            clients: Clients {
+                base_ms: STATEMENTS * trip.away_ms + core_ms,
+                cpu_ms: shared_ms(core_ms),
+                sharpness: 4.0,
+                p95_over_mean: 2.0,
+                serial_share: SERIAL_SHARE,
+                core_speed: Some(costs.core_speed),
+            },
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),
             checkpoint: None,

@@ -14,9 +14,10 @@ import msgspec
 
 from headrace.base import core
 from headrace.base.checks import check_name, shown
+from headrace.base.core import core_errors
 from headrace.base.documents import DocumentKind, DocumentTable, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
-from headrace.calibration.runs.model import BenchmarkLoad, RunFacts
+from headrace.calibration.runs.model import CLIENT_HOSTS, LOCAL_DISKS, BenchmarkLoad, RunFacts
 from headrace.errors import InputError
 from headrace.observe.clock import FIRST_YEAR, LAST_YEAR, Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
@@ -24,6 +25,7 @@ from headrace.observe.run_storage import Caps, check_storage
 from headrace.observe.series import DOC
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS, check_settings, check_version
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
+from headrace.workload.unexplained import speed_of
 
 FORMAT = "headrace-run"
 VERSION = 1  # of the format; no other has been written yet
@@ -127,6 +129,10 @@ class RunFile(DocumentTable, kw_only=True):
     seconds: Annotated[float, between(1.0, MAX_SPAN_S, "s")] | None = None
     p95_ms: Annotated[float, between(1e-6, 1e7, "ms")] | None = None
     busy_before: Annotated[float, between(0.0, 1.0)] | None = None
+    processor: _Text | None = None
+    clock_ghz: Annotated[float, between(0.5, 10.0, "GHz")] | None = None
+    local_disk: Literal[LOCAL_DISKS] | None = None
+    client_host: Literal[CLIENT_HOSTS] | None = None
     caveats: Annotated[list[str], said_as("must be a list of sentences")] = []
     benchmark: dict
     settings: dict = {}
@@ -208,7 +214,26 @@ def check_description(document: dict, folder: Path) -> Description:
         p95_ms=read.p95_ms,
         start_balance_percent=read.start_balance_percent,
         busy_before=read.busy_before,
+        core_speed=_choose_speed(read, as_of),
+        local_disk=read.local_disk,
+        client_host=read.client_host,
     )
+
+
+def _choose_speed(read: RunFile, as_of: date) -> float | None:
+    """Returns the speed of a core: of the processor and clock that are described, else of the
+    instance; None where neither is known. Raises InputError."""
+    if read.processor is None and read.clock_ghz is None:
+        return speed_of(read.instance, as_of.isoformat())
+    if read.instance is not None:
+        hint = "Take processor and clock_ghz out."
+        raise InputError(f"instance = {read.instance!r}", "says what its processor is", "data/instances.csv", hint)
+    if read.processor is None or read.clock_ghz is None:
+        missing = "processor" if read.processor is None else "clock_ghz"
+        hint = "clock_ghz is what its cores run at while all of them work."
+        raise InputError(f"{missing} is missing", "processor and clock_ghz together tell how fast a core is", DOC, hint)
+    with core_errors():
+        return core.core_speed(read.processor, read.clock_ghz)
 
 
 def _check_against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:

@@ -34,6 +34,12 @@ SERIES_COLUMNS = {
 }
 
 
+# What a local disk is of which the catalog has no figure, and where clients run, as the core names
+# them.
+LOCAL_DISKS = ("sata-ssd", "nvme-ssd")
+CLIENT_HOSTS = ("same", "network")
+
+
 @dataclass(frozen=True)
 class BenchmarkLoad:
     """What the clients did.
@@ -78,6 +84,9 @@ class RunFacts:
     p95_ms: float | None = None
     start_balance_percent: float | None = None
     busy_before: float | None = None
+    core_speed: float | None = None
+    local_disk: str | None = None
+    client_host: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,9 @@ class Run(RunFacts):
     in sysbench's summary. `start_balance_percent`: burst credits of the volumes at the beginning,
     None: full, as AWS starts them. `log_rates`: of a log volume of its own, which `series` leaves
     out; None where there is none or it was not counted. `busy_before`: share of the virtual CPUs
-    that something else had at work before the run.
+    that something else had at work before the run. `core_speed`: GHz x work per clock of a core
+    (Skylake's 1), None: not known. `local_disk`, `client_host`: one of LOCAL_DISKS and of
+    CLIENT_HOSTS, None: not said.
     """
 
     files: dict[str, tuple[str, str]]

@@ -86,6 +86,11 @@ impl Clients {
     }
 }
 
+/// [`Clients::cpu_ms`] of what takes this long on a core by itself, ms.
+pub(crate) fn shared_ms(core_ms: f64) -> f64 {
+    core_ms / (1.0 - LOST_BY_SHARING)
+}
+
 /// [`Clients::cpu_ms`] by the time that virtual CPUs were busy with a transaction, ms, while
 /// `busy_share` of them were at work: the more, the slower each of two in a core.
 pub fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32) -> f64 {

@@ -1,0 +1,117 @@
+//! What statements take of a server, as counted on real ones: `data/mysql/standards.csv`.
+//!
+//! The table is made by `benchmarks/standards`: processor time of the server's process, redo or WAL
+//! and binary log, of every script of sysbench and of TPROC-C, taken apart into statements. To it
+//! comes what a statement takes on its way from the client and back.
+
+use super::database::StorageEngine;
+use crate::error::SimError;
+use serde::{Deserialize, Serialize};
+
+const TABLE: &str = include_str!("../../../../data/mysql/standards.csv");
+const FILE: &str = "data/mysql/standards.csv";
+
+/// Whose server it is. Percona's counts as MySQL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Flavor {
+    /// MySQL and what is built from it.
+    #[default]
+    Mysql,
+    /// MariaDB.
+    Mariadb,
+}
+
+/// Where the clients run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientHost {
+    /// On the server's host, as `headrace bench` runs them: their own processor time is taken from
+    /// its processors.
+    #[default]
+    Same,
+    /// On another one.
+    Network,
+}
+
+/// What a statement takes besides its [`Cost`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RoundTrip {
+    /// Processor time on the server's host, ms on a core of the table's speed.
+    pub core_ms: f64,
+    /// Time without any, ms.
+    pub away_ms: f64,
+}
+
+impl RoundTrip {
+    /// That of clients there.
+    pub const fn of(host: ClientHost) -> RoundTrip {
+        match host {
+            // sysbench's own 0.010, and 0.003 of TCP over the loopback address
+            // (`benchmarks/standards`): it is processor time and nothing else.
+            ClientHost::Same => RoundTrip { core_ms: 0.013, away_ms: 0.0 },
+            // Point selects on an m5.2xlarge (published 2020-07-13, MySQL 8.0.15): 32 threads do
+            // 50,733 a second on 8 virtual CPUs (64 do 46,203, so they bind), which at 0.65 of a
+            // core and 3.1 GHz are 0.0935 ms on this table's core, 0.06 more than the
+            // statement takes here. Stack and interrupts of the network are in it, and an older
+            // server and kernel with Skylake's mitigations. One thread does 5,365 a second: 0.186
+            // ms, of which a core works 0.102.
+            ClientHost::Network => RoundTrip { core_ms: 0.06, away_ms: 0.084 },
+        }
+    }
+}
+
+/// What a statement takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cost {
+    /// Processor time of the server, ms on a core by itself.
+    pub core_ms: f64,
+    /// Redo of InnoDB or WAL of MyRocks, bytes.
+    pub log_bytes: f64,
+    /// Binary log with full row images, bytes.
+    pub binlog_bytes: f64,
+}
+
+/// Costs of the statements of one engine in one flavor.
+pub(super) struct Costs {
+    rows: Vec<(&'static str, Cost)>,
+    /// Speed of the cores on which the processor times hold
+    /// ([`super::database::Clients::core_speed`]).
+    pub core_speed: f64,
+}
+
+impl Costs {
+    /// Reads the costs of an engine. MyRocks was measured in MariaDB and stands for both flavors.
+    ///
+    /// # Errors
+    /// A table that cannot be read.
+    pub fn of(engine: StorageEngine, flavor: Flavor) -> Result<Costs, SimError> {
+        let wanted = match (engine, flavor) {
+            (StorageEngine::Myrocks, _) => ["myrocks", "mariadb"],
+            (StorageEngine::Innodb, Flavor::Mysql) => ["innodb", "mysql"],
+            (StorageEngine::Innodb, Flavor::Mariadb) => ["innodb", "mariadb"],
+        };
+        let (mut rows, mut core_speed) = (Vec::new(), 0.0);
+        for row in TABLE.lines().skip(1) {
+            let bad = || SimError::refused("row of data/mysql/standards.csv", row, "must hold numbers", "Correct the file.");
+            let cells: Vec<&str> = row.split(',').collect();
+            let [of_engine, of_flavor, statement, core_ms, log_bytes, binlog_bytes, speed, ..] = cells[..] else { return Err(bad()) };
+            if [of_engine, of_flavor] == wanted {
+                let number = |text: &str| text.parse::<f64>().map_err(|_| bad());
+                rows.push((statement, Cost { core_ms: number(core_ms)?, log_bytes: number(log_bytes)?, binlog_bytes: number(binlog_bytes)? }));
+                core_speed = number(speed)?;
+            }
+        }
+        Ok(Costs { rows, core_speed })
+    }
+
+    /// Finds the cost of a statement.
+    ///
+    /// # Errors
+    /// A statement that was not measured.
+    pub fn find(&self, statement: &'static str) -> Result<Cost, SimError> {
+        let row = self.rows.iter().find(|(name, _)| *name == statement);
+        row.map(|(_, cost)| *cost)
+            .ok_or_else(|| SimError::refused("statement", statement, format!("is not measured in {FILE}"), "Measure it: benchmarks/standards."))
+    }
+}

@@ -1,0 +1,253 @@
+//! How fast a local disk is before a run tells, of which the catalog has no figure: by its kind and
+//! by what the database does to it.
+//!
+//! ```text
+//!   data sheets of drives of its kind -> pages read and written at random, bytes in sequence a second
+//!   time of a transaction on the disk  = reads / r + page writes / w + log and doublewrite / s
+//! ```
+//!
+//! Flash reads and writes by the same channels, so their times add up. A volume of the model has
+//! caps for reads and for writes that do not know of each other. Whichever of them takes more of
+//! the disk's time has its cap where both together are done in time; the other has half of the
+//! disk, which it does not need here.
+
+use super::database::Database;
+use super::demand::{DeviceCounting, Flow, Places};
+use super::warmup::{At, WarmUp};
+use crate::demand::measure::Measured;
+use crate::error::SimError;
+use crate::setup::Setup;
+use chrono::NaiveDate;
+use headrace_catalog::VolumeLimits;
+use serde::{Deserialize, Serialize};
+
+const TABLE: &str = include_str!("../../../../data/local_disks.csv");
+/// Size of the requests that data sheets count, and bytes of their MB.
+const SHEET_BYTES: f64 = 4_096.0;
+const MB: f64 = 1e6;
+/// Share of the disk's time that reads or writes get at least: more than the smaller of them needs.
+const LEAST_SHARE: f64 = 0.5;
+
+/// What a local disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskKind {
+    /// Flash behind SATA.
+    SataSsd,
+    /// Flash behind NVMe.
+    NvmeSsd,
+}
+
+/// Rates of a disk that does nothing else, logarithms of bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sheet {
+    random_reads: f64,
+    random_writes: f64,
+    sequential_writes: f64,
+}
+
+/// What is known of a local disk under a load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LocalDisk {
+    /// [`Database::local_disk`]: how many times faster than the catalog's guess it writes.
+    pub writes: f64,
+    /// [`Database::local_disk_reads`]: how many times as many reads for each write.
+    pub reads: f64,
+    /// Pages it writes a second at random if it does nothing else.
+    pub page_writes_per_s: f64,
+    /// Standard deviation of the logarithm of its speed.
+    pub spread: f64,
+}
+
+/// The local disk of a database with a settled cache of `cache_bytes`: of a kind, or of any where
+/// that is not known. `settled_writes`: pages a second at random that somebody knows it to write,
+/// and the standard deviation of the logarithm; they move its speed by what they are
+/// worth. `as_of`: the day of the catalog's guess.
+///
+/// # Errors
+/// A table that cannot be read; a catalog without local disks at this day.
+pub fn local_disk(
+    database: &Database,
+    cache_bytes: f64,
+    kind: Option<DiskKind>,
+    known_writes: Option<(f64, f64)>,
+    as_of: NaiveDate,
+) -> Result<LocalDisk, SimError> {
+    let (mut sheet, mut spread) = sheet_of(kind)?;
+    if let Some((pages_s, doubt)) = known_writes {
+        SimError::check_range("pages written a second", pages_s, 1.0, 1e9)?;
+        let off = libm::log(pages_s * database.cached_bytes) - sheet.random_writes;
+        // Two things known of one logarithm; what writes faster reads faster by as much.
+        let worth = spread * spread / (spread * spread + doubt * doubt);
+        sheet = Sheet {
+            random_reads: sheet.random_reads + worth * off,
+            random_writes: sheet.random_writes + worth * off,
+            sequential_writes: sheet.sequential_writes + worth * off,
+        };
+        spread *= libm::sqrt(1.0 - worth);
+    }
+    let setup = Setup::resolve("instance-store:1", None, as_of)?;
+    let warm_up = WarmUp::new(database, cache_bytes);
+    let at = warm_up.at(warm_up.settled_tx(), &mut 0);
+    let (writes, reads) = shares(database, &setup, &at, &sheet);
+    Ok(LocalDisk { writes, reads: reads / writes, page_writes_per_s: libm::exp(sheet.random_writes) / database.cached_bytes, spread })
+}
+
+/// Factors on the catalog's caps of writes and of reads with which a load gets done what the disk
+/// does of it.
+fn shares(database: &Database, setup: &Setup, at: &At, sheet: &Sheet) -> (f64, f64) {
+    let places = Places { data: DeviceCounting::new(setup, database), log: None };
+    // A log write that a drive keeps over a power cut costs its bytes.
+    let (flow, _) = places.of_transaction(database, at, 1.0, 0.0);
+    let pages = (at.evicted_dirty + at.flushed) * at.shape * database.cached_bytes;
+    let Flow { measured } = flow;
+    let reading = measured.read_bytes / libm::exp(sheet.random_reads);
+    let writing = pages / libm::exp(sheet.random_writes) + (measured.write_bytes - pages).max(0.0) / libm::exp(sheet.sequential_writes);
+    let all = reading + writing;
+    // A load without I/O has the disk for either.
+    let share = |time: f64| if all > 0.0 { (time / all).max(LEAST_SHARE) } else { 1.0 };
+    let limits = &setup.limits[0];
+    let factor = |time: f64, capped: f64, pure: f64| share(time) * if time > 0.0 { capped / time } else { pure };
+    let [by_writes, by_reads] = on_caps(limits, &measured);
+    let [pure_writes, pure_reads] = [
+        libm::exp(sheet.random_writes) / limits.throughput_bytes_s as f64,
+        libm::exp(sheet.random_reads) / limits.reads.map_or(limits.throughput_bytes_s, |reads| reads.throughput_bytes_s) as f64,
+    ];
+    (factor(writing, by_writes, pure_writes), factor(reading, by_reads, pure_reads))
+}
+
+/// Seconds that the caps of writes and of reads alone take for a flow.
+fn on_caps(limits: &VolumeLimits, flow: &Measured) -> [f64; 2] {
+    let of = |units: f64, bytes: f64, iops: u64, rate: u64| (units / iops as f64).max(bytes / rate as f64);
+    let (iops, rate) = limits.reads.map_or((limits.iops, limits.throughput_bytes_s), |reads| (reads.iops, reads.throughput_bytes_s));
+    [of(flow.write_units, flow.write_bytes, limits.iops, limits.throughput_bytes_s), of(flow.read_units, flow.read_bytes, iops, rate)]
+}
+
+/// Rates in the middle of the drives of a kind, of all kinds alike where it is not known, and the
+/// standard deviation of their writes at random.
+fn sheet_of(kind: Option<DiskKind>) -> Result<(Sheet, f64), SimError> {
+    let drives = drives()?;
+    let kinds: Vec<DiskKind> = kind.map_or(vec![DiskKind::SataSsd, DiskKind::NvmeSsd], |kind| vec![kind]);
+    let each: Vec<(Sheet, f64)> = kinds.iter().map(|kind| of_drives(drives.iter().filter(|(of, _)| of == kind).map(|(_, sheet)| sheet))).collect();
+    let middle = mean_of(each.iter().map(|(sheet, _)| sheet));
+    let count = each.len() as f64;
+    let variance =
+        each.iter().map(|(sheet, within)| within + (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).sum::<f64>()
+            / count;
+    Ok((middle, libm::sqrt(variance)))
+}
+
+/// The middle of some drives, and the variance of their writes at random.
+fn of_drives<'a>(drives: impl Iterator<Item = &'a Sheet> + Clone) -> (Sheet, f64) {
+    let middle = mean_of(drives.clone());
+    let squares: Vec<f64> = drives.map(|sheet| (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).collect();
+    (middle, squares.iter().sum::<f64>() / (squares.len() as f64 - 1.0))
+}
+
+fn mean_of<'a>(sheets: impl Iterator<Item = &'a Sheet> + Clone) -> Sheet {
+    let count = sheets.clone().count() as f64;
+    let mean = |of: fn(&Sheet) -> f64| sheets.clone().map(of).sum::<f64>() / count;
+    Sheet {
+        random_reads: mean(|sheet| sheet.random_reads),
+        random_writes: mean(|sheet| sheet.random_writes),
+        sequential_writes: mean(|sheet| sheet.sequential_writes),
+    }
+}
+
+/// Drives of the table. At random they move as many bytes a second in pages as in the requests of
+/// data sheets, and not more than in sequence.
+fn drives() -> Result<Vec<(DiskKind, Sheet)>, SimError> {
+    let read = |row: &str| -> Option<(DiskKind, Sheet)> {
+        let cells: Vec<&str> = row.split(',').collect();
+        let [kind, _, reads, writes, read_mb, write_mb, ..] = cells[..] else { return None };
+        let kind = match kind {
+            "sata-ssd" => DiskKind::SataSsd,
+            "nvme-ssd" => DiskKind::NvmeSsd,
+            _ => return None,
+        };
+        let number = |text: &str| text.parse::<f64>().ok();
+        let at_random = |iops: f64, mb: f64| libm::log((iops * SHEET_BYTES).min(mb * MB));
+        let (reads, writes, read_mb, write_mb) = (number(reads)?, number(writes)?, number(read_mb)?, number(write_mb)?);
+        Some((kind, Sheet { random_reads: at_random(reads, read_mb), random_writes: at_random(writes, write_mb), sequential_writes: libm::log(write_mb * MB) }))
+    };
+    TABLE
+        .lines()
+        .skip(1)
+        .map(|row| read(row).ok_or_else(|| SimError::refused("row of data/local_disks.csv", row, "must hold a kind and numbers", "Correct the file.")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mysql::sysbench::{Oltp, Script};
+
+    const GIB: f64 = 1_073_741_824.0;
+
+    fn day() -> NaiveDate {
+        NaiveDate::from_ymd_opt(2021, 2, 23).unwrap()
+    }
+
+    fn oltp(script: Script) -> Database {
+        Oltp { script, tables: 10, table_size: 10_000_000, cache_gib: Some(4.0), redo_gib: Some(4.0), ..Oltp::default() }.database().unwrap()
+    }
+
+    /// Pages written at random by the table, by hand: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95
+    /// thousand requests of 4 KiB, 6,239 pages; NVMe (56 x 81.5 x 50 x 135 x 170 x 180)^(1/6) =
+    /// 99.02 thousand, 24,755 pages; both alike 12,427. Deviations of the logarithms: 0.294, 0.561,
+    /// and sqrt((0.294^2 + 0.561^2) / 2 + 0.689^2) = 0.822.
+    #[test]
+    fn drives_of_a_kind_have_a_middle() {
+        let of = |kind| local_disk(&oltp(Script::OltpReadWrite), 4.0 * GIB, kind, None, day()).unwrap();
+        for (kind, pages, spread) in [(Some(DiskKind::SataSsd), 6_239.0, 0.294), (Some(DiskKind::NvmeSsd), 24_755.0, 0.561), (None, 12_427.0, 0.822)] {
+            let disk = of(kind);
+            assert!((disk.page_writes_per_s / pages - 1.0).abs() < 2e-4 && (disk.spread - spread).abs() < 1e-3, "{kind:?}: {disk:?}");
+        }
+    }
+
+    /// A transaction takes of the tighter cap what the disk takes for its reads and writes
+    /// together: worked out here from the sheet of the SATA drives by hand.
+    #[test]
+    fn times_of_reads_and_writes_add_up() {
+        let database = oltp(Script::OltpReadWrite);
+        let (cache, setup) = (4.0 * GIB, Setup::resolve("instance-store:1", None, day()).unwrap());
+        let (sheet, _) = sheet_of(Some(DiskKind::SataSsd)).unwrap();
+        let warm_up = WarmUp::new(&database, cache);
+        let at = *warm_up.points().last().unwrap();
+        let pages = (at.evicted_dirty + at.flushed) * at.shape;
+        let logged = database.log.redo_bytes_per_tx + database.log.binlog_bytes_per_tx;
+        let [reads, writes, sequential] = [sheet.random_reads, sheet.random_writes, sheet.sequential_writes].map(f64::exp);
+        let disk_s = at.reads * at.shape * 16_384.0 / reads + pages * 16_384.0 / writes + (pages * 16_384.0 + logged) / sequential;
+        let disk = local_disk(&database, cache, Some(DiskKind::SataSsd), None, day()).unwrap();
+        let scaled = setup.with_local_disk(disk.writes, disk.writes * disk.reads);
+        let (flow, _) = Places { data: DeviceCounting::new(&scaled, &database), log: None }.of_transaction(&database, &at, 1.0, 0.0);
+        let [writing, reading] = on_caps(&scaled.limits[0], &flow.measured);
+        // Caps are whole numbers of some ten thousand: off by 1e-4.
+        assert!((writing.max(reading) / disk_s - 1.0).abs() < 2e-4, "{writing} and {reading} of {disk_s}");
+    }
+
+    /// A load that only reads has the disk for its reads.
+    #[test]
+    fn a_load_that_reads_has_all_of_the_disk() {
+        let setup = Setup::resolve("instance-store:1", None, day()).unwrap();
+        let disk = local_disk(&oltp(Script::OltpPointSelect), 4.0 * GIB, Some(DiskKind::NvmeSsd), None, day()).unwrap();
+        let (sheet, _) = sheet_of(Some(DiskKind::NvmeSsd)).unwrap();
+        let capped = setup.limits[0].reads.unwrap().throughput_bytes_s as f64 * disk.writes * disk.reads;
+        // Of the guess the IOPS bind before the bytes, by less than a percent.
+        assert!((capped / sheet.random_reads.exp() - 1.0).abs() < 0.01, "{capped}");
+    }
+
+    /// Two things known of one speed meet at their weighted mean: as doubtful as the table is, half
+    /// of the way by ratio, and known better by the root of two; of no doubt at all, they are it.
+    #[test]
+    fn what_else_is_known_moves_the_speed() {
+        let database = oltp(Script::OltpReadWrite);
+        let plain = local_disk(&database, 4.0 * GIB, None, None, day()).unwrap();
+        let halfway = local_disk(&database, 4.0 * GIB, None, Some((4.0 * plain.page_writes_per_s, plain.spread)), day()).unwrap();
+        assert!((halfway.page_writes_per_s / plain.page_writes_per_s - 2.0).abs() < 1e-9);
+        assert!((halfway.spread * 2f64.sqrt() / plain.spread - 1.0).abs() < 1e-9);
+        assert!((halfway.writes / plain.writes - 2.0).abs() < 1e-9 && (halfway.reads / plain.reads - 1.0).abs() < 1e-9);
+        let sure = local_disk(&database, 4.0 * GIB, None, Some((8_000.0, 0.0)), day()).unwrap();
+        assert!((sure.page_writes_per_s / 8_000.0 - 1.0).abs() < 1e-9 && sure.spread < 1e-9);
+    }
+}

@@ -1,0 +1,127 @@
+"""What a run description says of its machine is used where the prior begins: processor and clock, the kind of its local disk, where
+the clients are; and what it does not say is in the doubt."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from headrace.calibration.from_runs import build_standard
+from headrace.calibration.prior import DISK_OVER_IO_CAPACITY_MAX, build_prior, find_local_disk
+from headrace.calibration.runs import Run, load_run
+from headrace.errors import InputError
+from headrace.workload.parameters import CPU_SPREAD, LOCAL_DISK_SPREAD
+from headrace.workload.unexplained import spreads
+
+RUN = """\
+format = "headrace-run"
+version = 1
+name = "machine"
+engine = "innodb"
+engine_version = "8.0.22"
+storage = "STORAGE"
+as_of = 2025-06-01
+cache_gib = 2
+threads = 64
+start = "warm"
+KEYS
+[benchmark]
+name = "sysbench-oltp"
+script = "oltp_read_write"
+distribution = "uniform"
+tables = 10
+scale = 5_000_000
+[settings]
+vcpus = 64
+redo_gib = 8
+SETTINGS
+[files]
+sysbench = "run.csv"
+"""
+
+
+def write_run(folder, *keys: str, storage: str = "instance-store:500", settings: str = "") -> Run:
+    """Writes and loads a run with keys of its own."""
+    (folder / "run.csv").write_text("t_s,threads,tps\n" + "".join(f"{second},64,300\n" for second in range(1, 200)))
+    text = RUN.replace("STORAGE", storage).replace("KEYS", "\n".join(keys)).replace("SETTINGS", settings)
+    (folder / "run.toml").write_text(text)
+    return load_run(folder / "run.toml")
+
+
+def find_spread(run: Run, name: str) -> float:
+    return next(row["spread"] for row in build_standard(run).parameters if row["name"] == name)
+
+
+def test_processor_and_clock_are_a_speed(tmp_path):
+    """Cascade Lake works like Skylake, 1 a clock: 2.8 GHz are a speed of 2.8, as 3.4 are the speed of the standard's table."""
+    plain = write_run(tmp_path)
+    described = write_run(tmp_path, 'processor = "skylake"', "clock_ghz = 2.8")
+    assert (plain.core_speed, described.core_speed) == (None, 2.8)
+    before, after = (build_prior(run)["clients"] for run in (plain, described))
+    assert after["cpu_ms"] / before["cpu_ms"] == pytest.approx(3.4 / 2.8)
+    # base_ms: what is not processor time stays.
+    assert after["base_ms"] - 0.65 * after["cpu_ms"] == pytest.approx(before["base_ms"] - 0.65 * before["cpu_ms"])
+    assert find_spread(described, "cpu_ms") == CPU_SPREAD
+    assert find_spread(plain, "cpu_ms") == pytest.approx(math.hypot(CPU_SPREAD, spreads()["unknown_speed"]))
+
+
+def test_an_instance_has_its_own_speed(tmp_path):
+    run = write_run(tmp_path, 'instance = "m5.24xlarge"', storage="gp2:500")
+    assert run.core_speed == 3.1
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "words"),
+    [
+        (['processor = "skylake"'], "clock_ghz is missing", "together"),
+        (["clock_ghz = 2.8"], "processor is missing", "together"),
+        (['processor = "zen-9"', "clock_ghz = 3"], "zen-9", "not in the table"),
+        (['processor = "zen-2"', "clock_ghz = 3", 'instance = "m5.24xlarge"'], "m5.24xlarge", "what its processor is"),
+        (["clock_ghz = 2800"], "2800", "GHz"),
+        (['local_disk = "hdd"'], "hdd", "sata-ssd"),
+        (['client_host = "laptop"'], "laptop", "network"),
+    ],
+)
+def test_what_is_not_known_is_refused(tmp_path, keys, value, words):
+    with pytest.raises(InputError) as refused:
+        write_run(tmp_path, *keys, storage="gp2:500")
+    assert value in str(refused.value) and words in str(refused.value)
+
+
+def test_a_disk_of_a_kind_is_known_better_than_any(tmp_path):
+    """Deviations of the drives of the table: 0.29 of SATA and 0.56 of NVMe, 0.82 of both."""
+    runs = {
+        kind: write_run(tmp_path, *([f'local_disk = "{kind}"'] if kind else []))
+        for kind in ("", "sata-ssd", "nvme-ssd")
+    }
+    spread = {kind: find_spread(run, "local_disk") for kind, run in runs.items()}
+    assert spread == pytest.approx({"": LOCAL_DISK_SPREAD, "sata-ssd": 0.294, "nvme-ssd": 0.561}, abs=0.003)
+    speed = {kind: build_prior(run)["local_disk"] for kind, run in runs.items()}
+    assert speed["sata-ssd"] < speed[""] < speed["nvme-ssd"]
+
+
+def test_who_sets_io_capacity_max_knows_the_disk(tmp_path):
+    """0.82 of the table and a factor of two of the setting: of what they differ by, 0.82^2 / (0.82^2 + 0.69^2) = 0.585 is the setting's."""
+    plain = write_run(tmp_path)
+    told = write_run(tmp_path, settings="io_capacity_max = 20000")
+    of_plain, of_told = (find_local_disk(run, build_prior(run)) for run in (plain, told))
+    assert of_plain is not None and of_told is not None
+    apart = math.log(DISK_OVER_IO_CAPACITY_MAX * 20_000 / of_plain["page_writes_per_s"])
+    moved = math.log(of_told["page_writes_per_s"] / of_plain["page_writes_per_s"])
+    assert moved / apart == pytest.approx(0.585, abs=2e-3)
+    assert of_told["spread"] == pytest.approx(1.0 / math.hypot(1 / 0.822, 1 / math.log(2)), abs=1e-3)
+
+
+def test_a_disk_that_the_catalog_knows_is_not_guessed(tmp_path):
+    run = write_run(tmp_path, 'instance = "i3.16xlarge"')
+    assert find_local_disk(run, build_prior(run)) is None
+    assert build_prior(run)["local_disk"] is None
+
+
+def test_clients_on_a_network_wait_and_leave_processors_their_stack(tmp_path):
+    """16 statements between BEGIN and COMMIT make 20 round trips of oltp_read_write: 0.047 ms more of a core and 0.084 ms of waiting each."""
+    here, far = (write_run(tmp_path, *keys) for keys in ((), ('client_host = "network"',)))
+    near, away = (build_prior(run)["clients"] for run in (here, far))
+    assert 0.65 * (away["cpu_ms"] - near["cpu_ms"]) == pytest.approx(20 * 0.047)
+    assert away["base_ms"] - near["base_ms"] == pytest.approx(20 * (0.047 + 0.084))

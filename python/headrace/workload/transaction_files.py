@@ -44,6 +44,7 @@ MAY_LACK = {
     "dirtying": None,
     "local_disk": None,
     "local_disk_reads": None,
+    "response": msgspec.UNSET,
 }
 
 _Number = Annotated[float, FINITE]
@@ -204,7 +205,7 @@ def _database(table: dict, engine: str) -> dict:
     if engine == "innodb" and "compaction" in table:
         rule = "MyRocks has compaction, InnoDB has not"
         raise InputError(f"database.compaction = {shown(table['compaction'])}", rule, DOC)
-    like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
+    like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]]}}
     if engine == "innodb":
         like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}
     return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
@@ -215,7 +216,9 @@ def _type_like(value: Any, name: str) -> Any:
     floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key) | None, MAY_LACK[key]) if key in MAY_LACK else (key, _type_like(item, key))
+            (key, _type_like(item, key) | None | msgspec.UnsetType, MAY_LACK[key])
+            if key in MAY_LACK
+            else (key, _type_like(item, key))
             for key, item in value.items()
         ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)

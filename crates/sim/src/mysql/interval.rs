@@ -23,7 +23,7 @@ pub use response::ResponseSpread;
 
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
-use super::warmup::{At, WarmUp};
+use super::warmup::{interpolated, At, WarmUp};
 use crate::demand::fluid::Fluid;
 use crate::error::SimError;
 use crate::report::MIB;
@@ -429,15 +429,17 @@ impl<B: Backend> ScenarioState<B> {
         let spent = data.times_plus(tps, &always);
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.charge(&spent, &logged, t_s, seconds);
+        let reads = at.reads * at.shape * reads_by;
+        let spread = self.spread_at(database, reads);
         self.tx += tps * seconds;
         self.before = (tps, response_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (tps - self.pace) } else { tps };
         Second {
             t_s,
             tps,
-            p50_ms: response_s * 1e3 * self.spread.p50,
-            p95_ms: response_s * 1e3 * self.spread.p95,
-            p99_ms: response_s * 1e3 * self.spread.p99,
+            p50_ms: response_s * 1e3 * spread.p50,
+            p95_ms: response_s * 1e3 * spread.p95,
+            p99_ms: response_s * 1e3 * spread.p99,
             iops: spent.measured.iops + logged.measured.iops,
             mib_s: (spent.measured.bytes_s + logged.measured.bytes_s) / MIB,
             balance_percent: self.devices.balance_percent(),
@@ -445,10 +447,20 @@ impl<B: Backend> ScenarioState<B> {
             binding,
             cached_share: at.cached_share,
             dirty_share: at.dirty_share,
-            reads_per_tx: at.reads * at.shape * reads_by,
+            reads_per_tx: reads,
             written_per_tx: written + background / tps.max(1e-9),
             backlog: self.backlog,
             compacting: compacted.0 + compacted.1 > 0.0,
+        }
+    }
+
+    /// The spread of response times where a transaction reads so many pages.
+    fn spread_at(&self, database: &Database, reads: f64) -> ResponseSpread {
+        let by_reads = &database.shape.response;
+        if by_reads.is_empty() {
+            self.spread
+        } else {
+            ResponseSpread::with_p95(interpolated(by_reads, reads))
         }
     }
 

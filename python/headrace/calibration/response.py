@@ -13,13 +13,14 @@ import numpy as np
 from headrace.base import core
 from headrace.calibration.observations import Observation
 
-# Ratio of the pages read per transaction from one point to the next, and least rows of one. Guesses:
-# the curve is steep within a factor of two, and the median of 30 rows is good to 1.25 sd / sqrt(30),
-# a tenth where a second's percentile scatters by half of itself.
+# Ratio of the pages read per transaction from one point to the next, and least rows of one.
+# Guesses: the curve is steep within a factor of two, and the median of 30 rows is good to
+# 1.25 sd / sqrt(30), a tenth where a second's percentile scatters by half of itself.
 STEP, LEAST_ROWS = 1.25, 30
 # sysbench-tpcc on InnoDB, where a run was not: fitted to the published cold starts on c5 of 2018.
 # Stock levels are 4.3 % of its transactions, so the 95th percentile jumps where 0.7 % of them are
-# deliveries to a warehouse that has left the cache. Only its form is taken, from where the run ends.
+# deliveries to a warehouse that has left the cache. Only its form is taken, in proportion to where
+# the runs end.
 STANDARD = ((16.0, 2.3), (18.0, 3.2), (22.0, 4.4), (30.0, 4.6), (42.0, 4.1))
 # Curves that stay within this share of their end say no more than one figure does.
 FLAT = 0.1
@@ -61,7 +62,7 @@ def _extend(points: list[list[float]]) -> list[list[float]]:
 
 
 def _average_at(curves: list[np.ndarray], reads: float) -> float:
-    """Averages the curves that were measured at so many pages per transaction."""
+    """Averages the curves that were measured at these pages per transaction."""
     there = [curve for curve in curves if curve[0, 0] <= reads <= curve[-1, 0]]
     logarithms = [np.interp(np.log(reads), np.log(curve[:, 0]), np.log(curve[:, 1])) for curve in there]
     return max(1.0, float(np.exp(np.mean(logarithms))))

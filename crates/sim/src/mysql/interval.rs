@@ -454,7 +454,7 @@ impl<B: Backend> ScenarioState<B> {
         }
     }
 
-    /// The spread of response times where a transaction reads so many pages.
+    /// The spread of response times by the pages that a transaction reads.
     fn spread_at(&self, database: &Database, reads: f64) -> ResponseSpread {
         let by_reads = &database.shape.response;
         if by_reads.is_empty() {

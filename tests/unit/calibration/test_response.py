@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from calibration_runs import LONG, WHERE, recorded, truth
 
@@ -26,9 +27,14 @@ def spread_known(engine: str) -> TransactionWorkload:
     return replace(workload, database=database | {"shape": database["shape"] | {"response": KNOWN}})
 
 
+def predict_rows(workload: TransactionWorkload, cache_gib: float) -> pl.DataFrame:
+    """Predicts the seconds of an hour of 72 clients, without chance."""
+    return predict(workload, LONG, cache_gib=cache_gib, threads=72, seed=None, draws=0, **WHERE).rows
+
+
 def measure_ratio(workload: TransactionWorkload, cache_gib: float) -> float:
     """Predicts the 95th percentile over the mean, median of a second half."""
-    rows = predict(workload, LONG, cache_gib=cache_gib, threads=72, seed=None, draws=0, **WHERE).rows
+    rows = predict_rows(workload, cache_gib)
     half = rows.tail(rows.height // 2)
     return float((half["p95_ms"] * half["tps"] / 72e3).median())
 
@@ -74,3 +80,13 @@ def test_beyond_the_runs_the_standard_goes_on(lowest, highest):
 
 def test_no_run_with_percentiles_gives_no_curve():
     assert derive_response_curve(truth("innodb").database, []) == []
+
+
+def test_the_least_spread_bounds_every_point():
+    """A plan leaves out what cannot meet a goal by it: no point of the curve may lie below."""
+    least = spread_known("innodb").least_responses()
+    rows = predict_rows(spread_known("innodb"), 50)
+    for name in ("p50_ms", "p95_ms", "p99_ms"):
+        # Least and mean are exact, rows are not rounded: 1e-9 is the error of doubles.
+        assert (rows[name] * rows["tps"] / 72e3).min() >= least[name] * (1.0 - 1e-9)
+    assert least["p95_ms"] == pytest.approx(KNOWN[0][1])

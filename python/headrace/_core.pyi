@@ -500,6 +500,7 @@ class Noise(TypedDict):
 class Shape(TypedDict):
     filling: list[Any]
     full: list[Any]
+    response: NotRequired[list[Any]]
 
 class CheckpointLaw(TypedDict):
     ceiling_share: float

@@ -125,6 +125,30 @@ fn a_cap_over_ios_per_transaction() {
     }
 }
 
+/// Response times are spread as the points say at the pages a transaction reads, from a cold cache to
+/// a warm one: a naive walk along the points beside it.
+#[test]
+fn response_times_are_spread_by_what_a_transaction_reads() {
+    let points = vec![(0.5, 1.4), (2.0, 3.0), (6.0, 4.5), (20.0, 2.0)];
+    let mut database = database();
+    database.shape.response = points.clone();
+    let bench = Bench::new(database, setup("gp2:2000"));
+    let naive = |reads: f64| {
+        let inside = points.windows(2).find(|pair| pair[0].0 <= reads && reads < pair[1].0);
+        let ends = if reads < points[0].0 { points[0].1 } else { points[3].1 };
+        inside.map_or(ends, |pair| pair[0].1 + (pair[1].1 - pair[0].1) * (reads - pair[0].0) / (pair[1].0 - pair[0].0))
+    };
+    let cold = Scenario { start: Start::Cold, ..bench.scenario(TransactionLoad::Clients(64), 900) };
+    let rows = rows(&cold);
+    let reads = |of: fn(f64, f64) -> f64| rows.iter().map(|row| row.reads_per_tx).reduce(of).unwrap();
+    assert!(reads(f64::max) > 1.5 * reads(f64::min), "the case is no longer what it was");
+    for row in &rows {
+        // Little's law: 64 clients are in a transaction.
+        assert_near("p95", row.p95_ms * row.tps, 64e3 * naive(row.reads_per_tx), EXACT);
+        assert!(row.p50_ms <= row.p95_ms && row.p95_ms <= row.p99_ms);
+    }
+}
+
 /// Background pages are written at any load, but not more than transactions dirty: a third of what
 /// they touch, less what is written already.
 #[test]

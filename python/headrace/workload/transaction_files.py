@@ -45,6 +45,7 @@ MAY_LACK = {
     "checkpoint": None,
     "local_disk": None,
     "local_disk_reads": None,
+    "response": msgspec.UNSET,
 }
 
 _Number = Annotated[float, FINITE]
@@ -205,7 +206,7 @@ def _database(table: dict, engine: str) -> dict:
     if engine == "innodb" and "compaction" in table:
         rule = "MyRocks has compaction, InnoDB has not"
         raise InputError(f"database.compaction = {shown(table['compaction'])}", rule, DOC)
-    like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
+    like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]]}}
     if engine == "innodb":
         like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}
         like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "stop_s": 0.0}}
@@ -217,7 +218,9 @@ def _type_like(value: object, name: str) -> Any:
     floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key) | None, MAY_LACK[key]) if key in MAY_LACK else (key, _type_like(item, key))
+            (key, _type_like(item, key) | None | msgspec.UnsetType, MAY_LACK[key])
+            if key in MAY_LACK
+            else (key, _type_like(item, key))
             for key, item in value.items()
         ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)

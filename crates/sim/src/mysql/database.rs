@@ -179,7 +179,7 @@ pub struct Noise {
 }
 
 /// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured
-/// over modelled. Points are sorted; ends hold.
+/// over modelled, and how response times are spread. Points are sorted; ends hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoShape {
@@ -187,6 +187,11 @@ pub struct IoShape {
     pub filling: Vec<(f64, f64)>,
     /// From then on, by how often the cache has been turned over.
     pub full: Vec<(f64, f64)>,
+    /// 95th percentile of response times over their mean, by pages read per transaction: a
+    /// transaction that misses more than others is the slower for it the colder the cache. None:
+    /// [`Clients::p95_over_mean`] holds throughout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub response: Vec<(f64, f64)>,
 }
 
 /// Share of touches that change a page. Guess: a third; TPC-C writes about half of the rows it
@@ -389,6 +394,12 @@ impl Database {
                 SimError::check_range("measured over modelled I/Os per transaction", factor, 0.05, 20.0)?;
                 last = at;
             }
+        }
+        let mut last = 0.0;
+        for &(reads, ratio) in &self.shape.response {
+            SimError::check_range("pages read per transaction of a point of the shape (sorted)", reads, last, 1e7)?;
+            SimError::check_range("95th percentile over mean of a point of the shape", ratio, 1.0, 100.0)?;
+            last = reads;
         }
         if let Some(dirtying) = &self.dirtying {
             dirtying.check(self.popularity.classes.len())?;

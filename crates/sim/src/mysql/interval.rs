@@ -24,7 +24,7 @@ pub use response::ResponseSpread;
 use super::checkpoint::CheckpointAge;
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
-use super::warmup::{At, WarmUp};
+use super::warmup::{interpolated, At, WarmUp};
 use crate::demand::fluid::Fluid;
 use crate::error::SimError;
 use crate::report::MIB;
@@ -445,6 +445,8 @@ impl<B: Backend> ScenarioState<B> {
         let spent = data.times_plus(tps, &written_at_once);
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.charge(&spent, &logged, t_s, seconds);
+        let reads = at.reads * at.shape * reads_by;
+        let spread = self.spread_at(database, reads);
         self.tx += tps * seconds;
         self.before = (running_tps, running_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (running_tps - self.pace) } else { running_tps };
@@ -453,9 +455,9 @@ impl<B: Backend> ScenarioState<B> {
         Second {
             t_s,
             tps,
-            p50_ms: response_s * 1e3 * self.spread.p50,
-            p95_ms: response_s * 1e3 * self.spread.p95,
-            p99_ms: response_s * 1e3 * self.spread.p99,
+            p50_ms: response_s * 1e3 * spread.p50,
+            p95_ms: response_s * 1e3 * spread.p95,
+            p99_ms: response_s * 1e3 * spread.p99,
             iops: spent.measured.iops + logged.measured.iops,
             mib_s: (spent.measured.bytes_s + logged.measured.bytes_s) / MIB,
             balance_percent: self.devices.balance_percent(),
@@ -463,11 +465,21 @@ impl<B: Backend> ScenarioState<B> {
             binding,
             cached_share: at.cached_share,
             dirty_share: at.dirty_share,
-            reads_per_tx: at.reads * at.shape * reads_by,
+            reads_per_tx: reads,
             written_per_tx: written + (background + stopped.pages / seconds) / tps.max(1e-9),
             backlog: self.backlog,
             compacting: compacted.0 + compacted.1 > 0.0,
             stopped_share,
+        }
+    }
+
+    /// The spread of response times by the pages that a transaction reads.
+    fn spread_at(&self, database: &Database, reads: f64) -> ResponseSpread {
+        let by_reads = &database.shape.response;
+        if by_reads.is_empty() {
+            self.spread
+        } else {
+            ResponseSpread::with_p95(interpolated(by_reads, reads))
         }
     }
 

@@ -198,7 +198,7 @@ fn flushed(database: &Database, tx: f64) -> f64 {
 }
 
 /// Linear between points; the ends hold; 1 where there are none.
-fn interpolated(points: &[(f64, f64)], x: f64) -> f64 {
+pub(crate) fn interpolated(points: &[(f64, f64)], x: f64) -> f64 {
     match points.partition_point(|point| point.0 <= x) {
         _ if points.is_empty() => 1.0,
         0 => points[0].1,

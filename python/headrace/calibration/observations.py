@@ -13,6 +13,7 @@ from headrace.base import core
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 
+PAGE_KIB = 16.0  # InnoDB's default page
 WINDOW_S = 5.0  # five seconds of a run: a window scatters by some 3 %
 # Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the
 # hour after it.
@@ -36,8 +37,9 @@ STANDSTILL_SHARE = 0.02
 @dataclass(frozen=True)
 class Observation:
     """What was measured in windows of `step_s`, one value per window, nan where it was not: `tps`,
-    `tx` (transactions by the middle of the window), I/Os and reads a second, MiB a second, and the
-    bin. `seconds_tps` and `seconds_p95_ms` have a value per row of the run."""
+    `tx` (transactions by the middle of the window), I/Os and reads a second (of InnoDB, where bytes
+    alone were counted, the pages that these are), MiB a second, and the bin. `seconds_tps` and
+    `seconds_p95_ms` have a value per row of the run."""
 
     run: Run
     step_s: float
@@ -163,11 +165,16 @@ def observe(run: Run) -> Observation:
     before = np.concatenate([[0.0], np.cumsum(tps * step_s)])[:-1]
     tx = before + tps * step_s / 2
     reads, writes = average(read_column("read_iops")), average(read_column("write_iops"))
-    mib = average(read_column("read_mib_s")) + average(read_column("write_mib_s"))
+    read_mib, written_mib = average(read_column("read_mib_s")), average(read_column("write_mib_s"))
     edges = np.geomspace(max(tx[0], tx[-1] * 1e-4, 1.0), tx[-1] * (1 + 1e-9), BINS)
-    return Observation(
-        run, step_s, tps, tx, reads + writes, reads, mib, seconds, read_column("p95_ms"), np.searchsorted(edges, tx)
-    )
+    mib, bins = read_mib + written_mib, np.searchsorted(edges, tx)
+    pages = reads if run.engine != "innodb" or np.isfinite(reads).any() else read_mib * 1024 / page_kib_of(run)
+    return Observation(run, step_s, tps, tx, reads + writes, pages, mib, seconds, read_column("p95_ms"), bins)
+
+
+def page_kib_of(run: Run) -> float:
+    """Returns the size of a page of InnoDB, KiB: as described, else the default."""
+    return float(run.settings.get("page_kib", PAGE_KIB))
 
 
 def compare_ios_per_tx(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:

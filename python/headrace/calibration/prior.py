@@ -16,6 +16,7 @@ import numpy as np
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB
+from headrace.calibration.observations import page_kib_of
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
 from headrace.workload.server_settings import database_under
@@ -273,7 +274,6 @@ def apply_settings(database: dict, run: Run) -> dict:
 
 # --- what the server counted ----------------------------------------------------------------------
 
-PAGE_KIB = 16.0  # InnoDB's default page
 # A pool with more of its pages free than this was not full: its free list says nothing. A guess,
 # above what innodb_lru_scan_depth keeps free in the smallest pools.
 FULL_FREE_SHARE = 0.12
@@ -318,7 +318,7 @@ def measure_usable_share(run: Run) -> float | None:
     free, total = (float(np.median(last[f"innodb_buffer_pool_pages_{what}"])) for what in ("free", "total"))
     if not 0 <= free < FULL_FREE_SHARE * total:
         return None
-    page_bytes = 1024.0 * float(run.settings.get("page_kib", PAGE_KIB))
+    page_bytes = 1024.0 * page_kib_of(run)
     return float(np.clip((total - free) * page_bytes / (run.cache_gib * GIB), LEAST_SHARE, MOST_SHARE))
 
 

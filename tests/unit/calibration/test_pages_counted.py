@@ -107,3 +107,29 @@ def test_pages_of_the_benchmarks_own_rows_count_too():
     by_status = [each for each in average_counted_pages(observe(counted)) if each.column == "written_per_tx"]
     assert [each.value for each in by_rows] == pytest.approx([each.value for each in by_status])
     assert average_counted_pages(observe(replace(counted, status=None))) == ()
+
+
+def test_bytes_read_tell_pages_where_no_reads_were_counted():
+    """vmstat has bytes alone. InnoDB reads whole pages, MyRocks blocks of any length."""
+    counted, database = simulate_run()
+    rows = core.mysql_runs(database, [core_run(counted, SECONDS, 1.0)])[0]
+    read_mib = np.array(rows["reads_per_tx"]) * np.array(rows["tps"]) * 16 / 1024
+    series = counted.series.with_columns(
+        read_mib_s=pl.Series(read_mib), write_mib_s=pl.Series(np.array(rows["mib_s"]) - read_mib)
+    )
+    with_bytes = replace(counted, status=None, series=series)
+    observation = observe(with_bytes)
+    assert not np.isfinite(observation.iops).any()
+    windows = (np.array(rows["reads_per_tx"]) * np.array(rows["tps"])).reshape(-1, 5).mean(axis=1)
+    assert observation.reads_per_s == pytest.approx(windows)
+    small = observe(replace(with_bytes, settings={"page_kib": 8}))
+    assert small.reads_per_s == pytest.approx(2 * windows)
+    assert not np.isfinite(observe(replace(with_bytes, engine="myrocks")).reads_per_s).any()
+
+    objective = Objective(build_prior(with_bytes), "innodb", [observation])
+    fitted = fit(objective, [np.zeros(len(objective.names))]).database
+    true, refound = (
+        float(np.mean(core.mysql_runs(each, [observation.core_run])[0]["reads_per_tx"])) for each in (database, fitted)
+    )
+    # As of counters, above.
+    assert abs(np.log(refound / true)) < COUNTED_SPREAD

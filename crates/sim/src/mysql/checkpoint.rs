@@ -22,10 +22,8 @@
 //! The ceiling is that of the flush list alone. Dirty pages that are evicted (`At::evicted_dirty`)
 //! and those written at the limit are beyond it.
 
-use super::database::{Database, PageWrites};
+use super::database::{CheckpointLaw, Database, PageWrites};
 use super::settings::at_least;
-use crate::error::SimError;
-use serde::{Deserialize, Serialize};
 
 /// Of a redo log the part that its server uses: 9/10 twice (log_calc_max_ages of MySQL 5.7 and 8.0;
 /// log_t::set_capacity of MariaDB).
@@ -44,35 +42,16 @@ const ONE_BY_ONE_S: f64 = 1.0;
 /// So do those in which there would be more than its inverse, ten.
 const SMALLEST: f64 = 0.1;
 
-/// What a server does when its redo log fills. Shares are of the whole log.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CheckpointLaw {
-    /// Age from which flushing by age writes all that innodb_io_capacity_max allows.
-    pub ceiling_share: f64,
-    /// Age beyond which pages are written without that ceiling.
-    pub limit_share: f64,
-    /// Seconds of redo whose pages are then written at once, while clients wait; 0: clients go on.
-    pub stop_s: f64,
-}
-
 impl CheckpointLaw {
-    /// The law of a server. Of MySQL 8.0 before 8.0.30 that it stops like 5.7 is a guess, and that
-    /// MySQL from 8.0.30 uses as much of its log.
+    /// The law of a server. That MySQL 8.0 before 8.0.30 and MariaDB before 10.5 stop like MySQL
+    /// 5.7 is a guess, and that MySQL from 8.0.30 uses as much of its log.
     pub fn of(flavor: &str, version: &str) -> CheckpointLaw {
         let ceiling_share = CEILING * ASYNC * USED;
-        if flavor == "mariadb" {
+        if flavor == "mariadb" && at_least(version, [10, 5, 0]) {
             CheckpointLaw { ceiling_share, limit_share: USED, stop_s: 0.0 }
         } else {
-            CheckpointLaw { ceiling_share, limit_share: SYNC * USED, stop_s: if at_least(version, [8, 0, 30]) { 0.0 } else { AHEAD_S } }
+            CheckpointLaw { ceiling_share, limit_share: SYNC * USED, stop_s: if flavor != "mariadb" && at_least(version, [8, 0, 30]) { 0.0 } else { AHEAD_S } }
         }
-    }
-
-    /// Refuses what cannot be.
-    pub(crate) fn check(&self) -> Result<(), SimError> {
-        SimError::check_range("age of the checkpoint at the ceiling of flushing (share of the redo log)", self.ceiling_share, 0.0, 1.0)?;
-        SimError::check_range("age of the checkpoint at its limit (share of the redo log)", self.limit_share, self.ceiling_share, 1.0)?;
-        SimError::check_range("redo that is flushed while clients wait (s)", self.stop_s, 0.0, 60.0)
     }
 }
 

@@ -2,7 +2,6 @@
 //! certainty, the workload file says) or taken from a standard benchmark; nothing here knows a
 //! volume.
 
-use super::checkpoint::CheckpointLaw;
 use super::popularity::Popularity;
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
@@ -82,6 +81,18 @@ pub struct Dirtying {
     pub window_tx: f64,
     /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes.
     pub flush_per_tx: f64,
+}
+
+/// What a server does when its redo log fills. Shares are of the whole log.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointLaw {
+    /// Age from which flushing by age writes all that innodb_io_capacity_max allows.
+    pub ceiling_share: f64,
+    /// Age beyond which pages are written without that ceiling.
+    pub limit_share: f64,
+    /// Seconds of redo whose pages are then written at once, while clients wait; 0: clients go on.
+    pub stop_s: f64,
 }
 
 /// MyRocks' compaction: each time that level 0 is full, it is merged down.
@@ -415,6 +426,15 @@ impl Dirtying {
         self.changed.iter().try_for_each(|share| SimError::check_range("share of touches that change a page", *share, 0.0, 1.0))?;
         SimError::check_range("transactions until a changed page is written", self.window_tx, 1e-3, 1e12)?;
         SimError::check_range("pages flushed per transaction without a correction", self.flush_per_tx, 0.0, 1e5)
+    }
+}
+
+impl CheckpointLaw {
+    /// Refuses what cannot be.
+    fn check(&self) -> Result<(), SimError> {
+        SimError::check_range("age of the checkpoint at the ceiling of flushing (share of the redo log)", self.ceiling_share, 0.0, 1.0)?;
+        SimError::check_range("age of the checkpoint at its limit (share of the redo log)", self.limit_share, self.ceiling_share, 1.0)?;
+        SimError::check_range("redo that is flushed while clients wait (s)", self.stop_s, 0.0, 60.0)
     }
 }
 

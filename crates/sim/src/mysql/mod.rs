@@ -39,8 +39,7 @@ pub mod sysbench;
 pub mod tprocc;
 pub mod warmup;
 
-pub use checkpoint::CheckpointLaw;
-pub use database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
+pub use database::{CheckpointLaw, Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
 pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use popularity::{PageClass, Popularity};
 pub use warmup::WarmUp;

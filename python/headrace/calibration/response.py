@@ -30,7 +30,7 @@ def derive_response_curve(database: dict, observations: list[Observation]) -> li
     """Derives points of pages read per transaction, by `database`, and the 95th percentile of
     response times over their mean; of several runs the mean of the logarithms where they overlap.
 
-    Beyond the runs it goes on as the standard benchmark's does, where that is known. Empty where no
+    Below the runs it goes on as the standard benchmark's does, where that is known. Empty where no
     run has rows with a percentile, or where none departs from what it ends at.
     """
     curves = [_follow(database, each) for each in observations if each.run.p95_ms is None]
@@ -48,17 +48,11 @@ def derive_response_curve(database: dict, observations: list[Observation]) -> li
 
 
 def _extend(points: list[list[float]]) -> list[list[float]]:
-    """Adds the points of the STANDARD below the first and above the last, in proportion to those
-    two."""
-    standard = np.array(STANDARD)
-
-    def scaled(to: list[float], there: np.ndarray) -> list[list[float]]:
-        by = to[1] / float(np.interp(to[0], standard[:, 0], standard[:, 1]))
-        return [[float(reads), max(1.0, float(ratio * by))] for reads, ratio in there]
-
-    lowest, highest = points[0], points[-1]
-    before, after = standard[standard[:, 0] < lowest[0]], standard[standard[:, 0] > highest[0]]
-    return [*scaled(lowest, before), *points, *scaled(highest, after)]
+    """Adds the points of the STANDARD below the first, in proportion to it. A cold start shows what
+    lies above its end, but never what lies below."""
+    reads, ratio = points[0]
+    by = ratio / float(np.interp(reads, *np.array(STANDARD).T))
+    return [*([less, max(1.0, usual * by)] for less, usual in STANDARD if less < reads), *points]
 
 
 def _average_at(curves: list[np.ndarray], reads: float) -> float:

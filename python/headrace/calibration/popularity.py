@@ -24,8 +24,8 @@ LEAST, MOST = 0.6, 1.7
 # A part's mean is known so well by itself, as a relative standard deviation, or parts are put
 # together until it is: as well as the fit takes a bin to be.
 TOLD_TO = 0.05
-# Of a part in which clients hold a run mostly, those few windows that the storage holds are the slow
-# ones, not a sample: it counts from this share of its windows.
+# Of a part in which clients hold a run mostly, those few windows that the storage holds are the
+# slow ones, not a sample: it counts from this share of its windows.
 LEAST_SEEN = 0.5
 NONE: dict = {"filling": [], "full": []}
 # Twelve parts of the fill; tenths of a turnover while the first pages leave, then ever wider.

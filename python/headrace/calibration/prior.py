@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import cast
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def build_prior(run: Run) -> dict:
     return database
 
 
-def find_local_disk(run: Run, database: core.Database) -> core.LocalDisk | None:
+def find_local_disk(run: Run, database: dict) -> core.LocalDisk | None:
     """Returns how fast the local disk of a run is, as its kind, its server's settings and its load
     tell before it is measured; None where the catalog has its figures or there is none."""
     if not math.isinf(run.caps.iops):
@@ -84,7 +85,9 @@ def find_local_disk(run: Run, database: core.Database) -> core.LocalDisk | None:
     pages_s = run.settings.get("io_capacity_max")
     known_writes = None if pages_s is None else (DISK_OVER_IO_CAPACITY_MAX * pages_s, IO_CAPACITY_SPREAD)
     with core_errors():
-        return core.mysql_local_disk(database, run.cache_gib * GIB, run.local_disk, known_writes, run.as_of.isoformat())
+        return core.mysql_local_disk(
+            cast("core.Database", database), run.cache_gib * GIB, run.local_disk, known_writes, run.as_of.isoformat()
+        )
 
 
 def _build_standard(run: Run) -> dict:
@@ -224,7 +227,7 @@ def _find_ceiling(run: Run) -> float:
     """Returns innodb_io_capacity_max of a run that does not say it: twice innodb_io_capacity, at
     least 2,000 (manuals of MySQL 5.7 to 9 and of MariaDB)."""
     usual = _choose_defaults(run).get("io_capacity", 200)
-    return max(2_000.0, 2.0 * run.settings.get("io_capacity", usual))
+    return max(2_000.0, 2.0 * (run.settings.get("io_capacity") or usual))
 
 
 def _choose_defaults(run: Run) -> dict:

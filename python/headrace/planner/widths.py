@@ -1,4 +1,4 @@
-"""How wide the factor is that no parameter covers, of each candidate: by how far it lies from the runs.
+"""Width of the factor that no parameter covers, for each candidate: by its distance from the runs.
 
 A volume's cap is what most runs measure; clients and processors of another instance are not. What
 holds a candidate is a mixture of both, since limits take over from each other smoothly. The largest

@@ -66,7 +66,7 @@ def in_words(run: Prediction, workload: TransactionWorkload) -> list[str]:
 
 def _cause_of_stalls(run: Prediction) -> str:
     """Says what a full redo log has to do with stalled seconds; nothing where it has not."""
-    waiting = run.rows["stopped_share"].mean()
+    waiting = run.rows["stopped_share"].to_numpy().mean().item()
     if not waiting:
         return ""
     return f" For {percent(waiting)} of the time clients wait until a full redo log has been flushed."

@@ -132,7 +132,8 @@ def _recommended(plan: Plan, best: Choice) -> list[Line]:
         lines.append(
             (f"A step above {below}, which {verb} a goal request by request, or in an unlucky run near a cap.", "")
         )
-    lines += [(words, "warn") for words in best.far_from_runs]
+    for words in best.far_from_runs:
+        lines.append((words, "warn"))
     if best.runs_dry:
         lines.append((f"Credits: {best.runs_dry['words']}.", "warn"))
     if best.first_day:

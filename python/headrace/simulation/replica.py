@@ -358,8 +358,8 @@ def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] 
     }
 
 
-# What holds an applier back and is no storage: its own processor time, and what it may not do at
-# once.
+# What holds an applier back and is not storage: its own processor time, and what it may not do
+# at once.
 OF_SERVER = ("processor", "cores", "dependencies", "workers", "large-transaction")
 
 
@@ -372,7 +372,7 @@ def _measure_distances(
     return workload.distances(
         cache_gib=asked["cache_bytes"] / GIB,
         # A cold replica warms up while it applies: its first hours are not told apart. Its workers
-        # are no clients, its rate is not theirs, and what its version changes is in its settings.
+        # are not clients, its rate is not theirs, and what its version changes is in its settings.
         transactions=None,
         threads=None,
         tps=None,

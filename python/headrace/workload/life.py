@@ -24,8 +24,8 @@ LEAST_TURNOVERS = 0.1
 
 
 def count_turnovers(workload: TransactionWorkload, cache_gib: float, transactions: float | None) -> float:
-    """Counts how often a cache was turned over after so many transactions from a cold start (None:
-    warm, settled), between LEAST_TURNOVERS (where it never fills too) and SETTLED_TURNOVERS."""
+    """Counts how often a cache was turned over after `transactions` from a cold start (None: warm,
+    settled), between LEAST_TURNOVERS (where it never fills too) and SETTLED_TURNOVERS."""
     places, turned = _follow(workload, cache_gib)
     if transactions is None:
         count = turned[-1]

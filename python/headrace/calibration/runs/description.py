@@ -131,8 +131,8 @@ class RunFile(DocumentTable, kw_only=True):
     busy_before: Annotated[float, between(0.0, 1.0)] | None = None
     processor: _Text | None = None
     clock_ghz: Annotated[float, between(0.5, 10.0, "GHz")] | None = None
-    local_disk: Literal[LOCAL_DISKS] | None = None
-    client_host: Literal[CLIENT_HOSTS] | None = None
+    local_disk: Literal[LOCAL_DISKS] | None = None  # pyright: ignore[reportInvalidTypeForm]
+    client_host: Literal[CLIENT_HOSTS] | None = None  # pyright: ignore[reportInvalidTypeForm]
     caveats: Annotated[list[str], said_as("must be a list of sentences")] = []
     benchmark: dict
     settings: dict = {}

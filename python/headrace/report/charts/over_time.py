@@ -138,7 +138,7 @@ def workload(load: OpenWorkload) -> alt.VConcatChart:
 FAR_ABOVE = 3.0
 
 
-def day(load: OpenWorkload, limits: Sequence[tuple[str, float, str]], waits: pl.DataFrame | None) -> alt.LayerChart:
+def day(load: OpenWorkload, limits: Sequence[tuple[str, float, str]], waits: pl.DataFrame | None) -> Drawing:
     """Returns the IOPS of a demand over time, with lines at limits.
 
     `limits`: label, IOPS and colour of each. `waits`: rows of a simulation in which the stretches

@@ -29,10 +29,6 @@ TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
 # The same of HammerDB's TPROC-C in InnoDB: 1,000 warehouses take about 100 GB (published runs of
 # 2026).
 TPROCC_BYTES = 100e6
-# Redo log that sysbench-tpcc's standard stands for, bytes of each page touched: with 10 GiB over
-# 5,000 warehouses the pages that change within three quarters of it are 4.6 a transaction, and the
-# standard flushes 4.5. The published runs do not say theirs; a guess.
-TPCC_REDO_OF_PAGE = 10 * GIB / 29.97e6
 # sysbench's options of a distribution, as the core names them.
 DISTRIBUTION_OPTIONS = {
     "rand_spec_pct": "percent",
@@ -253,13 +249,6 @@ def build_tpcc(engine: str, warehouses: float) -> dict:
         return dict(core.mysql_tpcc(engine, float(warehouses)))
 
 
-def _standard_redo_bytes(database: dict) -> float | None:
-    """Returns the redo log that a standard's flushing stands for; None: its own is known."""
-    if database["log"]["redo_capacity_bytes"] is not None:
-        return None
-    return TPCC_REDO_OF_PAGE * sum(item["pages"] for item in database["popularity"])
-
-
 def apply_settings(database: dict, run: Run) -> dict:
     """Puts a database under the settings of a run: what they decide outright (docs/decisions/0006).
 
@@ -271,7 +260,7 @@ def apply_settings(database: dict, run: Run) -> dict:
         # workloads).
         given.pop("io_capacity", None)
     if "redo_gib" in run.settings:
-        given |= {"redo_bytes": run.settings["redo_gib"] * GIB, "measured_redo_bytes": _standard_redo_bytes(database)}
+        given["redo_bytes"] = run.settings["redo_gib"] * GIB
         given.setdefault("io_capacity_max", _find_ceiling(run))
     usual = {"sync_binlog": 1} | {name: value for name, value in _choose_defaults(run).items() if name in BY_DEFAULT}
     return database_under(database, usual | given)

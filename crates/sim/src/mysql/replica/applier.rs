@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// Processor time of an applied transaction over that of the same transaction of a client, by the
 /// standard's own figures (`data/mysql/standards.csv`). An applier took 0.31 ms for a transaction
-/// of sysbench's oltp_write_only (MariaDB 10.11, gp3 of the lab, 2026-11-23), for which a client takes
-/// 0.43 ms of MariaDB and 0.75 of MySQL: 0.7 and 0.4. Of TPC-C, which also reads, one group
+/// of sysbench's oltp_write_only (MariaDB 10.11, gp3 of the lab, 2026-11-23), for which a client
+/// takes 0.43 ms of MariaDB and 0.75 of MySQL: 0.7 and 0.4. Of TPC-C, which also reads, one group
 /// replication applier did 1,071 transactions a second where one client did 209 to 220
 /// (Percona-Lab-results/GR-Jan-2020, read 2026-11-22): 0.2 of the time, with flushes in it. Between
 /// them; only a calibration of the replica knows better.

@@ -28,8 +28,8 @@ class Distances:
 
     In e-folds: `cache`, `life` of the cache, `clients`, `load` (rate and response time, the smaller
     of the two distances), and where processors or clients bind, `speed` of a core and `vcpus`. 1
-    where they are others than in the runs: `server`, `limit` (what binds), `storage`; and `unknown_speed`
-    where only one of the two speeds is known.
+    where they are others than in the runs: `server`, `limit` (what binds), `storage`; and
+    `unknown_speed` where only one of the two speeds is known.
     """
 
     cache: float = 0.0

@@ -315,7 +315,7 @@ mod tests {
         let begins = stops.windows(2).filter(|pair| pair[0] == 0.0 && pair[1] > 0.0).count();
         // The mean rate is smoothed over ten seconds and swings with the cycle: by a tenth.
         assert!((90..=110).contains(&begins), "{begins} stops in half an hour, 100 follow from 18 s each");
-        assert!(stops.iter().any(|part| *part == 1.0));
+        assert!(stops.contains(&1.0));
     }
 
     /// Where the ceiling is not reached the log never fills, and what is written is what was due,

@@ -200,7 +200,7 @@ def build_standard(run: Run) -> TransactionWorkload:
     disk = find_local_disk(run, database)
     spreads = {} if disk is None else {"local_disk": disk["spread"]}
     size, benchmark = run.benchmark.data_gib, run.benchmark.name
-    return _build_standard(run.name, run.engine, database, run.cache_gib, run.threads, size, benchmark, spreads)
+    return _build_standard(run.name, run.engine, database, run.cache_gib, run.threads, size, benchmark, spreads=spreads)
 
 
 def _build_standard(
@@ -211,6 +211,7 @@ def _build_standard(
     threads: int,
     size_gib: float | None,
     benchmark: str,
+    *,
     spreads: Mapping[str, float] = MappingProxyType({}),
 ) -> TransactionWorkload:
     """Returns the workload of a standard database, its parameters with their spreads before any

@@ -66,20 +66,16 @@ class ProcessorSpeed:
         """Returns a standard database with the processor time and round trips of this machine."""
         scaled, standard = deepcopy(dict(database)), _point_select()
         clients = scaled["clients"]
-        own, cpu = _own_ms(clients), clients["cpu_ms"]
+        # A transaction counts as point selects, by their processor time.
+        selects = clients["cpu_ms"] / standard["cpu_ms"]
         # In time of the instance's vCPUs, which may be more than there are here.
-        cpu_here = cpu * self.cpu_ms / standard["cpu_ms"] * self.vcpus / machine.cores()
-        own_here = own * self.trip_ms / _own_ms(standard)
+        cpu_here = selects * self.cpu_ms * self.vcpus / machine.cores()
         # As measured here, whatever the cores of that instance are.
         clients |= {"cpu_ms": cpu_here, "core_speed": None}
-        clients["base_ms"] = core.core_ms(clients) + own_here
+        # The standard's clients are on the server's host, where a round trip is processor time:
+        # what one takes beyond it here comes to every statement.
+        clients["base_ms"] = core.core_ms(clients) + selects * self.trip_ms
         return scaled
-
-
-def _own_ms(clients: Mapping) -> float:
-    """Returns the time of a transaction without I/O besides its processor time on a core by itself,
-    ms."""
-    return clients["base_ms"] - core.core_ms(clients)
 
 
 def _point_select() -> core.Clients:

@@ -33,6 +33,8 @@ from headrace.report.view import (
 from headrace.report.words import latency, number, percent, span, storage_words, usd
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from headrace.planner import Choice
     from headrace.planner.result import EngineComparison, FamilyVerdict, Plan, Saving
     from headrace.simulation.demand import Simulation
@@ -492,21 +494,27 @@ def view_of(
     *,
     explain: bool = False,
     families: bool = False,
+    charts: bool = True,
 ) -> View:
     """Returns the view of a plan. `workload`, `runs`: of a plan for demand, the demand and the
     simulations whose balance is drawn. On a terminal, `explain` adds the arithmetic and `families`
-    why each family lost that is far off."""
-    return View(headline(plan), title(plan), cards(plan), list(_blocks(plan, workload, runs, explain, families)))
+    why each family lost that is far off. `charts`: False for a view that only a terminal shows,
+    which then needs no library that draws."""
+    blocks = _blocks(plan, workload, runs, explain=explain, families=families, charts=charts)
+    return View(headline(plan), title(plan), cards(plan), list(blocks))
 
 
-def view_of_engines(comparison: EngineComparison, *, explain: bool = False, families: bool = False) -> View:
-    """Returns the view of two databases under the same goals."""
+def view_of_engines(
+    comparison: EngineComparison, *, explain: bool = False, families: bool = False, charts: bool = True
+) -> View:
+    """Returns the view of two databases under the same goals; the options are those of
+    `view_of`."""
     blocks: list[Block] = [
         Sentence(comparison.words, "good" if any(p.recommended for p in comparison.plans) else "warn")
     ]
     for plan in comparison.plans:
         blocks += [Heading("", "terminal"), Heading(f"{plan.name} ({plan.engine}, {plan.size_gib:,.0f} GiB)", "page")]
-        blocks += _blocks(plan, None, (), explain, families)
+        blocks += _blocks(plan, None, (), explain=explain, families=families, charts=charts)
     names = " or ".join(dict.fromkeys(plan.name for plan in comparison.plans))
     return View(f"Storage for {names}", title(comparison.plans[0]), blocks=blocks)
 
@@ -569,12 +577,15 @@ def _words_of(choice: Choice) -> str:
     return f"{choice.instance} with {words}" if choice.instance else words
 
 
-def _blocks(plan: Plan, workload: OpenWorkload | None, runs: Runs, explain: bool, families: bool) -> Iterator[Block]:
+def _blocks(
+    plan: Plan, workload: OpenWorkload | None, runs: Runs, *, explain: bool, families: bool, charts: bool
+) -> Iterator[Block]:
     lines = answer_lines(plan)
     yield from (Sentence(words, mark, "terminal") for words, mark in lines)
     yield from (Sentence(words, mark, "page") for words, mark in lines if mark == "warn" and not _in_cards(plan, words))
-    yield from _day(plan, workload, runs)
-    if plan.subject == "database":
+    if charts:
+        yield from _day(plan, workload, runs)
+    if charts and plan.subject == "database":
         yield from _cost(plan)
     yield Heading("The cheapest that meet them" if plan.winners else "What comes closest", "page")
     yield choices(plan, place="page")
@@ -591,10 +602,10 @@ def _blocks(plan: Plan, workload: OpenWorkload | None, runs: Runs, explain: bool
         yield from (Heading("What to do next"), Code(steps))
     yield Heading("Why", "page")
     yield Items([words for words, mark in lines if mark != "warn"], "page")
-    if plan.subject != "database":
+    if charts and plan.subject != "database":
         yield from _cost(plan)
-    yield from _balances(workload, runs)
-    yield from _bills(plan)
+    if charts:
+        yield from (*_balances(workload, runs), *_bills(plan))
     if explain:
         yield from (Heading("The arithmetic", "terminal"), Code(plan.explain, "terminal"))
     yield from (
@@ -619,19 +630,23 @@ def _losers_on_terminal(plan: Plan, families: bool) -> Iterator[Block]:
 
 def _small_print(plan: Plan, workload: OpenWorkload | None) -> Iterator[Block]:
     """Yields what a reader looks up: folded on a page."""
-    from headrace.report.charts import over_time
-
     yield Heading("Behind the answer", "page")
     yield Fold("Goals", [Items([f"{goal}: {goal.about.meaning}" for goal in plan.goals])])
     if workload is not None:
         described = f"IOPS and MiB/s of {workload.name} over time"
-        drawn = Chart(lambda: over_time.workload(workload), described)
+        drawn = Chart(lambda: _drawn(workload), described)
         yield Fold("The demand", [Items(workload.describe().splitlines()[:5]), drawn])
     yield Fold("Why not the others", [Table(VERDICTS, verdict_rows(plan)[0])])
     if choice := plan.recommended or (plan.closest[0] if plan.closest else None):
         yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
     yield Fold("The arithmetic", [Code(plan.explain)])
     yield Fold("What to know before buying", [Items([*plan.caveats, *_left_out(plan)])])
+
+
+def _drawn(workload: OpenWorkload) -> alt.VConcatChart:
+    from headrace.report.charts import over_time
+
+    return over_time.workload(workload)
 
 
 def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> Table:

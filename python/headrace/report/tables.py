@@ -71,7 +71,7 @@ class Layout:
     dropped: tuple[int, ...]
 
 
-class Table:
+class TerminalTable:
     """A table that knows how to stand in the width it is given; see `table`."""
 
     def __init__(
@@ -230,7 +230,7 @@ def table(
     return view.Table(view.columns(titles, number=right, key=keys, prose=prose, drop=drop), list(rows), title)
 
 
-def laid_out(shown: view.Table) -> Table:
+def laid_out(shown: view.Table) -> TerminalTable:
     """Returns a table of a view as the terminal sets it.
 
     A word is never broken in any column. Where not all columns fit side by side, sentences wrap in
@@ -244,18 +244,20 @@ def laid_out(shown: view.Table) -> Table:
     }
     drop = [column.title for column in sorted(shown.columns, key=lambda column: column.drop) if column.drop]
     titles = [column.title for column in shown.columns]
-    return Table(titles, shown.rows, shown.title, by_kind["number"], by_kind["key"], by_kind["prose"] or None, drop)
+    return TerminalTable(
+        titles, shown.rows, shown.title, by_kind["number"], by_kind["key"], by_kind["prose"] or None, drop
+    )
 
 
-def parts_of(shown: view.View) -> list[str | Text | Table]:
+def parts_of(shown: view.View) -> list[str | Text | TerminalTable]:
     """Returns what a terminal shows of a view: its blocks alone, since the first of them say what
     title and figures do on a page. A blank line stands before headings and tables."""
     parts = _parts(shown.at("terminal"))
     return parts[1:] if parts and parts[0] == "" else parts
 
 
-def _parts(blocks: Iterable[view.Block]) -> list[str | Text | Table]:
-    parts: list[str | Text | Table] = []
+def _parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
+    parts: list[str | Text | TerminalTable] = []
     for block in blocks:
         match block:
             case view.Sentence():

@@ -70,7 +70,8 @@ class _Run(msgspec.Struct):
 
     name: str
     storage: str
-    threads: _Number
+    cache_gib: _Positive
+    threads: _Positive
     start: str
     seconds: _Number
     transactions: _Number

@@ -180,6 +180,7 @@ ANSWERS = {
     "storage_cost": [("gp3:500",), ("raid5:3xgp3:500",)],
     "volume_eras": [(), (None, True)],
     "newest_date": [()],
+    "checkpoint_law": [("mysql", "8.0.28"), ("mariadb", "10.11")],
     "instance": [("m5d.large",), ("t2.micro", "2016-01-01")],
     "instances": [()],
     "core_speed": [("skylake", 3.1)],

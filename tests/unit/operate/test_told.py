@@ -15,6 +15,7 @@ from headrace.cli.output import note
 from headrace.operate.evidence import evidence_file
 from headrace.operate.watching.moment import LiveVerdict, Moment, VolumeNow
 from headrace.operate.watching.screen import ScreenState, as_text, lines, whole
+from headrace.report.words import glued
 
 AT_LIMIT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read_iops": 190.0, "charged_iops": 300.0}
 LONG = "the figures of a sentence that is longer than any terminal are broken between words and never in them "
@@ -45,7 +46,7 @@ def test_figures_have_names_and_units(call, seen, tmp_path):
     out = call("doctor", seen, "--report", str(page))[1]
     text = page.read_text()
     for words in ("over the limit 80 % of the time", "rate: 300 IOPS (mean)", "limit: 300 IOPS"):
-        assert f"   - {words}\n" in out and f"<li>{words}</li>" in text, words
+        assert f"   - {words}\n" in out and f"<li>{glued(words)}</li>" in text, words
     assert "binds: volume IOPS, data." in text
 
 

@@ -12,7 +12,7 @@ from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 from headrace import simulate
 from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
-from headrace.report.tables import Table, parts_of
+from headrace.report.tables import TerminalTable, parts_of
 from headrace.workload.daily import new_daily
 
 NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
@@ -137,7 +137,7 @@ def test_tables_of_plans_fit_a_terminal_and_break_no_storage_or_instance(width):
     settings = {"instances": ["r6i.large"], "exclude": only("gp3", "gp2"), "draws": 1}
     database = plan(shop(), goals=["tps>=300"], compare="r6i.large/gp3:200,log=gp3:20", **settings)
     for made in (demand, database):
-        tables = [part for part in parts_of(report.view_of(made)) if isinstance(part, Table)]
+        tables = [part for part in parts_of(report.view_of(made)) if isinstance(part, TerminalTable)]
         for part in tables:
             lines = [str(line) for line in part.lines(part.layout(width), width)]
             assert all(len(line) <= width for line in lines), lines

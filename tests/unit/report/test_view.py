@@ -95,7 +95,7 @@ def test_every_word_is_on_the_terminal_on_the_page_and_in_markdown(blocks):
 
 
 def _lines(part: object) -> str:
-    if isinstance(part, tables.Table):
+    if isinstance(part, tables.TerminalTable):
         return "\n".join(str(line) for line in part.lines(part.layout(10_000), 10_000))
     return plain(str(part))
 

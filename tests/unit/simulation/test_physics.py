@@ -260,7 +260,7 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
         if name != "own"
         else BenchmarkLoad(name, data_gib=1.0)
     )
-    run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0, instance=None,
+    run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0, instance=None, core_speed=None, client_host="same", local_disk=None,
                           status=None, transactions=1.0, as_of=date(2020, 1, 1), caps=Caps(3000, 3000, 125, 125, 100))  # fmt: skip
     log = build_prior(run)["log"]
     # Of a transaction: two in 23 of TPROC-C commit nothing.

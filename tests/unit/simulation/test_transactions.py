@@ -308,7 +308,8 @@ def test_virtual_cpus_bind_as_an_instances_do():
         assert tps[vcpus] == pytest.approx(vcpus * 1e3 / clients["cpu_ms"], rel=0.05)
     assert tps[8] < tps[16] < tps[None]
     m5 = predict(shop, "gp3:500", instance="m5.2xlarge", start="warm", seconds=5, seed=None, draws=0).summary["tps"]
-    assert m5 == pytest.approx(tps[8], rel=1e-9)  # whose cores the standard's figures are of
+    # Processors bind; the standard's figures are of a core of 3.4 GHz, an m5's has 3.1.
+    assert m5 == pytest.approx(tps[8] * 3.1 / 3.4, rel=1e-6)
     with pytest.raises(InputError, match="vcpus"):
         predict(shop, "gp3:500", vcpus=0, seconds=5)
 

@@ -175,4 +175,4 @@ def show_plan(
         return data(as_csv(pl.concat(frames, how="vertical_relaxed")))
 
     view_of = plan_report.view_of if isinstance(answer, planner.Plan) else plan_report.view_of_engines
-    show(view_of(answer, explain=explain, families=families))  # pyright: ignore[reportArgumentType]
+    show(view_of(answer, explain=explain, families=families, charts=False))  # pyright: ignore[reportArgumentType]

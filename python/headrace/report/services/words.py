@@ -10,6 +10,8 @@ from headrace.report.view import Block, Chart, Fold, Heading, Items, Table, View
 from headrace.report.words import number, percent, span, usd
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
 
 SCHEMA = "headrace-services/1"
@@ -171,12 +173,10 @@ def billed(comparison: ServiceComparison) -> list[str]:
 
 def view_of(comparison: ServiceComparison) -> View:
     """Returns the comparison as a view."""
-    from headrace.report.charts.services import side_by_side
-
     title = title_of(comparison)
     described = f"{title}: transactions a second with intervals, and the bill of a month by item"
     rows, bills = summary_rows(comparison), item_rows(comparison)
-    blocks: list[Block] = [Items(head(comparison)), Chart(lambda: side_by_side(comparison, title), described)]
+    blocks: list[Block] = [Items(head(comparison)), Chart(lambda: _drawn(comparison, title), described)]
     blocks += [Table(COLUMNS, rows)] if rows else []
     blocks += [Table(ITEMS, bills, "Bill of a month", place="terminal")] if bills else []
     blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
@@ -185,6 +185,12 @@ def view_of(comparison: ServiceComparison) -> View:
     blocks += [Fold("What stands behind it", [Items(doubts(comparison))])]
     blocks += [Fold("What each cannot do", [Items(limits(comparison))])]
     return View(title, f"Limits and prices of {comparison.as_of}, {comparison.region}", blocks=blocks)
+
+
+def _drawn(comparison: ServiceComparison, title: str) -> alt.TopLevelMixin:
+    from headrace.report.charts.services import side_by_side
+
+    return side_by_side(comparison, title)
 
 
 def title_of(comparison: ServiceComparison) -> str:

@@ -310,7 +310,7 @@ fn instance_prices() {
 #[test]
 fn the_newest_day_has_every_type() {
     let catalog = Catalog::embedded();
-    assert_eq!(catalog.newest_date(), day("2026-11-21"));
+    assert_eq!(catalog.newest_date(), day("2026-11-28"));
     for volume_type in VolumeType::ALL {
         assert!(catalog.volume_era(volume_type, catalog.newest_date()).is_ok());
     }

@@ -70,10 +70,10 @@ fn both_forms_stop_alike() {
     let interval = &rows(&database, 1.0, 90)[10..];
     let events = on(&database, 1.0, 90, |scenario| clients::run(scenario, &mut quiet).unwrap().rows);
     let events = &events[10..];
-    let (ours, theirs) = (mean(interval, |row| row.stopped_share), mean(events, |row| row.stopped_share));
-    assert!(ours > 0.05 && (ours - theirs).abs() < 0.05, "stopped {ours} of the time, every I/O simulated {theirs}");
-    let (ours, theirs) = (mean(interval, |row| row.tps), mean(events, |row| row.tps));
-    assert!((ours / theirs - 1.0).abs() < 0.1, "{ours} tps, every I/O simulated {theirs}");
+    let (by_interval, by_request) = (mean(interval, |row| row.stopped_share), mean(events, |row| row.stopped_share));
+    assert!(by_interval > 0.05 && (by_interval - by_request).abs() < 0.05, "stopped {by_interval} of the time, every I/O simulated {by_request}");
+    let (by_interval, by_request) = (mean(interval, |row| row.tps), mean(events, |row| row.tps));
+    assert!((by_interval / by_request - 1.0).abs() < 0.1, "{by_interval} tps, every I/O simulated {by_request}");
 }
 
 /// At the cap of the volume a stop costs nothing in the long run: pages are written earlier or later,

@@ -1,4 +1,4 @@
-"""How much longer slow transactions take than the mean, by how many pages a transaction reads.
+"""The 95th percentile of response times over their mean, by the pages a transaction reads.
 
 A stock level reads 190 pages and a delivery to a warehouse that has left the cache as many, a
 payment three: the colder the cache, the more of all transactions are slow, until the 95th

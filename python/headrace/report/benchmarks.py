@@ -4,14 +4,13 @@ runs nothing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.report.charts import predictions, style
 from headrace.report.charts import runs as charts
 from headrace.report.html import write_chart, write_page
-from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, columns
+from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, number, percent, span
 
 if TYPE_CHECKING:
@@ -236,16 +235,16 @@ def view_of(record: RunRecord, chart: alt.TopLevelMixin) -> View:
     series, unit = record.series(), record.document["benchmark"].get("unit", "transactions")
     tool = "{name} {version}".format(**record.document["tool"])
     described = f"{title_of(record)}: throughput, latency, disks, balance and limits over time"
-    blocks: list[Block] = [Chart(lambda: chart, described), Items(record.findings)]
+    blocks: list[Block] = [drawn(chart, described), Items(record.findings)]
     blocks += [Heading("Figures"), Table(columns(("figure", "measured")), figure_rows(record))]
     spread = charts.spread([(record.id, series, style.MEASURED)], unit)
     if spread is not None:
-        blocks += [Heading("Spread"), Chart(lambda: spread, f"How often each number of {unit} a second occurred")]
+        blocks += [Heading("Spread"), drawn(spread, f"How often each number of {unit} a second occurred")]
     histogram = record.percentiles()
     tail = charts.percentiles([(record.id, histogram, style.MEASURED)]) if histogram is not None else None
     if tail is not None:
         described = "Latency over the percentile, to the last with ten slower transactions"
-        blocks += [Heading("Latency"), Chart(lambda: tail, described)]
+        blocks += [Heading("Latency"), drawn(tail, described)]
     blocks.append(Fold("Setup", [Table(SETUP, setup_rows(record))]))
     subtitle = f"Measured {record.document.get('began_at', '')} by {tool}; run {record.id}"
     return View(title_of(record), subtitle, cards(record), blocks)
@@ -254,13 +253,13 @@ def view_of(record: RunRecord, chart: alt.TopLevelMixin) -> View:
 def cards(record: RunRecord) -> list[Card]:
     """Returns transactions a second and latency of a run, as far as they were measured."""
     summary, unit = record.summary, record.document["benchmark"].get("unit", "transactions")
-    shown = []
+    figures = []
     if summary.get("tps") is not None:
         least = f"least {number(summary['tps_min'])}" if summary.get("tps_min") is not None else ""
-        shown.append(Card("Measured", f"{number(summary['tps'])} {unit} a second", least))
+        figures.append(Card("Measured", f"{number(summary['tps'])} {unit} a second", least))
     if summary.get("p95_ms") is not None:
-        shown.append(Card("p95", latency(summary["p95_ms"]), f"p99 {latency(summary.get('p99_ms'))}"))
-    return shown
+        figures.append(Card("p95", latency(summary["p95_ms"]), f"p99 {latency(summary.get('p99_ms'))}"))
+    return figures
 
 
 def write_comparison(path: Path, comparison: BenchComparison) -> None:
@@ -277,8 +276,8 @@ def comparison_view(comparison: BenchComparison) -> View:
     blocks += [Heading("Differences"), Table(COMPARE_COLUMNS, compare_rows(comparison))]
     marks = charts.intervals(comparison.differences)
     if marks is not None:
-        blocks.append(Chart(lambda: marks, "Changes in percent with their intervals"))
-    blocks += [Chart(partial(_same, chart), described) for chart, described in _charts_of_both(first, second)]
+        blocks.append(drawn(marks, "Changes in percent with their intervals"))
+    blocks += [drawn(chart, described) for chart, described in _charts_of_both(first, second)]
     blocks += [Heading("What to know"), Items(comparison.notes)]
     for words, record in (("The first", first), ("The second", second)):
         blocks.append(Fold(words, [Table(SETUP, setup_rows(record))]))
@@ -317,10 +316,6 @@ def _charts_of_both(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.T
     tail = charts.percentiles(histograms) if len(histograms) == 2 else None
     if tail is not None:
         yield tail, "Latency over the percentile of both"
-
-
-def _same(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
-    return chart
 
 
 # --- `headrace lab verify`: a lab's volumes, specified, simulated and measured --------------------

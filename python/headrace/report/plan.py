@@ -4,7 +4,6 @@ others, the bill. For demand and for databases."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
@@ -29,6 +28,7 @@ from headrace.report.view import (
     Table,
     View,
     columns,
+    drawn,
 )
 from headrace.report.words import latency, number, percent, span, storage_words, usd
 
@@ -519,13 +519,6 @@ def view_of_engines(
     return View(f"Storage for {names}", title(comparison.plans[0]), blocks=blocks)
 
 
-def write_plan(path: Path, view: View) -> None:
-    """Writes the view of a plan as a page. Raises CouldNotRun."""
-    from headrace.report.html import write_page
-
-    write_page(path, view)
-
-
 def headline(plan: Plan) -> str:
     """Says in a sentence what to buy and what it saves."""
     best = plan.recommended
@@ -547,16 +540,16 @@ def cards(plan: Plan) -> list[Card]:
     """Returns the figures of the headline: what is recommended (or closest), today, and what can be
     done without moving data."""
     best, now, place = plan.recommended, plan.compared, plan.in_place
-    shown: list[tuple[str, Choice]] = []
+    labelled: list[tuple[str, Choice]] = []
     if best is not None:
-        shown.append(("Recommended", best))
+        labelled.append(("Recommended", best))
     elif plan.closest:
-        shown.append(("Closest", plan.closest[0]))
+        labelled.append(("Closest", plan.closest[0]))
     if now is not None:
-        shown.append(("Today", now))
-    if place is not None and all(place.key != choice.key for _, choice in shown):
-        shown.append(("Without moving data", place))
-    return [_card(label, choice) for label, choice in shown]
+        labelled.append(("Today", now))
+    if place is not None and all(place.key != choice.key for _, choice in labelled):
+        labelled.append(("Without moving data", place))
+    return [_card(label, choice) for label, choice in labelled]
 
 
 def _card(label: str, choice: Choice) -> Card:
@@ -714,7 +707,7 @@ def _cost(plan: Plan, headed: bool = True) -> Iterator[Block]:
         return
     if headed:
         yield Heading(heading, "page")
-    yield Chart(lambda: chart, described)
+    yield drawn(chart, described)
 
 
 def in_short(plan: Plan, most: int) -> View:
@@ -746,7 +739,7 @@ def _balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
         words = f"None of these has credits: {names}. What they deliver does not change over the day."
         yield Sentence(words, place="page")
     else:
-        yield Chart(lambda: moving, f"Credit balance over the day of {names}")
+        yield drawn(moving, f"Credit balance over the day of {names}")
 
 
 def _bills(plan: Plan) -> Iterator[Block]:

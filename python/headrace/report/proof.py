@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +9,10 @@ import polars as pl
 
 from headrace.report.charts import predictions
 from headrace.report.html import write_page
-from headrace.report.view import Block, Card, Chart, Column, Fold, Heading, Items, Sentence, Table, View
+from headrace.report.view import Block, Card, Column, Fold, Heading, Items, Sentence, Table, View, drawn
 from headrace.report.words import latency, number
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from headrace.experiment.proof import Proof, Step
 
 TITLES = (
@@ -134,7 +131,7 @@ def view_of(proof: Proof) -> View:
         Sentence(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn"),
         table_of(proof),
     ]
-    blocks += [Chart(partial(_same, chart), described) for chart, described in predictions.of_proof(proof, name_of)]
+    blocks += [drawn(chart, described) for chart, described in predictions.of_proof(proof, name_of)]
     blocks += [Heading("How it was done"), Items(setup_lines(proof))]
     if note_lines := notes(proof):
         blocks.append(Fold("To know", [Items(note_lines)]))
@@ -149,20 +146,16 @@ def table_of(proof: Proof, title: str = "") -> Table:
 def cards(proof: Proof) -> list[Card]:
     """Returns the measured tps of the first three configurations that were predicted, each with
     its prediction."""
-    shown = []
+    figures = []
     for step in proof.steps:
         if step.measured is not None and step.predicted is not None:
             error = signed(step.tps_error_percent)
             meaning = f"Predicted {number(step.predicted.tps)} tps; the error is {error}."
             holds = verdict(step, proof.engine) == "holds"
-            shown.append(
+            figures.append(
                 Card(name_of(step), f"{number(step.measured.tps)} tps measured", meaning, "good" if holds else "warn")
             )
-    return shown[:3]
-
-
-def _same(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
-    return chart
+    return figures[:3]
 
 
 def write_proof(path: Path, proof: Proof) -> None:

@@ -13,7 +13,7 @@ from headrace.base.files import path_of
 from headrace.errors import InputError
 from headrace.report import databases, plan, proof, simulation, study
 from headrace.report.charts import over_time, predictions, studies
-from headrace.report.html import fragment_of
+from headrace.report.html import fragment_of, write_page
 from headrace.report.output import CHART_FORMATS, PAGE_FORMATS, check_chart_path
 from headrace.report.view import Block, Chart, Column, Items, Sentence, Table, View
 from headrace.report.words import latency, number, span
@@ -160,10 +160,8 @@ def _proof(result: Proof) -> View:
 
 # By the name of the result's class.
 KINDS = {
-    "Plan": Presentation(_plan, lambda path, result: plan.write_plan(path, plan.view_of(result))),
-    "EngineComparison": Presentation(
-        _engines, lambda path, result: plan.write_plan(path, plan.view_of_engines(result))
-    ),
+    "Plan": Presentation(_plan, lambda path, result: write_page(path, plan.view_of(result))),
+    "EngineComparison": Presentation(_engines, lambda path, result: write_page(path, plan.view_of_engines(result))),
     "Choice": Presentation(_choice),
     "Simulation": Presentation(
         _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS

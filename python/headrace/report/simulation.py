@@ -258,13 +258,13 @@ def table_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
     rows, step_s = on_clock(run.rows, start)
     labels = row_labels(rows["t_s"].to_list(), start)
     closed = isinstance(workload, ClosedWorkload)
-    shown = [("time", lambda r: next(labels))]
+    fields = [("time", lambda r: next(labels))]
     if not closed:
-        shown += [
+        fields += [
             ("offered IOPS", lambda r: number(r["asked_iops"], 4)),
             ("offered MiB/s", lambda r: number(r["asked_mib_s"])),
         ]
-    shown += [
+    fields += [
         ("IOPS", lambda r: number(r["iops"], 4)),
         ("MiB/s", lambda r: number(r["mib_s"])),
         ("queue", lambda r: number(r["queue"])),
@@ -277,12 +277,12 @@ def table_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
         ("instance_byte_balance_percent", "instance byte %"),
     ):
         if (rows[name] < FULL_PERCENT).any():
-            shown.append((title, lambda r, name=name: number(r[name])))
+            fields.append((title, lambda r, name=name: number(r[name])))
     for name in ("mean_ms", "p50_ms", "p99_ms"):
         if rows[name].is_not_null().any():
-            shown.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
-    cells = [[get(row) for _, get in shown] for row in rows.to_dicts()]
-    titles = [title for title, _ in shown]
+            fields.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
+    cells = [[get(row) for _, get in fields] for row in rows.to_dicts()]
+    titles = [title for title, _ in fields]
     each = (
         ""
         if rows.height == run.rows.height

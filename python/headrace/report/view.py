@@ -110,6 +110,11 @@ class Chart:
     place: Place = "page"
 
 
+def drawn(chart: alt.TopLevelMixin, described: str) -> Chart:
+    """Returns the block of a chart that has been drawn already."""
+    return Chart(lambda: chart, described)
+
+
 @dataclass(frozen=True)
 class Fold:
     """Small print: folded on a page, under its title and the count of its lines."""

@@ -1,4 +1,4 @@
-"""How long a cache has lived: what a run has seen of it, and what is asked.
+"""Turnovers of a cache since a cold start: those of a run, and those of a prediction.
 
 I/Os a transaction go on falling for long after the pool has filled, by more than the model has: a
 run that ends early does not show where they settle.

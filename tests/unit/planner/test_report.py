@@ -12,6 +12,7 @@ from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 from headrace import simulate
 from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
+from headrace.report.html import write_page
 from headrace.report.tables import TerminalTable, parts_of
 from headrace.workload.daily import new_daily
 
@@ -30,7 +31,7 @@ def sentences(made) -> str:
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     made = plan(day, compare="gp2:600")
-    report.write_plan(tmp_path / "plan.html", report.view_of(made, day, simulations_of(made, day, None)))
+    write_page(tmp_path / "plan.html", report.view_of(made, day, simulations_of(made, day, None)))
     text, page = checked(tmp_path / "plan.html")
     # Demand, cost against performance, bill; balances where there are credits.
     assert page.seen.count("svg") >= 3
@@ -48,7 +49,7 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
 
 def test_the_page_without_winners(tmp_path, day):
     made = plan(day, goals=["p99_ms<=0.001"])
-    report.write_plan(tmp_path / "none.html", report.view_of(made, day))
+    write_page(tmp_path / "none.html", report.view_of(made, day))
     text, _ = checked(tmp_path / "none.html")
     assert "Nothing meets every goal" in text and "What comes closest" in text and "What to do next" not in text
 

@@ -36,6 +36,7 @@ with lazily():
 
     from headrace import planner
     from headrace import workload as workloads
+    from headrace.report import html
     from headrace.report import plan as plan_report
     from headrace.workload import server_settings
 
@@ -154,7 +155,7 @@ def write_report(path: Path, answer: Plan | EngineComparison, load: Any, start_b
     else:
         demand = load.uncensored().scaled(answer.demand_growth)
         view = plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, start_balance))
-    plan_report.write_plan(path, view)
+    html.write_page(path, view)
     say(f"report written to {path}")
 
 

@@ -35,8 +35,8 @@ class ModelLatency:
 
 @dataclass(frozen=True)
 class LimitUse:
-    """How far a volume used its limits, by their names. `over`: share of the time over each (None:
-    not counted), `over_seconds` share of ticks with any; `rates`: rate over each limit; `near`:
+    """Says how far a volume used its limits, by their names. `over`: share of the time over each
+    (None: not counted), `over_seconds` share of ticks with any; `rates`: rate over each limit; `near`:
     share of ticks at `inferred_use` of it and more."""
 
     over: dict[str, float | None]

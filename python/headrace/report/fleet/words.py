@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.report.view import Block, Chart, Column, Heading, Items, Sentence, Table, View, columns
+from headrace.report.view import Block, Column, Heading, Items, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, number, percent, usd
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def view_of(
         described = (
             f"Savings against risk of what can be changed ({counted_text}); the table below has the same figures"
         )
-        blocks.append(Chart(lambda: chart, described))
+        blocks.append(drawn(chart, described))
     return View(
         "Fleet: what each volume needs", first, blocks=[*blocks, *tables(answers, most), *_page_tables(answers)]
     )

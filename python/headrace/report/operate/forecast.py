@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from headrace.errors import InputError
 from headrace.report.html import write_chart
 from headrace.report.operate import forecast_charts as charts
 from headrace.report.output import PAGE_FORMATS, plain
-from headrace.report.view import Block, Chart, Items, View
+from headrace.report.view import Block, Items, View, drawn
 from headrace.report.words import number, percent, span
 
 if TYPE_CHECKING:
@@ -162,26 +161,23 @@ def _on(today: datetime, days: Sequence[float]) -> str:
 def write_forecast(path: Path, forecast: Forecast) -> None:
     """Writes the page (.html) or the first chart alone (.svg, .png): of credits, else of space,
     else of growth. Raises InputError where there is none, CouldNotRun."""
-    drawn = charts.charts_of(forecast)
-    if not drawn and path.suffix.lower() not in PAGE_FORMATS:
+    charts_drawn = charts.charts_of(forecast)
+    if not charts_drawn and path.suffix.lower() not in PAGE_FORMATS:
         hint = "Write a page (.html) instead."
         raise InputError(str(path), "nothing is forecast here that a chart shows", "headrace forecast --help", hint)
 
-    write_chart(path, drawn[0] if drawn else None, lambda: view_of(forecast, drawn))
+    first = charts_drawn[0] if charts_drawn else None
+    write_chart(path, first, lambda: view_of(forecast, charts_drawn))
 
 
-def view_of(forecast: Forecast, drawn: Sequence[alt.TopLevelMixin]) -> View:
+def view_of(forecast: Forecast, charts_drawn: Sequence[alt.TopLevelMixin]) -> View:
     """Returns a forecast with its charts as a view."""
     lines = in_words(forecast)
-    blocks: list[Block] = [Chart(partial(_same, chart), " ".join(lines)) for chart in drawn]
+    blocks: list[Block] = [drawn(chart, " ".join(lines)) for chart in charts_drawn]
     blocks = [*blocks[:1], Items(lines), *blocks[1:], Items([f"note: {note}" for note in forecast.notes])]
     return View(
         f"Forecast of {forecast.of}", f"{forecast.storage}, from {_moment(forecast, timedelta())}", blocks=blocks
     )
-
-
-def _same(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
-    return chart
 
 
 def document(forecast: Forecast) -> dict:

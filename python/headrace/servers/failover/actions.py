@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -30,20 +31,20 @@ EARLY_STANDS_S = 1.0
 EARLY_S = 5.0  # how long a replica may take to have applied all it received before it moves, a guess
 
 
-class StepAction:
-    """An action. `optional`: its failure does not end the change; `at_once`: it is done for several
-    servers at the same time, as each may wait for a dead host; `leased`: the lease is checked
-    before it, unless it takes a moment between two others that are."""
+class StepAction(ABC):
+    """Carries out a kind of step. `optional`: its failure does not end the change; `at_once`: it is
+    done for several servers at the same time, as each may wait for a dead host; `leased`: the lease
+    is checked before it, unless it takes a moment between two others that are."""
 
     optional = False
     at_once = False
     leased = True
 
+    @abstractmethod
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         """Carries out a step. Raises CouldNotRun and others."""
-        raise NotImplementedError
 
-    def conclude(self, run: ChangeRun, step: FailoverStep) -> None:
+    def conclude(self, run: ChangeRun, step: FailoverStep) -> None:  # noqa: B027: most have nothing to add
         """Follows the step, whether it was done or failed as an optional one may."""
 
 

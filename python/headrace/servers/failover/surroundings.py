@@ -1,4 +1,4 @@
-"""The clock, the threads and the files of a failover. Its simulation in tests has others."""
+"""Clock, threads and files that a failover uses; tests that simulate one give it others."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class Hurried(JournalEvent, frozen=True):
 
 
 class Unhurried(JournalEvent, frozen=True):
-    """Its settings are as before, and everything is flushed."""
+    """Says that a server has its settings of before, and has flushed everything."""
 
     server: str
 

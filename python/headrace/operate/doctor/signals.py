@@ -36,8 +36,8 @@ class ModelLatency:
 @dataclass(frozen=True)
 class LimitUse:
     """Says how far a volume used its limits, by their names. `over`: share of the time over each
-    (None: not counted), `over_seconds` share of ticks with any; `rates`: rate over each limit; `near`:
-    share of ticks at `inferred_use` of it and more."""
+    (None: not counted), `over_seconds` share of ticks with any; `rates`: rate over each limit;
+    `near`: share of ticks at `inferred_use` of it and more."""
 
     over: dict[str, float | None]
     over_seconds: dict[str, float]

@@ -44,7 +44,7 @@ class StepAction(ABC):
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         """Carries out a step. Raises CouldNotRun and others."""
 
-    def conclude(self, run: ChangeRun, step: FailoverStep) -> None:  # noqa: B027: most have nothing to add
+    def conclude(self, run: ChangeRun, step: FailoverStep) -> None:  # noqa: B027
         """Follows the step, whether it was done or failed as an optional one may."""
 
 

@@ -57,6 +57,21 @@ macro_rules! data {
     };
 }
 
+/// The hourly prices, a third of all data: a browser gets the head of the table alone. What an
+/// instance costs comes to it with the plan.
+#[cfg(not(target_family = "wasm"))]
+macro_rules! hourly_prices {
+    ($file:literal, $head:literal) => {
+        data!($file)
+    };
+}
+#[cfg(target_family = "wasm")]
+macro_rules! hourly_prices {
+    ($file:literal, $head:literal) => {
+        $head
+    };
+}
+
 impl DataFiles<'static> {
     /// The files this crate was built with.
     pub fn embedded() -> Self {
@@ -81,7 +96,10 @@ impl DataFiles<'static> {
             instances_local_iops: data!("instances_local_iops.csv"),
             prices_regions: data!("prices_regions.csv"),
             prices_volumes: data!("prices_volumes.csv"),
-            prices_instances: data!("prices_instances.csv"),
+            prices_instances: hourly_prices!(
+                "prices_instances.csv",
+                "instance_type,region,first_seen,last_seen,usd_hour,ebs_optimized_surcharge_usd_hour,source\n"
+            ),
             prices_commitments: data!("prices_commitments.csv"),
             instances_network: data!("instances_network.csv"),
             managed: ManagedFiles {
@@ -91,7 +109,10 @@ impl DataFiles<'static> {
                 cannot: data!("managed/cannot.csv"),
                 features: data!("managed/features.csv"),
                 published: data!("managed/published.csv"),
-                prices_classes: data!("managed/prices_classes.csv"),
+                prices_classes: hourly_prices!(
+                    "managed/prices_classes.csv",
+                    "service,class,engine,option,region,first_seen,last_seen,usd_hour,source,confirmed,note\n"
+                ),
                 prices_storage: data!("managed/prices_storage.csv"),
             },
         }

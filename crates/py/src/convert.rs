@@ -3,27 +3,30 @@
 
 use headrace_catalog::{CatalogError, NaiveDate};
 use headrace_sim::SimError;
+use headrace_whatif::Refusal;
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use serde::Serialize;
 
 pyo3::create_exception!(_core, CoreError, PyException, "What was asked is not possible; args: value, rule, source, hint.");
 
+pub(crate) fn refused(refusal: Refusal) -> PyErr {
+    CoreError::new_err((refusal.value, refusal.rule, refusal.source, refusal.hint))
+}
+
 pub(crate) fn catalog_error(error: &CatalogError) -> PyErr {
-    CoreError::new_err((error.value().to_string(), error.rule().to_string(), error.source().to_string(), error.hint().to_string()))
+    refused(Refusal::from(error))
 }
 
 pub(crate) fn sim_error(error: SimError) -> PyErr {
     match error {
-        SimError::Catalog(error) => catalog_error(&error),
-        SimError::Load { what, value, rule, hint } => CoreError::new_err((value, format!("{what} {rule}"), "bounds of the simulation", hint)),
         SimError::Interrupted => PyKeyboardInterrupt::new_err(()),
+        other => refused(Refusal::from(other)),
     }
 }
 
 pub(crate) fn date(text: Option<&str>) -> PyResult<NaiveDate> {
-    let Some(text) = text else { return Ok(headrace_catalog::Catalog::embedded().newest_date()) };
-    text.parse().map_err(|_| CoreError::new_err((text.to_string(), "a date is written YYYY-MM-DD", "ISO 8601", "for example 2018-08-15")))
+    headrace_whatif::day(text).map_err(refused)
 }
 
 pub(crate) fn to_python<'py, T: Serialize>(py: Python<'py>, value: &T) -> PyResult<Bound<'py, PyAny>> {

@@ -15,6 +15,7 @@ mod physics;
 mod replay;
 mod replica;
 mod simulate;
+mod whatif;
 
 use convert::CoreError;
 use pyo3::prelude::*;
@@ -30,5 +31,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     physics::register(module)?;
     replay::register(module)?;
     replica::register(module)?;
+    whatif::register(module)?;
     mysql_plan::register(module)
 }

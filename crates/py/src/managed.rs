@@ -1,12 +1,13 @@
 //! Managed services: what they offer, cost and promise, and a database on them.
 
 use crate::convert::{catalog_error, date, sim_error, to_python};
-use crate::mysql::{columns, database_of, wrong_start};
+use crate::mysql::{columns, database_of};
 use headrace_catalog::{Catalog, Deployment, Service, ServiceClass, ServiceSpec, VolumeSpec};
-use headrace_sim::mysql::interval::{Start, TransactionLoad};
+use headrace_sim::mysql::interval::TransactionLoad;
 use headrace_sim::mysql::services::{log_only, run, AuroraStorage, ReaderLoad, ServiceScenario};
 use headrace_sim::mysql::WarmUp;
 use headrace_sim::{Setup, SimError};
+use headrace_whatif::database::start_named;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
@@ -194,11 +195,7 @@ fn simulate(
             (database.clone(), Some(Setup::resolve(storage, Some(&class.limits.instance_type), day)?))
         }
     };
-    let start = match args.start.as_str() {
-        "cold" => Start::Cold,
-        "warm" => Start::Warm,
-        other => return Err(wrong_start(other, "Give cold or warm.")),
-    };
+    let start = start_named(&args.start)?;
     let warm_up = WarmUp::new(&database, args.cache_bytes);
     let scenario = ServiceScenario {
         deployment,

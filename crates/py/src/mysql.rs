@@ -11,6 +11,7 @@ use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
 use headrace_sim::mysql::tprocc::Tprocc;
 use headrace_sim::mysql::{Database, StorageEngine, WarmUp};
 use headrace_sim::{Setup, SimError};
+use headrace_whatif::database::start_named;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
@@ -49,11 +50,6 @@ pub(crate) enum StartArg {
     Named(String),
 }
 
-/// A start that is not known.
-pub(crate) fn wrong_start(name: &str, hint: &str) -> SimError {
-    SimError::refused("start", name, "must be cold or warm", hint)
-}
-
 pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     pythonize::depythonize(database).map_err(|error: pythonize::PythonizeError| {
         CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
@@ -87,9 +83,7 @@ impl RunArgs {
     fn start(&self) -> Result<Start, SimError> {
         match &self.start {
             StartArg::Transactions(tx) => Ok(Start::Transactions(*tx)),
-            StartArg::Named(name) if name == "cold" => Ok(Start::Cold),
-            StartArg::Named(name) if name == "warm" => Ok(Start::Warm),
-            StartArg::Named(name) => Err(wrong_start(name, "Give cold, warm, or the number of transactions done before.")),
+            StartArg::Named(name) => start_named(name),
         }
     }
 

@@ -1,12 +1,13 @@
 //! Many candidates under one database, for the planner.
 
 use crate::convert::{date, sim_error, tell};
-use crate::mysql::{database_of, wrong_start};
+use crate::mysql::database_of;
 use headrace_catalog::{Catalog, Deployment, StorageSpec};
-use headrace_sim::mysql::interval::{Start, TransactionLoad};
+use headrace_sim::mysql::interval::TransactionLoad;
 use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, ServerHost, WarmUps};
 use headrace_sim::mysql::Database;
 use headrace_sim::SimError;
+use headrace_whatif::database::start_named;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rayon::prelude::*;
@@ -39,14 +40,6 @@ impl SearchArgs {
         match (self.clients, self.arrivals_tps) {
             (_, Some(rate)) => TransactionLoad::Arrivals(vec![rate * load_by]),
             (clients, None) => TransactionLoad::Clients((f64::from(clients.unwrap_or(0)) * load_by - 1e-9).ceil() as u32),
-        }
-    }
-
-    fn start(&self) -> Result<Start, SimError> {
-        match self.start.as_str() {
-            "cold" => Ok(Start::Cold),
-            "warm" => Ok(Start::Warm),
-            other => Err(wrong_start(other, "Give cold or warm.")),
         }
     }
 }
@@ -105,7 +98,7 @@ fn transaction_candidates<'py>(
         };
         let hosts = args.instances.iter().zip(&args.deployments).map(host).collect::<Result<Vec<_>, _>>()?;
         let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
-        let start = args.start()?;
+        let start = start_named(&args.start)?;
         let search = |world: &(&'_ TransactionCandidates, f64), told: &mut (dyn FnMut(usize) -> bool + Send)| {
             let search = DatabaseSearch {
                 database: &world.0.database,

@@ -1,7 +1,7 @@
 //! A replica behind a database: its rate, its lag, the price of semi-sync.
 
 use crate::convert::{date, sim_error, to_python};
-use crate::mysql::{database_of, wrong_start, RunArgs};
+use crate::mysql::{database_of, RunArgs};
 use headrace_catalog::Catalog;
 use headrace_sim::mysql::interval::Start;
 use headrace_sim::mysql::replica::{
@@ -9,6 +9,7 @@ use headrace_sim::mysql::replica::{
 };
 use headrace_sim::mysql::WarmUp;
 use headrace_sim::{Setup, SimError};
+use headrace_whatif::database::start_named;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
@@ -39,11 +40,7 @@ struct ReplicaArgs {
 
 impl ReplicaArgs {
     fn start(&self) -> Result<Start, SimError> {
-        match self.start.as_str() {
-            "cold" => Ok(Start::Cold),
-            "warm" => Ok(Start::Warm),
-            other => Err(wrong_start(other, "Give cold or warm.")),
-        }
+        start_named(&self.start)
     }
 
     fn large(&self) -> Vec<LargeTransaction> {

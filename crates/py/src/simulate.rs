@@ -1,6 +1,6 @@
 //! Simulations: one storage in either form, or many candidates at once.
 
-use crate::convert::{catalog_error, date, sim_error, tell, to_python, CoreError};
+use crate::convert::{catalog_error, date, refused, sim_error, tell, to_python, CoreError};
 use headrace_catalog::Catalog;
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::latency::LatencyTable;
@@ -8,7 +8,8 @@ use headrace_model::rates::VolumeModification;
 use headrace_model::{Nanos, Op};
 use headrace_sim::cycle::{self, Cycle, Repeated};
 use headrace_sim::demand::search::{self, DemandCandidate, DemandOutcome, DemandSearch, SearchMemory};
-use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Point, Run, Setup, SimError, Summary};
+use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Run, Setup, SimError, Summary};
+use headrace_whatif::demand::{longest_cap, LoadColumns};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
@@ -27,7 +28,7 @@ impl LoadArgs {
         }
         match load.get_item("kind")?.extract::<String>()?.as_str() {
             "closed" => Ok(LoadArgs::Closed(pythonize::depythonize(load)?)),
-            "open" => Ok(LoadArgs::Open(pythonize::depythonize::<OpenColumns>(load)?.load())),
+            "open" => Ok(LoadArgs::Open(pythonize::depythonize::<LoadColumns>(load)?.load().map_err(refused)?)),
             other => Err(CoreError::new_err((other.to_string(), "a load is closed or open", "headrace", "choose one of them"))),
         }
     }
@@ -51,43 +52,6 @@ impl DemandLoad {
     /// Returns the same demand with `factor` times the requests a second.
     fn times(&self, factor: f64) -> DemandLoad {
         DemandLoad { load: self.load.times(factor), memory: SearchMemory::default() }
-    }
-}
-
-/// An open load with its points as columns.
-#[derive(Deserialize)]
-struct OpenColumns {
-    duration_s: Vec<f64>,
-    reads_per_s: Vec<f64>,
-    writes_per_s: Vec<f64>,
-    read_bytes: Vec<f64>,
-    write_bytes: Vec<f64>,
-    sequential_read_share: f64,
-    sequential_write_share: f64,
-    arrivals: headrace_sim::Arrivals,
-    max_outstanding: u32,
-    span_bytes: u64,
-}
-
-impl OpenColumns {
-    fn load(&self) -> OpenLoad {
-        let points = (0..self.duration_s.len())
-            .map(|i| Point {
-                duration_s: self.duration_s[i],
-                reads_per_s: self.reads_per_s[i],
-                writes_per_s: self.writes_per_s[i],
-                read_bytes: self.read_bytes[i],
-                write_bytes: self.write_bytes[i],
-            })
-            .collect();
-        OpenLoad {
-            points,
-            sequential_read_share: self.sequential_read_share,
-            sequential_write_share: self.sequential_write_share,
-            arrivals: self.arrivals,
-            max_outstanding: self.max_outstanding,
-            span_bytes: self.span_bytes,
-        }
     }
 }
 
@@ -359,7 +323,7 @@ pub(crate) fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome
     let settled = |outcome: &DemandOutcome| if let DemandOutcome::Simulated(repeated) = outcome { repeated.settled } else { None };
     columns.set_item("settled", outcomes.iter().map(settled).collect::<Vec<_>>())?;
     let blamed = |outcome: &DemandOutcome| match outcome {
-        DemandOutcome::Simulated(repeated) => repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(cap, _)| cap.name()),
+        DemandOutcome::Simulated(repeated) => longest_cap(repeated).unwrap_or("none"),
         _ => "none",
     };
     columns.set_item("cap", outcomes.iter().map(blamed).collect::<Vec<_>>())?;

@@ -22,6 +22,7 @@ use headrace_catalog::{Catalog, Deployment, InstanceLimits, Service, ServiceClas
 use headrace_model::chance::normal_above;
 use headrace_model::{Cap, ModelOptions};
 use rayon::prelude::*;
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -109,7 +110,7 @@ pub struct DatabaseSearch<'a> {
 }
 
 /// What a candidate came to. Rates are those of its worst hour.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Figures {
     /// Transactions a second, lowest mean over an hour (over all of a shorter run).
     pub tps: f64,
@@ -126,6 +127,7 @@ pub struct Figures {
     /// Longest wait of a transaction for its turn (open loads), s.
     pub backlog_s: f64,
     /// What binds in the worst hour.
+    #[serde(skip)]
     pub binding: Binding,
     /// Lowest credit balance of a volume or burst bucket of the instance, percent; none without
     /// any.

@@ -1,0 +1,228 @@
+//! A database on many storages, and its course on a storage.
+
+use crate::{day, usd_month, Refusal, WhatIf};
+use headrace_catalog::{Catalog, Deployment, NaiveDate, StorageSpec};
+use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
+use headrace_sim::mysql::search::{self, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, ServerHost};
+use headrace_sim::mysql::settings::ServerSettings;
+use headrace_sim::mysql::{Database, WarmUp};
+use headrace_sim::{Setup, SimError};
+use serde::{Deserialize, Serialize};
+
+/// What storages would make of a database.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseQuestion {
+    database: Database,
+    /// Factor on the data.
+    growth: f64,
+    /// What is set otherwise than where the database was measured.
+    settings: Option<ServerSettings>,
+    choices: Vec<ChoiceRequest>,
+    clients: Option<u32>,
+    arrivals_tps: Option<f64>,
+    /// "cold" or "warm".
+    start: String,
+    seconds: f64,
+    /// Whether bursts are left out, since each day is as the day before.
+    settled: bool,
+    as_of: Option<String>,
+    region: String,
+    /// The choice, by index, whose course is wanted, and its length, s.
+    course_of: Option<(usize, u32)>,
+}
+
+/// A storage with an instance and a cache.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChoiceRequest {
+    storage: String,
+    log: Option<String>,
+    instance: Option<String>,
+    cache_bytes: f64,
+}
+
+/// A database on a choice.
+#[derive(Serialize)]
+pub struct DatabaseChoice {
+    storage: String,
+    /// USD a month of the volumes.
+    volumes_usd_month: Option<f64>,
+    /// "ran", or "invalid" and why.
+    status: &'static str,
+    why: Option<String>,
+    cap: Option<String>,
+    figures: Option<Figures>,
+}
+
+/// The course of a choice: columns, a row for each step.
+#[derive(Serialize)]
+#[allow(missing_docs)] // as in `Second`
+pub struct CourseColumns {
+    t_s: Vec<f64>,
+    tps: Vec<f64>,
+    p95_ms: Vec<f64>,
+    iops: Vec<f64>,
+    reads_per_tx: Vec<f64>,
+    cached_share: Vec<f64>,
+    balance_percent: Vec<Option<f64>>,
+}
+
+/// The choices in the order of the question, and the course that was wanted.
+#[derive(Serialize)]
+pub struct DatabaseAnswer {
+    choices: Vec<DatabaseChoice>,
+    course: Option<CourseColumns>,
+}
+
+/// Rows of a course: as many as a chart has pixels for.
+const ROWS: f64 = 360.0;
+
+impl DatabaseQuestion {
+    pub(crate) fn answer(&self, model: &mut WhatIf) -> Result<DatabaseAnswer, Refusal> {
+        let as_of = day(self.as_of.as_deref())?;
+        let database = match &self.settings {
+            Some(settings) => settings.on(&self.database.grown(self.growth))?,
+            None => self.database.grown(self.growth),
+        };
+        database.check()?;
+        let (database, warm_ups) = model.caches_of(database);
+        let parts = Parts::of(&self.choices, as_of)?;
+        let search = DatabaseSearch {
+            database,
+            storages: &parts.storages,
+            hosts: &parts.hosts,
+            caches: &parts.caches,
+            as_of,
+            load: self.load(),
+            start: self.start()?,
+            seconds: self.seconds,
+            start_balance_percent: None,
+            settled: self.settled,
+            least_tps: 0.0,
+        };
+        let outcomes = search::evaluate(&search, warm_ups, &parts.candidates, &mut |_| true)?;
+        let prices = Catalog::embedded().volume_prices(&self.region, as_of)?;
+        let choices = parts.candidates.iter().zip(&outcomes).map(|(candidate, outcome)| {
+            let usd = |index: usize| usd_month(&parts.storages[index], &prices);
+            let volumes_usd_month = usd(candidate.data).and_then(|data| candidate.log.map_or(Some(data), |log| Some(data + usd(log)?)));
+            DatabaseChoice { volumes_usd_month, ..choice_of(parts.storages[candidate.data].to_string(), outcome) }
+        });
+        let wanted = self.course_of.and_then(|(index, seconds)| Some((self.choices.get(index)?, seconds)));
+        let course = wanted.map(|(choice, seconds)| self.course_on(choice, seconds, database, as_of)).transpose()?;
+        Ok(DatabaseAnswer { choices: choices.collect(), course })
+    }
+
+    fn load(&self) -> TransactionLoad {
+        match self.arrivals_tps {
+            Some(rate) => TransactionLoad::Arrivals(vec![rate]),
+            None => TransactionLoad::Clients(self.clients.unwrap_or(1)),
+        }
+    }
+
+    fn start(&self) -> Result<Start, Refusal> {
+        Ok(start_named(&self.start)?)
+    }
+
+    fn course_on(&self, choice: &ChoiceRequest, seconds: u32, database: &Database, as_of: NaiveDate) -> Result<CourseColumns, Refusal> {
+        let setup = |storage: &str| -> Result<Setup, SimError> {
+            let (writes, reads) = database.local_disk_speeds();
+            Ok(Setup::resolve(storage, choice.instance.as_deref(), as_of)?.with_local_disk(writes, reads))
+        };
+        let (data, log) = (setup(&choice.storage)?, choice.log.as_deref().map(setup).transpose()?);
+        let instance = choice.instance.as_deref().map(|name| Catalog::embedded().instance(name, as_of)).transpose()?;
+        let warm_up = WarmUp::new(database, choice.cache_bytes);
+        let step_s = (f64::from(seconds) / ROWS).max(1.0);
+        let scenario = Scenario {
+            database,
+            warm_up: &warm_up,
+            data: &data,
+            log: log.as_ref(),
+            instance: instance.as_ref(),
+            vcpus: None,
+            load: self.load(),
+            start: self.start()?,
+            seconds: (f64::from(seconds) / step_s) as u32,
+            step_s,
+            seed: None,
+            follow: None,
+        };
+        let mut rows = Vec::new();
+        run(&scenario, &mut |second| rows.push(*second))?;
+        Ok(CourseColumns::of(&rows))
+    }
+}
+
+/// The state of the cache at the start, by name.
+pub fn start_named(name: &str) -> Result<Start, SimError> {
+    match name {
+        "cold" => Ok(Start::Cold),
+        "warm" => Ok(Start::Warm),
+        other => Err(SimError::refused("start", other, "must be cold or warm", "Give cold or warm.")),
+    }
+}
+
+/// The parts of choices, each once, and choices as indices into them.
+struct Parts {
+    storages: Vec<StorageSpec>,
+    hosts: Vec<ServerHost>,
+    caches: Vec<f64>,
+    candidates: Vec<DatabaseCandidate>,
+}
+
+impl Parts {
+    fn of(choices: &[ChoiceRequest], as_of: NaiveDate) -> Result<Parts, Refusal> {
+        let mut parts = Parts { storages: Vec::new(), hosts: Vec::new(), caches: Vec::new(), candidates: Vec::new() };
+        let mut names: Vec<&str> = Vec::new();
+        for choice in choices {
+            let instance = match choice.instance.as_deref() {
+                Some(name) => Some(position(&mut names, name)),
+                None => None,
+            };
+            let data = position(&mut parts.storages, choice.storage.parse()?);
+            let log = match &choice.log {
+                Some(log) => Some(position(&mut parts.storages, log.parse()?)),
+                None => None,
+            };
+            let cache = position(&mut parts.caches, choice.cache_bytes);
+            parts.candidates.push(DatabaseCandidate { data, log, instance, cache });
+        }
+        let deployment: Deployment = "ec2".parse()?;
+        for name in names {
+            parts.hosts.push(ServerHost { deployment, class: Catalog::embedded().service_class(deployment, name, as_of)? });
+        }
+        Ok(parts)
+    }
+}
+
+/// The place of a value in a list, which it is appended to where it is new.
+fn position<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
+    list.iter().position(|other| *other == value).unwrap_or_else(|| {
+        list.push(value);
+        list.len() - 1
+    })
+}
+
+fn choice_of(storage: String, outcome: &DatabaseOutcome) -> DatabaseChoice {
+    let nothing = DatabaseChoice { storage, volumes_usd_month: None, status: "invalid", why: None, cap: None, figures: None };
+    match outcome {
+        DatabaseOutcome::Ran(figures) | DatabaseOutcome::Bounded(figures) => {
+            DatabaseChoice { status: "ran", cap: Some(figures.binding.name()), figures: Some(**figures), ..nothing }
+        }
+        DatabaseOutcome::Invalid(why) => DatabaseChoice { why: Some(why.clone()), ..nothing },
+    }
+}
+
+impl CourseColumns {
+    fn of(rows: &[Second]) -> CourseColumns {
+        CourseColumns {
+            t_s: rows.iter().map(|row| row.t_s).collect(),
+            tps: rows.iter().map(|row| row.tps).collect(),
+            p95_ms: rows.iter().map(|row| row.p95_ms).collect(),
+            iops: rows.iter().map(|row| row.iops).collect(),
+            reads_per_tx: rows.iter().map(|row| row.reads_per_tx).collect(),
+            cached_share: rows.iter().map(|row| row.cached_share).collect(),
+            balance_percent: rows.iter().map(|row| row.balance_percent).collect(),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Demand over time on many storages, and the day of a storage.
+
+use crate::{day, usd_month, Refusal, WhatIf};
+use headrace_catalog::Catalog;
+use headrace_sim::cycle::{self, Cycle, Repeated};
+use headrace_sim::demand::search::{self, DemandCandidate, DemandOutcome, DemandSearch};
+use headrace_sim::{interval, Arrivals, OpenLoad, Point, RunRow, Setup, Summary};
+use serde::{Deserialize, Serialize};
+
+/// An open load with its points as columns of equal length.
+#[derive(Deserialize)]
+pub struct LoadColumns {
+    duration_s: Vec<f64>,
+    reads_per_s: Vec<f64>,
+    writes_per_s: Vec<f64>,
+    read_bytes: Vec<f64>,
+    write_bytes: Vec<f64>,
+    sequential_read_share: f64,
+    sequential_write_share: f64,
+    arrivals: Arrivals,
+    max_outstanding: u32,
+    span_bytes: u64,
+}
+
+impl LoadColumns {
+    /// Returns the load, or the columns that are not of one length.
+    pub fn load(&self) -> Result<OpenLoad, Refusal> {
+        let points = self.duration_s.len();
+        let rates = [&self.reads_per_s, &self.writes_per_s, &self.read_bytes, &self.write_bytes];
+        if let Some(other) = rates.iter().find(|column| column.len() != points) {
+            let rule = format!("points must be as many as the {points} durations");
+            return Err(Refusal::new(other.len().to_string(), rule, "docs/reference/workload-file.md", "Give columns of one length."));
+        }
+        let point = |i: usize| Point {
+            duration_s: self.duration_s[i],
+            reads_per_s: self.reads_per_s[i],
+            writes_per_s: self.writes_per_s[i],
+            read_bytes: self.read_bytes[i],
+            write_bytes: self.write_bytes[i],
+        };
+        Ok(OpenLoad {
+            points: (0..points).map(point).collect(),
+            sequential_read_share: self.sequential_read_share,
+            sequential_write_share: self.sequential_write_share,
+            arrivals: self.arrivals,
+            max_outstanding: self.max_outstanding,
+            span_bytes: self.span_bytes,
+        })
+    }
+}
+
+/// What storages would make of a demand.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DemandQuestion {
+    load: LoadColumns,
+    /// Factor on the requests a second.
+    factor: f64,
+    storages: Vec<String>,
+    /// The instance that all of them are attached to; none: volumes alone.
+    instance: Option<String>,
+    as_of: Option<String>,
+    region: String,
+    /// Credits at the start, percent; none: the settled day.
+    start_balance_percent: Option<f64>,
+    /// The storage, by index, whose day is wanted row by row.
+    day_of: Option<usize>,
+}
+
+/// A storage under the demand.
+#[derive(Serialize)]
+pub struct DemandChoice {
+    storage: String,
+    usable_gib: Option<u64>,
+    usd_month: Option<f64>,
+    /// "simulated", or "invalid" and why.
+    status: &'static str,
+    why: Option<String>,
+    judged_p99_ms: Option<f64>,
+    settled: Option<bool>,
+    dry_after_s: Option<f64>,
+    /// The limit that requests waited for longest.
+    cap: Option<&'static str>,
+    summary: Option<Summary>,
+}
+
+/// The day of a storage: columns.
+#[derive(Default, Serialize)]
+#[allow(missing_docs)] // as in `RunRow`
+pub struct DayColumns {
+    t_s: Vec<f64>,
+    asked_iops: Vec<f64>,
+    asked_mib_s: Vec<f64>,
+    iops: Vec<f64>,
+    mib_s: Vec<f64>,
+    balance_percent: Vec<Option<f64>>,
+    p99_ms: Vec<Option<f64>>,
+    throttled_s: Vec<f64>,
+}
+
+/// The storages in the order of the question, and the day that was wanted.
+#[derive(Serialize)]
+pub struct DemandAnswer {
+    choices: Vec<DemandChoice>,
+    day: Option<DayColumns>,
+}
+
+/// Every point is a row of its own: none is longer than this, s.
+const ROW_S: f64 = 86_400.0;
+
+impl DemandQuestion {
+    pub(crate) fn answer(&self, model: &mut WhatIf) -> Result<DemandAnswer, Refusal> {
+        let (as_of, catalog) = (day(self.as_of.as_deref())?, Catalog::embedded());
+        let prices = catalog.volume_prices(&self.region, as_of)?;
+        let hosts = self.instance.iter().map(|name| catalog.instance(name, as_of)).collect::<Result<Vec<_>, _>>()?;
+        let instance = if hosts.is_empty() { None } else { Some(0) };
+        let specs = self.storages.iter().map(|storage| storage.parse()).collect::<Result<Vec<_>, _>>()?;
+        let (load, memory) = model.memory_of(self.load.load()?.times(self.factor));
+        let search = DemandSearch {
+            load,
+            as_of,
+            instances: &hosts,
+            start_balance_percent: self.start_balance_percent,
+            cycle: Cycle::Settled,
+            prune_above: f64::INFINITY,
+        };
+        let candidates: Vec<DemandCandidate> = specs.into_iter().map(|storage| DemandCandidate { storage, instance }).collect();
+        let outcomes = search::evaluate(&search, memory, &candidates, &mut |_| true)?;
+        let choices = candidates.iter().zip(&outcomes).map(|(candidate, outcome)| {
+            let usd = usd_month(&candidate.storage, &prices);
+            DemandChoice { usd_month: usd, usable_gib: Some(candidate.storage.usable_gib()), ..choice_of(candidate.storage.to_string(), outcome) }
+        });
+        let wanted = self.day_of.and_then(|index| self.storages.get(index));
+        let day = wanted.map(|storage| self.day_on(storage, load, as_of)).transpose()?;
+        Ok(DemandAnswer { choices: choices.collect(), day })
+    }
+
+    fn day_on(&self, storage: &str, load: &OpenLoad, as_of: headrace_catalog::NaiveDate) -> Result<DayColumns, Refusal> {
+        let mut setup = Setup::resolve(storage, self.instance.as_deref(), as_of)?;
+        setup.start_balance_percent = self.start_balance_percent;
+        let rows = match self.start_balance_percent {
+            None => cycle::open_settled(&setup, load, ROW_S)?.0,
+            Some(_) => interval::open(&setup, load, ROW_S)?.rows,
+        };
+        Ok(DayColumns::of(&rows))
+    }
+}
+
+fn choice_of(storage: String, outcome: &DemandOutcome) -> DemandChoice {
+    let nothing = DemandChoice {
+        storage,
+        usable_gib: None,
+        usd_month: None,
+        status: "invalid",
+        why: None,
+        judged_p99_ms: None,
+        settled: None,
+        dry_after_s: None,
+        cap: None,
+        summary: None,
+    };
+    match outcome {
+        DemandOutcome::Simulated(repeated) => DemandChoice {
+            status: "simulated",
+            judged_p99_ms: repeated.summary.judged_p99_ms(),
+            settled: repeated.settled,
+            dry_after_s: repeated.dry_after_s,
+            cap: longest_cap(repeated),
+            summary: Some(repeated.summary.clone()),
+            ..nothing
+        },
+        DemandOutcome::Bounded(overload) => DemandChoice { why: Some(format!("{overload} times what it sustains")), ..nothing },
+        DemandOutcome::Invalid(why) => DemandChoice { why: Some(why.clone()), ..nothing },
+    }
+}
+
+/// The limit that requests of a cycle waited for longest; none where none waited.
+pub fn longest_cap(repeated: &Repeated) -> Option<&'static str> {
+    repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cap, _)| cap.name())
+}
+
+impl DayColumns {
+    fn of(rows: &[RunRow]) -> DayColumns {
+        DayColumns {
+            t_s: rows.iter().map(|row| row.t_s).collect(),
+            asked_iops: rows.iter().map(|row| row.asked_iops).collect(),
+            asked_mib_s: rows.iter().map(|row| row.asked_mib_s).collect(),
+            iops: rows.iter().map(|row| row.iops).collect(),
+            mib_s: rows.iter().map(|row| row.mib_s).collect(),
+            balance_percent: rows.iter().map(|row| row.balance_percent).collect(),
+            p99_ms: rows.iter().map(|row| row.p99_ms).collect(),
+            throttled_s: rows.iter().map(|row| row.throttled_s).collect(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What if? Questions of a page or a report in JSON, and their answers.
+//!
+//! The same text gives the same answer, byte by byte, in `headrace._core` and in a browser
+//! (`crates/wasm`). The requests that questions are made of are those of the Python package too:
+//! `crates/py` reads them from dictionaries.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `demand` | demand over time on many storages, and the day of a storage |
+//! | `database` | a database on many storages, and its course on a storage |
+//! | `refusal` | why there is no answer |
+
+pub mod database;
+pub mod demand;
+mod refusal;
+
+pub use refusal::Refusal;
+
+use database::DatabaseQuestion;
+use demand::DemandQuestion;
+use headrace_catalog::{Catalog, NaiveDate, RegionPrices, StorageSpec};
+use headrace_sim::demand::search::SearchMemory;
+use headrace_sim::mysql::search::WarmUps;
+use headrace_sim::mysql::Database;
+use headrace_sim::OpenLoad;
+use serde::{Deserialize, Serialize};
+
+/// A question; `ask` says which.
+#[derive(Deserialize)]
+#[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
+enum Question {
+    Demand(Box<DemandQuestion>),
+    Database(Box<DatabaseQuestion>),
+}
+
+/// An answer, or why there is none.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    Demand(demand::DemandAnswer),
+    Database(database::DatabaseAnswer),
+    Refused(Refusal),
+}
+
+/// Answers questions, and keeps what the next one about the same load or database needs again. What
+/// is kept changes no answer.
+#[derive(Default)]
+pub struct WhatIf {
+    load: Option<(OpenLoad, SearchMemory)>,
+    database: Option<(Database, WarmUps)>,
+}
+
+impl WhatIf {
+    /// Answers a question in JSON. Refusals are answers too: `{"refused": {value, rule, source,
+    /// hint}}`.
+    pub fn answer(&mut self, question: &str) -> String {
+        let answer = match serde_json::from_str::<Question>(question) {
+            Ok(Question::Demand(question)) => question.answer(self).map(Answer::Demand),
+            Ok(Question::Database(question)) => question.answer(self).map(Answer::Database),
+            Err(error) => Err(Refusal::of_text(question, &error)),
+        };
+        let answer = answer.unwrap_or_else(Answer::Refused);
+        serde_json::to_string(&answer)
+            .unwrap_or_else(|error| format!("{{\"refused\":{{\"value\":\"\",\"rule\":\"{error}\",\"source\":\"headrace\",\"hint\":\"\"}}}}"))
+    }
+
+    /// What is remembered of a load: nothing where the load before was another.
+    fn memory_of(&mut self, load: OpenLoad) -> &(OpenLoad, SearchMemory) {
+        if self.load.as_ref().is_some_and(|(before, _)| *before != load) {
+            self.load = None;
+        }
+        self.load.get_or_insert_with(|| (load, SearchMemory::default()))
+    }
+
+    /// The caches of a database that have been followed: none where the database before was another.
+    fn caches_of(&mut self, database: Database) -> &(Database, WarmUps) {
+        if self.database.as_ref().is_some_and(|(before, _)| *before != database) {
+            self.database = None;
+        }
+        self.database.get_or_insert_with(|| (database, WarmUps::default()))
+    }
+}
+
+/// The day that a question is about: the newest of the catalog where it names none.
+pub fn day(text: Option<&str>) -> Result<NaiveDate, Refusal> {
+    let Some(text) = text else { return Ok(Catalog::embedded().newest_date()) };
+    text.parse().map_err(|_| Refusal::new(text, "a date is written YYYY-MM-DD", "ISO 8601", "for example 2018-08-15"))
+}
+
+/// USD a month of a storage at the list prices of a region; none where a price is missing. Volumes
+/// that are billed by the request cost more than that.
+fn usd_month(storage: &StorageSpec, prices: &RegionPrices) -> Option<f64> {
+    let items = Catalog::embedded().monthly_cost_at(storage, prices, 0.0).ok()?;
+    Some(items.iter().map(|item| item.usd).sum())
+}

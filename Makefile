@@ -1,4 +1,4 @@
-# demo · lab · test · quick · bench · lint · generate · docs · soak · wheel · clean: the only commands. Each does its own set-up; CI calls
+# demo · lab · model · test · quick · bench · lint · generate · docs · soak · wheel · clean: the only commands. Each does its own set-up; CI calls
 # `make test`.
 #
 # Needs: Rust (cargo) and Python 3.11 or newer. What else is missing is installed with apt-get where that is possible,
@@ -17,11 +17,12 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # Images of containers set it: every start of headrace then compiles 80 modules again (0.3 s), every pytest all its tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-proof lab test test-rust test-ready test-python test-unit test-devices quick bench lint generate docs soak wheel clean
+.PHONY: help demo demo-proof lab model test test-rust test-ready test-python test-unit test-devices quick bench lint generate docs soak wheel clean
 
 help:
 	@echo "make demo      set up, plan storage for an example database, write headrace-report.html, prove the plan on a real server"
 	@echo "make lab       build headraced, the daemon of the lab, into .venv/bin"
+	@echo "make model     build the model that runs in a browser (headrace plan --live)"
 	@echo "make test      set up, run every test (half an hour on 2 cores)"
 	@echo "make quick     the tests that are quick, for people at work (3 minutes at most)"
 	@echo "make bench     speed and accuracy, beside SimPy and on real servers; prints tables (some 40 minutes)"
@@ -134,6 +135,19 @@ $(VENV)/ray.ok: $(VENV)/dev.ok
 	  || echo "note: Ray cannot be installed here: its tests are skipped" >&2
 	@touch $@
 
+# The model in a browser, for reports that recompute (`headrace plan --live`): where Rust has its target, or rustup can add it.
+# Elsewhere nothing is built, `--live` says what is missing, and its tests are skipped by name.
+WASM := wasm32-unknown-unknown
+$(VENV)/model.ok: $(VENV)/system.ok $(RUST_SOURCES)
+	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ] || timeout 120 rustup target add $(WASM) >/dev/null 2>&1; then \
+	  echo "Building the model for browsers: a minute or two ..."; \
+	  MAKEFLAGS= cargo build --quiet --profile wasm --target $(WASM) -p headrace-wasm \
+	    && gzip -9nc target/$(WASM)/wasm/headrace_wasm.wasm > python/headrace/report/live/model.wasm.gz; \
+	else echo "note: Rust has no target $(WASM) here: \`headrace plan --live\` does without" >&2; fi
+	@touch $@
+
+model: $(VENV)/model.ok
+
 lab: $(VENV)/daemon.ok $(VENV)/lab-packages.ok
 
 # A proof on a real server needs root and FUSE; without them the demo says so, and nothing is installed for it.
@@ -159,7 +173,7 @@ test:
 	@$(MAKE) --no-print-directory --jobs=2 test-rust test-ready
 	@$(MAKE) --no-print-directory test-python
 
-test-ready: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
+test-ready: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok $(VENV)/model.ok
 
 # pip and apt-get do one thing at a time, also where make runs two.
 $(VENV)/dev.ok: | $(VENV)/lab-packages.ok
@@ -255,7 +269,7 @@ $(VENV)/zig.ok: $(VENV)/system.ok
 	  || echo "note: zig cannot be had from the package registry here: the wheel will promise nothing for other machines" >&2
 	@touch $@
 
-wheel: $(if $(GLIBC),$(VENV)/zig.ok,$(VENV)/system.ok)
+wheel: $(if $(GLIBC),$(VENV)/zig.ok,$(VENV)/system.ok) $(VENV)/model.ok
 	@rm -rf dist && mkdir -p dist/parts
 	@echo "Building the core and the daemon ($(PROFILE)): about ten minutes on 2 cores where it is dist ..."
 	@export VIRTUAL_ENV=$(abspath $(VENV)) PATH=$(abspath $(BIN)):$$PATH; zig=""; if [ -n "$(GLIBC)" ] && $(BIN)/python -c 'import ziglang' 2>/dev/null; then zig=yes; fi; \

@@ -142,7 +142,7 @@ impl DatabaseQuestion {
             vcpus: None,
             load: self.load(),
             start: self.start()?,
-            seconds: (f64::from(seconds) / step_s) as u32,
+            seconds,
             step_s,
             seed: None,
             follow: None,

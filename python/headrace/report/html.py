@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace.report.charts import style
 from headrace.report.charts.drawing import inline_svg, png, svg
+from headrace.report.live import WhatIf, live_parts
 from headrace.report.markdown import markdown_of
 from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Sentence, Table, View
@@ -61,14 +62,16 @@ def text(value: object) -> str:
     return escape(plain("" if value is None else value), quote=True)
 
 
-def page_of(view: View) -> str:
-    """Returns a view as a whole page."""
+def page_of(view: View, live: WhatIf | None = None) -> str:
+    """Returns a view as a whole page; with `live`, sliders follow the headline. Raises
+    CouldNotRun."""
+    head, moving = live_parts(live) if live is not None else ("", "")
     subtitle = f'<p class="sub">{text(view.subtitle)}</p>\n' if view.subtitle else ""
-    body = f"<h1>{text(glued(view.title))}</h1>\n{subtitle}{_cards(view.cards)}{_Body().blocks(view.at('page'))}"
+    body = f"<h1>{text(glued(view.title))}</h1>\n{subtitle}{_cards(view.cards)}{moving}{_Body().blocks(view.at('page'))}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{PAGE_MARK}\n'
-        f"<title>{text(view.title)}</title>\n<style>{stylesheet()}</style></head>\n<body><main>\n{body}\n</main>\n"
+        f"<title>{text(view.title)}</title>\n<style>{stylesheet()}</style>{head}</head>\n<body><main>\n{body}\n</main>\n"
         f"<footer>{text(origin())}</footer>\n</body></html>\n"
     )
 
@@ -84,11 +87,11 @@ def fragment_of(view: View) -> str:
     return f'<div class="headrace"><style>{FRAGMENT_CSS}</style>{body}</div>'
 
 
-def write_page(path: Path, view: View) -> None:
-    """Writes a view as a page, or as Markdown (.md), whole or not at all. Raises
-    CouldNotRun."""
+def write_page(path: Path, view: View, live: WhatIf | None = None) -> None:
+    """Writes a view as a page, or as Markdown (.md), whole or not at all; `live`: what the page can
+    be asked again. Raises CouldNotRun."""
     is_markdown = path.suffix.lower() == ".md"
-    write_text(path, f"{markdown_of(view)}\n{SVG_MARK}\n" if is_markdown else page_of(view))
+    write_text(path, f"{markdown_of(view)}\n{SVG_MARK}\n" if is_markdown else page_of(view, live))
 
 
 def write_chart(path: Path, chart: alt.TopLevelMixin | None, view: Callable[[], View]) -> None:

@@ -60,9 +60,10 @@ def demo(
     recommended = True
     if stage in ("all", "plan"):
         show("1. The database", "", *databases.workload_in_words(database), "")
-    plan = _make_plan(database, region)
+    settings = _plan_settings(region)
+    plan = plans_of(make_plan(database, None, settings))[0]
     if stage in ("all", "plan"):
-        _show_plan(plan, database, report)
+        _show_plan(plan, database, settings, report)
         recommended = plan.recommended is not None
     if stage in ("all", "proof"):
         _prove(plan, database)
@@ -71,16 +72,16 @@ def demo(
         raise typer.Exit(1)
 
 
-def _make_plan(database: TransactionWorkload, region: str) -> Plan:
-    """Plan the example's storage: single volumes, with the database server as it is today."""
-    settings = PlanSettings(goals=GOALS, region=region, compare=CURRENT, instances="none", max_volumes=1)
-    return plans_of(make_plan(database, None, settings))[0]
+def _plan_settings(region: str) -> PlanSettings:
+    """Return what the example's storage is planned by: single volumes, with the database server as
+    it is today."""
+    return PlanSettings(goals=GOALS, region=region, compare=CURRENT, instances="none", max_volumes=1)
 
 
-def _show_plan(plan: Plan, database: TransactionWorkload, report: Path) -> None:
+def _show_plan(plan: Plan, database: TransactionWorkload, settings: PlanSettings, report: Path) -> None:
     show("2. Which volume meets the goal, and at what cost", "")
     show_plan(plan, "table")
-    write_report(report, plan, database)
+    write_report(report, plan, database, settings)
     show("", f"3. The page with charts is {report.resolve()}")
 
 

@@ -37,6 +37,7 @@ with lazily():
     from headrace import planner
     from headrace import workload as workloads
     from headrace.report import html
+    from headrace.report import live as report_live
     from headrace.report import plan as plan_report
     from headrace.workload import server_settings
 
@@ -87,10 +88,12 @@ def plan(
     explain: Annotated[bool, flag("--explain", "Show the arithmetic.")] = False,
     output: OutputOption = "table",
     report: ReportOption = None,
+    live: Annotated[bool, flag("--live", "The page of --report recomputes in the reader's browser.")] = False,
 ) -> None:
     """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and
     what to do next."""
     check_chart_path(report, PAGE_FORMATS)
+    check_live(live, report, against)
     on_ec2 = [name.strip().lower() for name in settings.on] == ["ec2"]
     if on_ec2 and (setting := next(list_given(settings, WITH_SERVICES), None)) is not None:
         hint = "Add --on ec2,rds,aurora, or leave it out."
@@ -110,7 +113,7 @@ def plan(
     other = None if against is None else on_server(read_database(against), server)
     answer = make_plan(load, other, settings)
     if report is not None:
-        write_report(report, answer, load, settings.start_balance)
+        write_report(report, answer, load, settings, live)
     show_plan(answer, output, explain=explain, families=families)
     if not any(each.recommended for each in plans_of(answer)):
         raise typer.Exit(1)
@@ -146,16 +149,29 @@ def plans_of(answer: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...
     return (answer,) if isinstance(answer, planner.Plan) else answer.plans
 
 
-def write_report(path: Path, answer: Plan | EngineComparison, load: Any, start_balance: float | None = None) -> None:
-    """Writes the page, with the balances of the choices worth drawing where they are simulated."""
+def check_live(live: bool, report: Path | None, against: str | None) -> None:
+    """Raises InputError: a page that recomputes, where no such page is written."""
+    if live and (report is None or report.suffix.lower() != ".html" or against is not None):
+        rule = "needs --report with a file that ends in .html, and a plan without --against"
+        raise InputError("--live", rule, "headrace plan --help", "For example --report plan.html --live.")
+
+
+def write_report(
+    path: Path, answer: Plan | EngineComparison, load: Any, settings: PlanSettings, live: bool = False
+) -> None:
+    """Writes the page, with the balances of the choices worth drawing where they are simulated;
+    `live`: the page recomputes."""
+    asked = None
     if not isinstance(answer, planner.Plan):
         view = plan_report.view_of_engines(answer)
     elif answer.subject == "database":
         view = plan_report.view_of(answer)
     else:
         demand = load.uncensored().scaled(answer.demand_growth)
-        view = plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, start_balance))
-    html.write_page(path, view)
+        view = plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, settings.start_balance))
+    if live and isinstance(answer, planner.Plan):
+        asked = report_live.what_if(answer, load, settings)
+    html.write_page(path, view, asked)
     say(f"report written to {path}")
 
 

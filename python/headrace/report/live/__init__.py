@@ -1,0 +1,169 @@
+"""The part of a plan's report that moves: sliders whose answers are computed in the reader's
+browser, by the model of `crates/wasm`, which the page carries. No network; without script, or
+without WebAssembly, the page reads and prints as any other.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from headrace.base.options import describe
+from headrace.errors import CouldNotRun, InputError
+from headrace.planner.settings import PlanSettings
+from headrace.workload import OpenWorkload
+
+if TYPE_CHECKING:
+    from headrace.planner import Choice, Plan
+    from headrace.workload import TransactionWorkload
+
+MODEL, SOURCE = "model.wasm.gz", "docs/guide/planning.md, A report that still answers"
+SCRIPTS = ("model.js", "figures.js", "charts.js", "live.js")
+# Script and worker of this page alone, and nothing from anywhere.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; worker-src blob:; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+MOST_CHOICES = 40  # a table that a reader still looks through
+# How far a slider goes from where the plan stands, times and parts.
+REACH = 4.0
+IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
+EXPORT = re.compile(r"^export ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The question of a plan that its report can ask again. `question`: as `crates/whatif` reads
+    it, but for what sliders set. `choices`: with their roles and the parts of their bills.
+    `controls`: the sliders, made of the options of a plan."""
+
+    subject: str
+    question: dict[str, object]
+    choices: Sequence[dict[str, object]]
+    goals: Sequence[dict[str, object]]
+    controls: Sequence[dict[str, object]]
+    data_growth: float
+    clock: bool
+
+
+def what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: PlanSettings) -> WhatIf:
+    """Returns what the report of a plan can be asked again. Raises InputError for a plan whose bill
+    the page cannot compute."""
+    if settings.price_file is not None:
+        hint = "Leave --live out, or plan with the list prices."
+        raise InputError(str(settings.price_file), "a page that recomputes has the list prices alone", SOURCE, hint)
+    choices = _choices(plan)
+    if not choices:
+        hint = "Leave --live out: RDS and Aurora cannot be recomputed in a page, nor a plan without a choice."
+        raise InputError("--live", "needs a choice on EC2", SOURCE, hint)
+    shared: dict[str, object] = {"as_of": plan.as_of, "region": plan.region}
+    if isinstance(workload, OpenWorkload):
+        load = {name: value for name, value in workload.uncensored().to_core().items() if name != "kind"}
+        started = settings.start_balance
+        question = shared | {"ask": "demand", "load": load, "instance": None, "start_balance_percent": started}
+        controls = [_slider("demand_growth", plan.demand_growth), _slider("data_growth", plan.data_growth)]
+        clock = workload.source.get("clock_start") is not None
+    else:
+        question = shared | {
+            "ask": "database",
+            "database": workload.database,
+            "settings": None,
+            "clients": plan.threads,
+            "arrivals_tps": plan.arrivals_tps,
+            "start": plan.start,
+            "settled": True,
+        }
+        controls = [_slider("data_growth", plan.data_growth), _cache_slider()]
+        if plan.threads is not None:
+            controls.insert(0, _slider("threads", plan.threads, "clients"))
+        clock = False
+    goals = [
+        {"metric": goal.metric, "sign": goal.sign, "limit": goal.limit, "words": str(goal)} for goal in plan.goals
+    ]
+    return WhatIf(plan.subject, question, choices, goals, controls, plan.data_growth, clock)
+
+
+def _choices(plan: Plan) -> list[dict[str, object]]:
+    """Lists the choices on EC2 that the report names, each once, what is recommended first."""
+    named: list[tuple[str, Choice | None]] = [
+        ("recommended", plan.recommended),
+        ("today", plan.compared),
+        ("in place", plan.in_place),
+    ]
+    named += [("alternative", choice) for choice in (*plan.winners, *plan.closest)]
+    named += [("alternative", verdict.best) for verdict in plan.families]
+    choices: dict[object, dict[str, object]] = {}
+    for role, choice in named:
+        if choice is not None and choice.service == "ec2" and choice.persistent:
+            choices.setdefault(choice.key, _describe(role, choice))
+    return list(choices.values())[:MOST_CHOICES]
+
+
+def _describe(role: str, choice: Choice) -> dict[str, object]:
+    volumes_usd = sum(item["usd"] for item in choice.items if item["part"] in ("data", "log"))
+    return {
+        "role": role,
+        "storage": choice.storage,
+        "log": choice.log_storage,
+        "instance": choice.instance,
+        "cache_gib": choice.cache_gib,
+        "volumes_usd": volumes_usd,
+        "rest_usd": choice.cost_usd_month - volumes_usd,
+        "metrics": {name: value for name, value in choice.metrics.items() if _is_number(value)},
+    }
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _slider(name: str, value: float, unit: str = "times") -> dict[str, object]:
+    """Returns the slider of an option of a plan, from a quarter to four times where it stands."""
+    [option] = [row for row in describe(PlanSettings) if row["name"] == name]
+    least = max(value / REACH, option["least"] or 0.0)
+    most = min(value * REACH, option["most"] or math.inf)
+    label = name.replace("_", " ") if name != "threads" else "clients"
+    bounds = {"least": least, "most": max(most, least * 1.01), "value": value, "log": True}
+    return {"name": name, "label": label, "help": option["help"], "unit": unit} | bounds
+
+
+def _cache_slider() -> dict[str, object]:
+    """Returns the slider of the cache: a factor on the cache of every choice."""
+    about = {"name": "cache", "label": "cache", "help": "Factor on the cache of every choice.", "unit": "times"}
+    return about | {"least": 0.25, "most": 2.0, "value": 1.0, "log": True}
+
+
+def live_parts(live: WhatIf) -> tuple[str, str]:
+    """Returns the head and the body of the part that moves: style and policy, then the question,
+    the model and the script. Raises CouldNotRun where this installation carries no model."""
+    from headrace.base.encoding import to_plain
+
+    folder = resources.files("headrace.report").joinpath("live")
+    packed = folder.joinpath(MODEL)
+    if not packed.is_file():
+        hint = "Run `make model`, which needs the target wasm32-unknown-unknown of Rust, or install a released wheel."
+        raise CouldNotRun("--live", "this installation does not carry the model for browsers", SOURCE, hint)
+    # mtime 0: the same plan gives the same page.
+    question = gzip.compress(json.dumps(to_plain(live), separators=(",", ":")).encode(), mtime=0)
+    script = joined(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    style = folder.joinpath("live.css").read_text(encoding="utf-8")
+    head = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<style>{style}</style>'
+    body = (
+        '<section id="whatif" class="live"><noscript><p>With script, this page recomputes the plan.</p></noscript></section>\n'
+        f'<script type="text/plain" id="whatif-question">{base64.b64encode(question).decode()}</script>\n'
+        f'<script type="text/plain" id="whatif-model">{base64.b64encode(packed.read_bytes()).decode()}</script>\n'
+        f'<script type="module">{script}</script>'
+    )
+    return head, body
+
+
+def joined(scripts: Iterable[str]) -> str:
+    """Returns modules as one script: what imports one from another falls away."""
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", script)) for script in scripts)

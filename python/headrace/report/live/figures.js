@@ -1,0 +1,50 @@
+// @ts-check
+// Figures as a reader writes them, and elements that hold them. Texts are set as text, never as markup.
+
+/** An element with attributes and children. @param {string} name @param {Record<string, string | number>} [attributes] @param {(Node | string)[]} [children] */
+export function element(name, attributes = {}, children = []) {
+  const drawn = name.startsWith("svg:");
+  const made = drawn ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4)) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+  made.append(...children);
+  return made;
+}
+
+/** 3,439 and 1.73. @param {number | null | undefined} value */
+export function figure(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "-";
+  const size = Math.abs(value);
+  return value.toLocaleString("en", { maximumFractionDigits: size >= 100 ? 0 : size >= 10 ? 1 : 2 });
+}
+
+/** 19.90. @param {number | null} value */
+export const usd = value => value === null || !Number.isFinite(value) ? "-" : value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+/** 1.73 ms, 1.2 s, 43 min. @param {number | null} ms */
+export function latency(ms) {
+  if (ms === null || !Number.isFinite(ms)) return "-";
+  if (ms < 1000) return `${+ms.toPrecision(3)} ms`;
+  return ms < 120_000 ? `${+(ms / 1000).toPrecision(3)} s` : `${figure(ms / 60_000)} min`;
+}
+
+// One volume, or alike members of an array: level, count, type, GiB, IOPS, MiB/s.
+const ALIKE = /^(raid\w+:)?(\d+x)?([a-z][a-z0-9-]*):(\d+)(?::(\d+))?(?::(\d+))?$/;
+
+/** The parts of a storage of alike members; null for another. @param {string} storage */
+export function partsOf(storage) {
+  const match = ALIKE.exec(storage);
+  if (!match) return null;
+  const [, level = "", count = "", type, gib, iops, mib] = match;
+  return { level, count, type, gib: Number(gib), iops: iops ? Number(iops) : null, mib: mib ? Number(mib) : null };
+}
+
+/** The notation of parts. @param {NonNullable<ReturnType<typeof partsOf>>} parts */
+export function storageOf({ level, count, type, gib, iops, mib }) {
+  return `${level}${count}${type}:${gib}${iops === null ? "" : `:${iops}`}${mib === null ? "" : `:${mib}`}`;
+}
+
+/** A storage with room for `ratio` times the data. @param {string} storage @param {number} ratio */
+export function resized(storage, ratio) {
+  const parts = partsOf(storage);
+  return parts && ratio !== 1 ? storageOf({ ...parts, gib: Math.max(1, Math.ceil(parts.gib * ratio - 1e-9)) }) : storage;
+}

@@ -1,0 +1,62 @@
+// @ts-check
+// The model in this browser: questions in JSON to `crates/whatif`, answered in a worker, so that
+// the page stays free. Of the questions that wait, only the newest is answered.
+
+/** What runs in the worker; it is sent there as text. The first message is the model, and the
+ * others, questions, wait for it. */
+function work() {
+  /** @type {Promise<any>} */
+  let model = Promise.resolve(null);
+  const encoder = new TextEncoder(), decoder = new TextDecoder();
+  /** @param {any} exports @param {string} question */
+  function answer(exports, question) {
+    // Memory may grow in any call and detach its views: the pointer first, then the buffer.
+    const bytes = encoder.encode(question), to = exports.question_at(bytes.length);
+    new Uint8Array(exports.memory.buffer, to, bytes.length).set(bytes);
+    const length = exports.answer(), from = exports.answer_at();
+    return decoder.decode(new Uint8Array(exports.memory.buffer, from, length));
+  }
+  self.onmessage = async event => {
+    const { wasm, asked } = event.data;
+    if (wasm) { model = WebAssembly.instantiate(wasm, {}).then(made => made.instance.exports); model.catch(() => {}); return; }
+    try {
+      const exports = await model;
+      self.postMessage({ answers: asked.map((/** @type {string} */ question) => answer(exports, question)) });
+    } catch (error) { self.postMessage({ failed: String(error) }); }
+  };
+}
+
+/** Unpacks what the page carries. @param {string} packed base64 of gzip */
+export function unpack(packed) {
+  const bytes = Uint8Array.from(atob(packed), letter => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+}
+
+/** Starts the model. Returns the function that asks it several questions and gives their answers;
+ * an older question that is overtaken by a newer one is never answered.
+ * @param {string} packed @returns {Promise<(questions: object[]) => Promise<any[]>>} */
+export async function startModel(packed) {
+  const wasm = await unpack(packed).arrayBuffer();
+  const address = URL.createObjectURL(new Blob([`(${work})()`], { type: "text/javascript" }));
+  const worker = new Worker(address);
+  worker.postMessage({ wasm }, [wasm]);
+  let busy = false;
+  /** @type {{asked: string[], tell: (answers: any[]) => void, fail: (error: Error) => void} | null} */
+  let running = null, next = null;
+  const send = () => {
+    busy = true; running = next; next = null;
+    worker.postMessage({ asked: running?.asked });
+  };
+  worker.onerror = event => running?.fail(new Error(event.message));
+  worker.onmessage = event => {
+    const { answers, failed } = event.data, done = running;
+    busy = false; running = null;
+    if (next) send();
+    if (failed) done?.fail(new Error(failed));
+    else done?.tell(answers.map((/** @type {string} */ text) => JSON.parse(text)));
+  };
+  return questions => new Promise((tell, fail) => {
+    next = { asked: questions.map(question => JSON.stringify(question)), tell, fail };
+    if (!busy) send();
+  });
+}

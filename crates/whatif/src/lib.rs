@@ -72,7 +72,7 @@ impl WhatIf {
         self.load.get_or_insert_with(|| (load, SearchMemory::default()))
     }
 
-    /// The caches of a database that have been followed: none where the database before was another.
+    /// The caches of a database that have been followed: none where the one before was another.
     fn caches_of(&mut self, database: Database) -> &(Database, WarmUps) {
         if self.database.as_ref().is_some_and(|(before, _)| *before != database) {
             self.database = None;

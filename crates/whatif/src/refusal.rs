@@ -28,7 +28,7 @@ impl Refusal {
 
     pub(crate) fn of_text(question: &str, error: &serde_json::Error) -> Refusal {
         let start: String = question.chars().take(REPEATED).collect();
-        Refusal::new(start, format!("is no question: {error}"), "crates/whatif", "Reload the page: it may be older than its server.")
+        Refusal::new(start, format!("is not a question: {error}"), "crates/whatif", "Reload the page: it may be older than its server.")
     }
 }
 

@@ -67,7 +67,9 @@ def page_of(view: View, live: WhatIf | None = None) -> str:
     CouldNotRun."""
     head, moving = live_parts(live) if live is not None else ("", "")
     subtitle = f'<p class="sub">{text(view.subtitle)}</p>\n' if view.subtitle else ""
-    body = f"<h1>{text(glued(view.title))}</h1>\n{subtitle}{_cards(view.cards)}{moving}{_Body().blocks(view.at('page'))}"
+    body = (
+        f"<h1>{text(glued(view.title))}</h1>\n{subtitle}{_cards(view.cards)}{moving}{_Body().blocks(view.at('page'))}"
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{PAGE_MARK}\n'

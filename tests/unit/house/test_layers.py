@@ -255,7 +255,9 @@ RUST_MAY = {
     "device": {"store", "model", "catalog"},
     "daemon": {"control", "device", "store", "protocol", "model", "catalog", "cloudwatch", "features"},
     "features": set(),
-    "py": {"sim", "model", "catalog", "features"},
+    "whatif": {"sim", "model", "catalog"},
+    "wasm": {"whatif"},
+    "py": {"sim", "model", "catalog", "whatif", "features"},
 }
 CRATES = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))
 

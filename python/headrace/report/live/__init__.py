@@ -84,9 +84,7 @@ def what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: 
         if plan.threads is not None:
             controls.insert(0, _slider("threads", plan.threads, "clients"))
         clock = False
-    goals = [
-        {"metric": goal.metric, "sign": goal.sign, "limit": goal.limit, "words": str(goal)} for goal in plan.goals
-    ]
+    goals = [{"metric": goal.metric, "sign": goal.sign, "limit": goal.limit, "words": str(goal)} for goal in plan.goals]
     return WhatIf(plan.subject, question, choices, goals, controls, plan.data_growth, clock)
 
 

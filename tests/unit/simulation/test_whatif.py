@@ -1,0 +1,218 @@
+"""Questions in JSON: the answers are those of the core's own functions, and the same bytes from the
+model that runs in a browser."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from headrace.base import core
+from headrace.base.units import GIB
+from headrace.cli.inputs import read_workload
+
+EXAMPLE = Path(__file__).parents[3] / "examples/innodb-tpcc-day.toml"
+# Random questions: 60 take two seconds; `make soak` asks 1,000.
+QUESTIONS = int(os.environ.get("WHATIF_QUESTIONS", "60"))
+TYPES = ("gp2", "gp3", "io1", "io2", "st1", "4xgp2", "2xgp3")
+
+
+@pytest.fixture(scope="module")
+def load() -> dict:
+    demand = dict(read_workload(str(EXAMPLE)).to_core())
+    # Every tenth minute: a tenth of the work, and the same shape.
+    columns = {name: value[::10] if isinstance(value, list) else value for name, value in demand.items()}
+    return {name: value for name, value in columns.items() if name != "kind"}
+
+
+@pytest.fixture(scope="module")
+def database() -> dict:
+    return read_workload("sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16").database
+
+
+def storage(rng: random.Random) -> str:
+    kind = rng.choice(TYPES)
+    gib = rng.randrange(130, 2_000)
+    if kind in ("io1", "io2"):
+        return f"{kind}:{gib}:{rng.randrange(100, 6_000)}"
+    return f"{kind}:{gib}:{rng.randrange(3_000, 9_000)}" if kind.endswith("gp3") else f"{kind}:{gib}"
+
+
+def demand_question(rng: random.Random, load: dict) -> dict:
+    return {
+        "ask": "demand",
+        "load": load,
+        "factor": rng.uniform(0.25, 4.0),
+        "storages": [storage(rng) for _ in range(3)],
+        "instance": rng.choice([None, "m5.large", "r6i.2xlarge"]),
+        "as_of": rng.choice([None, "2022-03-01"]),
+        "region": "us-east-1",
+        "start_balance_percent": rng.choice([None, 30.0]),
+        "day_of": rng.choice([None, 2]),
+    }
+
+
+def database_question(rng: random.Random, database: dict) -> dict:
+    choices = [
+        {
+            "storage": storage(rng),
+            "log": rng.choice([None, "gp3:50"]),
+            "instance": rng.choice([None, "m5.2xlarge", "r6i.xlarge"]),
+            "cache_bytes": rng.uniform(4.0, 24.0) * GIB,
+        }
+        for _ in range(3)
+    ]
+    return {
+        "ask": "database",
+        "database": database,
+        "growth": rng.uniform(0.5, 2.0),
+        "settings": None,
+        "choices": choices,
+        "clients": rng.randrange(1, 65),
+        "arrivals_tps": None,
+        "start": rng.choice(["cold", "warm"]),
+        "seconds": 7_200.0,
+        "settled": rng.choice([True, False]),
+        "as_of": None,
+        "region": "us-east-1",
+        "course_of": rng.choice([None, [1, 1_800]]),
+    }
+
+
+def ask(question: dict) -> dict:
+    return json.loads(core.WhatIf().answer(json.dumps(question)))
+
+
+def test_a_demand_is_answered_as_the_planner_is(load: dict) -> None:
+    rng = random.Random(5)
+    for _ in range(8):
+        question = demand_question(rng, load)
+        own = core.DemandLoad({"kind": "open", **load}).times(question["factor"])
+        expected = core.evaluate(
+            own,
+            question["storages"],
+            [None if question["instance"] is None else 0] * 3,
+            [] if question["instance"] is None else [question["instance"]],
+            as_of=question["as_of"],
+            start_balance_percent=question["start_balance_percent"],
+            prune_above=float("inf"),
+            cycle="settled",
+        )
+        for nth, choice in enumerate(ask(question)["demand"]["choices"]):
+            assert choice["status"] == expected["status"][nth]
+            if choice["status"] == "simulated":
+                for name in ("throttled_s", "worst_p99_ms", "lowest_balance_percent", "queue_at_end"):
+                    assert choice["summary"][name] == expected[name][nth], name
+                assert choice["judged_p99_ms"] == expected["judged_p99_ms"][nth]
+
+
+def test_a_bill_is_the_price_lists(load: dict) -> None:
+    question = demand_question(random.Random(1), load) | {"storages": ["gp3:155:4500", "6xgp3:26"], "as_of": None}
+    bills = [choice["usd_month"] for choice in ask(question)["demand"]["choices"]]
+    assert bills == core.monthly_totals(["gp3:155:4500", "6xgp3:26"], "us-east-1")
+    # 155 GiB x 0.08 and 1,500 IOPS above 3,000 x 0.005 (price list of us-east-1).
+    assert bills[0] == pytest.approx(155 * 0.08 + 1_500 * 0.005)
+
+
+def test_a_database_is_answered_as_the_planner_is(database: dict) -> None:
+    rng = random.Random(6)
+    for _ in range(4):
+        question = database_question(rng, database)
+        hosts = [choice["instance"] for choice in question["choices"] if choice["instance"]]
+        search = {
+            "storages": [choice["storage"] for choice in question["choices"]] + ["gp3:50"],
+            "instances": hosts,
+            "deployments": ["ec2"] * len(hosts),
+            "caches": [choice["cache_bytes"] for choice in question["choices"]],
+            "as_of": None,
+            "start_balance_percent": None,
+            "least_tps": 0.0,
+        } | {name: question[name] for name in ("clients", "arrivals_tps", "start", "seconds", "settled")}
+        places = iter(range(len(hosts)))
+        [expected] = core.transaction_candidates(
+            [core.TransactionCandidates(core.mysql_grown(database, question["growth"]))],
+            search,
+            [0, 1, 2],
+            [None if choice["log"] is None else 3 for choice in question["choices"]],
+            [next(places) if choice["instance"] else None for choice in question["choices"]],
+            [0, 1, 2],
+            load_by=[1.0],
+        )
+        for nth, choice in enumerate(ask(question)["database"]["choices"]):
+            assert choice["status"] == expected["status"][nth]
+            if choice["status"] == "ran":
+                assert choice["cap"] == expected["cap"][nth]
+                for name in ("tps", "p95_ms", "reads_per_tx", "balance_percent"):
+                    assert choice["figures"][name] == expected[name][nth], name
+
+
+def test_a_course_is_as_long_as_it_was_asked_for(database: dict) -> None:
+    question = database_question(random.Random(2), database) | {"course_of": [0, 1_800]}
+    course = ask(question)["database"]["course"]
+    # 360 rows at most: five seconds each.
+    assert len(course["tps"]) == 360 and course["t_s"][-1] == 1_800.0
+
+
+REFUSED = [
+    ({"storages": ["gp4:100"]}, "gp4"),
+    ({"region": "us-moon-1"}, "us-moon-1"),
+    ({"as_of": "yesterday"}, "yesterday"),
+    ({"instance": "m5.tiny"}, "m5.tiny"),
+    ({"factor": -1.0}, "-"),
+]
+
+
+@pytest.mark.parametrize(("change", "value"), REFUSED)
+def test_what_cannot_be_is_refused_with_its_value(load: dict, change: dict, value: str) -> None:
+    refused = ask(demand_question(random.Random(3), load) | change)["refused"]
+    assert value in refused["value"]
+    assert refused["rule"] and refused["source"] and refused["hint"]
+
+
+def test_columns_of_two_lengths_are_refused(load: dict) -> None:
+    short = load | {"write_bytes": load["write_bytes"][:-1]}
+    refused = ask(demand_question(random.Random(3), load) | {"load": short})["refused"]
+    assert refused["value"] == str(len(short["write_bytes"])) and "durations" in refused["rule"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[" * 10_000, '{"ask":"demand","more":1}', "\x00", "nonsense"])
+def test_what_is_no_question_is_refused(text: str) -> None:
+    assert "is not a question" in json.loads(core.WhatIf().answer(text))["refused"]["rule"]
+
+
+def test_what_is_remembered_changes_no_answer(load: dict, database: dict) -> None:
+    rng, model = random.Random(8), core.WhatIf()
+    for _ in range(12):
+        asked = demand_question(rng, load) if rng.random() < 0.5 else database_question(rng, database)
+        question = json.dumps(asked)
+        assert model.answer(question) == core.WhatIf().answer(question)
+
+
+@pytest.mark.slow
+def test_a_browser_gives_the_same_bytes(load: dict, database: dict) -> None:
+    wasmtime = pytest.importorskip("wasmtime")
+    packed = resources.files("headrace.report").joinpath("live", "model.wasm.gz")
+    if not packed.is_file():
+        pytest.skip("the model for browsers is not built here: Rust has no target wasm32-unknown-unknown")
+    store = wasmtime.Store()
+    module = wasmtime.Module(store.engine, gzip.decompress(packed.read_bytes()))
+    exports = wasmtime.Instance(store, module, []).exports(store)
+
+    def answer_in_browser(question: str) -> str:
+        text = question.encode()
+        at = exports["question_at"](store, len(text))
+        exports["memory"].write(store, text, at)
+        length = exports["answer"](store)
+        at = exports["answer_at"](store)
+        return bytes(exports["memory"].read(store, at, at + length)).decode()
+
+    rng, model = random.Random(9), core.WhatIf()
+    for nth in range(QUESTIONS):
+        question = json.dumps(demand_question(rng, load) if nth % 2 else database_question(rng, database))
+        assert answer_in_browser(question) == model.answer(question), f"question {nth}"
+    assert answer_in_browser("nonsense") == model.answer("nonsense")

@@ -13,18 +13,19 @@ import pytest
 
 from headrace import planner
 from headrace.base import core
-from headrace.cli.inputs import read_workload
+from headrace.cli.inputs import read_database
 from headrace.errors import CouldNotRun, InputError
 from headrace.planner.settings import PlanSettings
 from headrace.report import html, live
 from headrace.report import plan as plan_report
+from headrace.workload.files import load_demand
 
 EXAMPLE = Path(__file__).parents[3] / "examples/innodb-tpcc-day.toml"
 
 
 @pytest.fixture(scope="module")
 def demand():
-    load = read_workload(str(EXAMPLE))
+    load = load_demand(EXAMPLE)
     return planner.plan(load, compare="gp2:1200"), load
 
 
@@ -68,28 +69,28 @@ def test_the_same_plan_gives_the_same_page(demand, model) -> None:
 def test_the_page_asks_what_the_plan_was_judged_by(demand) -> None:
     plan, load = demand
     asked = live.what_if(plan, load, PlanSettings())
-    storages = [choice["storage"] for choice in asked.choices]
+    storages = [choice.storage for choice in asked.choices]
     question = dict(asked.question) | {"factor": plan.demand_growth, "storages": storages, "day_of": None}
     answer = json.loads(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
     planned = {choice.storage: choice for choice in (plan.recommended, plan.compared)}
     seen = 0
     for choice, now in zip(asked.choices, answer, strict=True):
-        if choice["storage"] in planned:
-            metrics = planned[choice["storage"]].metrics
+        if choice.storage in planned:
+            metrics = planned[choice.storage].metrics
             assert now["summary"]["worst_p99_ms"] == metrics["p99_ms"]
             assert now["summary"]["throttled_s"] / 60 == metrics["throttled_min"]
-            assert choice["rest_usd"] + choice["volumes_usd"] == pytest.approx(metrics["cost_usd_month"])
+            assert choice.rest_usd + choice.volumes_usd == pytest.approx(metrics["cost_usd_month"])
             seen += 1
     assert seen == 2
 
 
 def test_a_database_has_clients_data_and_cache_to_move() -> None:
-    load = read_workload("sysbench-tpcc:warehouses=100,cache_gib=4,threads=16")
+    load = read_database("sysbench-tpcc:warehouses=100,cache_gib=4,threads=16")
     plan = planner.plan(load, goals=["tps>=100"], instances=["r6i.large", "r6i.xlarge"], max_volumes=1, draws=4)
     asked = live.what_if(plan, load, PlanSettings())
-    assert [control["name"] for control in asked.controls] == ["threads", "data_growth", "cache"]
+    assert [control.name for control in asked.controls] == ["threads", "data_growth", "cache"]
     for control in asked.controls:
-        assert control["least"] <= control["value"] <= control["most"]
+        assert control.least <= control.value <= control.most
 
 
 def test_prices_of_ones_own_are_refused(demand) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from headrace.base import core
 from headrace.base.units import GIB
-from headrace.cli.inputs import read_workload
+from headrace.cli.inputs import read_database
+from headrace.workload.files import load_demand
 
 EXAMPLE = Path(__file__).parents[3] / "examples/innodb-tpcc-day.toml"
 # Random questions: 60 take two seconds; `make soak` asks 1,000.
@@ -24,7 +25,7 @@ TYPES = ("gp2", "gp3", "io1", "io2", "st1", "4xgp2", "2xgp3")
 
 @pytest.fixture(scope="module")
 def load() -> dict:
-    demand = dict(read_workload(str(EXAMPLE)).to_core())
+    demand = dict(load_demand(EXAMPLE).to_core())
     # Every tenth minute: a tenth of the work, and the same shape.
     columns = {name: value[::10] if isinstance(value, list) else value for name, value in demand.items()}
     return {name: value for name, value in columns.items() if name != "kind"}
@@ -32,7 +33,7 @@ def load() -> dict:
 
 @pytest.fixture(scope="module")
 def database() -> dict:
-    return read_workload("sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16").database
+    return read_database("sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16").database
 
 
 def storage(rng: random.Random) -> str:

@@ -39,16 +39,45 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
+class Slider:
+    """Moves an option of a plan: `value` is where the plan stands, between `least` and `most`, in
+    `unit`; `log`: by factors."""
+
+    name: str
+    label: str
+    help: str
+    unit: str
+    least: float
+    most: float
+    value: float
+    log: bool = True
+
+
+@dataclass(frozen=True)
+class ChoiceAsked:
+    """A choice of the report with its role and the parts of its bill, USD a month: `volumes_usd`,
+    and `rest_usd` for what no slider changes."""
+
+    role: str
+    storage: str
+    log: str | None
+    instance: str | None
+    cache_gib: float | None
+    volumes_usd: float
+    rest_usd: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
 class WhatIf:
     """The question of a plan that its report can ask again. `question`: as `crates/whatif` reads
-    it, but for what sliders set. `choices`: with their roles and the parts of their bills.
-    `controls`: the sliders, made of the options of a plan."""
+    it, but for what sliders set. `controls`: the sliders, made of the options of a plan."""
 
     subject: str
     question: dict[str, object]
-    choices: Sequence[dict[str, object]]
+    choices: Sequence[ChoiceAsked]
     goals: Sequence[dict[str, object]]
-    controls: Sequence[dict[str, object]]
+    controls: Sequence[Slider]
     data_growth: float
     clock: bool
 
@@ -88,7 +117,7 @@ def what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: 
     return WhatIf(plan.subject, question, choices, goals, controls, plan.data_growth, clock)
 
 
-def _choices(plan: Plan) -> list[dict[str, object]]:
+def _choices(plan: Plan) -> list[ChoiceAsked]:
     """Lists the choices on EC2 that the report names, each once, what is recommended first."""
     named: list[tuple[str, Choice | None]] = [
         ("recommended", plan.recommended),
@@ -97,45 +126,43 @@ def _choices(plan: Plan) -> list[dict[str, object]]:
     ]
     named += [("alternative", choice) for choice in (*plan.winners, *plan.closest)]
     named += [("alternative", verdict.best) for verdict in plan.families]
-    choices: dict[object, dict[str, object]] = {}
+    choices: dict[object, ChoiceAsked] = {}
     for role, choice in named:
         if choice is not None and choice.service == "ec2" and choice.persistent:
             choices.setdefault(choice.key, _describe(role, choice))
     return list(choices.values())[:MOST_CHOICES]
 
 
-def _describe(role: str, choice: Choice) -> dict[str, object]:
+def _describe(role: str, choice: Choice) -> ChoiceAsked:
     volumes_usd = sum(item["usd"] for item in choice.items if item["part"] in ("data", "log"))
-    return {
-        "role": role,
-        "storage": choice.storage,
-        "log": choice.log_storage,
-        "instance": choice.instance,
-        "cache_gib": choice.cache_gib,
-        "volumes_usd": volumes_usd,
-        "rest_usd": choice.cost_usd_month - volumes_usd,
-        "metrics": {name: value for name, value in choice.metrics.items() if _is_number(value)},
-    }
+    return ChoiceAsked(
+        role=role,
+        storage=choice.storage,
+        log=choice.log_storage,
+        instance=choice.instance,
+        cache_gib=choice.cache_gib,
+        volumes_usd=volumes_usd,
+        rest_usd=choice.cost_usd_month - volumes_usd,
+        metrics={name: value for name, value in choice.metrics.items() if _is_number(value)},
+    )
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def _slider(name: str, value: float, unit: str = "times") -> dict[str, object]:
+def _slider(name: str, value: float, unit: str = "times") -> Slider:
     """Returns the slider of an option of a plan, from a quarter to four times where it stands."""
     [option] = [row for row in describe(PlanSettings) if row["name"] == name]
     least = max(value / REACH, option["least"] or 0.0)
-    most = min(value * REACH, option["most"] or math.inf)
+    most = max(min(value * REACH, option["most"] or math.inf), least * 1.01)
     label = name.replace("_", " ") if name != "threads" else "clients"
-    bounds = {"least": least, "most": max(most, least * 1.01), "value": value, "log": True}
-    return {"name": name, "label": label, "help": option["help"], "unit": unit} | bounds
+    return Slider(name, label, option["help"], unit, least, most, value)
 
 
-def _cache_slider() -> dict[str, object]:
+def _cache_slider() -> Slider:
     """Returns the slider of the cache: a factor on the cache of every choice."""
-    about = {"name": "cache", "label": "cache", "help": "Factor on the cache of every choice.", "unit": "times"}
-    return about | {"least": 0.25, "most": 2.0, "value": 1.0, "log": True}
+    return Slider("cache", "cache", "Factor on the cache of every choice.", "times", 0.25, 2.0, 1.0)
 
 
 def live_parts(live: WhatIf) -> tuple[str, str]:

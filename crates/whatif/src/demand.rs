@@ -53,7 +53,8 @@ impl LoadColumns {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DemandQuestion {
-    load: LoadColumns,
+    /// None: that of the question before.
+    load: Option<LoadColumns>,
     /// Factor on the requests a second.
     factor: f64,
     storages: Vec<String>,
@@ -115,7 +116,7 @@ impl DemandQuestion {
         let hosts = self.instance.iter().map(|name| catalog.instance(name, as_of)).collect::<Result<Vec<_>, _>>()?;
         let instance = if hosts.is_empty() { None } else { Some(0) };
         let specs = self.storages.iter().map(|storage| storage.parse()).collect::<Result<Vec<_>, _>>()?;
-        let (load, memory) = model.memory_of(self.load.load()?.times(self.factor));
+        let (load, memory) = model.memory_of(self.load.as_ref(), self.factor)?;
         let search = DemandSearch {
             load,
             as_of,

@@ -17,7 +17,7 @@ mod refusal;
 pub use refusal::Refusal;
 
 use database::DatabaseQuestion;
-use demand::DemandQuestion;
+use demand::{DemandQuestion, LoadColumns};
 use headrace_catalog::{Catalog, NaiveDate, RegionPrices, StorageSpec};
 use headrace_sim::demand::search::SearchMemory;
 use headrace_sim::mysql::search::WarmUps;
@@ -46,7 +46,9 @@ enum Answer {
 /// is kept changes no answer.
 #[derive(Default)]
 pub struct WhatIf {
-    load: Option<(OpenLoad, SearchMemory)>,
+    load: Option<OpenLoad>,
+    /// The load times a factor, and what is known of it.
+    factored: Option<(OpenLoad, SearchMemory)>,
     database: Option<(Database, WarmUps)>,
 }
 
@@ -64,12 +66,20 @@ impl WhatIf {
             .unwrap_or_else(|error| format!("{{\"refused\":{{\"value\":\"\",\"rule\":\"{error}\",\"source\":\"headrace\",\"hint\":\"\"}}}}"))
     }
 
-    /// What is remembered of a load: nothing where the load before was another.
-    fn memory_of(&mut self, load: OpenLoad) -> &(OpenLoad, SearchMemory) {
-        if self.load.as_ref().is_some_and(|(before, _)| *before != load) {
-            self.load = None;
+    /// A load times a factor with what is remembered of it; no columns: the load of the question
+    /// before.
+    fn memory_of(&mut self, columns: Option<&LoadColumns>, factor: f64) -> Result<&(OpenLoad, SearchMemory), Refusal> {
+        if let Some(columns) = columns {
+            self.load = Some(columns.load()?);
         }
-        self.load.get_or_insert_with(|| (load, SearchMemory::default()))
+        let Some(base) = &self.load else {
+            return Err(Refusal::new("load", "is missing, and no question came before", "crates/whatif", "Give the columns of the load."));
+        };
+        let load = base.times(factor);
+        if self.factored.as_ref().is_some_and(|(before, _)| *before != load) {
+            self.factored = None;
+        }
+        Ok(self.factored.get_or_insert_with(|| (load, SearchMemory::default())))
     }
 
     /// The caches of a database that have been followed: none where the one before was another.

@@ -194,6 +194,14 @@ def test_what_is_remembered_changes_no_answer(load: dict, database: dict) -> Non
         assert model.answer(question) == core.WhatIf().answer(question)
 
 
+def test_a_load_is_given_once(load: dict) -> None:
+    first, model = demand_question(random.Random(4), load), core.WhatIf()
+    model.answer(json.dumps(first))
+    later = demand_question(random.Random(7), load)
+    assert model.answer(json.dumps(later | {"load": None})) == core.WhatIf().answer(json.dumps(later))
+    assert ask(later | {"load": None})["refused"]["value"] == "load"
+
+
 @pytest.mark.slow
 def test_a_browser_gives_the_same_bytes(load: dict, database: dict) -> None:
     wasmtime = pytest.importorskip("wasmtime")

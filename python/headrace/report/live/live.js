@@ -37,14 +37,19 @@ class WhatIf {
     /** USD that a list price counts here, by choice: discounts and pairs of servers. @type {number[] | null} */
     this.rates = null;
     this.answer = element("div", { "aria-live": "polite" });
-    this.charts = element("div", { class: "charts" });
+    this.choiceChart = element("div"); this.courseCharts = element("div");
+    /** @type {any[]} */
+    this.rows = [];
+    /** @type {any} */
+    this.course = null;
+    /** Whether the model has the load already. */
+    this.loaded = false;
     this.table = element("div", { class: "scroll", tabindex: 0 });
     place.replaceChildren(element("h2", {}, ["What if?"]),
       element("p", { class: "sub" }, ["Each move is computed in this browser, by the model that made the report. ", this.demand ? "Storages grow with the data." : "Figures are best guesses: the probabilities of the plan stand below."]),
-      this.drawControls(), this.answer, this.charts, this.table);
-    new ResizeObserver(() => this.last && this.show(...this.last)).observe(this.charts);
-    /** @type {[any[], any] | null} */
-    this.last = null;
+      this.drawControls(), this.answer, this.choiceChart, this.courseCharts, this.table);
+    let width = 0;
+    new ResizeObserver(() => { if (this.width !== width) { width = this.width; this.showChoices(); this.showCourse(); } }).observe(this.choiceChart);
   }
 
   drawControls() {
@@ -93,24 +98,37 @@ class WhatIf {
   /** @param {Choice[]} choices @param {number} more @param {boolean} drawn */
   question(choices, more, drawn) {
     const { question } = this.told;
-    if (this.demand) return { ...question, factor: this.values.demand_growth * more, storages: choices.map(choice => choice.storage), day_of: drawn ? choices.length - 1 : null };
+    if (this.demand) {
+      const load = this.loaded ? null : question.load;
+      this.loaded = true;
+      return { ...question, load, factor: this.values.demand_growth * more, storages: choices.map(choice => choice.storage), day_of: drawn ? choices.length - 1 : null };
+    }
     const asked = choices.map(({ storage, log, instance, cache_gib }) => ({ storage, log, instance, cache_bytes: (cache_gib ?? 0) * GIB }));
     const clients = question.clients === null ? null : Math.ceil(this.values.threads * more - SLACK);
     const arrivals_tps = question.arrivals_tps === null ? null : question.arrivals_tps * more;
     return { ...question, growth: this.values.data_growth, choices: asked, clients, arrivals_tps, seconds: WARM_S, course_of: drawn ? [choices.length - 1, COURSE_S] : null };
   }
 
+  /** Asks anew: first the day of the reader's own storage alone, which follows a slider, then all. */
   async move() {
     const choices = this.choices(), more = 1 + this.headroom / 100;
-    const [plain, grown] = await this.ask([this.question(choices, 1, true), this.question(choices, more, false)]);
-    const refused = plain.refused ?? grown.refused;
-    if (refused) { this.answer.replaceChildren(element("p", { class: "warn" }, [`${refused.value}: ${refused.rule} (${refused.source}). ${refused.hint}`])); return; }
-    const now = plain.demand ?? plain.database, then = (grown.demand ?? grown.database).choices;
-    this.rates ??= now.choices.map((/** @type {any} */ one, /** @type {number} */ nth) => choices[nth].volumes_usd / (listed(one) || 1) || 1);
+    const [quick] = await this.ask([this.question(choices.slice(-1), 1, true)]);
+    if (this.refuse(quick)) return;
+    this.course = (quick.demand ?? quick.database).day ?? (quick.demand ?? quick.database).course;
+    this.showCourse();
+    const [plain, grown] = await this.ask([this.question(choices, 1, false), this.question(choices, more, false)]);
+    if (this.refuse(plain) || this.refuse(grown)) return;
+    const now = (plain.demand ?? plain.database).choices, then = (grown.demand ?? grown.database).choices;
+    this.rates ??= now.map((/** @type {any} */ one, /** @type {number} */ nth) => choices[nth].volumes_usd / (listed(one) || 1) || 1);
     const rates = this.rates;
-    const rows = choices.map((choice, nth) => this.judge(choice, now.choices[nth], then[nth], rates[choice.role === "yours" ? 0 : nth], more));
-    this.last = [rows, now.day ?? now.course];
-    this.show(rows, now.day ?? now.course);
+    this.rows = choices.map((choice, nth) => this.judge(choice, now[nth], then[nth], rates[choice.role === "yours" ? 0 : nth], more));
+    this.showChoices();
+  }
+
+  /** Shows a refusal in the place of the answer, and says whether there was one. @param {any} answer */
+  refuse({ refused }) {
+    if (refused) this.answer.replaceChildren(element("p", { class: "warn" }, [`${refused.value}: ${refused.rule} (${refused.source}). ${refused.hint}`]));
+    return Boolean(refused);
   }
 
   /** What a choice comes to: cost, figure, and the goals it misses. @param {Choice} choice @param {any} now @param {any} then @param {number} rate @param {number} more */
@@ -132,14 +150,15 @@ class WhatIf {
     return { choice, now, cost, value, p95: this.demand ? null : now.figures.p95_ms, misses, meets: misses.length === 0 };
   }
 
-  /** @param {any[]} rows @param {any} course */
-  show(rows, course) {
-    const order = [...rows].sort((a, b) => Number(b.meets) - Number(a.meets) || (a.cost ?? Infinity) - (b.cost ?? Infinity));
-    const best = order[0], role = (/** @type {string} */ name) => rows.find(row => row.choice.role === name);
+  get width() { return Math.max(280, this.choiceChart.clientWidth || 640); }
+
+  showChoices() {
+    if (!this.rows.length) return;
+    const order = [...this.rows].sort((a, b) => Number(b.meets) - Number(a.meets) || (a.cost ?? Infinity) - (b.cost ?? Infinity));
+    const best = order[0], role = (/** @type {string} */ name) => this.rows.find(row => row.choice.role === name);
     const cards = [["Cheapest that meets every goal", best.meets ? best : null], ["Today", role("today")], ["Yours", role("yours")]].filter(([, row]) => row !== undefined);
     this.answer.replaceChildren(element("ul", { class: "cards" }, cards.map(([label, row]) => this.card(String(label), row))));
-    const width = Math.max(280, this.charts.clientWidth || 640);
-    this.charts.replaceChildren(...this.drawn(rows, course, best, width));
+    this.choiceChart.replaceChildren(this.drawnChoices(best));
     this.table.replaceChildren(this.tableOf(order, best));
   }
 
@@ -155,21 +174,27 @@ class WhatIf {
   /** @param {Choice} choice */
   named(choice) { return `${choice.instance ? `${choice.instance} with ` : ""}${choice.storage}${choice.log ? `, log on ${choice.log}` : ""}`; }
 
-  /** @param {any[]} rows @param {any} course @param {any} best @param {number} width */
-  drawn(rows, course, best, width) {
+  /** @param {any} best */
+  drawnChoices(best) {
     const kinds = /** @type {Record<string, string>} */ ({ today: "warn", yours: "own" });
-    const dots = rows.filter(row => row.cost !== null && row.value !== null && Number.isFinite(row.value)).map(row => ({ usd: row.cost, value: this.demand ? Math.min(row.value, NEVER_MS) : row.value, name: `${this.named(row.choice)}: ${usd(row.cost)} USD`, kind: row === best && best.meets ? "good" : kinds[row.choice.role] ?? "", meets: row.meets }));
+    const dots = this.rows.filter(row => row.cost !== null && row.value !== null && Number.isFinite(row.value)).map(row => ({ usd: row.cost, value: this.demand ? Math.min(row.value, NEVER_MS) : row.value, name: `${this.named(row.choice)}: ${usd(row.cost)} USD`, kind: row === best && best.meets ? "good" : kinds[row.choice.role] ?? "", meets: row.meets }));
     const goal = this.told.goals.find((/** @type {Goal} */ one) => one.metric === (this.demand ? "p99_ms" : "tps"))?.limit ?? null;
     const unit = this.demand ? "I/O p99 of the worst five minutes" : "transactions a second";
-    const figures = [figureOf(`Cost against ${unit}`, this.demand ? "filled: meets every goal; at the top: a minute or more" : "filled: meets every goal", drawChoices(width, dots, { log: this.demand, goal, unit }))];
-    if (!course) return figures;
-    const times = course.t_s, clock = this.told.clock, own = this.own;
-    if (this.demand) {
-      figures.push(figureOf(`The day on ${own}`, "I/Os a second: asked (filled) and delivered", drawLines(width, times, [{ name: "asked", values: course.asked_iops, kind: "area" }, { name: "delivered", values: course.iops, kind: "own" }], { unit: "I/Os a second", clock })),
-        figureOf("I/O p99", "ms", drawLines(width, times, [{ name: "p99", values: course.p99_ms, kind: "own" }], { unit: "ms", log: true, height: 130, clock })));
-    } else figures.push(figureOf(`The first two hours on ${own}`, "transactions a second", drawLines(width, times, [{ name: "tps", values: course.tps, kind: "own" }], { unit: "transactions a second", clock: false })));
-    if (course.balance_percent.some((/** @type {number | null} */ value) => value !== null && value < 99.9)) figures.push(figureOf("Credit balance", "%", drawLines(width, times, [{ name: "balance", values: course.balance_percent, kind: "own" }], { unit: "%", most: 100, height: 110, clock: this.demand && clock })));
-    return figures;
+    const filled = `filled: meets every goal${this.demand ? "; at the top: a minute or more" : ""}`;
+    return figureOf(`Cost against ${unit}`, filled, drawChoices(this.width, dots, { log: this.demand, goal, unit }));
+  }
+
+  showCourse() {
+    const { course, width, own } = this;
+    if (!course) return;
+    const times = course.t_s, clock = this.demand && this.told.clock;
+    const figures = this.demand ? [
+      figureOf(`The day on ${own}`, "I/Os a second: asked (filled) and delivered", drawLines(width, times, [{ name: "asked", values: course.asked_iops, kind: "area" }, { name: "delivered", values: course.iops, kind: "own" }], { unit: "I/Os a second", clock })),
+      figureOf("I/O p99", "ms", drawLines(width, times, [{ name: "p99", values: course.p99_ms, kind: "own" }], { unit: "ms", log: true, height: 130, clock })),
+    ] : [figureOf(`The first two hours on ${own}`, "transactions a second", drawLines(width, times, [{ name: "tps", values: course.tps, kind: "own" }], { unit: "transactions a second", clock }))];
+    const low = course.balance_percent.some((/** @type {number | null} */ value) => value !== null && value < 99.9);
+    if (low) figures.push(figureOf("Credit balance", "%", drawLines(width, times, [{ name: "balance", values: course.balance_percent, kind: "own" }], { unit: "%", most: 100, height: 110, clock })));
+    this.courseCharts.replaceChildren(...figures);
   }
 
   /** @param {any[]} order @param {any} best */

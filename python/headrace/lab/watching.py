@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun
 from headrace.lab.calls import Modification, Snapshot
 from headrace.lab.client import Lab
 
 # How often the lab is asked; at a time scale of 1 a modification takes half a minute at least.
 POLL_S = 0.25
+# Snapshots that were just taken have few changed blocks, and are stored within a second.
+LOOK_EVERY_S = 0.1
 
 Until = Literal["optimizing", "completed"]
 
@@ -51,6 +55,21 @@ def stored(lab: Lab, snapshot: str, progress: Callable[[float], None] = lambda s
     if description["state"] == "error":
         raise CouldNotRun(snapshot, f"could not be stored: {description['error']}")
     return description
+
+
+def wait_stored(lab: Lab, snapshots: Sequence[str], limit_s: float = math.inf) -> None:
+    """Waits until all blocks of these snapshots are stored. Raises CouldNotRun for one that failed,
+    or is not stored within `limit_s`."""
+
+    def is_stored(snapshot: str) -> bool:
+        description = lab.describe_snapshot(snapshot)
+        if description["state"] not in ("pending", "completed"):
+            raise CouldNotRun(snapshot, f"could not be stored: {description['error']}")
+        return description["state"] == "completed"
+
+    # Each look asks for all: one that has failed is seen while others are pending.
+    if not wait_until(lambda: all([is_stored(snapshot) for snapshot in snapshots]), limit_s, LOOK_EVERY_S):
+        raise CouldNotRun(", ".join(snapshots), "is still pending", "", "Is the lab busy?")
 
 
 def optimizing_note(modification: Modification) -> str:

@@ -27,13 +27,14 @@ from headrace import servers
 from headrace.errors import HeadraceError, InputError
 from headrace.mysql import Secret, connect
 from headrace.servers import record
-from headrace.servers.backup import checking, copying, grants, manifest, proving, restore
+from headrace.servers.backup import checking, copying, manifest, proving, restore
 from headrace.servers.backup.history import archive, joining
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.history.stream import Stream
 from headrace.servers.backup.restore import RestoreRequest
-from headrace.servers.backup.source import databases, source_of
 from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.copies import grants
+from headrace.servers.copies.source import databases, source_of
 
 # Unlike what each server has by itself; the last ones only a new data directory can have.
 SETTINGS = {

@@ -323,7 +323,7 @@ def test_of_two_streams_of_one_server_one_goes_on(lab, shop, tmp_path):
 
 # Where Ctrl-C comes in each command, the command, and what it says then.
 INTERRUPTS = {
-    "run": ("copying._write_stream", ["run", "{shop}", "--to", "{target}"], "No backup was made, and what was copied is removed"),
+    "run": ("copying.PartsWriter.write", ["run", "{shop}", "--to", "{target}"], "No backup was made, and what was copied is removed"),
     "run behind its end": ("unfinished.unmark", ["run", "{shop}", "--to", "{target}"], "The backup .* is whole"),
     "run that sends": ("copying._send", ["run", "{shop}", "--to", "{target}", "--spool", "{spool}"], "give the same command again to send"),
     "restore": ("restore._set_position", ["restore", "latest", "--in", "{target}", "--as", "cut", "--storage", "gp3:4"], "nothing is left of the new server"),

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -33,7 +33,7 @@ from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget, TargetWriter
 from headrace.servers.backup.unfinished import Leftover
 from headrace.servers.copies import source as sources
-from headrace.servers.copies.copy import Copied, CopyMethod, Destination
+from headrace.servers.copies.copy import CopyMethod, Destination, Pace
 from headrace.servers.copies.folders import new_id
 from headrace.servers.copies.methods import METHODS, PHYSICAL
 from headrace.servers.copies.pipeline import Flow, Pumped, ahead, best_pack, cipher, packer
@@ -43,33 +43,6 @@ from headrace.servers.running import Progress, quiet
 # A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that
 # is sent again after an error is small, and lists stay short).
 PART_BYTES, MOST_PARTS = 64 * MIB, 1_000
-
-
-class Pace(Protocol):
-    """How fast a copy may go; `pacing.Pacer` is an example. `gentle`: the load has priority over
-    it."""
-
-    gentle: bool
-
-    def spent(self, count: int) -> None:
-        """Waits as long as the pace demands, after `count` bytes were read."""
-        ...
-
-    def free(self) -> None:
-        """Ends the waiting, because the server's commits are blocked meanwhile."""
-        ...
-
-
-class Unpaced:
-    """Nothing slows the copy."""
-
-    gentle = False
-
-    def spent(self, count: int) -> None:
-        """Returns at once."""
-
-    def free(self) -> None:
-        """Does nothing."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +55,7 @@ class BackupRequest:
     method: str = "physical"
     pack: str | None = None
     key: bytes | None = field(default=None, repr=False)
-    pace: Pace = field(default_factory=Unpaced)
+    pace: Pace = field(default_factory=Pace)
     staging: Path | None = None
     spool: Path | None = None
     anew: bool = False
@@ -151,18 +124,40 @@ def _refuse(source: CopySource, target: BackupTarget, request: BackupRequest) ->
 
 def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, backup: str) -> Manifest:
     """Writes the copy into `place`, without its manifest, which is returned."""
-    began, stream = time.time(), BackupStream(place, backup, request)
+    began, stream = time.time(), PartsWriter(place, backup, request)
     about = _describe_server(source, request.only)
     into = Destination(
         _folder_of(source, request, backup),
         stream=stream,
+        pace=request.pace,
         only=request.only,
         label=f"headrace backup {backup}",
         tags={unfinished.TAG: backup},
     )
-    copied = _method_of(source, request.method).take(source, into)
-    manifest = _build_manifest(source, request, backup, began, copied, stream).with_(**about)
-    if copied.snapshots:
+    method = _method_of(source, request.method)
+    copied = method.take(source, into)
+    manifest = Manifest(
+        id=backup,
+        method=request.method,
+        flavor=source.flavor,
+        version=source.version_text,
+        engine=",".join(source.engines),
+        source=source.name,
+        source_id=source.id,
+        began_unix=began,
+        ended_unix=time.time(),
+        position=copied.position,
+        form=method.form,
+        packed="none" if copied.snapshots else stream.pack,
+        encrypted=request.key is not None,
+        data_bytes=copied.data_bytes,
+        parts=tuple(stream.parts),
+        only=request.only,
+        snapshots=dict(copied.snapshots),
+        facts=dict(copied.facts),
+        **about,
+    )
+    if manifest.snapshots:
         # If this run is killed while the snapshots are stored, the next run resumes with them.
         write_manifest(place, manifest, request.key, documents.BEGUN)
     elif not manifest.parts:
@@ -249,50 +244,13 @@ def _is_whole(target: BackupTarget, manifest: Manifest) -> bool:
 
 
 class PartsWriter:
-    """Writes a stream as files of equal size. `done`: the complete ones."""
-
-    def __init__(self, target: BackupTarget, backup: str, expected_bytes: int) -> None:
-        self.target, self.folder = target, folder_of(backup)
-        self.each = max(PART_BYTES, expected_bytes // MOST_PARTS)
-        self.done: list[Part] = []
-        self.expected = expected_bytes
-        self._writer: TargetWriter | None = None
-
-    def write(self, data: bytes) -> None:
-        """Appends to the stream."""
-        view = memoryview(data)
-        while view:
-            if self._writer is None:
-                name = f"{self.folder}/data.{len(self.done) + 1:05d}"
-                self._writer = self.target.create(name, min(self.each, self.expected))
-            taken = view[: self.each - self._writer.size]
-            self._writer.write(bytes(taken))
-            view = view[len(taken) :]
-            if self._writer.size >= self.each:
-                self.close()
-
-    def close(self) -> None:
-        """Ends the last file."""
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            name = f"{self.folder}/data.{len(self.done) + 1:05d}"
-            writer.close()
-            self.done.append(Part(name.rpartition("/")[2], writer.size, writer.sha256))
-
-    def abort(self) -> None:
-        """Removes the incomplete file."""
-        if self._writer is not None:
-            self._writer.abort()
-            self._writer = None
-
-
-class BackupStream:
-    """Packs and encrypts the bytes of a copy, and writes them as `parts`."""
+    """Packs and encrypts the bytes of a copy, and writes them as files of equal size. `parts`: the
+    complete ones."""
 
     def __init__(self, target: BackupTarget, backup: str, request: BackupRequest) -> None:
-        self.target, self.backup, self.request = target, backup, request
-        self.pack, self.gentle = request.pack or best_pack(), request.pace.gentle
-        self.parts: list[Part] = []
+        self.target, self.folder, self.request = target, folder_of(backup), request
+        self.pack, self.parts = request.pack or best_pack(), list[Part]()
+        self._file: TargetWriter | None = None
 
     def write(self, copy: Flow, expected_bytes: int, look: Callable[[bytes], None] = lambda piece: None) -> int:
         """Writes the output of the programs, as fast as the pace allows, and returns its bytes."""
@@ -301,55 +259,39 @@ class BackupStream:
             look(piece)
             self.request.pace.spent(len(piece))
 
-        flow = Pumped(copy, packer(self.pack) + cipher(self.request.key), see)
-        self.parts = _write_stream(self.target, self.backup, flow, expected_bytes, self.request)
+        flow, written = Pumped(copy, packer(self.pack) + cipher(self.request.key), see), 0
+        try:
+            with flow, contextlib.closing(ahead(flow.pieces())) as pieces:
+                for piece in pieces:
+                    self.append(piece, expected_bytes)
+                    written += len(piece)
+                    self.request.progress(min(0.95, written / max(1, expected_bytes)), "copying")
+            self.close()
+        except BaseException:
+            if self._file is not None:
+                self._file.abort()
+            raise
         return flow.plain_bytes
 
-    def free(self) -> None:
-        """Ends the waiting of the pace."""
-        self.request.pace.free()
+    def append(self, data: bytes, expected_bytes: int) -> None:
+        """Appends to the files, each of which has a share of the bytes that are expected."""
+        view, each = memoryview(data), max(PART_BYTES, expected_bytes // MOST_PARTS)
+        while view:
+            if self._file is None:
+                name = f"{self.folder}/data.{len(self.parts) + 1:05d}"
+                self._file = self.target.create(name, min(each, expected_bytes))
+            taken = view[: each - self._file.size]
+            self._file.write(bytes(taken))
+            view = view[len(taken) :]
+            if self._file.size >= each:
+                self.close()
 
-
-def _write_stream(target: BackupTarget, backup: str, flow: Flow, expected: int, request: BackupRequest) -> list[Part]:
-    """Writes the output of the programs and returns its files."""
-    parts, written = PartsWriter(target, backup, expected), 0
-    try:
-        with flow, contextlib.closing(ahead(flow.pieces())) as pieces:
-            for piece in pieces:
-                parts.write(piece)
-                written += len(piece)
-                request.progress(min(0.95, written / max(1, expected)), "copying")
-        parts.close()
-    except BaseException:
-        parts.abort()
-        raise
-    return parts.done
-
-
-def _build_manifest(
-    source: CopySource, request: BackupRequest, backup: str, began: float, copied: Copied, stream: BackupStream
-) -> Manifest:
-    snapshot = bool(copied.snapshots)
-    return Manifest(
-        id=backup,
-        method=request.method,
-        flavor=source.flavor,
-        version=source.version_text,
-        engine=",".join(source.engines),
-        source=source.name,
-        source_id=source.id,
-        began_unix=began,
-        ended_unix=time.time(),
-        position=copied.position,
-        form=copied.form,
-        packed="none" if snapshot else stream.pack,
-        encrypted=request.key is not None,
-        data_bytes=copied.data_bytes,
-        parts=tuple(stream.parts),
-        only=request.only,
-        snapshots=dict(copied.snapshots),
-        facts=dict(copied.facts),
-    )
+    def close(self) -> None:
+        """Ends the last file."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+            self.parts.append(Part(f"data.{len(self.parts) + 1:05d}", file.size, file.sha256))
 
 
 def _describe_server(source: CopySource, only: tuple[str, ...]) -> dict[str, Any]:

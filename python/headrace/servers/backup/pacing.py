@@ -19,6 +19,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.state import observe
 from headrace.servers.backup.targets.target import DOC
+from headrace.servers.copies.copy import Pace
 from headrace.servers.copies.source import CopySource
 
 # How often credits, lag and latency are looked at, s. A gp2 volume of 100 GiB at its full burst
@@ -119,7 +120,7 @@ class PaceReport:
     lowest_credit_percent: float | None = None
 
 
-class Pacer:
+class Pacer(Pace):
     """Holds a copy to a pace. `look` returns the signals; it is called from a thread of its own, so
     a slow answer does not delay the copy."""
 

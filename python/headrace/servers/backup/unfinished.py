@@ -22,6 +22,7 @@ from headrace.base.processes import look_up, where_numbers_hold
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.calls import Snapshot
+from headrace.lab.pages import all_snapshots
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.manifest import BEGUN, MANIFEST, RUNNING, Manifest, folder_of, read_manifest
 from headrace.servers.backup.targets.target import BackupTarget
@@ -204,18 +205,9 @@ def forget_quietly(target: BackupTarget, backup: str, lab: Lab | None = None) ->
         forget(target, backup)
 
 
-def _snapshots(lab: Lab, backup: str, listed: Collection[str]) -> Iterator[Snapshot]:
-    after = None
-    while True:
-        page = lab.snapshots(after=after)
-        yield from (
-            snapshot
-            for snapshot in page["snapshots"]
-            if snapshot["tags"].get(TAG) == backup or snapshot["id"] in listed
-        )
-        after = page["next"]
-        if after is None:
-            return
+def _snapshots(lab: Lab, backup: str, listed: Collection[str]) -> list[Snapshot]:
+    snapshots = all_snapshots(lab)
+    return [snapshot for snapshot in snapshots if snapshot["tags"].get(TAG) == backup or snapshot["id"] in listed]
 
 
 def snapshots_of(lab: Lab, backup: str, listed: Collection[str] = ()) -> list[str]:

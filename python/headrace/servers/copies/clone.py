@@ -1,4 +1,4 @@
-"""MySQL's clone plugin: into a folder of the server's own machine, or to a new server that asks for it."""
+"""MySQL's clone plugin: into a folder of the server's machine, or to a server that asks for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLONE_S = 3600.0  # a local clone, s: a guess
 ENDED = (3707, 2006, 2013)
 
 
-class Clone(CopyMethod):
+class CloneCopy(CopyMethod):
     """A physical copy of a MySQL server of the lab."""
 
     form = "tar"
@@ -59,7 +59,7 @@ class Clone(CopyMethod):
         # Only a server that is started on the clone can tell its position: it lies between these
         # two.
         facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
-        return Copied(before, self.form, size, facts=facts)
+        return Copied(before, size, facts=facts)
 
     def unpack(self, folder: Path) -> Stage:
         tar = shutil.which("tar") or "tar"
@@ -76,7 +76,7 @@ def fetch(connection: pymysql.Connection, dialect: Dialect, source: CopySource, 
     server, which is called `name`. `authority`: the file of the source's certificate authority.
     Raises CouldNotRun."""
     address = server_of(source).address(tcp=True)
-    assert address.password is not None  # of a server of the lab
+    assert address.host is not None and address.password is not None  # of a server of the lab
     with source.connect() as donor:
         load_plugin(donor, PLUGIN, LIBRARY, source.name)
     load_plugin(connection, PLUGIN, LIBRARY, name)

@@ -1,4 +1,4 @@
-"""What a copy of a running server is, whatever it is for: who takes it, where it goes, what comes of it.
+"""What a copy of a running server is, whatever it is for.
 
 A backup, a new replica and a set of snapshots bring a destination, and a method takes the copy into
 it. None of the methods knows what its copy is for.
@@ -23,18 +23,24 @@ from headrace.servers.server import Server
 COPY_S = 24 * 3600.0
 
 
-class CopyStream(Protocol):
-    """Takes the bytes of a copy. `gentle`: the load of the server has priority over the copy."""
+class Pace:
+    """How fast a copy may go: as fast as it can. `gentle`: the load has priority over it."""
 
-    gentle: bool
+    gentle = False
+
+    def spent(self, count: int) -> None:
+        """Waits as long as the pace demands, after `count` bytes were read."""
+
+    def free(self) -> None:
+        """Ends the waiting, because the server's commits are blocked meanwhile."""
+
+
+class CopyStream(Protocol):
+    """Takes the bytes of a copy."""
 
     def write(self, copy: Flow, expected_bytes: int, look: Callable[[bytes], None] = lambda piece: None) -> int:
         """Runs the programs of a copy, takes their output, and returns its bytes. `look`: called
         with each piece. Raises CouldNotRun."""
-        ...
-
-    def free(self) -> None:
-        """Takes what comes without a limit from now on: the server's commits wait for it."""
         ...
 
 
@@ -47,6 +53,7 @@ class Destination:
     folder: Path = Path()
     log: Path = Path()
     stream: CopyStream | None = None
+    pace: Pace = field(default_factory=Pace)
     only: tuple[str, ...] = ()
     label: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -54,19 +61,18 @@ class Destination:
 
 @dataclass(frozen=True)
 class Copied:
-    """A copy that was taken. `form`: how its bytes are read (sql, mbstream, tar, snapshot, files).
-    `data_bytes`: its size at the source. `snapshots`: ids by volume. `facts`: what else a restore
-    should know."""
+    """A copy that was taken. `data_bytes`: its size at the source. `snapshots`: ids by volume.
+    `facts`: what else a restore should know."""
 
     position: BinlogPosition
-    form: str
     data_bytes: int = 0
     snapshots: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
 class CopyMethod:
-    """A way to copy a running server."""
+    """A way to copy a running server. `form`: how its bytes are read (sql, mbstream, tar, snapshot,
+    files)."""
 
     form: str
 

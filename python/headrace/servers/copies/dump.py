@@ -22,7 +22,7 @@ HEAD_BYTES, TAIL_BYTES = 4 << 20, 1 << 20
 MOST_PACKET = 1 << 30
 
 
-class Dump(CopyMethod):
+class DumpCopy(CopyMethod):
     """A dump in one transaction. The position must stand in it: tools have ended with exit code 0
     without."""
 
@@ -51,7 +51,7 @@ class Dump(CopyMethod):
             words = (*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names)
             plain_bytes = into.stream.write(Flow([Stage(words, tool[-1])]), size, look)
         position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
-        return Copied(position, self.form, plain_bytes, facts={"accounts": "not in a logical copy"})
+        return Copied(position, plain_bytes, facts={"accounts": "not in a logical copy"})
 
 
 def _tool_of(source: CopySource) -> tuple[tuple[str, ...], list[str]]:

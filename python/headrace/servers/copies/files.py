@@ -1,4 +1,4 @@
-"""The files of a server, while it is down: the only copy that every engine and version can be opened from."""
+"""The files of a server while it is down: a copy for every engine and version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STREAMS = 4  # a guess: files that are copied at once, so that a volume always h
 BLOCK, AHEAD, FLUSH_EVERY = 1 << 20, 8 << 20, 64 << 20  # bytes; an I/O of EBS is at most 256 KiB
 
 
-class Files(CopyMethod):
+class FileCopy(CopyMethod):
     """Shuts the server down, copies its files into existing folders, and starts it again whatever
     happens. Its GTIDs are those of the copy: a server that is started on it tells them."""
 
@@ -51,7 +51,7 @@ class Files(CopyMethod):
                     records.save(where, started)
         logs = sorted(into.log.glob("binlog.[0-9]*"))
         position = BinlogPosition("", logs[-1].name, logs[-1].stat().st_size) if logs else BinlogPosition()
-        return Copied(position, self.form)
+        return Copied(position)
 
 
 def log_folder(where: records.ServerPaths, record: records.Record) -> Path:

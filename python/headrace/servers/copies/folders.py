@@ -1,4 +1,4 @@
-"""Ids of copies, and the folders of this machine that bear them while a copy is made or restored."""
+"""Ids of copies, and the folders of this machine that bear them while a copy is at work."""
 
 from __future__ import annotations
 

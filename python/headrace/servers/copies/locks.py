@@ -25,6 +25,7 @@ from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import parse_version
 from headrace.mysql.statements import NamedRow, ask_named
 from headrace.servers.copies.position import BinlogPosition
 
@@ -197,14 +198,12 @@ class ServerLock:
             row["Variable_name"].lower(): row["Value"] or ""
             for row in self.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
         }
-        flavor = (
-            "mariadb" if "mariadb" in (variables["version"] + variables.get("version_comment", "")).lower() else "mysql"
-        )
+        flavor, numbers = parse_version(variables["version"], variables.get("version_comment", ""))
         datadir = variables["datadir"]
         return ServerFacts(
             flavor=flavor,
             version=variables["version"],
-            numbers=_numbers(variables["version"]),
+            numbers=numbers,
             hostname=variables.get("hostname", ""),
             uuid=variables.get("server_uuid", ""),
             server_id=int(variables.get("server_id") or 0),
@@ -321,12 +320,3 @@ def _normal(gtids: str, flavor: str) -> str:
 
 def _listed(words: tuple[str, ...]) -> str:
     return ", ".join(f"'{word}'" for word in words)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers = []
-    for part in version.split("-")[0].split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)

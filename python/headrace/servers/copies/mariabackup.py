@@ -26,7 +26,7 @@ POSITION = re.compile(
 )
 # While it holds back commits a pace would hold them back longer.
 LOCKED = re.compile(r"BACKUP STAGE BLOCK_(?:DDL|COMMIT)|Waiting for log copy thread|FLUSH TABLES WITH READ LOCK")
-# Files that it writes beside the data, and that a server does not read.
+# Files that it adds to the data, and that a server does not read.
 NOTES = ("xtrabackup_*", "mariadb_backup_*", "*backup-my.cnf")
 # The kernel's own read-ahead (include/linux/pagemap.h: VM_READAHEAD_PAGES), KiB: never less.
 LEAST_STEP_KIB = 128
@@ -35,20 +35,19 @@ LEAST_STEP_KIB = 128
 STREAM_THREADS, FOLDER_THREADS = 2, 4
 
 
-class Mariabackup(CopyMethod):
+class MariabackupCopy(CopyMethod):
     """A physical copy of a MariaDB server of the lab."""
 
     form = "mbstream"
 
     def take(self, source: CopySource, into: Destination) -> Copied:
-        server, stream = server_of(source), into.stream
+        server, gentle = server_of(source), into.pace.gentle
         size, positions = physical_bytes(server), []
         tool = source.tool("mariabackup", "mariadb-backup")
-        gentle = stream is not None and stream.gentle
 
         def watch_log(line: str) -> None:
-            if stream is not None and LOCKED.search(line):
-                stream.free()
+            if LOCKED.search(line):
+                into.pace.free()
             if match := POSITION.search(line):
                 positions.append(BinlogPosition(match[3] or "", match[1], int(match[2])))
 
@@ -63,7 +62,7 @@ class Mariabackup(CopyMethod):
             small_steps(server) if gentle else contextlib.nullcontext(),
         ):
             words = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
-            if stream is None:
+            if into.stream is None:
                 command = Command(ends_with_us(*words, f"--parallel={FOLDER_THREADS}"), what="mariabackup, the backup")
                 done = run_to_end(command, COPY_S, "Is there room?")
                 if done.code != 0:
@@ -74,11 +73,11 @@ class Mariabackup(CopyMethod):
                 words = (*words, "--stream=mbstream", *(() if gentle else (f"--parallel={STREAM_THREADS}",)))
                 with owned(into.folder):
                     into.folder.mkdir(mode=0o700)
-                    stream.write(Flow([Stage(words, "mariabackup")], watch_log), size)
+                    into.stream.write(Flow([Stage(words, "mariabackup")], watch_log), size)
         if source.log_bin and not positions:
             rule = "told no binary log position, so nothing could be replayed on top of the copy"
             raise CouldNotRun("mariabackup", rule, DOC, "Does the account have BINLOG MONITOR?")
-        return Copied(positions[-1] if positions else BinlogPosition(), self.form, size)
+        return Copied(positions[-1] if positions else BinlogPosition(), size)
 
     def unpack(self, folder: Path) -> Stage:
         return Stage(("mbstream", "-x", "-C", str(folder)), "mbstream")

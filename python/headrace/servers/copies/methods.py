@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from headrace.servers.copies.clone import Clone
+from headrace.servers.copies.clone import CloneCopy
 from headrace.servers.copies.copy import CopyMethod
-from headrace.servers.copies.dump import Dump
-from headrace.servers.copies.files import Files
-from headrace.servers.copies.mariabackup import Mariabackup
-from headrace.servers.copies.snapshot import Snapshot
+from headrace.servers.copies.dump import DumpCopy
+from headrace.servers.copies.files import FileCopy
+from headrace.servers.copies.mariabackup import MariabackupCopy
+from headrace.servers.copies.snapshot import SnapshotCopy
 
 METHODS: dict[str, CopyMethod] = {
-    "dump": Dump(),
-    "mariabackup": Mariabackup(),
-    "clone": Clone(),
-    "snapshot": Snapshot(),
-    "files": Files(),
+    "dump": DumpCopy(),
+    "mariabackup": MariabackupCopy(),
+    "clone": CloneCopy(),
+    "snapshot": SnapshotCopy(),
+    "files": FileCopy(),
 }
 BY_FORM = {method.form: method for method in METHODS.values()}
 # The server's own tool for a physical copy.

@@ -1,5 +1,6 @@
-"""Snapshots of all volumes of a server at one instant. The lock fixes the position: every commit up to
-it is on the volumes, and nothing after it."""
+"""Snapshots of all volumes of a server at one instant. The lock fixes the position: every commit up
+to it is on the volumes, and nothing after it.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def volumes_of(server: Server) -> dict[str, str]:
     return {role: volume for role, volume in volumes.items() if volume}
 
 
-class Snapshot(CopyMethod):
+class SnapshotCopy(CopyMethod):
     """Snapshots of the volumes of a server of the lab. The filesystems are not frozen: xfs opens
     after a power cut, and what was committed is written back under the lock."""
 
@@ -82,7 +83,7 @@ class Snapshot(CopyMethod):
         facts: dict[str, object] = {"commits_held_ms": round(lock.held_ms, 1), "roles": roles}
         if server.log_volume:
             facts["log_storage"] = server.log_storage
-        return Copied(position.binlog(source.flavor), self.form, size, ids, facts)
+        return Copied(position.binlog(source.flavor), size, ids, facts)
 
 
 def write_back_all(places: Iterable[Path]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from headrace.mysql import Address, client_text, connect
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.privileges import SYSTEM
+from headrace.mysql.state import parse_version
 from headrace.mysql.statements import Row, ask
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.flavors import ServerProgram, find_program
@@ -88,7 +88,7 @@ def source_of(address: Address, name: str, server: Server | None = None) -> Copy
     """Reads a server's flavor, version and identity. Raises InputError, CouldNotRun."""
     with connect(address, ANSWER_S) as connection:
         (version_text, log_bin, server_id), *_ = rows(connection, "SELECT @@version, @@log_bin, @@server_id")
-        flavor = "mariadb" if "MariaDB" in version_text else "mysql"
+        flavor, numbers = parse_version(version_text)
         identity = f"server-{server_id}"
         if flavor == "mysql":
             identity = str(rows(connection, "SELECT @@server_uuid")[0][0]).lower()
@@ -97,7 +97,6 @@ def source_of(address: Address, name: str, server: Server | None = None) -> Copy
             "SELECT DISTINCT engine FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
             "AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')",
         )
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version_text)[:3])
     kinds = tuple(sorted(str(row[0]) for row in engines if row[0]))
     return CopySource(address, name, flavor, version_text, numbers, identity, bool(log_bin), kinds, server)
 

@@ -38,14 +38,12 @@ def server(monkeypatch):
         form = "sql"
 
         def take(self, source, into):
-            into.stream.pack = "none"
-            parts = copying.PartsWriter(into.stream.target, into.stream.backup, 0)
+            assert isinstance(into.stream, copying.PartsWriter)
             for piece in data():
-                parts.write(piece)
-            parts.close()
-            into.stream.parts = parts.done
-            size = sum(part.size for part in parts.done)
-            return Copied(BinlogPosition("0-7-1", "b.1", 4), self.form, size)
+                into.stream.append(piece, 0)
+            into.stream.close()
+            size = sum(part.size for part in into.stream.parts)
+            return Copied(BinlogPosition("0-7-1", "b.1", 4), size)
 
     monkeypatch.setitem(METHODS, "dump", Random())
     monkeypatch.setattr(copying, "_describe_server", lambda source, only: {})

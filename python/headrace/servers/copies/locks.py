@@ -106,7 +106,7 @@ class ServerLock:
     ) -> None:
         """`wait_s`: longest wait for the lock. `hold_s`: the server ends it after this. `answer_s`:
         longest wait for any answer beyond. `exact`: no commit comes after the position, on any
-        server. `options`: the user's command has --wait-lock and --hold."""
+        server, and engines recover to it without the binary log. `options`: the user's command has --wait-lock and --hold."""
         self.address, self.wait_s, self.hold_s = address, wait_s, hold_s
         self.answer_s, self.exact, self.options = answer_s, exact, options
         self.facts: ServerFacts | None = None
@@ -172,7 +172,7 @@ class ServerLock:
         # Commits up to the position may be in the server's memory alone, which no sync of the
         # filesystem writes.
         setting = self.rows("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS n")[0]["n"]
-        for statement in Dialect(facts.flavor, facts.numbers).flush_engines(int(setting)):
+        for statement in Dialect(facts.flavor, facts.numbers).flush_engines(int(setting), self.exact):
             self.rows(statement)
         return position
 

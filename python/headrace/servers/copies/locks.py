@@ -106,7 +106,8 @@ class ServerLock:
     ) -> None:
         """`wait_s`: longest wait for the lock. `hold_s`: the server ends it after this. `answer_s`:
         longest wait for any answer beyond. `exact`: no commit comes after the position, on any
-        server, and engines recover to it without the binary log. `options`: the user's command has --wait-lock and --hold."""
+        server, and engines recover to it without the binary log. `options`: the user's command has
+        --wait-lock and --hold."""
         self.address, self.wait_s, self.hold_s = address, wait_s, hold_s
         self.answer_s, self.exact, self.options = answer_s, exact, options
         self.facts: ServerFacts | None = None

@@ -44,31 +44,31 @@ def wait_for_modification(
 
 
 def stored(lab: Lab, snapshot: str, progress: Callable[[float], None] = lambda share: None) -> Snapshot:
-    """Returns the snapshot of that id once all of its blocks are stored.
-
-    `progress` gets the share that is stored, 0 to 1. Raises CouldNotRun for a snapshot that failed,
-    and as Lab.describe_snapshot.
-    """
-    while (description := lab.describe_snapshot(snapshot))["state"] == "pending":
-        progress(description["progress_percent"] / 100)
-        time.sleep(POLL_S)
-    if description["state"] == "error":
-        raise CouldNotRun(snapshot, f"could not be stored: {description['error']}")
-    return description
+    """Returns the snapshot of that id once all of its blocks are stored; as `wait_stored`."""
+    wait_stored(lab, [snapshot], progress=progress)
+    return lab.describe_snapshot(snapshot)
 
 
-def wait_stored(lab: Lab, snapshots: Sequence[str], limit_s: float = math.inf) -> None:
-    """Waits until all blocks of these snapshots are stored. Raises CouldNotRun for one that failed,
-    or is not stored within `limit_s`."""
+def wait_stored(
+    lab: Lab,
+    snapshots: Sequence[str],
+    limit_s: float = math.inf,
+    progress: Callable[[float], None] = lambda share: None,
+) -> None:
+    """Waits until all blocks of these snapshots are stored. `progress` gets the share that is
+    stored, 0 to 1. Raises CouldNotRun for one that failed or is not stored within `limit_s`, and as
+    Lab.describe_snapshot."""
 
-    def is_stored(snapshot: str) -> bool:
-        description = lab.describe_snapshot(snapshot)
-        if description["state"] not in ("pending", "completed"):
-            raise CouldNotRun(snapshot, f"could not be stored: {description['error']}")
-        return description["state"] == "completed"
+    def are_stored() -> bool:
+        # Each look asks for all: one that has failed is seen while others are pending.
+        descriptions = [lab.describe_snapshot(snapshot) for snapshot in snapshots]
+        for description in descriptions:
+            if description["state"] == "error":
+                raise CouldNotRun(description["id"], f"could not be stored: {description['error']}")
+        progress(min(description["progress_percent"] for description in descriptions) / 100)
+        return all(description["state"] == "completed" for description in descriptions)
 
-    # Each look asks for all: one that has failed is seen while others are pending.
-    if not wait_until(lambda: all([is_stored(snapshot) for snapshot in snapshots]), limit_s, LOOK_EVERY_S):
+    if not wait_until(are_stored, limit_s, LOOK_EVERY_S):
         raise CouldNotRun(", ".join(snapshots), "is still pending", "", "Is the lab busy?")
 
 

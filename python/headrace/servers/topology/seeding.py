@@ -86,13 +86,9 @@ class Follower:
         dialect = state.dialect
         for channel in state.channels:
             run(connection, (*dialect.stop(channel.name), *dialect.forget(channel.name)))
-        with accounts.connected(self.source) as source:
-            theirs, purged = observe(source, self.source.name), purged_of(source)
-        check_pair(theirs, state, self.position == "gtid")
+        self._check(state)
         if self.begins is not None:
             run(connection, dialect.begin_at(self.begins.gtids(state.flavor)))
-        elif self.position == "gtid":
-            check_reachable(self.name, purged, state.executed, self.source.name)
         accounts.create_account(where, connection, dialect, record.host)
         if any(SEMI_SYNC.search(name) for name in record.settings):
             # MySQL's plugin is loaded permanently: a clone has replaced the table of plugins.
@@ -104,12 +100,17 @@ class Follower:
         """Adds a source to a server that has data, from that source's first binary log on or from a
         file position."""
         state = observe(connection, self.name)
+        self._check(state)
+        self._point(where, connection, state.dialect)
+
+    def _check(self, state: ServerState) -> None:
+        """Raises InputError for a server that cannot follow this source from where its data end."""
+        gtid = self.position == "gtid"
         with accounts.connected(self.source) as source:
             theirs, purged = observe(source, self.source.name), purged_of(source)
-        check_pair(theirs, state, self.position == "gtid")
-        if self.position == "gtid":
+        check_pair(theirs, state, gtid)
+        if gtid and self.begins is None:
             check_reachable(self.name, purged, state.executed, self.source.name)
-        self._point(where, connection, state.dialect)
 
     def _point(self, where: ServerPaths, connection: pymysql.Connection, dialect: Dialect) -> None:
         position = self.position

@@ -54,7 +54,7 @@ def judge(
     whole = [chosen for chosen in newest if chosen.whole]
     last = next((chosen for chosen in whole if chosen.stored), None)
     judged = CopyRetention(keep, keep_for_s).judge(whole, last, lambda _: True, lambda chosen: ages_s[chosen.id])
-    verdicts, number, pending = [], 0, True
+    verdicts, pending = [], True
     for chosen in newest:
         age = ages_s[chosen.id]
         if not chosen.whole:
@@ -63,15 +63,16 @@ def judge(
             verdicts.append(RetentionVerdict(chosen, not young, why))
             continue
         _, reason, newer = next(judged)
-        number, pending = newer + 1, pending and chosen is not last
-        old = timedelta(seconds=int(max(age, 0)))
-        words = {"count": f"number {number} of the {keep} newest", "age": f"is {old} old"}
-        if chosen is last:
-            reason, words = "last", {"last": "the newest whole one"}
-        elif pending:
-            # Should storing it fail, an older one is the newest whole one.
-            reason, words = "last", {"last": "is still being stored"}
-        verdicts.append(RetentionVerdict(chosen, not reason, words.get(reason, f"number {number}, {old} old")))
+        pending, old = pending and chosen is not last, timedelta(seconds=int(max(age, 0)))
+        words = {
+            "last": "the newest whole one",
+            "pending": "is still being stored",  # should that fail, an older one is the newest whole one
+            "count": f"number {newer + 1} of the {keep} newest",
+            "age": f"is {old} old",
+            "": f"number {newer + 1}, {old} old",
+        }
+        reason = "last" if chosen is last else "pending" if pending else reason
+        verdicts.append(RetentionVerdict(chosen, not reason, words[reason]))
     return verdicts
 
 

@@ -24,7 +24,8 @@ from lab_servers import ServerLabs, left_of
 from waiting import wait_until
 
 from headrace import servers
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab.pages import all_snapshots
 from headrace.mysql import Secret, connect
 from headrace.servers import record
 from headrace.servers.backup import checking, copying, manifest, proving, restore
@@ -34,6 +35,7 @@ from headrace.servers.backup.history.stream import Stream
 from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.targets.opening import open_target
 from headrace.servers.copies import grants
+from headrace.servers.copies import snapshot as snapshotting
 from headrace.servers.copies.source import databases, source_of
 
 # Unlike what each server has by itself; the last ones only a new data directory can have.
@@ -180,6 +182,26 @@ def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
             assert run(done.server, "SELECT @@GLOBAL.innodb_page_size, @@GLOBAL.max_binlog_size") == ((8192, 8 << 20),)
             assert [one.name for one in done.otherwise] == ["event_scheduler"], [one.words for one in done.otherwise]
             assert "sync-binlog" in record.required(done.server.paths).settings, "for its next start too"
+
+
+def test_a_snapshot_whose_lock_was_lost_is_no_backup(lab, shop, tmp_path, monkeypatch):
+    """The server ends a session that is silent for longer than the lock may be held, here 1 s: commits may have come before
+    the snapshots, which are deleted."""
+    target, write_back, calls = open_target(tmp_path / "t"), snapshotting.write_back_all, []
+
+    def write_slowly(places) -> None:
+        write_back(places)
+        calls.append(places)
+        time.sleep(2.5 if len(calls) == 2 else 0.0)  # the second is under the lock
+
+    monkeypatch.setattr(snapshotting, "HOLD_S", 1.0)
+    monkeypatch.setattr(snapshotting, "write_back_all", write_slowly)
+    before = [one["id"] for one in all_snapshots(lab)]
+    with pytest.raises(CouldNotRun, match="lock was lost before the snapshot was complete"):
+        copying.run(shop, target, copying.BackupRequest(method="snapshot"))
+    assert len(calls) == 2 and manifest.backups(target) == ([], [])
+    assert [one["id"] for one in all_snapshots(lab)] == before
+    run(shop.server, "INSERT INTO other.t VALUES (77)", "DELETE FROM other.t WHERE n = 77")  # nothing is locked
 
 
 @ONE

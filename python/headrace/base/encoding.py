@@ -5,25 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
+from datetime import date
 from typing import ClassVar
 
 
 def to_plain(value: object) -> object:
     """Converts a value to what JSON can hold: dataclasses become dicts, frames lists of dicts,
-    NaN and infinities null, paths and what is a `Text` their text."""
+    NaN and infinities null, dates ISO 8601, and all else its text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
     if isinstance(value, float):
         return value + 0.0 if math.isfinite(value) else None  # -0.0 becomes 0.0
-    if isinstance(value, (Text, Path)):
-        return str(value)
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, date):
+        return value.isoformat()
+    if is_dataclass(value) and not isinstance(value, (Text, type)):
         return {member.name: to_plain(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
+    # A frame of polars, which this room does not import.
+    if to_dicts := getattr(value, "to_dicts", None):
+        return to_plain(to_dicts())
+    return [to_plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else str(value)
+
+
+def to_document(value: object) -> object:
+    """Converts an answer as `to_plain` does, where results in it stand as their `to_dict` has
+    them."""
+    if isinstance(value, Mapping):
+        return {str(key): to_document(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
-    to_dicts = getattr(value, "to_dicts", None)  # a frame of polars, which this room does not import
-    return value if to_dicts is None else to_plain(to_dicts())
+        return [to_document(item) for item in value]
+    to_dict = None if hasattr(value, "to_dicts") else getattr(value, "to_dict", None)
+    return to_plain(value if to_dict is None else to_dict())
 
 
 class Text:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun
 from headrace.lab.calls import Modification, Snapshot
 from headrace.lab.client import Lab
 
 # How often the lab is asked; at a time scale of 1 a modification takes half a minute at least.
 POLL_S = 0.25
+# Snapshots that were just taken have few changed blocks, and are stored within a second.
+LOOK_EVERY_S = 0.1
 
 Until = Literal["optimizing", "completed"]
 
@@ -40,17 +44,32 @@ def wait_for_modification(
 
 
 def stored(lab: Lab, snapshot: str, progress: Callable[[float], None] = lambda share: None) -> Snapshot:
-    """Returns the snapshot of that id once all of its blocks are stored.
+    """Returns the snapshot of that id once all of its blocks are stored; as `wait_stored`."""
+    wait_stored(lab, [snapshot], progress=progress)
+    return lab.describe_snapshot(snapshot)
 
-    `progress` gets the share that is stored, 0 to 1. Raises CouldNotRun for a snapshot that failed,
-    and as Lab.describe_snapshot.
-    """
-    while (description := lab.describe_snapshot(snapshot))["state"] == "pending":
-        progress(description["progress_percent"] / 100)
-        time.sleep(POLL_S)
-    if description["state"] == "error":
-        raise CouldNotRun(snapshot, f"could not be stored: {description['error']}")
-    return description
+
+def wait_stored(
+    lab: Lab,
+    snapshots: Sequence[str],
+    limit_s: float = math.inf,
+    progress: Callable[[float], None] = lambda share: None,
+) -> None:
+    """Waits until all blocks of these snapshots are stored. `progress` gets the share that is
+    stored, 0 to 1. Raises CouldNotRun for one that failed or is not stored within `limit_s`, and as
+    Lab.describe_snapshot."""
+
+    def are_stored() -> bool:
+        # Each look asks for all: one that has failed is seen while others are pending.
+        descriptions = [lab.describe_snapshot(snapshot) for snapshot in snapshots]
+        for description in descriptions:
+            if description["state"] == "error":
+                raise CouldNotRun(description["id"], f"could not be stored: {description['error']}")
+        progress(min(description["progress_percent"] for description in descriptions) / 100)
+        return all(description["state"] == "completed" for description in descriptions)
+
+    if not wait_until(are_stored, limit_s, LOOK_EVERY_S):
+        raise CouldNotRun(", ".join(snapshots), "is still pending", "", "Is the lab busy?")
 
 
 def optimizing_note(modification: Modification) -> str:

@@ -294,12 +294,15 @@ class Dialect:
         renamed = not self.is_mariadb and self.version >= (8, 2)
         return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
 
-    def flush_engines(self, flush_log: int) -> tuple[str, ...]:
+    def flush_engines(self, flush_log: int, alone: bool = False) -> tuple[str, ...]:
         """Returns statements that write committed transactions out of the server's memory, if
         `flush_log`, its innodb_flush_log_at_trx_commit, leaves them there for up to a second. With
         0 MariaDB ignores the statement (innobase_flush_logs, 10.11), so it is changed
-        temporarily."""
-        if flush_log == 1:
+        temporarily.
+
+        `alone`: the engines recover without the binary log. With 1, and a binary log, MariaDB
+        leaves the end of a commit in memory and takes it from the binary log (group commit)."""
+        if flush_log == 1 and not alone:
             return ()
         flush = "FLUSH LOCAL ENGINE LOGS"
         if self.flavor != "mariadb" or flush_log != 0:

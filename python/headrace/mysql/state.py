@@ -167,13 +167,18 @@ def dialect_of(connection: pymysql.Connection) -> Dialect:
 
 def dialect_of_version(text: str) -> Dialect:
     """Returns the dialect by @@version. Raises InputError for versions that are too old."""
-    flavor = "mariadb" if "mariadb" in text.lower() else "mysql"
-    match = VERSION.search(text.removeprefix("5.5.5-"))
-    version = tuple(map(int, match.groups())) if match else (0,)
+    flavor, version = parse_version(text)
     if version < OLDEST[flavor]:
         oldest = ".".join(map(str, OLDEST[flavor]))
         raise InputError(text[:60], f"replication is handled from version {oldest} on", GUIDE, "Upgrade the server.")
     return Dialect(flavor, version)
+
+
+def parse_version(text: str, comment: str = "") -> tuple[str, tuple[int, ...]]:
+    """Returns flavor and numbers of @@version; `comment`: @@version_comment."""
+    match = VERSION.search(text.removeprefix("5.5.5-"))
+    flavor = "mariadb" if "mariadb" in (text + comment).lower() else "mysql"
+    return flavor, tuple(map(int, match.groups())) if match else (0,)
 
 
 def _translate_error(error: Exception, name: str) -> HeadraceError:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import codecs
 import io
 import json
-import math
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.base.encoding import to_document
 from headrace.base.files import write_whole
 from headrace.errors import InputError
 
@@ -53,30 +50,9 @@ def spell_in_ascii() -> None:
             stream.reconfigure(errors="headrace")
 
 
-def clean(value: object) -> object:
-    """Returns a value as JSON takes it: NaN and infinities become null, dataclasses and frames
-    become dicts and lists."""
-    if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
-        return value
-    if isinstance(value, float):
-        return value + 0.0 if math.isfinite(value) else None  # -0.0 becomes 0.0
-    for name in ("to_dicts", "to_dict"):
-        if not isinstance(value, type) and (convert := getattr(value, name, None)) is not None:
-            return clean(convert())
-    if is_dataclass(value) and not isinstance(value, type):
-        return clean(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): clean(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [clean(item) for item in value]
-    if isinstance(value, date):
-        return value.isoformat()
-    return str(value)
-
-
 def as_json(value: object) -> str:
     """Returns one JSON document, ended by a newline."""
-    return json.dumps(clean(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_document(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(frame: pl.DataFrame) -> str:

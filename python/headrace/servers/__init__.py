@@ -11,7 +11,8 @@
     scratch     a folder for a lab that is ended again: in memory, if it fits
     topology/   replicas: made, observed, their lag by four clocks, groups, links that can be cut
     failover/   another server takes over: planned by a pure function, then done step by step
-    backup/     copies, streamed binary logs, restores to a moment, proofs
+    copies/     a running server copied by five methods, under one lock
+    backup/     copies in files, streamed binary logs, restores to a moment, proofs
 
 What starts servers takes Linux and root; importing works on any Unix.
 """

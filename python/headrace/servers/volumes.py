@@ -15,6 +15,7 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import LabVolume
 from headrace.lab.doctor import Machine, mounts
+from headrace.lab.pages import all_snapshots
 from headrace.servers.record import Record, ServerPaths, data_dir_of
 
 TAG = "headrace:server"
@@ -42,15 +43,9 @@ def left_by(lab: Lab, name: str) -> list[str]:
 def drop_seeds(lab: Lab, name: str) -> None:
     """Deletes the snapshots that were taken to create this server, if its creation was cut
     short."""
-    after = None
-    while True:
-        page = lab.snapshots(after=after)["snapshots"]
-        for snapshot in page:
-            if (snapshot.get("tags") or {}).get(SEED_TAG) == name:
-                lab.delete_snapshot(snapshot["id"])
-        if len(page) < 1_000:  # the most of one answer
-            return
-        after = page[-1]["id"]
+    for snapshot in all_snapshots(lab):
+        if (snapshot.get("tags") or {}).get(SEED_TAG) == name:
+            lab.delete_snapshot(snapshot["id"])
 
 
 def mounts_of(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:

@@ -18,9 +18,9 @@ from headrace.mysql import connect
 from headrace.servers.backup import copying
 from headrace.servers.backup.history import stream
 from headrace.servers.backup.manifest import Manifest
-from headrace.servers.backup.source import BackupSource, source_of
 from headrace.servers.backup.targets.opening import open_target
 from headrace.servers.backup.targets.target import BackupTarget
+from headrace.servers.copies.source import CopySource, source_of
 from headrace.servers.server import Server
 
 SETTINGS = {
@@ -82,7 +82,7 @@ class Chain:
     """`commits`: by one client, so in the order of the binary log."""
 
     server: Server
-    source: BackupSource
+    source: CopySource
     target: BackupTarget
     base: Manifest
     commits: list[Commit]

@@ -28,8 +28,8 @@ from headrace.servers.backup.history import archive, joining, moments, stream
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.manifest import backups
 from headrace.servers.backup.restore import RestoreRequest
-from headrace.servers.backup.source import source_of
 from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.copies.source import source_of
 
 LARGE_MIB = int(os.environ.get("BACKUP_LARGE_MIB", "24"))
 # Commits are in the server's memory for up to a second, and the binary log in the page cache.

@@ -24,16 +24,19 @@ from lab_servers import ServerLabs, left_of
 from waiting import wait_until
 
 from headrace import servers
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab.pages import all_snapshots
 from headrace.mysql import Secret, connect
 from headrace.servers import record
-from headrace.servers.backup import checking, copying, grants, manifest, proving, restore
+from headrace.servers.backup import checking, copying, manifest, proving, restore
 from headrace.servers.backup.history import archive, joining
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.history.stream import Stream
 from headrace.servers.backup.restore import RestoreRequest
-from headrace.servers.backup.source import databases, source_of
 from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.copies import grants
+from headrace.servers.copies import snapshot as snapshotting
+from headrace.servers.copies.source import databases, source_of
 
 # Unlike what each server has by itself; the last ones only a new data directory can have.
 SETTINGS = {
@@ -181,6 +184,26 @@ def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
             assert "sync-binlog" in record.required(done.server.paths).settings, "for its next start too"
 
 
+def test_a_snapshot_whose_lock_was_lost_is_no_backup(lab, shop, tmp_path, monkeypatch):
+    """The server ends a session that is silent for longer than the lock may be held, here 1 s: commits may have come before
+    the snapshots, which are deleted."""
+    target, write_back, calls = open_target(tmp_path / "t"), snapshotting.write_back_all, []
+
+    def write_slowly(places) -> None:
+        write_back(places)
+        calls.append(places)
+        time.sleep(2.5 if len(calls) == 2 else 0.0)  # the second is under the lock
+
+    monkeypatch.setattr(snapshotting, "HOLD_S", 1.0)
+    monkeypatch.setattr(snapshotting, "write_back_all", write_slowly)
+    before = [one["id"] for one in all_snapshots(lab)]
+    with pytest.raises(CouldNotRun, match="lock was lost before the snapshot was complete"):
+        copying.run(shop, target, copying.BackupRequest(method="snapshot"))
+    assert len(calls) == 2 and manifest.backups(target) == ([], [])
+    assert [one["id"] for one in all_snapshots(lab)] == before
+    run(shop.server, "INSERT INTO other.t VALUES (77)", "DELETE FROM other.t WHERE n = 77")  # nothing is locked
+
+
 @ONE
 def test_a_restore_that_fails_undoes_the_proof(lab, shop, tmp_path):
     """One byte of a proved copy: the file is named, the proof is none any more, and prune keeps the
@@ -322,7 +345,7 @@ def test_of_two_streams_of_one_server_one_goes_on(lab, shop, tmp_path):
 
 # Where Ctrl-C comes in each command, the command, and what it says then.
 INTERRUPTS = {
-    "run": ("copying._write_stream", ["run", "{shop}", "--to", "{target}"], "No backup was made, and what was copied is removed"),
+    "run": ("copying.PartsWriter.write", ["run", "{shop}", "--to", "{target}"], "No backup was made, and what was copied is removed"),
     "run behind its end": ("unfinished.unmark", ["run", "{shop}", "--to", "{target}"], "The backup .* is whole"),
     "run that sends": ("copying._send", ["run", "{shop}", "--to", "{target}", "--spool", "{spool}"], "give the same command again to send"),
     "restore": ("restore._set_position", ["restore", "latest", "--in", "{target}", "--as", "cut", "--storage", "gp3:4"], "nothing is left of the new server"),

@@ -34,8 +34,8 @@ from headrace.servers.backup.forecast import target_volume
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.pacing import PaceLimits, lab_pacer
 from headrace.servers.backup.restore import RestoreRequest
-from headrace.servers.backup.source import source_of
 from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.copies.source import source_of
 
 KILLS = int(os.environ.get("BACKUP_KILLS", "2"))
 S3RVER = Path(__file__).parents[3] / ".venv/clients/node_modules/.bin/s3rver"
@@ -116,7 +116,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
     print("\n".join(sorted({one for one in said if one.startswith("note: ")})))
 
 
-@pytest.mark.parametrize(("way", "step"), [("snapshot", "_wait_completed"), ("spooled", "_send")])
+@pytest.mark.parametrize(("way", "step"), [("snapshot", "wait_stored"), ("spooled", "_send")])
 def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tmp_path, way, step):
     """Killed while its snapshots are stored, or its copy is sent: the next run ends with that
     backup, of the moment before rows that came later."""

@@ -23,10 +23,10 @@ from headrace.mysql import connect
 from headrace.operate.snapshots.freezing.filesystems import filesystems_of
 from headrace.operate.snapshots.freezing.freeze import Freezer
 from headrace.operate.snapshots.freezing.watchdog import FIFREEZE, FITHAW
-from headrace.operate.snapshots.locks import ServerLock
 from headrace.operate.snapshots.services import LabService
 from headrace.operate.snapshots.take import plan, prepare, take
 from headrace.operate.snapshots.targets import lab_request
+from headrace.servers.copies.locks import ServerLock
 
 sys.path.insert(0, str(Path(__file__).parent))
 from probing import Probe

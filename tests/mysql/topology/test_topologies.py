@@ -96,7 +96,8 @@ def test_topology(lab, sources, flavor, kind):
         else:
             globals()[f"check_{kind.replace('-', '_')}"](lab, source, up)
         for one in status(lab):
-            told = one.server.name == "r1" and kind in TOLD
+            # MySQL keeps the position in a table, which a crash leaves with the data.
+            told = one.server.name == "r1" and kind in TOLD and (flavor, kind) != ("mysql", "file-position")
             assert one.problems == (), one.server.name
             assert not told or any(TOLD[kind] in words for words in one.warnings), one.warnings
     finally:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from headrace.base.encoding import Document, Text, to_plain
+from headrace.base.encoding import Document, Text, to_document, to_plain
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Whole(Document):
         ("text", "text"),
         (Path("/a/b"), "/a/b"),
         ({1: (2, 3)}, {"1": [2, 3]}),
+        ({"day": date(2026, 11, 28)}, {"day": "2026-11-28"}),
+        ({4}, [4]),
         (pl.DataFrame({"x": [1.0, math.nan]}), [{"x": 1.0}, {"x": None}]),
     ],
 )
@@ -60,3 +63,9 @@ def test_a_schema_stands_before_the_fields_of_the_result_itself_only():
     assert list(part.to_dict().items()) == [("schema", "part/1"), *fields.items()]
     assert Whole(part, (0.5,)).to_dict() == {"part": fields, "figures": [0.5]}
     json.dumps(Whole(part, (0.5,)).to_dict(), allow_nan=False)
+
+
+def test_a_result_in_an_answer_has_its_schema():
+    part = Part(Bound(20.0), pl.DataFrame({"x": [1]}))
+    assert to_document({"parts": (part,)}) == {"parts": [part.to_dict()]}
+    assert to_document(part) == part.to_dict() and to_document(Bound(1.0)) == "p99_ms<=1"

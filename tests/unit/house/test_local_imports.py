@@ -12,7 +12,7 @@ from places import ROOT
 from headrace.cli.lazy import lazily
 
 PACKAGE = ROOT / "python/headrace"
-MOST = 140  # imports inside functions, a ratchet: it goes down only
+MOST = 138  # imports inside functions, a ratchet: it goes down only
 
 
 def local_imports(source: str) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -71,6 +72,22 @@ def test_each_call_stands_in_its_module():
 )
 def test_calls_are_seen(source, call):
     assert call in set(calls(source))
+
+
+# Statements that hold back a server's commits or changes of its files.
+LOCKS = re.compile(r"BACKUP STAGE [A-Z_]+|FLUSH TABLES WITH READ LOCK|LOCK INSTANCE FOR BACKUP")
+
+
+def locks(source: str) -> list[str]:
+    """Returns the statements in a module's texts that hold back commits."""
+    texts = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    return [text for text in texts if isinstance(text, str) and LOCKS.fullmatch(text)]
+
+
+def test_commits_are_held_back_in_one_module():
+    places = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if locks(path.read_text())}
+    # A proof reads with an account that may have RELOAD alone, and holds the lock for two statements.
+    assert places == {"servers/copies/locks.py", "servers/backup/proving.py"}, "use ServerLock"
 
 
 @pytest.mark.parametrize("source", ["text.replace('a', 'b')", "replace(value, name=1)", "moment.replace(hour=1)"])

@@ -44,6 +44,13 @@ def test_authorities_of_ours_are_of_one_source():
     assert not accounts.is_ours("/etc/mysql/company-ca.pem") and not accounts.is_ours("")
 
 
+def test_commits_are_flushed_where_a_sync_would_miss_them():
+    flush = "FLUSH LOCAL ENGINE LOGS"
+    assert MARIADB.flush_engines(1) == () and MARIADB.flush_engines(1, alone=True) == NEW.flush_engines(0) == (flush,)
+    setting = "SET GLOBAL innodb_flush_log_at_trx_commit"
+    assert MARIADB.flush_engines(0) == (f"{setting} = 1", flush, f"{setting} = 0")
+
+
 def test_names_by_version():
     assert OLD.binary_log_position() == MARIADB.binary_log_position() == "SHOW MASTER STATUS"
     assert NEW.binary_log_position() == "SHOW BINARY LOG STATUS"

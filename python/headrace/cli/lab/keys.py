@@ -11,12 +11,16 @@ import typer
 
 from headrace.cli.lab.common import tags
 from headrace.cli.lab.key_files import PIPE, check_free, read_key, text_of_key, write_key
+from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
 from headrace.cli.output import pairs, print_answer, say, table
 from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
     from headrace.lab import Lab, calls
+
+with lazily():
+    from headrace.lab import pages
 
 EPILOG = """\b
 Examples:
@@ -171,13 +175,7 @@ def export(
 def _count_protected(lab: Lab, arn: str) -> str:
     """Counts the volumes and snapshots under a key, in words; "" for none."""
     volumes = sum(volume["kms_key"] == arn for volume in lab.volumes())
-    snapshots, after = 0, None
-    while True:
-        page = lab.snapshots(after=after)
-        snapshots += sum(snapshot["kms_key"] == arn for snapshot in page["snapshots"])
-        after = page["next"]
-        if after is None:
-            break
+    snapshots = sum(snapshot["kms_key"] == arn for snapshot in pages.all_snapshots(lab))
     counts = ((volumes, "volume"), (snapshots, "snapshot"))
     return " and ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count)
 

@@ -18,7 +18,7 @@ from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import InputError
 
 with lazily():
-    from headrace.lab import watching
+    from headrace.lab import pages, watching
     from headrace.operate.snapshots import sets
 
 EPILOG = """\b
@@ -47,17 +47,6 @@ def _seconds(text: str) -> int:
     if match is None:
         raise InputError(f"--every {text[:40]}", "is a number of seconds, or one with s, m, h or d", "", "Such as 12h.")
     return int(match[1]) * UNITS[match[2] or "s"]
-
-
-def _list_all(lab: Any, **args: Any) -> list[dict[str, Any]]:
-    snapshots: list[dict[str, Any]] = []
-    after = None
-    while True:
-        page = lab.snapshots(after=after, **args)
-        snapshots += page["snapshots"]
-        after = page["next"]
-        if after is None:
-            return snapshots
 
 
 def _mib(count: int) -> str:
@@ -132,13 +121,13 @@ def list_snapshots(
             details = lab.describe_snapshot(snapshot)
             print_answer(details, output, [dict(details)], COLUMNS, lambda: (pairs(_facts(details)),))
             return
-        rows = _list_all(lab, volume=volume)
+        rows = [dict(row) for row in pages.all_snapshots(lab, volume)]
     _print(sorted(rows, key=lambda row: row["started_at"]), output)
 
 
 def _print_bin(lab: Any, output: str) -> None:
     """Prints the snapshots in the recycle bin."""
-    rows = [row | row["bin"] for row in _list_all(lab, bin=True)]
+    rows = [dict(row) | dict(row["bin"] or {}) for row in pages.all_snapshots(lab, bin=True)]
     columns = ("id", "volume", "entered_at", "exit_at", "rule", "description")
     cells = [[row[name] for name in columns] for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))

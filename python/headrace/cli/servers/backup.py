@@ -35,19 +35,20 @@ if TYPE_CHECKING:
     from headrace.lab import Lab
     from headrace.servers.backup.manifest import Backup
     from headrace.servers.backup.retention import RetentionPlan
-    from headrace.servers.backup.source import BackupSource
+    from headrace.servers.copies.source import CopySource
 
 with lazily():
     from headrace import servers
     from headrace.mysql import gtid as mysql_gtid
-    from headrace.servers.backup import checking, copying, pacing, pipeline, proving, retention, unfinished
+    from headrace.servers.backup import checking, copying, pacing, proving, retention, unfinished
     from headrace.servers.backup import forecast as backup_forecast
     from headrace.servers.backup import manifest as backup_manifest
     from headrace.servers.backup import restore as backup_restore
-    from headrace.servers.backup import source as backup_source
     from headrace.servers.backup.history import archive, moments
     from headrace.servers.backup.history import stream as history_stream
     from headrace.servers.backup.targets import folder, opening
+    from headrace.servers.copies import pipeline
+    from headrace.servers.copies import source as backup_source
 
 EPILOG = """\b
 Examples:
@@ -84,7 +85,7 @@ SourceArgument = Annotated[
 ]
 
 
-def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSource:
+def _source(place: LabPlace, password: PasswordOptions, text: str) -> CopySource:
     """Returns the server that is named, by its name in the lab or an address."""
     if "://" in text:
         address = password.read_address(text)
@@ -171,7 +172,7 @@ class PaceOptions:
         return pacing.PaceLimits(self.share, self.mib_s, self.credit_floor, self.lag_s, self.latency_ratio)
 
 
-def _pacer(server: BackupSource, target: Any, pace: PaceOptions, method: str) -> Any:
+def _pacer(server: CopySource, target: Any, pace: PaceOptions, method: str) -> Any:
     """Returns the pacer of the copy: on the lab it watches credits, elsewhere only MiB/s."""
     limits = pace.limits()
     if method == "snapshot":
@@ -187,7 +188,7 @@ def _pacer(server: BackupSource, target: Any, pace: PaceOptions, method: str) ->
 
 
 def _say_forecast(
-    server: BackupSource,
+    server: CopySource,
     target: Any,
     method: str,
     pack: Pack | None,

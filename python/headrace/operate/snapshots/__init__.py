@@ -1,7 +1,6 @@
 """Snapshots of a running server's volumes that are sure to open again.
 
 freezing/   filesystems, frozen and thawed whatever happens
-locks       commits held back for a moment; the server's position
 services    where volumes and snapshots are: the lab, or EC2
 sets        the snapshots of one moment, known by their tags
 take        all of it in order

@@ -12,6 +12,7 @@ from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.watching import stored
+from headrace.mysql.state import parse_version
 from headrace.operate.snapshots.services import VolumeService
 from headrace.operate.snapshots.sets import DOC, SnapshotSet, StoredSnapshot, check_whole
 from headrace.servers import Server
@@ -104,7 +105,7 @@ def _settings(chosen: SnapshotSet) -> dict[str, str | None]:
         if isinstance(name, str) and (value is None or isinstance(value, str)):
             settings[name.replace("_", "-")] = value
     settings["server-id"] = str(random.SystemRandom().randrange(SMALL_ID, MOST_ID))
-    numbers = tuple(int(part) for part in chosen.version.split("-")[0].split(".") if part.isdigit())
+    _, numbers = parse_version(chosen.version)
     renamed = chosen.flavor == "mysql" and numbers >= RENAMED
     settings["skip-replica-start" if renamed else "skip-slave-start"] = "ON"
     return settings

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots.services import VolumeService, delete_all
 from headrace.operate.snapshots.sets import DOC, SnapshotSet, moment
+from headrace.servers.copies.retention import CopyRetention
 
 # Seconds of the units in which a time is written.
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -48,31 +49,30 @@ def judge(
     """
     if keep is None and keep_for_s is None:
         raise InputError("what to keep", "was not said", DOC, "Add --keep N, --keep-for TIME, or both.")
-    verdicts, counted, last = [], 0, False
-    for snapshot_set in sorted(
-        sets, key=lambda snapshot_set: (moment(snapshot_set.taken_at), snapshot_set.id), reverse=True
-    ):
-        age = (now - moment(snapshot_set.taken_at)).total_seconds()
-        if not snapshot_set.whole:
+    newest = sorted(sets, key=lambda chosen: (moment(chosen.taken_at), chosen.id), reverse=True)
+    ages_s = {chosen.id: (now - moment(chosen.taken_at)).total_seconds() for chosen in newest}
+    whole = [chosen for chosen in newest if chosen.whole]
+    last = next((chosen for chosen in whole if chosen.stored), None)
+    judged = CopyRetention(keep, keep_for_s).judge(whole, last, lambda _: True, lambda chosen: ages_s[chosen.id])
+    verdicts, pending = [], True
+    for chosen in newest:
+        age = ages_s[chosen.id]
+        if not chosen.whole:
             young = age < BEING_TAKEN_S
-            why = "may be being taken" if young else f"is not whole: {snapshot_set.problems[0]}"
-            verdicts.append(RetentionVerdict(snapshot_set, not young, why))
+            why = "may be being taken" if young else f"is not whole: {chosen.problems[0]}"
+            verdicts.append(RetentionVerdict(chosen, not young, why))
             continue
-        counted += 1
-        if snapshot_set.stored and not last:
-            last = True
-            verdicts.append(RetentionVerdict(snapshot_set, False, "the newest whole one"))
-        elif not last:
-            # Should storing it fail, an older one is the newest whole one.
-            verdicts.append(RetentionVerdict(snapshot_set, False, "is still being stored"))
-        elif keep is not None and counted <= keep:
-            verdicts.append(RetentionVerdict(snapshot_set, False, f"number {counted} of the {keep} newest"))
-        elif keep_for_s is not None and age < keep_for_s:
-            verdicts.append(RetentionVerdict(snapshot_set, False, f"is {timedelta(seconds=int(age))} old"))
-        else:
-            verdicts.append(
-                RetentionVerdict(snapshot_set, True, f"number {counted}, {timedelta(seconds=int(max(age, 0)))} old")
-            )
+        _, reason, newer = next(judged)
+        pending, old = pending and chosen is not last, timedelta(seconds=int(max(age, 0)))
+        words = {
+            "last": "the newest whole one",
+            "pending": "is still being stored",  # should that fail, an older one is the newest whole one
+            "count": f"number {newer + 1} of the {keep} newest",
+            "age": f"is {old} old",
+            "": f"number {newer + 1}, {old} old",
+        }
+        reason = "last" if chosen is last else "pending" if pending else reason
+        verdicts.append(RetentionVerdict(chosen, not reason, words[reason]))
     return verdicts
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import Snapshot
+from headrace.lab.pages import all_snapshots
 from headrace.operate.snapshots.freezing.filesystems import Below
 from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot, moment
 
@@ -118,14 +119,7 @@ class LabService:
 
     def stored(self) -> list[StoredSnapshot]:
         """Returns all snapshots that belong to a set, page by page."""
-        snapshots: list[StoredSnapshot] = []
-        after = None
-        while True:
-            page = self.lab.snapshots(after=after)
-            snapshots += [_of_lab(snapshot) for snapshot in page["snapshots"] if SET in (snapshot["tags"] or {})]
-            after = page["next"]
-            if after is None:
-                return snapshots
+        return [_of_lab(snapshot) for snapshot in all_snapshots(self.lab) if SET in (snapshot["tags"] or {})]
 
     def now(self) -> datetime:
         """Returns lab time."""

@@ -22,9 +22,10 @@ from headrace.mysql import Address
 from headrace.operate.snapshots import sets
 from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, filesystems_of, shown
 from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen
-from headrace.operate.snapshots.locks import ServerFacts, ServerLock, ServerPosition
 from headrace.operate.snapshots.services import MemberVolume, VolumeService, delete_all
-from headrace.operate.snapshots.sets import DOC, SnapshotSet
+from headrace.operate.snapshots.sets import DOC, SnapshotSet, StoredSnapshot
+from headrace.servers.copies.locks import ServerFacts, ServerLock, ServerPosition
+from headrace.servers.copies.snapshot import capture, ignore
 
 # In order, as `on_step` hears of them, each when it is done.
 STEPS = ("watchdog", "locked", "synced", "frozen", "snapshot", "thawed", "unlocked", "tagged")
@@ -79,10 +80,6 @@ class TakenSet:
     frozen_ms: float
     waited_ms: float
     notes: tuple[str, ...]
-
-
-def quiet(step: str) -> None:
-    """Ignores a step, for callers who want no progress."""
 
 
 def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
@@ -162,7 +159,7 @@ def plan(request: SnapshotRequest) -> Prepared:
     return prepared
 
 
-def take(request: SnapshotRequest, on_step: Step = quiet) -> TakenSet:
+def take(request: SnapshotRequest, on_step: Step = ignore) -> TakenSet:
     """Takes a snapshot set. `on_step` is told each step of STEPS when it is done; it must not write
     to the server's filesystems.
 
@@ -185,26 +182,23 @@ def _hold_s(request: SnapshotRequest) -> float:
 
 
 def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
-    position, snapshots, frozen = ServerPosition(), [], None
-    done = []
+    snapshots: list[StoredSnapshot] = []
+    done = ["lock"] if request.lock else []
     try:
         with Freezer(prepared.filesystems, request.hold_s) as freezer:
             on_step("watchdog")
-            freezer.sync()  # most of it, while nobody waits
-            if request.lock:
-                position = lock.take()
-                done.append("lock")
-                on_step("locked")
-            freezer.sync()
-            on_step("synced")
-            if request.freeze:
-                freezer.freeze()
-                done.append("freeze")
-                on_step("frozen")
-            tags = _first_tags(request, prepared, name, position)
-            snapshots = request.service.create(prepared.volumes, tags, request.description, name)
-            on_step("snapshot")
-            frozen = freezer.thaw()
+
+            def create(position: ServerPosition) -> Frozen:
+                if request.freeze:
+                    freezer.freeze()
+                    done.append("freeze")
+                    on_step("frozen")
+                tags = _first_tags(request, prepared, name, position)
+                snapshots.extend(request.service.create(prepared.volumes, tags, request.description, name))
+                on_step("snapshot")
+                return freezer.thaw()
+
+            position, frozen = capture(lock if request.lock else None, freezer.sync, create, on_step)
             on_step("thawed")
         if request.freeze and not frozen.unbroken:
             why = f"after {request.hold_s:g} s" if freezer.late else "by another program"

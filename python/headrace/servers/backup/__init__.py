@@ -2,9 +2,7 @@
 
 targets/   where they lie: a folder, or a bucket behind the S3 API
 manifest   what a backup is; sealed documents
-source     the server that is backed up
-pipeline   programs joined by pipes: copy, pack, encrypt
-copying    takes a backup
+copying    takes a backup, by a method of servers/copies
 unfinished what killed runs left: gone on with, or removed
 history/   the binary log: its events, its archive, the stream, restores to a moment
 restore    onto a new server, and the replay

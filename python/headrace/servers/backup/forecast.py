@@ -18,10 +18,10 @@ from headrace.base.units import MIB, span_in_words
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab
 from headrace.lab.doctor import Machine, mounts
-from headrace.servers.backup.pipeline import Flow, packer
-from headrace.servers.backup.source import BackupSource
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.target import BackupTarget, size_text
+from headrace.servers.copies.pipeline import Flow, packer
+from headrace.servers.copies.source import CopySource
 
 # Rows of the volume's metrics that tell what its load takes now.
 LOAD_ROWS = 10
@@ -77,7 +77,7 @@ def volume_seconds(
 
 
 def forecast(
-    source: BackupSource,
+    source: CopySource,
     target: BackupTarget,
     size: int,
     pack: str,

@@ -16,19 +16,18 @@ import json
 import os
 import re
 import stat
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup.targets.target import DAMAGED, DOC, MISSING, BackupTarget
+from headrace.servers.copies.folders import ID
+from headrace.servers.copies.position import BinlogPosition
 
 FORMAT = "headrace-backup/1"
 METHODS = ("logical", "physical", "snapshot")
-ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9][a-z0-9_-]{0,31}-[0-9a-f]{4}", re.ASCII)
 MANIFEST, PROOF = "manifest.json", "proof.json"
 # Of a backup that is being written: see `unfinished`.
 RUNNING, BEGUN = "running", "begun.json"
@@ -43,18 +42,6 @@ class Part:
     name: str
     size: int
     sha256: str
-
-
-@dataclass(frozen=True)
-class BinlogPosition:
-    """The position of a copy in its source's history: `gtid` executed, `file` and `offset` next.
-
-    `gtid`: "" if the source has none or writes no binary log; then `file` is "" too.
-    """
-
-    gtid: str = ""
-    file: str = ""
-    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,13 +134,6 @@ class Backup:
     def age_s(self, now: float) -> float:
         """Returns the age of the data, s."""
         return now - self.manifest.ended_unix
-
-
-def new_id(name: str, now: float | None = None) -> str:
-    """Returns a new id that sorts by time: 20261122T215000Z-shop-3fa2."""
-    stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%dT%H%M%SZ")
-    plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:32] or "mysql"
-    return f"{stamp}-{plain}-{os.urandom(2).hex()}"
 
 
 def folder_of(backup: str) -> str:

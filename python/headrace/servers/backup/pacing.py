@@ -18,8 +18,9 @@ from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.state import observe
-from headrace.servers.backup.source import BackupSource
 from headrace.servers.backup.targets.target import DOC
+from headrace.servers.copies.copy import Pace
+from headrace.servers.copies.source import CopySource
 
 # How often credits, lag and latency are looked at, s. A gp2 volume of 100 GiB at its full burst
 # loses 0.05 % of its credits in a second (5.4 million I/Os, 3,000 a second): this is early.
@@ -119,7 +120,7 @@ class PaceReport:
     lowest_credit_percent: float | None = None
 
 
-class Pacer:
+class Pacer(Pace):
     """Holds a copy to a pace. `look` returns the signals; it is called from a thread of its own, so
     a slow answer does not delay the copy."""
 
@@ -206,7 +207,7 @@ class Pacer:
 class LabSignals:
     """Reads credits of the volumes, lag of the server, and latency of its volume."""
 
-    def __init__(self, source: BackupSource, limits: PaceLimits, target_volume: str | None = None) -> None:
+    def __init__(self, source: CopySource, limits: PaceLimits, target_volume: str | None = None) -> None:
         server = source.server
         if server is None or server.data_volume is None:
             rule = "is not a server of the lab, so the credits and latency of its volume cannot be seen"
@@ -262,7 +263,7 @@ class LabSignals:
         return max(lags_s) if lags_s else (math.inf if behind else None)
 
 
-def lab_pacer(source: BackupSource, limits: PaceLimits, target_volume: str | None = None) -> Pacer:
+def lab_pacer(source: CopySource, limits: PaceLimits, target_volume: str | None = None) -> Pacer:
     """Returns a pacer for a server of the lab. Raises CouldNotRun if its volume cannot be seen."""
     signals = LabSignals(source, limits, target_volume)
     cap = signals.lab.describe(signals.volume)["throughput_mib_s"]

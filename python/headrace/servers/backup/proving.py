@@ -16,14 +16,14 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
 from headrace.servers import server as running_servers
-from headrace.servers.backup import source as sources
-from headrace.servers.backup.grants import read_rights, refuse_blind_reader
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.moments import RestoreGoal, is_lost
 from headrace.servers.backup.manifest import Manifest, RestoreProof, read_manifest, write_proof
 from headrace.servers.backup.restore import RestoreRequest, checked_fit, restore
-from headrace.servers.backup.source import BackupSource, rows, source_of
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, BackupTarget
+from headrace.servers.copies import source as sources
+from headrace.servers.copies.grants import read_rights, refuse_blind_reader
+from headrace.servers.copies.source import CopySource, rows, source_of
 from headrace.servers.running import Progress, quiet
 
 # How long the lock for the moment of comparison may wait, and the stream take to bring it, s.
@@ -41,7 +41,7 @@ class TableSums:
     by_table: dict[str, int | None]
 
 
-def table_sums(source: BackupSource) -> TableSums:
+def table_sums(source: CopySource) -> TableSums:
     """Reads checksums in a consistent read; the server's writes wait for an instant, while it
     begins. Raises CouldNotRun if the lock is not granted in time."""
     with source.connect(CHECKSUM_S) as connection:
@@ -73,7 +73,7 @@ def prove(
     target: BackupTarget,
     backup: str,
     storage: str,
-    source: BackupSource | None = None,
+    source: CopySource | None = None,
     key: bytes | None = None,
     *,
     work: Path | None = None,
@@ -138,7 +138,7 @@ def prove(
     return proof
 
 
-def _refuse_other(manifest: Manifest, source: BackupSource, truth: TableSums) -> None:
+def _refuse_other(manifest: Manifest, source: CopySource, truth: TableSums) -> None:
     """Raises InputError for a server that is neither the backup's source nor a later source of its
     history."""
     hint = "Name its source, or the server that was promoted after it: --against SERVER."

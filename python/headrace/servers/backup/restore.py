@@ -24,9 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.base.files import move_over
 from headrace.base.machine import cores
-from headrace.base.processes import Command, run_checked
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
@@ -42,16 +40,17 @@ from headrace.servers.backup.manifest import (
     Part,
     RestoreProof,
     folder_of,
-    new_id,
     read_manifest,
     sealed,
     write_proof,
 )
-from headrace.servers.backup.pipeline import EXITED, Flow, Stage, cipher, unpacker
 from headrace.servers.backup.settings import OtherSetting, as_options, others
-from headrace.servers.backup.source import ANSWER_S, BackupSource, executed, rows, source_of
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, MISSING, BackupTarget
-from headrace.servers.backup.unfinished import owned
+from headrace.servers.copies.dump import MOST_PACKET
+from headrace.servers.copies.folders import new_id, owned
+from headrace.servers.copies.methods import BY_FORM
+from headrace.servers.copies.pipeline import EXITED, Flow, Stage, cipher, unpacker
+from headrace.servers.copies.source import ANSWER_S, CopySource, executed, rows, source_of
 from headrace.servers.datadir import FORMAT as SAVED_FORMAT
 from headrace.servers.datadir import SAVED
 from headrace.servers.flavors import ServerProgram, find_program
@@ -62,13 +61,9 @@ from headrace.servers.topology.threads import stop_applying
 if TYPE_CHECKING:
     from pymysql import Connection
 
-# --prepare applies the redo of the time the copy took: minutes for a large one (a guess).
-PREPARE_S = 3_600.0
 # How often the replay is looked at, and how long it may stand still, s (guesses: one transaction
 # can be an ALTER TABLE of hours, so only a stopped applier ends the wait).
 LOOK_EVERY_S = 0.2
-# The largest max_allowed_packet of both flavors, bytes (MySQL and MariaDB manuals).
-MOST_PACKET = 1 << 30
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}
 # Set by the restore itself where the new server has a binary log: not compared.
@@ -340,19 +335,19 @@ def _restore_copy(
     seed = work / "seed"
     (seed / "data").mkdir(parents=True)
     (seed / "log").mkdir()
-    unpack = ("mbstream", "-x", "-C", str(seed / "data"))
-    if manifest.form == "tar":
-        unpack = (shutil.which("tar") or "tar", "--extract", "--sparse", "--directory", str(seed / "data"))
+    method = BY_FORM[manifest.form]
     copy = CopyReader(target, manifest, meter)
     try:
-        with Flow([*back, Stage(unpack, unpack[0])]) as flow:
+        with Flow([*back, method.unpack(seed / "data")]) as flow:
             flow.feed(copy, broken=copy.finish_file)
     except CouldNotRun as error:
         if error.kind == EXITED:  # all checksums are right, and it still cannot be unpacked
             error.kind = BROKEN
         raise
     progress(0.5, "preparing the copy")
-    _prepare(seed, manifest, program)
+    method.prepare(seed / "data", seed / "log", program)
+    about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
+    (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
     try:
         return running_servers.up(lab, seed_from=seed, **new)
     finally:
@@ -405,26 +400,6 @@ def _settings(manifest: Manifest, program: ServerProgram, request: RestoreReques
     return {**settings, **request.settings, **HELD}
 
 
-def _prepare(seed: Path, manifest: Manifest, program: ServerProgram) -> None:
-    """Turns a copy's files into those of a server that was shut down, the form for `seed_from`."""
-    data, log = seed / "data", seed / "log"
-    if manifest.form == "mbstream":
-        tool = program.tool("mariabackup", "mariadb-backup")
-        if tool is None:
-            raise CouldNotRun("mariabackup", "is not installed", DOC, "apt-get install mariadb-backup")
-        command = Command((*tool, "--prepare", f"--target-dir={data}"), what="mariabackup --prepare")
-        run_checked(command, PREPARE_S, "Is there room?")
-        for info_file in [*data.glob("xtrabackup_*"), *data.glob("mariadb_backup_*"), *data.glob("backup-my.cnf")]:
-            info_file.unlink()
-        moved = list(data.glob("ib_logfile*"))
-    else:
-        moved = [path for path in (data / "#innodb_redo",) if path.exists()]
-    for path in moved:
-        move_over(path, log / path.name)
-    about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
-    (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
-
-
 def _load(server: Server, manifest: Manifest, copy: CopyReader, back: list[Stage]) -> None:
     """Loads a dump with the server's client; nothing of it is written to the binary log."""
     more = ("--binary-mode", f"--max-allowed-packet={MOST_PACKET}", "--init-command=SET SESSION sql_log_bin=0")
@@ -441,7 +416,7 @@ def _load(server: Server, manifest: Manifest, copy: CopyReader, back: list[Stage
                 rows(connection, f"SET GLOBAL max_allowed_packet = {before}")
 
 
-def _set_position(source: BackupSource, manifest: Manifest) -> GtidSet:
+def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
     """Sets the server's position in the history, and returns the GTIDs it has executed. Raises
     CouldNotRun if its data contradict the manifest."""
     position = GtidSet.parse(manifest.position.gtid, manifest.flavor)
@@ -462,7 +437,7 @@ def _set_position(source: BackupSource, manifest: Manifest) -> GtidSet:
 # --- replay ---------------------------------------------------------------------------------------
 
 
-def play(source: BackupSource, replay: ReplayPlan, workers: int | None, progress: Progress = quiet) -> None:
+def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: Progress = quiet) -> None:
     """Replays relay logs with parallel workers. Raises CouldNotRun with the applier's error."""
     server = source.server
     assert server is not None
@@ -486,7 +461,7 @@ def play(source: BackupSource, replay: ReplayPlan, workers: int | None, progress
                     rows(connection, f"SET GLOBAL {name} = {value}")
 
 
-def _hurry(connection: Connection, source: BackupSource, workers: int) -> dict[str, str]:
+def _hurry(connection: Connection, source: CopySource, workers: int) -> dict[str, str]:
     """Sets workers and, while nobody relies on the data, fewer flushes; returns the old values."""
     variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
     if source.flavor == "mariadb":
@@ -503,14 +478,14 @@ def _hurry(connection: Connection, source: BackupSource, workers: int) -> dict[s
     return before
 
 
-def _change(source: BackupSource, more: str = "") -> str:
+def _change(source: CopySource, more: str = "") -> str:
     host = "'replay.invalid'"  # RFC 2606: never a host; the receiver is never started
     if source.flavor == "mariadb":
         return f"CHANGE MASTER TO MASTER_HOST = {host}, MASTER_USE_GTID = no{more}"
     return f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_AUTO_POSITION = 0{more}"
 
 
-def _place_logs(connection: Connection, source: BackupSource, replay: ReplayPlan) -> str:
+def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) -> str:
     """Copies the relay logs to where the server reads its own; returns the name of the first."""
     server, user = source.server, service_user()
     assert server is not None
@@ -540,14 +515,14 @@ def _place_logs(connection: Connection, source: BackupSource, replay: ReplayPlan
     return f"{base.name}.000001"  # the server puts its folder in front
 
 
-def _start(connection: Connection, source: BackupSource, first: str) -> None:
+def _start(connection: Connection, source: CopySource, first: str) -> None:
     kind = "RELAY_LOG_FILE"
     rows(connection, _change(source, f", {kind} = '{first}', RELAY_LOG_POS = 4"))
     for statement in source.dialect.start_apply():
         rows(connection, statement)
 
 
-def _forget(connection: Connection, source: BackupSource) -> None:
+def _forget(connection: Connection, source: CopySource) -> None:
     with contextlib.suppress(CouldNotRun):
         stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):
@@ -555,7 +530,7 @@ def _forget(connection: Connection, source: BackupSource) -> None:
             rows(connection, statement)
 
 
-def _wait(connection: Connection, source: BackupSource, replay: ReplayPlan, progress: Progress) -> None:
+def _wait(connection: Connection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
     """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
     goal = replay.executed
     while True:
@@ -586,7 +561,7 @@ def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, g
     raise CouldNotRun(manifest.id, rule, DOC, hint, kind=BROKEN)
 
 
-def _release(lab: Lab, source: BackupSource, request: RestoreRequest) -> Server:
+def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
     """Lets clients write, unless the request is read-only, and removes the settings of the
     restore."""
     assert source.server is not None

@@ -17,6 +17,7 @@ from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.archive import Timeline
 from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of
 from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.copies.retention import CopyRetention, Reason
 
 DAY_S = 86_400.0  # seconds of a day
 # Why a last backup is kept: whether it failed, whether it is proved.
@@ -60,23 +61,24 @@ def plan(
     for source in sorted({whose(backup) for backup in backups}):
         mine = sorted((backup for backup in backups if whose(backup) == source), key=lambda backup: backup.id)
         last = guarded(mine, histories)
-        good = 0  # newer backups that have not failed
-        for place, backup in enumerate(reversed(mine)):
-            age = backup.age_s(now) / DAY_S
-            if count is not None and good < count:
-                keep.append(
-                    (backup, "its last restore failed: look at it" if backup.failed else f"among the newest {count}")
-                )
-            elif days is not None and age < days:
-                keep.append((backup, f"younger than {days:g} days"))
-            elif backup is last:
-                keep.append((backup, LAST_OF[backup.failed, backup.proved]))
+        rule = CopyRetention(count, None if days is None else days * DAY_S)
+        judged = rule.judge(reversed(mine), last, lambda backup: not backup.failed, lambda backup: backup.age_s(now))
+        for place, (backup, reason, _) in enumerate(judged):
+            if reason:
+                keep.append((backup, _why_kept(backup, reason, count, days)))
             else:
                 failed = ", and its last restore failed" if backup.failed else ""
-                remove.append((backup, f"{age:,.1f} days old, {place} newer{failed}"))
-            good += not backup.failed
+                remove.append((backup, f"{backup.age_s(now) / DAY_S:,.1f} days old, {place} newer{failed}"))
     files = [] if unread else unneeded([backup for backup, _ in keep], histories)
     return RetentionPlan(tuple(keep), tuple(remove), tuple(files))
+
+
+def _why_kept(backup: Backup, reason: Reason, count: int | None, days: float | None) -> str:
+    if reason == "last":
+        return LAST_OF[backup.failed, backup.proved]
+    if reason == "age":
+        return f"younger than {days:g} days"
+    return "its last restore failed: look at it" if backup.failed else f"among the newest {count}"
 
 
 def whose(backup: Backup) -> tuple[str, str, str]:

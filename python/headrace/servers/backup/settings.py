@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.servers.backup.source import rows
+from headrace.servers.copies.source import rows
 from headrace.servers.flavors import ServerProgram, dashed
 
 if TYPE_CHECKING:

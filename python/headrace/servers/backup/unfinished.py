@@ -11,24 +11,23 @@ passed: `ANEW` has the reasons.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from headrace.base.processes import look_up, where_numbers_hold
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.calls import Snapshot
+from headrace.lab.pages import all_snapshots
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.manifest import BEGUN, MANIFEST, RUNNING, Manifest, folder_of, read_manifest
-from headrace.servers.backup.source import BackupSource
 from headrace.servers.backup.targets.target import BackupTarget
+from headrace.servers.copies.folders import ID
+from headrace.servers.copies.source import CopySource
 
 # What was begun by another machine is left alone for this long, and what is older is not gone on
 # with: who asks for a backup wants the data of today. A guess.
@@ -162,7 +161,7 @@ def clear(
         by_id.setdefault(name.split("/")[1], set()).add(name.rpartition("/")[2])
     leftovers = []
     for backup, files in sorted(by_id.items()):
-        if backup == keep or not documents.ID.fullmatch(backup) or (MANIFEST in files and RUNNING not in files):
+        if backup == keep or not ID.fullmatch(backup) or (MANIFEST in files and RUNNING not in files):
             continue
         run_mark = mark_of_run(target, backup)
         if run_mark is not None and run_mark.alive:
@@ -206,18 +205,9 @@ def forget_quietly(target: BackupTarget, backup: str, lab: Lab | None = None) ->
         forget(target, backup)
 
 
-def _snapshots(lab: Lab, backup: str, listed: Collection[str]) -> Iterator[Snapshot]:
-    after = None
-    while True:
-        page = lab.snapshots(after=after)
-        yield from (
-            snapshot
-            for snapshot in page["snapshots"]
-            if snapshot["tags"].get(TAG) == backup or snapshot["id"] in listed
-        )
-        after = page["next"]
-        if after is None:
-            return
+def _snapshots(lab: Lab, backup: str, listed: Collection[str]) -> list[Snapshot]:
+    snapshots = all_snapshots(lab)
+    return [snapshot for snapshot in snapshots if snapshot["tags"].get(TAG) == backup or snapshot["id"] in listed]
 
 
 def snapshots_of(lab: Lab, backup: str, listed: Collection[str] = ()) -> list[str]:
@@ -246,7 +236,7 @@ def drop_snapshots(lab: Lab, backup: str, listed: Collection[str] = ()) -> int:
 # --- going on -------------------------------------------------------------------------------------
 
 
-def spooled(spool: BackupTarget, source: BackupSource, key: bytes | None) -> list[Manifest]:
+def spooled(spool: BackupTarget, source: CopySource, key: bytes | None) -> list[Manifest]:
     """Lists the complete copies of a server that no living run is sending, the newest first."""
     manifests = [backup.manifest for backup in documents.backups(spool, key)[0]]
     mine = [manifest for manifest in manifests if (manifest.source, manifest.source_id) == (source.name, source.id)]
@@ -254,12 +244,12 @@ def spooled(spool: BackupTarget, source: BackupSource, key: bytes | None) -> lis
     return [manifest for manifest, by in reversed(marks) if by is None or not by.alive]
 
 
-def stored_snapshots(target: BackupTarget, source: BackupSource, lab: Lab, key: bytes | None) -> list[Manifest]:
+def stored_snapshots(target: BackupTarget, source: CopySource, lab: Lab, key: bytes | None) -> list[Manifest]:
     """Lists copies whose snapshots a killed run has taken and the lab has, the newest first."""
     manifests = []
     for name in reversed([entry.name for entry in target.list("backups/")]):
         _, backup, file = name.split("/", 2)
-        if file != BEGUN or not documents.ID.fullmatch(backup):
+        if file != BEGUN or not ID.fullmatch(backup):
             continue
         run_mark = mark_of_run(target, backup)
         if run_mark is None or run_mark.alive or run_mark.lab != _place_of(lab):
@@ -271,40 +261,3 @@ def stored_snapshots(target: BackupTarget, source: BackupSource, lab: Lab, key: 
             ) == sorted(snapshots_of(lab, backup)):
                 manifests.append(manifest)
     return manifests
-
-
-# --- folders of this machine ----------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def owned(folder: Path) -> Iterator[None]:
-    """Marks a folder of a run as used, and removes the folders of killed runs: each may have a
-    complete copy of the data. A lock ends with its process."""
-    for lock in folder.parent.glob("headrace-*.lock"):
-        if documents.ID.fullmatch(lock.name.removeprefix("headrace-").removesuffix(".lock")) and is_free(lock):
-            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-            lock.unlink(missing_ok=True)
-    lock = folder.with_name(f"{folder.name}.lock")
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.unlink(missing_ok=True)
-        os.close(handle)
-
-
-def is_free(lock: Path) -> bool:
-    """True when the run that holds a lock has ended."""
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)

@@ -12,8 +12,9 @@ from headrace.mysql import binary_events as kinds
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import BinlogPosition, Manifest
+from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.targets.target import BackupTarget
+from headrace.servers.copies.position import BinlogPosition
 
 ROW = 30
 BEGAN = 1_795_384_788  # s, Unix: 2026-11-22

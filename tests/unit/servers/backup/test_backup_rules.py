@@ -15,18 +15,20 @@ from waiting import wait_until
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import manifest as documents
-from headrace.servers.backup import restore, unfinished
-from headrace.servers.backup.copying import dump_position
+from headrace.servers.backup import restore
 from headrace.servers.backup.forecast import volume_seconds
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Backup, BinlogPosition, Manifest, RestoreProof, opened, sealed
+from headrace.servers.backup.manifest import Backup, Manifest, RestoreProof, opened, sealed
 from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, next_rate
-from headrace.servers.backup.pipeline import ahead
 from headrace.servers.backup.retention import guarded, plan
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.opening import open_target
 from headrace.servers.backup.targets.target import checked_name
+from headrace.servers.copies import folders
+from headrace.servers.copies.dump import dump_position
+from headrace.servers.copies.pipeline import ahead
+from headrace.servers.copies.position import BinlogPosition
 
 
 @pytest.mark.parametrize("key", [None, bytes(32)])
@@ -306,10 +308,8 @@ def test_a_backup_whose_restore_failed_is_not_kept_instead_of_a_good_one():
 
 
 def test_ids_sort_by_time_and_hold_no_paths():
-    names = [
-        documents.new_id(name, 1_795_384_788.0 + place) for place, name in enumerate(("a b", "../x", "", "É'\"\n"))
-    ]
-    assert names == sorted(names) and all(documents.ID.fullmatch(one) for one in names)
+    names = [folders.new_id(name, 1_795_384_788.0 + place) for place, name in enumerate(("a b", "../x", "", "É'\"\n"))]
+    assert names == sorted(names) and all(folders.ID.fullmatch(one) for one in names)
     with pytest.raises(InputError):
         documents.folder_of("../../etc")
 
@@ -398,8 +398,8 @@ def test_staging_folders_of_killed_runs_are_removed(tmp_path):
     for one in (mine, dead):
         (one / "data").mkdir(parents=True)
     dead.with_name(f"{dead.name}.lock").touch()
-    with unfinished.owned(mine):
+    with folders.owned(mine):
         assert mine.exists() and not dead.exists()
-        with unfinished.owned(tmp_path / "headrace-20261122T000003Z-a-00aa"):
+        with folders.owned(tmp_path / "headrace-20261122T000003Z-a-00aa"):
             assert mine.exists(), "another run does not remove it"
     assert not list(tmp_path.iterdir())

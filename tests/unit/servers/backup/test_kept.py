@@ -110,7 +110,7 @@ class Snapshots:
         self.tags, self.down, self.place = tags, False, SimpleNamespace(data_dir=folder, socket=None)
         self.locks: dict[str, dict[str, str]] = {}
 
-    def snapshots(self, after=None):
+    def snapshots(self, **_):
         found = [{"id": name, "tags": tags, "lock": self.locks.get(name)} for name, tags in self.tags.items()]
         return {"snapshots": found, "next": None}
 

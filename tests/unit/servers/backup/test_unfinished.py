@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,16 @@ import pytest
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
 from headrace.servers.backup import checking, copying, manifest, unfinished
-from headrace.servers.backup.manifest import BinlogPosition, folder_of
+from headrace.servers.backup.manifest import folder_of
 from headrace.servers.backup.restore import parts_of
-from headrace.servers.backup.source import BackupSource
 from headrace.servers.backup.targets.folder import FolderTarget, _FolderWriter
+from headrace.servers.copies.copy import Copied, CopyMethod
+from headrace.servers.copies.folders import new_id
+from headrace.servers.copies.methods import METHODS
+from headrace.servers.copies.position import BinlogPosition
+from headrace.servers.copies.source import CopySource
 
-SOURCE = BackupSource(Address("u", "db.example"), "shop", "mariadb", "10.11.19", (10, 11, 19), "server-7", True, ())
+SOURCE = CopySource(Address("u", "db.example"), "shop", "mariadb", "10.11.19", (10, 11, 19), "server-7", True, ())
 ROUNDS = int(os.environ.get("UNFINISHED_ROUNDS", "25"))
 
 
@@ -31,25 +34,19 @@ def server(monkeypatch):
     """A copy is the same 600 KiB for one server and day: six files of 100 KiB."""
     monkeypatch.setattr(copying, "PART_BYTES", 100 << 10)
 
-    def taken(source, place, wanted, backup, pack):
-        parts = copying.PartsWriter(place, backup, 0)
-        for piece in data():
-            parts.write(piece)
-        parts.close()
-        size = sum(one.size for one in parts.done)
-        return copying._build_manifest(
-            source,
-            wanted,
-            backup,
-            time.time(),
-            BinlogPosition("0-7-1", "b.1", 4),
-            form="sql",
-            pack="none",
-            size=size,
-            parts=parts.done,
-        )
+    class Random(CopyMethod):
+        form = "sql"
 
-    monkeypatch.setattr(copying, "_logical", taken)
+        def take(self, source, into):
+            assert isinstance(into.stream, copying.PartsWriter)
+            for piece in data():
+                into.stream.append(piece, 0)
+            into.stream.close()
+            size = sum(part.size for part in into.stream.parts)
+            return Copied(BinlogPosition("0-7-1", "b.1", 4), size)
+
+    monkeypatch.setitem(METHODS, "dump", Random())
+    monkeypatch.setattr(copying, "_describe_server", lambda source, only: {})
 
 
 def data():
@@ -165,7 +162,7 @@ def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypa
 
 def test_a_living_run_is_left_alone(tmp_path):
     target = FolderTarget(tmp_path / "t")
-    backup = manifest.new_id("shop")
+    backup = new_id("shop")
     unfinished.mark(target, backup, "shop", None)
     target.put_new(f"{folder_of(backup)}/data.00001", b"x")
     assert not unfinished.clear(target, None)

@@ -24,8 +24,8 @@ from typing import Any
 from headrace.errors import InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import manifest as documents
-from headrace.servers.backup.pipeline import Flow, cipher, packer, unpacker
 from headrace.servers.backup.targets.target import DAMAGED, DOC, MISSING, BackupTarget
+from headrace.servers.copies.pipeline import Flow, cipher, packer, unpacker
 
 FORMAT = "headrace-binlog/1"
 TIMELINE = re.compile(r"[a-z0-9][a-z0-9-]{0,59}-(?P<number>[0-9]{1,4})", re.ASCII)

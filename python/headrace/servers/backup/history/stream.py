@@ -30,7 +30,6 @@ from headrace.base.processes import spawn, telling_lines
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
-from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.history.archive import (
@@ -46,10 +45,11 @@ from headrace.servers.backup.history.archive import (
     stem_of,
 )
 from headrace.servers.backup.history.joining import JOIN_AFTER, FilePieces, Joiner
-from headrace.servers.backup.pipeline import END_S, best_pack
-from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget
-from headrace.servers.backup.unfinished import RunMark, mark_of, own_mark, owned, write_mark
+from headrace.servers.backup.unfinished import RunMark, mark_of, own_mark, write_mark
+from headrace.servers.copies.folders import new_id, owned
+from headrace.servers.copies.pipeline import END_S, best_pack
+from headrace.servers.copies.source import CopySource, rows
 
 # A piece is stored at least this often while something is written, s: a quarter of the second that
 # a crash may cost (docs/guide/backups.md, "How much a crash may cost").
@@ -92,7 +92,7 @@ class Stream:
 
     def __init__(
         self,
-        source: BackupSource,
+        source: CopySource,
         target: BackupTarget,
         key: bytes | None = None,
         every_s: float = EVERY_S,
@@ -129,7 +129,7 @@ class Stream:
         for a minute, or the account lacks rights.
         """
         _check_source(self.source)
-        self.spool = Path(tempfile.gettempdir()) / f"headrace-{documents.new_id(self.source.name)}"
+        self.spool = Path(tempfile.gettempdir()) / f"headrace-{new_id(self.source.name)}"
         with owned(self.spool), self.source.client_file() as account:
             self.spool.mkdir(mode=0o700)
             self.account = account
@@ -629,7 +629,7 @@ def _format_time(unix: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))
 
 
-def _check_source(source: BackupSource) -> None:
+def _check_source(source: CopySource) -> None:
     """Raises InputError for a server whose binary log cannot be archived for a restore."""
     if not source.log_bin:
         rule = "writes no binary log"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.privileges import NEEDED, Rights, parse_grants
-from headrace.servers.backup.source import BackupSource, rows
-from headrace.servers.backup.targets.target import DOC
+from headrace.servers.copies.source import DOC, CopySource, rows
 
 if TYPE_CHECKING:
     import pymysql
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 NO_GRANTS = "error 1290"
 
 
-def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
+def read_rights(connection: pymysql.Connection, source: CopySource) -> Rights:
     """Reads the rights of the connected account. Raises CouldNotRun."""
     statement = "SHOW GRANTS FOR CURRENT_USER()"
     if source.flavor == "mysql":
@@ -41,7 +40,7 @@ def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
     return Rights(tuple(parse_grants(lines)), patterns=not literal)
 
 
-def refuse_blind(source: BackupSource, rights: Rights, there: Sequence[str], only: Sequence[str]) -> None:
+def refuse_blind(source: CopySource, rights: Rights, there: Sequence[str], only: Sequence[str]) -> None:
     """Raises InputError if a dump would leave out what the account may not see. `there`: the
     databases it sees, `only`: those that were asked for, none for the whole server."""
     if only:
@@ -66,7 +65,7 @@ def refuse_blind(source: BackupSource, rights: Rights, there: Sequence[str], onl
     raise InputError(account, rule, DOC, f"GRANT {', '.join(NEEDED)} ON those databases to it. {hint}")
 
 
-def refuse_blind_reader(source: BackupSource, rights: Rights) -> None:
+def refuse_blind_reader(source: CopySource, rights: Rights) -> None:
     """Raises InputError if an account that compares tables may not read all of them."""
     taken = rights.taken_back()
     if rights.everywhere("SELECT") and not taken:
@@ -78,7 +77,7 @@ def refuse_blind_reader(source: BackupSource, rights: Rights) -> None:
     )
 
 
-def _refuse_blind_to(source: BackupSource, rights: Rights, database: str, there: Sequence[str]) -> None:
+def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: Sequence[str]) -> None:
     if database not in there:
         seen = ", ".join(there[:5]) or "none"
         rule = f"is not a database of {source.name} that {source.address.user} may see; it sees {seen}"

@@ -1,24 +1,23 @@
-"""The server that is backed up: its identity, its position, and its tools."""
+"""The server that is copied: its identity, its position, and its tools."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun
 from headrace.mysql import Address, client_text, connect
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.privileges import SYSTEM
+from headrace.mysql.state import parse_version
 from headrace.mysql.statements import Row, ask
-from headrace.servers.backup.manifest import BinlogPosition
-from headrace.servers.backup.targets.target import DOC
+from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.flavors import ServerProgram, find_program
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.servers.server import Server
 
+DOC = "docs/guide/backups.md"
 # An answer of a busy server, s: a guess. Statements that wait for locks have their own deadlines.
 ANSWER_S = 60.0
 PACKAGES = {
@@ -38,8 +38,8 @@ PACKAGES = {
 
 
 @dataclass(frozen=True)
-class BackupSource:
-    """A server to be backed up. `server`: the lab's server, None for a server elsewhere."""
+class CopySource:
+    """A server to be copied. `server`: the lab's server, None for a server elsewhere."""
 
     address: Address
     name: str
@@ -84,11 +84,11 @@ class BackupSource:
             os.close(handle)
 
 
-def source_of(address: Address, name: str, server: Server | None = None) -> BackupSource:
+def source_of(address: Address, name: str, server: Server | None = None) -> CopySource:
     """Reads a server's flavor, version and identity. Raises InputError, CouldNotRun."""
     with connect(address, ANSWER_S) as connection:
         (version_text, log_bin, server_id), *_ = rows(connection, "SELECT @@version, @@log_bin, @@server_id")
-        flavor = "mariadb" if "MariaDB" in version_text else "mysql"
+        flavor, numbers = parse_version(version_text)
         identity = f"server-{server_id}"
         if flavor == "mysql":
             identity = str(rows(connection, "SELECT @@server_uuid")[0][0]).lower()
@@ -97,9 +97,8 @@ def source_of(address: Address, name: str, server: Server | None = None) -> Back
             "SELECT DISTINCT engine FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
             "AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')",
         )
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version_text)[:3])
     kinds = tuple(sorted(str(row[0]) for row in engines if row[0]))
-    return BackupSource(address, name, flavor, version_text, numbers, identity, bool(log_bin), kinds, server)
+    return CopySource(address, name, flavor, version_text, numbers, identity, bool(log_bin), kinds, server)
 
 
 def rows(connection: pymysql.Connection, statement: str) -> list[Row]:
@@ -117,7 +116,7 @@ def rows(connection: pymysql.Connection, statement: str) -> list[Row]:
         ) from None
 
 
-def executed(connection: pymysql.Connection, source: BackupSource) -> GtidSet:
+def executed(connection: pymysql.Connection, source: CopySource) -> GtidSet:
     """Returns all transactions that the server has executed: MariaDB's applied and own."""
     gtids = GtidSet(source.flavor)
     for value in rows(connection, source.dialect.executed())[0]:
@@ -125,7 +124,7 @@ def executed(connection: pymysql.Connection, source: BackupSource) -> GtidSet:
     return gtids
 
 
-def position(connection: pymysql.Connection, source: BackupSource) -> BinlogPosition:
+def position(connection: pymysql.Connection, source: CopySource) -> BinlogPosition:
     """Returns the current position of its history. It is exact only while nothing is written."""
     gtids = str(executed(connection, source))
     if not source.log_bin:
@@ -168,17 +167,3 @@ def physical_bytes(server: Server) -> int:
             with contextlib.suppress(OSError):
                 total += os.stat(os.path.join(top, file)).st_blocks * 512
     return total
-
-
-def refuse_method(source: BackupSource, method: str) -> None:
-    """Raises InputError if a method cannot copy this server."""
-    if method in ("physical", "snapshot") and source.server is None:
-        rule = f"a {method} copy needs the server's files, and this address is not a server of the lab"
-        raise InputError(source.address.label, rule, DOC, "Take --method logical.")
-    if method == "physical" and "ROCKSDB" in (engine.upper() for engine in source.engines):
-        rule = "has tables of MyRocks, which this physical copy does not take"
-        raise InputError(source.name, rule, DOC, "Take --method logical or snapshot.")
-    odd = [engine for engine in source.engines if engine.upper() not in ("INNODB", "ROCKSDB")]
-    if method == "logical" and odd:
-        rule = f"has tables of {', '.join(odd)}: a logical copy without locks is not consistent for them"
-        raise InputError(source.name, rule, DOC, "Take --method physical, or ALTER TABLE ... ENGINE=InnoDB.")

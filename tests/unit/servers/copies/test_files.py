@@ -10,11 +10,11 @@ import subprocess
 import pytest
 
 from headrace.errors import CouldNotRun
-from headrace.servers.topology import seeding
+from headrace.servers.copies import files
 
 
 def tree(folder, chance: random.Random) -> None:
-    sizes = [0, 1, seeding.BLOCK - 1, seeding.BLOCK, seeding.BLOCK + 1, 3 * seeding.BLOCK + 7]
+    sizes = [0, 1, files.BLOCK - 1, files.BLOCK, files.BLOCK + 1, 3 * files.BLOCK + 7]
     for number in range(20):
         place = folder / chance.choice(["", "shop", "shop/deep", "logs"]) / f"t{number}.ibd"
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -25,16 +25,16 @@ def tree(folder, chance: random.Random) -> None:
 
 @pytest.mark.parametrize("flush_every", [1, 64 << 20])
 def test_a_copy_is_the_same(tmp_path, monkeypatch, flush_every):
-    monkeypatch.setattr(seeding, "FLUSH_EVERY", flush_every)
+    monkeypatch.setattr(files, "FLUSH_EVERY", flush_every)
     of, to = tmp_path / "of", tmp_path / "to"
     of.mkdir()
     to.mkdir()
     tree(of, random.Random(flush_every))
     subprocess.run(["cp", "--archive", "--attributes-only", f"{of}/.", str(to)], check=True)
-    seeding.copy_contents(of, to)
-    files = [one.relative_to(of) for one in of.rglob("*") if one.is_file()]
-    assert files and sorted(files) == sorted(one.relative_to(to) for one in to.rglob("*") if one.is_file())
-    for one in files:
+    files.copy_contents(of, to)
+    copies = [one.relative_to(of) for one in of.rglob("*") if one.is_file()]
+    assert copies and sorted(copies) == sorted(one.relative_to(to) for one in to.rglob("*") if one.is_file())
+    for one in copies:
         assert filecmp.cmp(of / one, to / one, shallow=False), one
         assert (of / one).stat().st_mode == (to / one).stat().st_mode
     assert os.readlink(to / "link") == "t0.ibd"
@@ -46,4 +46,4 @@ def test_what_is_missing_is_said(tmp_path):
     to.mkdir()
     (of / "t.ibd").write_bytes(b"x")
     with pytest.raises(CouldNotRun, match="cannot be copied: No such file"):
-        seeding.copy_contents(of, to)
+        files.copy_contents(of, to)

@@ -25,7 +25,9 @@ from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import parse_version
 from headrace.mysql.statements import NamedRow, ask_named
+from headrace.servers.copies.position import BinlogPosition
 
 if TYPE_CHECKING:
     import pymysql
@@ -66,6 +68,12 @@ class ServerPosition:
         """FILE:OFFSET, or ""."""
         return f"{self.file}:{self.offset}" if self.file else ""
 
+    def binlog(self, flavor: str) -> BinlogPosition:
+        """Returns the position from which this server's binary log goes on: all that is in its
+        data is executed, written there or applied."""
+        executed = GtidSet.parse(self.gtid, flavor).union(GtidSet.parse(self.replica_gtid, flavor))
+        return BinlogPosition(str(executed), self.file, self.offset)
+
 
 @dataclass(frozen=True)
 class ServerFacts:
@@ -86,9 +94,22 @@ class ServerFacts:
 class ServerLock:
     """The lock of one server. A context: after it nothing is locked by us."""
 
-    def __init__(self, address: Address, wait_s: float, hold_s: float) -> None:
-        """`wait_s`: longest wait for the lock. `hold_s`: the server ends it after this."""
+    def __init__(
+        self,
+        address: Address,
+        wait_s: float,
+        hold_s: float,
+        *,
+        answer_s: float = ANSWER_S,
+        exact: bool = False,
+        options: bool = True,
+    ) -> None:
+        """`wait_s`: longest wait for the lock. `hold_s`: the server ends it after this. `answer_s`:
+        longest wait for any answer beyond. `exact`: no commit comes after the position, on any
+        server, and engines recover to it without the binary log. `options`: the user's command has
+        --wait-lock and --hold."""
         self.address, self.wait_s, self.hold_s = address, wait_s, hold_s
+        self.answer_s, self.exact, self.options = answer_s, exact, options
         self.facts: ServerFacts | None = None
         self.waited_ms = self.held_ms = 0.0
         self._connection: pymysql.Connection | None = None
@@ -98,7 +119,7 @@ class ServerLock:
 
     def __enter__(self) -> ServerLock:
         # One answer may wait for every lock that is taken before it comes.
-        self._connection = connect(self.address, self.wait_s + ANSWER_S)
+        self._connection = connect(self.address, self.wait_s + self.answer_s)
         try:
             self.facts = self._ask_facts()
         except BaseException:
@@ -138,7 +159,9 @@ class ServerLock:
             self.rows("BACKUP STAGE BLOCK_COMMIT")
             self._how, exact = "BACKUP STAGE END", True
         else:
-            exact = facts.flavor == "mariadb" or facts.numbers < INSTANCE_LOCK or bool(facts.unsafe_tables)
+            exact = (
+                self.exact or facts.flavor == "mariadb" or facts.numbers < INSTANCE_LOCK or bool(facts.unsafe_tables)
+            )
             if facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK:
                 self.rows("LOCK INSTANCE FOR BACKUP")
                 self._instance_locked = True
@@ -150,7 +173,7 @@ class ServerLock:
         # Commits up to the position may be in the server's memory alone, which no sync of the
         # filesystem writes.
         setting = self.rows("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS n")[0]["n"]
-        for statement in Dialect(facts.flavor, facts.numbers).flush_engines(int(setting)):
+        for statement in Dialect(facts.flavor, facts.numbers).flush_engines(int(setting), self.exact):
             self.rows(statement)
         return position
 
@@ -162,7 +185,8 @@ class ServerLock:
                 self.rows("UNLOCK INSTANCE")
         except HeadraceError as error:
             rule = f"the lock was lost before the snapshot was complete: {error.rule}"
-            raise CouldNotRun(self.address.label, rule, DOC, "Allow it more time: --hold.") from None
+            hint = "Allow it more time: --hold." if self.options else "Is a volume paused, or far too slow?"
+            raise CouldNotRun(self.address.label, rule, DOC, hint) from None
         finally:
             self.held_ms = (time.monotonic() - self._began) * 1e3
 
@@ -175,14 +199,12 @@ class ServerLock:
             row["Variable_name"].lower(): row["Value"] or ""
             for row in self.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
         }
-        flavor = (
-            "mariadb" if "mariadb" in (variables["version"] + variables.get("version_comment", "")).lower() else "mysql"
-        )
+        flavor, numbers = parse_version(variables["version"], variables.get("version_comment", ""))
         datadir = variables["datadir"]
         return ServerFacts(
             flavor=flavor,
             version=variables["version"],
-            numbers=_numbers(variables["version"]),
+            numbers=numbers,
             hostname=variables.get("hostname", ""),
             uuid=variables.get("server_uuid", ""),
             server_id=int(variables.get("server_id") or 0),
@@ -252,9 +274,8 @@ class ServerLock:
         label = self.address.label
         if code == NO_LOCK:
             rule = f"{statement} did not get its lock within {self.wait_s:g} s, and was given up; nothing is locked"
-            hint = (
-                "A long statement, an ALTER or another backup holds it: see SHOW PROCESSLIST. Wait longer: --wait-lock."
-            )
+            hint = "A long statement, an ALTER or another backup holds it: see SHOW PROCESSLIST."
+            hint += " Wait longer: --wait-lock." if self.options else ""
             return CouldNotRun(label, rule, "lock_wait_timeout", hint)
         if code in DENIED:
             user = self.address.user
@@ -300,12 +321,3 @@ def _normal(gtids: str, flavor: str) -> str:
 
 def _listed(words: tuple[str, ...]) -> str:
     return ", ".join(f"'{word}'" for word in words)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers = []
-    for part in version.split("-")[0].split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)

@@ -1,0 +1,131 @@
+"""MySQL's clone plugin: into a folder of the server's machine, or to a server that asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.base.files import move_over
+from headrace.base.waiting import wait_until
+from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.dialect import Dialect, literal
+from headrace.mysql.plugins import load_plugin
+from headrace.mysql.statements import ask_row, run
+from headrace.servers.access import service_user
+from headrace.servers.copies.copy import Copied, CopyMethod, Destination, server_of
+from headrace.servers.copies.folders import is_free, owned
+from headrace.servers.copies.pipeline import Flow, Stage
+from headrace.servers.copies.position import BinlogPosition
+from headrace.servers.copies.source import DOC, CopySource, physical_bytes, position, rows
+from headrace.servers.flavors import ServerProgram
+
+if TYPE_CHECKING:
+    import pymysql
+
+PLUGIN, LIBRARY = "clone", "mysql_clone.so"
+# A CLONE statement of ours, and how long one that is killed may take to end, s (a guess).
+CLONING = re.compile(r"CLONE LOCAL DATA DIRECTORY = '[^']*/(headrace-[0-9A-Za-z_-]+)'")
+CLONE_END_S, LOOK_EVERY_S = 30.0, 0.1
+CLONE_S = 3600.0  # a local clone, s: a guess
+# ER_CLONE_...: the server wants to be started again and nobody watches over it; 2006 and 2013: gone
+# while it answered.
+ENDED = (3707, 2006, 2013)
+
+
+class CloneCopy(CopyMethod):
+    """A physical copy of a MySQL server of the lab."""
+
+    form = "tar"
+
+    def take(self, source: CopySource, into: Destination) -> Copied:
+        """Lets the server clone into a folder, and sends that as a tar stream."""
+        size, folder = physical_bytes(server_of(source)), into.folder
+        assert into.stream is not None
+        if not folder.parent.is_dir():
+            raise InputError(str(folder.parent), "is not a folder", DOC, "Name one that the user mysql may write to.")
+        with source.connect(CLONE_S) as connection:
+            load_plugin(connection, PLUGIN, LIBRARY, source.name)
+            _end_clones(connection, folder.parent)
+            with owned(folder):
+                before = position(connection, source)
+                rows(connection, f"CLONE LOCAL DATA DIRECTORY = '{_plain(folder)}'")
+                after = position(connection, source)
+                expected = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+                words = (shutil.which("tar") or "tar", "--create", "--sparse", "--directory", str(folder), ".")
+                into.stream.write(Flow([Stage(words, "tar", user=service_user())]), expected)
+        # Only a server that is started on the clone can tell its position: it lies between these
+        # two.
+        facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
+        return Copied(before, size, facts=facts)
+
+    def unpack(self, folder: Path) -> Stage:
+        tar = shutil.which("tar") or "tar"
+        return Stage((tar, "--extract", "--sparse", "--directory", str(folder)), tar)
+
+    def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:
+        redo = data / "#innodb_redo"
+        if redo.exists():
+            move_over(redo, log / redo.name)
+
+
+def fetch(connection: pymysql.Connection, dialect: Dialect, source: CopySource, name: str, authority: str) -> None:
+    """Lets a new server fetch the data of `source`; it ends itself then. `connection`: to the new
+    server, which is called `name`. `authority`: the file of the source's certificate authority.
+    Raises CouldNotRun."""
+    address = server_of(source).address(tcp=True)
+    assert address.host is not None and address.password is not None  # of a server of the lab
+    with source.connect() as donor:
+        load_plugin(donor, PLUGIN, LIBRARY, source.name)
+    load_plugin(connection, PLUGIN, LIBRARY, name)
+    whose = f"{literal(address.user)}@{literal(address.host)}:{address.port}"
+    clone = f"CLONE INSTANCE FROM {whose} IDENTIFIED BY {literal(address.password.reveal())} REQUIRE SSL"
+    statements = (
+        *dialect.session(),
+        f"SET GLOBAL clone_valid_donor_list = {literal(f'{address.host}:{address.port}')}",
+        f"SET GLOBAL clone_ssl_ca = {literal(authority)}",
+    )
+    run(connection, statements)
+    try:
+        run(connection, (clone,))
+    except CouldNotRun as error:
+        if not any(f"error {code} " in error.source for code in ENDED):
+            hint = "See headrace mysql log of both."
+            raise CouldNotRun(name, f"CLONE failed: {error.rule}", error.source, hint) from None
+
+
+def fetched_position(connection: pymysql.Connection, name: str, log: Path) -> BinlogPosition:
+    """Returns the position of the data that a new server has fetched; `log`: its error log. Raises
+    CouldNotRun where it has not all of them."""
+    columns = "STATE, ERROR_MESSAGE, BINLOG_FILE, BINLOG_POSITION"
+    row = ask_row(connection, f"SELECT {columns} FROM performance_schema.clone_status")
+    if not row or row[0] != "Completed":
+        raise CouldNotRun(name, f"CLONE did not complete: {row[1] if row else 'no status'}", str(log), "")
+    gtids = "".join(str(ask_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]).split())
+    return BinlogPosition(gtids, str(row[2]), int(row[3]))
+
+
+def _end_clones(connection: pymysql.Connection, folder: Path) -> None:
+    """Ends the CLONE statements of killed runs: the server continues them, and accepts no other
+    meanwhile."""
+    text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
+
+    def have_ended() -> bool:
+        running = [(connection_id, CLONING.fullmatch(str(info))) for connection_id, info in rows(connection, text)]
+        dead = [connection_id for connection_id, match in running if match and is_free(folder / f"{match[1]}.lock")]
+        for connection_id in dead:
+            with contextlib.suppress(CouldNotRun):  # it may have ended by itself
+                rows(connection, f"KILL {int(connection_id)}")
+        return not dead
+
+    wait_until(have_ended, CLONE_END_S, LOOK_EVERY_S)
+
+
+def _plain(path: Path) -> str:
+    """Returns a path as text for an SQL statement. Raises InputError if it needs quoting."""
+    if not re.fullmatch(r"[A-Za-z0-9/._-]+", str(path)):
+        rule = "CLONE is given paths of letters, digits, / . _ - alone"
+        raise InputError(repr(str(path))[:120], rule, DOC, "Name another --staging folder.")
+    return str(path)

@@ -1,0 +1,87 @@
+"""mariadb-dump and mysqldump: statements, of any server that can be reached."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.copies.copy import Copied, CopyMethod, Destination
+from headrace.servers.copies.grants import read_rights, refuse_blind
+from headrace.servers.copies.pipeline import Flow, Stage
+from headrace.servers.copies.position import BinlogPosition
+from headrace.servers.copies.source import DOC, CopySource, data_bytes, databases
+
+# As the tools write them, at the head of a dump.
+CHANGE = re.compile(rb"(?m)^-- CHANGE [^\n']*(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
+MARIADB_GTID = re.compile(rb"(?m)^-- SET GLOBAL gtid_slave_pos='([^']*)'")
+MYSQL_GTID = re.compile(rb"GTID_PURGED=(?:/\*![^*]*\*/ *)?'\+?([^']*)'", re.DOTALL)
+# How much of a dump is searched for its position: the file and offset stand before the first table,
+# the GTID there or (mariadb-dump 10.11.19) behind the last one; bytes.
+HEAD_BYTES, TAIL_BYTES = 4 << 20, 1 << 20
+# The largest max_allowed_packet of both flavors, bytes (MySQL and MariaDB manuals).
+MOST_PACKET = 1 << 30
+
+
+class DumpCopy(CopyMethod):
+    """A dump in one transaction. The position must stand in it: tools have ended with exit code 0
+    without."""
+
+    form = "sql"
+
+    def take(self, source: CopySource, into: Destination) -> Copied:
+        with source.connect() as connection:
+            there = databases(connection)
+            refuse_blind(source, read_rights(connection, source), there, into.only)
+            names = list(into.only) or there
+            size = data_bytes(connection, names)
+        if not names:
+            hint = "Take --method physical for the server itself."
+            raise InputError(source.name, "has no databases to dump", DOC, hint)
+        head, tail = bytearray(), bytearray()
+
+        def look(piece: bytes) -> None:
+            if len(head) < HEAD_BYTES:
+                head.extend(piece[: HEAD_BYTES - len(head)])
+            tail.extend(piece)
+            del tail[:-TAIL_BYTES]
+
+        tool, words = _tool_of(source)
+        assert into.stream is not None
+        with source.client_file() as file:
+            words = (*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names)
+            plain_bytes = into.stream.write(Flow([Stage(words, tool[-1])]), size, look)
+        position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
+        return Copied(position, plain_bytes, facts={"accounts": "not in a logical copy"})
+
+
+def _tool_of(source: CopySource) -> tuple[tuple[str, ...], list[str]]:
+    """Returns the tool that dumps a server, and its options."""
+    words = ["--single-transaction", "--quick", "--routines", "--events", "--triggers", "--hex-blob"]
+    # The tools take 16 or 24 MiB by themselves; a row may be as large as a packet can be.
+    words += ["--default-character-set=utf8mb4", f"--max-allowed-packet={MOST_PACKET}"]
+    if source.flavor == "mariadb":
+        words += ["--master-data=2", "--gtid"] if source.log_bin else []
+        return source.tool("mariadb-dump", "mysqldump"), words
+    words += ["--column-statistics=0", "--no-tablespaces"]
+    words += ["--source-data=2", "--set-gtid-purged=COMMENTED"] if source.log_bin else ["--set-gtid-purged=OFF"]
+    return source.tool("mysqldump"), words
+
+
+def dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> BinlogPosition:
+    """Reads the position in a dump's first and last bytes. Raises CouldNotRun if it is missing."""
+    if not log_bin:
+        return BinlogPosition()
+    place = CHANGE.search(head)
+    if flavor == "mariadb":
+        # The text of a row is never on a line of its own; that of a routine may be, but stands
+        # before.
+        gtid = next(reversed([*MARIADB_GTID.finditer(tail)]), None) or MARIADB_GTID.search(head)
+    else:
+        gtid = MYSQL_GTID.search(head)
+    if place is None or (flavor == "mariadb" and gtid is None):
+        rule = "wrote no binary log position into the dump, so nothing could be replayed on top of it"
+        raise CouldNotRun(
+            "the dump", rule, DOC, "Does the account have REPLICATION CLIENT (BINLOG MONITOR) and RELOAD?"
+        )
+    text = "".join(gtid[1].decode().split()) if gtid else ""
+    return BinlogPosition(text, place[1].decode(), int(place[2]))

@@ -1,0 +1,98 @@
+"""The files of a server while it is down: a copy for every engine and version."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from headrace.base.processes import Command, run_checked
+from headrace.base.signals import undisturbed
+from headrace.errors import CouldNotRun
+from headrace.mysql.dialect import GUIDE
+from headrace.servers import record as records
+from headrace.servers import running, volumes
+from headrace.servers.copies.copy import COPY_S, Copied, CopyMethod, Destination, server_of
+from headrace.servers.copies.position import BinlogPosition
+from headrace.servers.copies.source import CopySource
+
+STREAMS = 4  # a guess: files that are copied at once, so that a volume always has requests
+BLOCK, AHEAD, FLUSH_EVERY = 1 << 20, 8 << 20, 64 << 20  # bytes; an I/O of EBS is at most 256 KiB
+
+
+class FileCopy(CopyMethod):
+    """Shuts the server down, copies its files into existing folders, and starts it again whatever
+    happens. Its GTIDs are those of the copy: a server that is started on it tells them."""
+
+    form = "files"
+
+    def take(self, source: CopySource, into: Destination) -> Copied:
+        server = server_of(source)
+        where, lab = server.paths, server.lab
+        with records.locked(where):
+            record = records.required(where)
+            running.stop(lab, where, record, kill=False)
+            try:
+                if not records.required(where).clean:
+                    hint = "Start it, and try again."
+                    raise CouldNotRun(source.name, "did not shut down cleanly", str(where.log), hint)
+                volumes.bring_back(lab, where, record)
+                log = log_folder(where, record)
+                for of, to in ((where.data_mount / "data", into.folder), (log, into.log)):
+                    words = ("cp", "--archive", "--attributes-only", f"{of}/.", str(to))
+                    command = Command(words, what=f"copying {of}")
+                    run_checked(command, COPY_S, "Is there room? Is a volume paused?")
+                    copy_contents(of, to)
+            finally:
+                with undisturbed():
+                    volumes.quietly_unmount(where)
+                    started = running.start(lab, where, records.required(where))
+                    records.save(where, started)
+        logs = sorted(into.log.glob("binlog.[0-9]*"))
+        position = BinlogPosition("", logs[-1].name, logs[-1].stat().st_size) if logs else BinlogPosition()
+        return Copied(position)
+
+
+def log_folder(where: records.ServerPaths, record: records.Record) -> Path:
+    """Returns the folder of a server's redo and binary logs."""
+    return (where.log_mount if record.log_storage is not None else where.data_mount) / "log"
+
+
+def copy_contents(of: Path, to: Path) -> None:
+    """Copies the bytes of all files below a folder into existing, empty files below another. A
+    single stream would wait for each of its reads: several, with read-ahead, use a volume's
+    throughput. Raises CouldNotRun."""
+    ended = threading.Event()
+
+    def copied(path: Path) -> None:
+        with open(path, "rb", buffering=0) as source, open(to / path.relative_to(of), "r+b", buffering=0) as target:
+            at = flushed = 0
+            while not ended.is_set() and (block := source.read(BLOCK)):
+                at += len(block)
+                os.posix_fadvise(source.fileno(), at, AHEAD, os.POSIX_FADV_WILLNEED)
+                while block:
+                    block = block[target.write(block) :]
+                if at - flushed >= FLUSH_EVERY:
+                    os.fdatasync(target.fileno())
+                    flushed = at
+            os.fdatasync(target.fileno())
+
+    # The largest first: they take longest.
+    files = sorted(
+        (path for path in of.rglob("*") if path.is_file() and not path.is_symlink()), key=_size, reverse=True
+    )
+    with ThreadPoolExecutor(STREAMS) as pool:
+        try:
+            for done in [pool.submit(copied, path) for path in files]:
+                done.result()
+        except OSError as error:
+            rule = f"cannot be copied: {error.strerror}"
+            raise CouldNotRun(str(error.filename or of), rule, GUIDE, "Is there room? Is a volume paused?") from None
+        finally:
+            ended.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size

@@ -1,0 +1,113 @@
+"""MariaDB's own tool: files and redo log are copied while they are written to."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.base.machine import ends_with_us
+from headrace.base.processes import Command, failure, run_checked, run_to_end
+from headrace.errors import CouldNotRun
+from headrace.mysql.option_files import quoted
+from headrace.servers.copies.copy import COPY_S, Copied, CopyMethod, Destination, server_of
+from headrace.servers.copies.folders import owned
+from headrace.servers.copies.pipeline import Flow, Stage
+from headrace.servers.copies.position import BinlogPosition
+from headrace.servers.copies.source import DOC, CopySource, physical_bytes
+from headrace.servers.flavors import ServerProgram
+from headrace.servers.server import Server
+
+# What mariabackup writes at its end, on its standard error.
+POSITION = re.compile(
+    r"MySQL binlog position: filename '([^']*)', position '(\d+)'(?:, GTID of the last change '([^']*)')?"
+)
+# While it holds back commits a pace would hold them back longer.
+LOCKED = re.compile(r"BACKUP STAGE BLOCK_(?:DDL|COMMIT)|Waiting for log copy thread|FLUSH TABLES WITH READ LOCK")
+# Files that it adds to the data, and that a server does not read.
+NOTES = ("xtrabackup_*", "mariadb_backup_*", "*backup-my.cnf")
+# The kernel's own read-ahead (include/linux/pagemap.h: VM_READAHEAD_PAGES), KiB: never less.
+LEAST_STEP_KIB = 128
+# Files that it copies at once into a stream, where one thread writes what it has read while the
+# other reads; and into a folder, so that a volume always has requests (a guess).
+STREAM_THREADS, FOLDER_THREADS = 2, 4
+
+
+class MariabackupCopy(CopyMethod):
+    """A physical copy of a MariaDB server of the lab."""
+
+    form = "mbstream"
+
+    def take(self, source: CopySource, into: Destination) -> Copied:
+        server, gentle = server_of(source), into.pace.gentle
+        size, positions = physical_bytes(server), []
+        tool = source.tool("mariabackup", "mariadb-backup")
+
+        def watch_log(line: str) -> None:
+            if LOCKED.search(line):
+                into.pace.free()
+            if match := POSITION.search(line):
+                positions.append(BinlogPosition(match[3] or "", match[1], int(match[2])))
+
+        # mariabackup reads only one option file, so this file has both: the places of the server's
+        # files, and the account.
+        more = f"[mariabackup]\nsocket={quoted(str(server.socket))}\n"
+        # It reads 10 MiB at once (10.11.19, seen by strace): 80 ms of a gp3 of 125 MiB/s, in which
+        # the load waits. Through the page cache it reads in steps of the kernel's read-ahead.
+        more += "innodb_flush_method=fsync\n" if gentle else ""
+        with (
+            source.client_file(f"!include {server.config_file}\n", more) as options,
+            small_steps(server) if gentle else contextlib.nullcontext(),
+        ):
+            words = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
+            if into.stream is None:
+                command = Command(ends_with_us(*words, f"--parallel={FOLDER_THREADS}"), what="mariabackup, the backup")
+                done = run_to_end(command, COPY_S, "Is there room?")
+                if done.code != 0:
+                    raise CouldNotRun(command.label, failure(done), command.words[0], "Is there room?")
+                for line in done.errors.splitlines():
+                    watch_log(line)
+            else:
+                words = (*words, "--stream=mbstream", *(() if gentle else (f"--parallel={STREAM_THREADS}",)))
+                with owned(into.folder):
+                    into.folder.mkdir(mode=0o700)
+                    into.stream.write(Flow([Stage(words, "mariabackup")], watch_log), size)
+        if source.log_bin and not positions:
+            rule = "told no binary log position, so nothing could be replayed on top of the copy"
+            raise CouldNotRun("mariabackup", rule, DOC, "Does the account have BINLOG MONITOR?")
+        return Copied(positions[-1] if positions else BinlogPosition(), size)
+
+    def unpack(self, folder: Path) -> Stage:
+        return Stage(("mbstream", "-x", "-C", str(folder)), "mbstream")
+
+    def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:
+        tool = program.tool("mariabackup", "mariadb-backup")
+        if tool is None:
+            raise CouldNotRun("mariabackup", "is not installed", DOC, "apt-get install mariadb-backup")
+        words = ends_with_us(*tool, "--prepare", f"--target-dir={data}")
+        run_checked(Command(words, what="mariabackup --prepare"), COPY_S, "Is there room?")
+        for note in [note for pattern in NOTES for note in data.glob(pattern)]:
+            note.unlink()
+        for redo in [*data.glob("ib_logfile*")]:
+            shutil.move(redo, log / redo.name)  # perhaps to another volume
+
+
+@contextlib.contextmanager
+def small_steps(server: Server) -> Iterator[None]:
+    """Limits the kernel's read-ahead on the data volume, so that other reads wait shortly behind
+    it: two steps, doubled for a file read in order, take 1/128 s of the volume's throughput."""
+    assert server.data_volume is not None
+    volume = server.lab.describe(server.data_volume)
+    device = Path(str((volume["attachment"] or {}).get("device", ""))).resolve().name
+    knob, step_kib = Path(f"/sys/block/{device}/queue/read_ahead_kb"), int(volume["throughput_mib_s"] * 1024 / 512)
+    before = ""
+    with contextlib.suppress(OSError):
+        before = knob.read_text()
+        knob.write_text(str(max(LEAST_STEP_KIB, step_kib)))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            knob.write_text(before)

@@ -27,6 +27,9 @@ EXTRAS = {
     "hcl2": ("terraform", "Terraform files"),
     "opentelemetry": ("otlp", "metrics by OpenTelemetry"),
     "ray": ("ray", "fleets past one machine"),
+    "starlette": ("page", "the page"),
+    "uvicorn": ("page", "the page"),
+    "anyio": ("page", "the page"),
 }
 
 

@@ -212,6 +212,7 @@ def _listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((LOOPBACK, port))
+        listening.listen()  # from now on a browser is answered, if a moment later
     except OSError as error:
         listening.close()
         hint = "Leave --port out: any port that is not in use is taken."

@@ -32,6 +32,7 @@ NEW, FILE = "new:", "file:"
 MOST_FILES = 16
 LONGEST_NAME = 80  # characters of a file's name
 UNNAMED = "workload"
+DAY = "daily"  # the name of a day that is given none, as on the command line
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def make_day(texts: dict[str, str]) -> AnyWorkload:
             rule = f"is no question about a day; they are {', '.join(asked)}"
             raise InputError(shown(name), rule, SOURCE)
         answers[name] = asked[name].validator(value)
-    return workloads.from_answers({"name": UNNAMED} | answers)
+    return workloads.from_answers(answers)
 
 
 def read_recording(name: str, content: bytes) -> AnyWorkload:

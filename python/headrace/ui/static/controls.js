@@ -10,8 +10,8 @@ const SLID = {
 };
 const STEPS = 1000; // of a slider: finer than a pixel
 
-/** @param {string} name */
-export const title = name => { const words = name.replaceAll("_gib", "").replaceAll("_percent", "").replaceAll("_", " "); return words[0].toUpperCase() + words.slice(1); };
+/** What a control is called: the beginning of its option's sentence. @param {any} option */
+export const title = option => option.help.split(/[.:;,(]/)[0];
 
 /** A slider and a box for a number. Over more than a factor of 20 the slider is logarithmic.
  * @param {{label: string, value: number | null, usual: string, unit: string, from: number, to: number, least?: number | null, most?: number | null, whole?: boolean,
@@ -21,8 +21,9 @@ export function Slider({ label, value, usual, unit, from, to, least, most, whole
   const at = value === null ? Number(usual.replaceAll(",", "")) || from : value;
   const place = log ? Math.log(Math.max(at, from) / from) / Math.log(to / from) : (at - from) / (to - from);
   const read = (/** @type {number} */ share) => rounded(log ? from * (to / from) ** share : from + share * (to - from), !!whole);
-  return html`<label class="slider" title=${help}><span class="name">${label}</span>
-    <span class="box"><input type="number" aria-label=${label} value=${value ?? ""} placeholder=${usual} min=${least} max=${most} step="any"
+  const words = value === null && usual && !/^[\d,.]+$/.test(usual) ? usual : "";
+  return html`<label class="slider" title=${help}><span class="name">${label}${words && html`<small>${words}</small>`}</span>
+    <span class="box"><input type="number" aria-label=${label} value=${value ?? ""} placeholder=${words ? "" : usual} min=${least} max=${most} step="any"
       onChange=${(/** @type {any} */ event) => { onMove(event.target.value === "" ? null : Number(event.target.value)); onRest(); }} /> ${unit}</span>
     <input type="range" aria-label=${`${label}, slider`} aria-valuetext=${`${at} ${unit}`} min="0" max=${STEPS} value=${Math.round(Math.min(1, Math.max(0, place)) * STEPS)}
       onInput=${(/** @type {any} */ event) => onMove(read(event.target.value / STEPS))} onChange=${onRest} /></label>`;
@@ -39,17 +40,18 @@ function rounded(value, whole) {
 /** @param {{option: any, value: any, onMove: (value: any) => void, onRest: () => void}} props */
 export function Control({ option, value, onMove, onRest }) {
   const set = (/** @type {any} */ given) => { onMove(given); onRest(); };
-  const label = title(option.name);
+  const label = title(option);
   if (option.kind === "number" || option.kind === "whole") {
     const slid = SLID[option.name];
     const shown = value ?? option.default;
     const parts = { label, value: shown, usual: option.usual ?? "", unit: unitOf(option), least: option.least, most: option.most, whole: option.kind === "whole", help: option.help, onMove, onRest };
     return slid ? html`<${Slider} ...${parts} from=${slid[0]} to=${slid[1]} />`
-      : html`<label class="field" title=${option.help}><span class="name">${label}</span><span class="box"><input type="number" step="any" value=${shown ?? ""} placeholder=${parts.usual}
+      : html`<label class="field" title=${option.help}><span class="name">${label}</span><span class="box"><input type="number" step="any" value=${shown ?? ""} placeholder=${/^[\d,.]+$/.test(parts.usual) ? parts.usual : ""}
         min=${option.least} max=${option.most} onChange=${(/** @type {any} */ event) => set(event.target.value === "" ? null : Number(event.target.value))} /> ${parts.unit}</span></label>`;
   }
   if (option.kind === "switch") return html`<label class="check" title=${option.help}><input type="checkbox" checked=${value ?? option.default}
     onChange=${(/** @type {any} */ event) => set(event.target.checked === option.default ? null : event.target.checked)} /> ${label}</label>`;
+  if (option.name === "on") return html`<${Services} option=${option} value=${value} set=${set} />`;
   if (option.kind === "choice") return html`<label class="field" title=${option.help}><span class="name">${label}</span><select value=${value ?? ""} onChange=${(/** @type {any} */ event) => set(event.target.value || null)}>
     <option value="">${option.usual ?? option.default ?? "usual"}</option>${option.choices.map((/** @type {string} */ name) => html`<option value=${name}>${name}</option>`)}</select></label>`;
   const text = Array.isArray(value) ? value.join(", ") : value ?? "";
@@ -57,6 +59,15 @@ export function Control({ option, value, onMove, onRest }) {
   const read = (/** @type {string} */ typed) => option.many ? typed.split(",").map(part => part.trim()).filter(Boolean) : typed.trim();
   return html`<label class="field text" title=${option.help}><span class="name">${label}</span><input type="text" spellcheck=${false} value=${text} placeholder=${usual}
     onChange=${(/** @type {any} */ event) => { const given = read(event.target.value); set(given.length ? given : null); }} /></label>`;
+}
+
+const SERVICES = { ec2: "EC2", rds: "RDS", aurora: "Aurora" };
+
+/** @param {{option: any, value: string[] | null, set: (value: string[] | null) => void}} props */
+function Services({ option, value, set }) {
+  const on = value ?? option.default;
+  return html`<fieldset class="services" title=${option.help}><legend>${title(option)}</legend>${Object.entries(SERVICES).map(([name, words]) => html`<label class="check"><input type="checkbox" checked=${on.includes(name)}
+    onChange=${() => { const next = Object.keys(SERVICES).filter(other => other === name ? !on.includes(name) : on.includes(other)); set(next.length && next.join() !== option.default.join() ? next : null); }} /> ${words}</label>`)}</fieldset>`;
 }
 
 /** @param {any} option */
@@ -84,11 +95,11 @@ export function Goals({ goals, inForce, metrics, onMove, onRest }) {
     const goal = readGoal(text);
     if (!goal) return html`<p key=${text}>${text} <button type="button" onClick=${() => { onMove(goals.filter(other => other !== text)); onRest(); }}>Remove</button></p>`;
     const metric = metrics[goal.metric], [from, to] = rangeOf(goal, metric);
-    return html`<div class="goal" key=${goal.metric}><${Slider} label=${`${goal.metric.replaceAll("_", " ")} ${goal.sign === "<=" ? "at most" : "at least"}`} value=${goal.limit} usual="" unit="" from=${from} to=${to}
+    return html`<div class="goal" key=${goal.metric}><${Slider} label=${`${metric?.words || goal.metric.replaceAll("_", " ")}, ${goal.sign === "<=" ? "at most" : "at least"}`} value=${goal.limit} usual="" unit=${metric?.unit ?? ""} from=${from} to=${to}
       help=${metric?.meaning ?? ""} onMove=${(/** @type {number | null} */ limit) => limit !== null && put(goal.metric, `${goal.metric}${goal.sign}${limit}`)} onRest=${onRest} />
       ${given.has(goal.metric) && html`<button type="button" class="quiet" aria-label=${`Remove the goal ${goal.metric}`} onClick=${() => { onMove(goals.filter(other => other !== text)); onRest(); }}>×</button>`}</div>`;
   })}
-  <label class="field"><span class="name">Add a goal</span><select value="" onChange=${(/** @type {any} */ event) => {
+  <label class="field text"><span class="name">Add a goal</span><select value="" onChange=${(/** @type {any} */ event) => {
     const metric = metrics[event.target.value]; event.target.value = "";
     if (metric) { put(metric.name, `${metric.name}${metric.sign}${START[metric.name] ?? 10}`); onRest(); }
   }}><option value="">…</option>${free.map(metric => html`<option value=${metric.name}>${metric.name}: ${metric.meaning}</option>`)}</select></label></fieldset>`;

@@ -18,7 +18,7 @@ export function figure(value) {
 }
 
 /** One panel. `times`: s; `clock`: whether they are times of a day.
- * @extends {Component<{title: string, unit: string, times: number[], lines: Line[], limits?: Limit[], log?: boolean, height?: number, clock?: boolean, sync: string, most?: number, described: string}>} */
+ * @extends {Component<{title: string, unit: string, times: number[], lines: Line[], limits?: Limit[], marks?: boolean[], log?: boolean, height?: number, clock?: boolean, sync: string, most?: number, described: string}>} */
 export class Panel extends Component {
   constructor(/** @type {any} */ props) {
     super(props);
@@ -64,11 +64,12 @@ export class Panel extends Component {
       },
       axes: [
         { ...axis, size: 28, space: 64, incrs: [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400], values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(tick => clockOf(tick, !!clock)) },
-        { ...axis, size: 52, values: (/** @type {any} */ _, /** @type {(number | null)[]} */ ticks) => ticks.map(short) },
+        { ...axis, size: 52, filter: log ? powers : undefined, grid: log ? { ...axis.grid, filter: powers } : axis.grid, values: (/** @type {any} */ _, /** @type {(number | null)[]} */ ticks) => ticks.map(short) },
       ],
       series: [{}, ...lines.map(one => ({ label: one.name, stroke: colour(one.colour), width: 1.75, dash: one.dashed ? [6, 4] : undefined, fill: one.filled ? `${colour(one.colour)}22` : undefined, points: { show: false } }))],
       hooks: {
         setCursor: [(/** @type {any} */ plot) => { if (plot.cursor.idx !== this.state.at) this.setState({ at: plot.cursor.idx }); }],
+        drawClear: [(/** @type {any} */ plot) => drawMarks(plot, this.props.times, this.props.marks ?? [])],
         draw: [(/** @type {any} */ plot) => limits.forEach(limit => drawLimit(plot, limit))],
       },
     }, this.data(), this.box);
@@ -86,6 +87,24 @@ export class Panel extends Component {
 
 /** What makes a panel another drawing, and not other data in the same. @param {any} props */
 const key = props => JSON.stringify([props.lines.map((/** @type {Line} */ line) => [line.name, line.colour]), props.limits, props.clock, props.times[0]]);
+
+/** The powers of ten among ticks. @param {any} _ @param {number[]} ticks */
+const powers = (_, ticks) => ticks.map(tick => Number.isInteger(Math.round(1e6 * Math.log10(tick)) / 1e6) ? tick : null);
+
+/** Shades the times that are marked. @param {any} plot @param {number[]} times @param {boolean[]} marks */
+function drawMarks(plot, times, marks) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.fillStyle = `${colour("--warn")}26`;
+  for (let from = marks.indexOf(true); from >= 0;) {
+    let to = from;
+    while (marks[to]) to++;
+    const left = plot.valToPos(times[from], "x", true), right = plot.valToPos(times[Math.min(to, times.length - 1)], "x", true);
+    ctx.fillRect(left, bbox.top, Math.max(right - left, devicePixelRatio), bbox.height);
+    from = marks.indexOf(true, to);
+  }
+  ctx.restore();
+}
 
 /** @param {any} plot @param {Limit} limit */
 function drawLimit(plot, limit) {

@@ -112,7 +112,8 @@ async function start() {
   try {
     if (token) { history.replaceState(null, "", location.pathname + location.search); await ask("/session", { token }).catch(() => null); }
     page.facts = await ask("/api/start", {});
-  } catch (refusal) { render(html`<main class="closed"><h1>Headrace</h1><${Refused} refusal=${refusal} /></main>`, root); return; }
+  } catch (refusal) { root.replaceChildren(); render(html`<main class="closed"><h1>Headrace</h1><${Refused} refusal=${refusal} /></main>`, root); return; }
+  root.replaceChildren();
   read();
   addEventListener("popstate", read);
   wide.addEventListener("change", () => { page.wide = wide.matches; show(); });

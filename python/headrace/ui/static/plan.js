@@ -58,13 +58,21 @@ function Day({ day, state, move, rest, drawn }) {
   const asked = { name: "asked", values: runs[0].columns.asked_iops, colour: "--simulated", filled: true };
   const limits = runs.filter((/** @type {any} */ run) => run.sustained_iops && run.sustained_iops < 3 * Math.max(...runs[0].columns.asked_iops)).map((/** @type {any} */ run) => ({ name: `${role(run)}'s limit`, value: run.sustained_iops, colour: COLOURS[/** @type {"today"} */ (role(run))] }));
   const shared = { times, clock, sync: "day" };
-  const balances = lines("balance_percent");
+  const balances = lines("balance_percent"), today = runs.find((/** @type {any} */ run) => role(run) === "today");
+  const marks = (today?.columns.throttled_s ?? []).map((/** @type {number} */ seconds) => seconds > 0);
+  const waits = today && today.summary.throttled_s > 0 ? `shaded: requests wait on today's storage, ${spanOf(today.summary.throttled_s)}` : "";
   return html`<section class="day"><h2>The day</h2>
-    <${Panel} ...${shared} title="I/Os a second" unit="simulated" lines=${[asked, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
+    <${Panel} ...${shared} title="I/Os a second" marks=${marks} unit=${waits || "simulated"} lines=${[asked, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
     <${Panel} ...${shared} title="I/O p99" unit="ms, simulated" log lines=${lines("p99_ms")} height=${150} described="99th percentile of the latency of I/Os over the day" />
     ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, simulated" most=${100} lines=${balances} height=${120} described="Credit balance over the day" />`}
     <details><summary>The day as a table</summary><${HourTable} runs=${runs} role=${role} clock=${clock} /></details>
     ${tried}</section>`;
+}
+
+/** 37 min, 14 h 59 min. @param {number} seconds */
+function spanOf(seconds) {
+  const minutes = Math.max(1, Math.round(seconds / 60));
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** A row an hour: what the charts show, to be read. @param {{runs: any[], role: (run: any) => string, clock: boolean}} props */

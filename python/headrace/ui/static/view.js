@@ -1,6 +1,6 @@
 // @ts-check
 // Draws a view of the package: title, cards, blocks. It knows no results.
-import { html } from "./html.js";
+import { Component, html } from "./html.js";
 
 /** @typedef {{title: string, subtitle: string, cards: any[], blocks: any[]}} View */
 
@@ -58,8 +58,21 @@ function Table({ table }) {
   return html`<${Grid} table=${table} shown=${brief} /><details><summary>All ${every.length} columns</summary><${Grid} table=${table} shown=${every} /></details>`;
 }
 
+// Rows that are drawn at first: more are nobody's first look, and cost a slow machine its patience.
+const FIRST_ROWS = 100;
+
+/** @extends {Component<{table: any, shown: number[]}>} */
+class Grid extends Component {
+  constructor(/** @type {any} */ props) { super(props); this.state = { every: false }; }
+  render() {
+    const { table, shown } = this.props, every = this.state.every || table.rows.length <= FIRST_ROWS;
+    return html`<${Rows} table=${every ? table : { ...table, rows: table.rows.slice(0, FIRST_ROWS) }} shown=${shown} />
+      ${!every && html`<button type="button" onClick=${() => this.setState({ every: true })}>Show all ${table.rows.length.toLocaleString("en")} rows</button>`}`;
+  }
+}
+
 /** @param {{table: any, shown: number[]}} props */
-function Grid({ table, shown }) {
+function Rows({ table, shown }) {
   const mark = (/** @type {number} */ index) => CLASSES[/** @type {""} */ (table.columns[index].kind)];
   return html`<div class="scroll" tabindex="0"><table>${table.title && html`<caption>${table.title}</caption>`}
     <thead><tr>${shown.map(index => html`<th scope="col" class=${mark(index)}>${table.columns[index].title}</th>`)}</tr></thead>

@@ -29,7 +29,6 @@ EXTRAS = {
     "ray": ("ray", "fleets past one machine"),
     "starlette": ("page", "the page"),
     "uvicorn": ("page", "the page"),
-    "anyio": ("page", "the page"),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import polars as pl
 
-from headrace import planner
+from headrace import planner, studies
 from headrace.base import core
 from headrace.base.encoding import to_plain
 from headrace.base.options import describe
@@ -18,6 +18,7 @@ from headrace.planner.goals import SUBJECTS
 from headrace.planner.settings import PlanSettings, refuse_without_services
 from headrace.report import databases
 from headrace.report import plan as plan_report
+from headrace.report import study as study_report
 from headrace.report.view import Block, Chart, Fold, View
 from headrace.report.words import glued, storage_words
 from headrace.simulation.database import predict
@@ -66,6 +67,12 @@ class AskUpload(msgspec.Struct, forbid_unknown_fields=True):
     text: str
 
 
+class AskStudy(msgspec.Struct, forbid_unknown_fields=True):
+    """A question for a published experiment, repeated on the model."""
+
+    name: _Text
+
+
 def start() -> dict[str, object]:
     """Returns what the page is built from: the options of each question, the examples, the
     questions about a day, the metrics of goals."""
@@ -83,6 +90,7 @@ def start() -> dict[str, object]:
         },
         "examples": to_plain(EXAMPLES),
         "questions": asked,
+        "studies": [{"name": s.name, "title": s.title, "question": s.question} for s in studies.list_studies()],
         "metrics": to_plain(SUBJECTS),
     }
 
@@ -169,6 +177,18 @@ def run(memory: Workloads, ask: AskRun) -> dict[str, object]:
         "view": plain_view(databases.view_of(answer, load)),
         "columns": columns_of(answer.rows, RUN_COLUMNS),
         "commands": [*before, spell_command(words)],
+    }
+
+
+def study(ask: AskStudy, progress: Callable[[float], None]) -> dict[str, object]:
+    """Runs a study on the model, and returns its view with the data of its charts. Raises
+    InputError."""
+    result = studies.run_study(ask.name, progress)
+    return {
+        "name": ask.name,
+        "view": plain_view(study_report.view_of(result)),
+        "charts": to_plain(result.charts),
+        "commands": [spell_command(["study", ask.name])],
     }
 
 

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.errors import HeadraceError, InputError
 from headrace.ui.spelling import SOURCE
 
+# A day of iostat has some 100 KiB; what is larger becomes a small workload file first. Ours.
 MOST_BODY_BYTES = 1 << 20
 # A browser on the same machine sends a MiB in milliseconds; a guess for one that is busy, s.
 BODY_S = 10.0
@@ -115,7 +116,7 @@ class Guard:
         except TimeoutError:
             late = refused(HTTPStatus.REQUEST_TIMEOUT, "the request", "did not arrive in time")
             return await late(scope, receive, send_guarded)
-        await self.app(scope, Replayed(body, receive), send_guarded)
+        await self.app(scope, BodyInHand(body, receive), send_guarded)
 
     def judge(self, request: Request) -> JSONResponse | None:
         """Returns why a request is refused by its head, None where it is not."""
@@ -149,7 +150,7 @@ class TooLarge(Exception):
     """A body is larger than may be sent."""
 
 
-class Replayed:
+class BodyInHand:
     """Hands a body that was read on to the application, then what the client says next."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:

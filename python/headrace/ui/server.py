@@ -29,7 +29,8 @@ from headrace.ui.spelling import SOURCE
 from headrace.ui.workloads import Workloads
 
 LOOPBACK = "127.0.0.1"
-VIEWS = ("/", "/plan", "/database")
+VIEWS = ("/", "/plan", "/database", "/studies")
+LONG = ("plan", "study")  # what takes seconds, and ends when nobody waits for it
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -81,7 +82,7 @@ def serve_static(request: Request) -> Response:
     path = "/static/index.html" if request.url.path in VIEWS else request.url.path
     file = static_files().get(path)
     if file is None:
-        return refused(HTTPStatus.NOT_FOUND, "the address", "is no page of headrace", "Open /.")
+        return refused(HTTPStatus.NOT_FOUND, "the address", "is not a page of headrace", "Open /.")
     headers = {"content-type": file.kind, "etag": file.tag, "vary": "accept-encoding"}
     if request.headers.get("if-none-match") == file.tag:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -122,10 +123,11 @@ class PageServer:
             "plan": (answers.Ask, partial(answers.plan, self.memory)),
             "day": (answers.AskDay, partial(answers.day, self.memory)),
             "run": (answers.AskRun, partial(answers.run, self.memory)),
+            "study": (answers.AskStudy, answers.study),
             "upload": (answers.AskUpload, partial(answers.upload, self.memory)),
             "start": (Nothing, lambda _: answers.start()),
         }
-        routes = [Route(f"/api/{name}", _handler(*ask, name == "plan"), methods=["POST"]) for name, ask in asks.items()]
+        routes = [Route(f"/api/{name}", _handler(*ask, name in LONG), methods=["POST"]) for name, ask in asks.items()]
         return Starlette(
             routes=[*routes, Route(SESSION, self._open, methods=["POST"]), Route("/{path:path}", serve_static)]
         )

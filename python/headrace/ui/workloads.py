@@ -37,7 +37,7 @@ DAY = "daily"  # the name of a day that is given none, as on the command line
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that was dropped into the page. `is_recording`: it was imported, and is no workload
+    """A file that was dropped into the page. `is_recording`: it was imported, and is not a workload
     file."""
 
     name: str
@@ -90,7 +90,7 @@ class Workloads:
         with self._lock:
             upload = self._files.get(text.removeprefix(FILE))
         if upload is None:
-            rule, hint = "is no file that this page was given", "Drop the file into the page again."
+            rule, hint = "is not a file that this page was given", "Drop the file into the page again."
             raise InputError(shown(text[:20]), rule, SOURCE, hint)
         return upload
 
@@ -102,7 +102,7 @@ def read_text(text: str) -> AnyWorkload:
         return make_day(split_answers(text))
     workload = read_named(text)
     if workload is None:
-        rule = "is no workload that the page knows; it reads no paths"
+        rule = "is not a workload that the page knows, and it reads no paths"
         hint = "Name demo:day or a benchmark such as sysbench-tpcc:..., or drop a file into the page."
         raise InputError(shown(text), rule, SOURCE, hint)
     return workload
@@ -126,7 +126,7 @@ def make_day(texts: dict[str, str]) -> AnyWorkload:
     answers: dict[str, object] = {}
     for name, value in texts.items():
         if name not in asked:
-            rule = f"is no question about a day; they are {', '.join(asked)}"
+            rule = f"is not a question about a day; they are {', '.join(asked)}"
             raise InputError(shown(name), rule, SOURCE)
         answers[name] = asked[name].validator(value)
     return workloads.from_answers(answers)

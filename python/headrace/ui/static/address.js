@@ -3,9 +3,9 @@
 
 /** @typedef {{name: string, flag: string, kind: string, many: boolean, unit: string | null, least: number | null, most: number | null,
  *   choices: string[] | null, default: any, usual: string | null, scope: string | null, help: string}} Option */
-/** @typedef {{view: string, workload: string, settings: Record<string, any>, storage: string}} State */
+/** @typedef {{view: string, workload: string, settings: Record<string, any>, storage: string, study: string}} State */
 
-export const VIEWS = { plan: "Plan", database: "Database" };
+export const VIEWS = { plan: "Plan", database: "Database", studies: "Studies" };
 // The options whose names the settings of a view have.
 export const OPTIONS = { plan: "plan", database: "predict" };
 
@@ -15,16 +15,17 @@ export function readAddress(address, options) {
   const query = new URLSearchParams(address.search);
   /** @type {Record<string, any>} */
   const settings = {};
-  for (const option of options[OPTIONS[/** @type {"plan"} */ (view)]]) {
+  for (const option of options[OPTIONS[/** @type {"plan"} */ (view)]] ?? []) {
     const texts = query.getAll(option.name);
     if (texts.length) settings[option.name] = option.many ? texts : readText(option, texts[0]);
   }
-  return { view, workload: query.get("w") ?? "", settings, storage: query.get("storage") ?? "" };
+  return { view, workload: query.get("w") ?? "", settings, storage: query.get("storage") ?? "", study: query.get("study") ?? "" };
 }
 
 /** @param {State} state */
 export function writeAddress(state) {
   const query = new URLSearchParams();
+  if (state.view === "studies") return `/studies${state.study ? `?study=${state.study}` : ""}`;
   if (state.workload) query.set("w", state.workload);
   if (state.storage) query.set("storage", state.storage);
   for (const [name, value] of Object.entries(state.settings))

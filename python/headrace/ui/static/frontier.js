@@ -2,6 +2,7 @@
 // Cost against what is delivered, as SVG: filled meets every goal, hollow misses one.
 import { Component, html } from "./html.js";
 import { figure, short } from "./lines.js";
+import { scale } from "./scales.js";
 
 /** @typedef {{storage: string, instance: string | null, log_storage: string | null, family: string, cost_usd_month: number, meets_goals: boolean,
  *   p99_ms?: number, tps?: number, tps_low?: number, tps_high?: number}} Point */
@@ -59,31 +60,4 @@ const place = point => `${point.instance ? `${point.instance} with ` : ""}${poin
 export function latency(ms) {
   if (ms >= NEVER_MS) return "a minute or more";
   return ms >= 1000 ? `${+(ms / 1000).toPrecision(3)} s` : `${+ms.toPrecision(3)} ms`;
-}
-
-/** A scale from values to pixels, with ticks. @param {number[]} values @param {number} from @param {number} to @param {boolean} log @param {boolean} [zero] */
-function scale(values, from, to, log, zero) {
-  let low = Math.min(...values), high = Math.max(...values);
-  if (log) { low = Math.max(low, 1e-3) / 1.25; high *= 1.25; } else { low = zero ? 0 : low; high *= 1.06; }
-  if (!(high > low)) high = low + 1;
-  const turn = (/** @type {number} */ value) => log ? Math.log10(Math.max(value, low)) : value;
-  const at = (/** @type {number} */ value) => from + (to - from) * Math.min(1, Math.max(0, (turn(value) - turn(low)) / (turn(high) - turn(low))));
-  return { at, ticks: log ? logTicks(low, high) : evenTicks(low, high) };
-}
-
-/** @param {number} low @param {number} high */
-function logTicks(low, high) {
-  const ticks = [];
-  const steps = Math.log10(high / low) > 2.2 ? [1] : [1, 2, 5];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
-    for (const step of steps) { const tick = step * 10 ** power; if (tick >= low && tick <= high) ticks.push(tick); }
-  return ticks;
-}
-
-/** @param {number} low @param {number} high */
-function evenTicks(low, high) {
-  const rough = (high - low) / 5, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map(part => part * power).find(part => part >= rough) ?? rough, ticks = [];
-  for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
-  return ticks;
 }

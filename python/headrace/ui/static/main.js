@@ -5,6 +5,7 @@ import { ask, keepingUp, newestOnly } from "./asking.js";
 import { OPTIONS, VIEWS, readAddress, writeAddress } from "./address.js";
 import { PlanView } from "./plan.js";
 import { DatabaseView } from "./database.js";
+import { StudiesView } from "./studies.js";
 import { Refused } from "./view.js";
 import { take } from "./workload.js";
 
@@ -12,17 +13,20 @@ const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 const wide = matchMedia("(min-width: 900px)");
 // How long a slider rests before a plan is made, ms: between two movements of a hand.
 const REST_MS = 250;
+const DRAWN = { plan: PlanView, database: DatabaseView, studies: StudiesView };
+const FIRST_STUDY = 1; // takes a second; others take up to a minute
 
 /** @type {any} */
 const page = {
   facts: null, state: null, wide: wide.matches, dropped: null, drawn: [],
-  plan: { answer: null, refusal: null, busy: false }, day: { answer: null, refusal: null }, run: { answer: null, refusal: null, busy: false },
+  plan: { answer: null, refusal: null, busy: false }, day: { answer: null, refusal: null }, run: { answer: null, refusal: null, busy: false }, study: { answer: null, refusal: null, busy: false },
 };
 
 const askPlan = newestOnly("/api/plan", (answer, refusal) => {
   page.plan = { answer: answer ?? null, refusal, busy: false };
   show(); askAgain();
 }, REST_MS);
+const askStudy = newestOnly("/api/study", (answer, refusal) => { page.study = { answer, refusal, busy: false }; show(); }, 0);
 const askDay = keepingUp("/api/day", (answer, refusal) => { page.day = { answer, refusal }; show(); });
 const askRun = keepingUp("/api/run", (answer, refusal) => { page.run = { answer: answer ?? page.run.answer, refusal, busy: false }; show(); });
 
@@ -49,7 +53,7 @@ page.tell = (/** @type {any} */ refusal) => { page.dropped = { refusal }; show()
 page.pick = (/** @type {any} */ point) => {
   if (page.kind === "demand") { page.move({ storage: point.storage }); page.rest(); return; }
   const settings = Object.fromEntries(Object.entries({ instance: point.instance, log_storage: point.log_storage, threads: page.state.settings.threads }).filter(([, value]) => value));
-  page.go({ view: "database", workload: page.state.workload, storage: point.storage, settings });
+  page.go({ study: "", view: "database", workload: page.state.workload, storage: point.storage, settings });
 };
 
 function kindOf() {
@@ -60,12 +64,14 @@ function kindOf() {
 /** Another address: what was answered is of another question. */
 function fresh() {
   page.plan = { answer: null, refusal: null, busy: true }; page.day = { answer: null, refusal: null }; page.run = { answer: null, refusal: null, busy: true };
+  if (page.study.answer?.name !== page.state.study) page.study = { answer: null, refusal: null, busy: true };
   show(); askAgain();
 }
 
 function askAgain() {
   const { view, workload, settings, storage } = page.state;
   page.kind = kindOf();
+  if (view === "studies") return page.state.study && askStudy({ name: page.state.study });
   if (view === "database") return askRun({ workload, storage, settings });
   if (!page.plan.answer || page.asked !== JSON.stringify([workload, settings])) {
     page.asked = JSON.stringify([workload, settings]);
@@ -96,14 +102,15 @@ function show() {
     event.preventDefault();
     if (view === state.view) return;
     const first = facts.examples.find((/** @type {any} */ example) => view === "plan" || example.kind === "database");
-    const stays = page.kind === "database" || view === "plan", best = page.plan.answer?.result.recommended;
-    page.go({ view, workload: stays ? state.workload : first.workload, settings: view === "plan" && page.kind === "database" ? { goals: ["tps>=300"] } : {},
+    const stays = state.workload !== "" && (page.kind === "database" || view === "plan"), best = page.plan.answer?.result.recommended;
+    if (view === "studies") return page.go({ ...state, view, settings: {}, storage: "", study: state.study || facts.studies[FIRST_STUDY].name });
+    page.go({ study: "", view, workload: stays ? state.workload : first.workload, settings: view !== "plan" ? {} : stays ? (page.kind === "database" ? { goals: ["tps>=300"] } : {}) : first.settings,
       storage: view === "plan" ? "" : (stays && best?.storage) || first.storage });
   };
   render(html`<header class="bar"><a class="brand" href="/" onClick=${(/** @type {any} */ event) => go(event, "plan")}><img src="/static/icon.svg" alt="" width="22" height="22" />Headrace</a>
     <nav aria-label="Views">${Object.entries(VIEWS).map(([view, title]) => html`<a href=${`/${view}`} aria-current=${view === state.view ? "page" : undefined} onClick=${(/** @type {any} */ event) => go(event, view)}>${title}</a>`)}</nav>
-    <span class="facts">limits and prices known on ${facts.catalog}; all figures simulated</span></header>
-    <${state.view === "plan" ? PlanView : DatabaseView} ...${page} />
+    <span class="facts">limits and prices known on ${facts.catalog}${state.view === "studies" ? "" : "; all figures simulated"}</span></header>
+    <${DRAWN[/** @type {"plan"} */ (state.view)]} ...${page} />
     <footer>headrace ${facts.version}. This page changes nothing and asks no other machine.</footer>`, root);
 }
 
@@ -123,7 +130,8 @@ async function start() {
 
 function read() {
   const state = readAddress(location, page.facts.options), first = page.facts.examples.find((/** @type {any} */ example) => state.view === "plan" || example.kind === "database");
-  if (!state.workload) Object.assign(state, { workload: first.workload, settings: state.view === "plan" ? first.settings : {} });
+  if (state.view === "studies" && !state.study) state.study = page.facts.studies[FIRST_STUDY].name;
+  if (state.view !== "studies" && !state.workload) Object.assign(state, { workload: first.workload, settings: state.view === "plan" ? first.settings : {} });
   if (state.view === "database" && !state.storage) state.storage = first.storage;
   page.state = state;
   page.rested = writeAddress(state);

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.lazy import lazily
-from headrace.cli.options import flag
+from headrace.cli.options import LabPlace, flag
 from headrace.cli.output import say
 
 with lazily():
@@ -28,13 +28,14 @@ It needs `pip install 'headrace[page]'`."""
 
 def page(
     *,
+    place: LabPlace,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, metavar="PORT", help="Port on 127.0.0.1; 0: any that is not in use.")
     ] = 0,
     open_browser: Annotated[bool, flag("--open/--no-open", "Open the page in a browser.")] = True,
 ) -> None:
     """Open a page on this machine: plans and databases to be seen and moved."""
-    server = ui_server.PageServer(port)
+    server = ui_server.PageServer(port, place.open)
     say(f"{server.address}\nCtrl-C ends it.")
     if open_browser:
         webbrowser.open(server.address)

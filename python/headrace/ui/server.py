@@ -18,18 +18,20 @@ import uvicorn
 from anyio import create_task_group, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab import Lab
 from headrace.report.html import stylesheet
 from headrace.ui import answers
 from headrace.ui.guard import SESSION, Guard, Keys, answer_error, refused
+from headrace.ui.live import Streams
 from headrace.ui.spelling import SOURCE
 from headrace.ui.workloads import Workloads
 
 LOOPBACK = "127.0.0.1"
-VIEWS = ("/", "/plan", "/database", "/studies")
+VIEWS = ("/", "/plan", "/database", "/lab", "/studies")
 LONG = ("plan", "study")  # what takes seconds, and ends when nobody waits for it
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -94,11 +96,12 @@ def serve_static(request: Request) -> Response:
 class PageServer:
     """The page on a port of the loopback address."""
 
-    def __init__(self, port: int = 0) -> None:
-        """`port`: 0 takes any that is not in use. Raises CouldNotRun."""
+    def __init__(self, port: int = 0, open_lab: Callable[[], Lab] = Lab) -> None:
+        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown.
+        Raises CouldNotRun."""
         self.socket = _listen(port)
         self.port: int = self.socket.getsockname()[1]
-        self.keys, self.memory = Keys(), Workloads()
+        self.keys, self.memory, self.streams = Keys(), Workloads(), Streams(open_lab)
         self.guard = Guard(self._routes(), self.keys, self.port)
         settings = uvicorn.Config(
             self.guard, log_level="critical", server_header=False, date_header=False, lifespan="off"
@@ -128,9 +131,18 @@ class PageServer:
             "start": (Nothing, lambda _: answers.start()),
         }
         routes = [Route(f"/api/{name}", _handler(*ask, name in LONG), methods=["POST"]) for name, ask in asks.items()]
+        routes.append(Route("/api/live", self._live, methods=["POST"]))
         return Starlette(
             routes=[*routes, Route(SESSION, self._open, methods=["POST"]), Route("/{path:path}", serve_static)]
         )
+
+    async def _live(self, request: Request) -> Response:
+        """Streams the lab's moments, a line of JSON each."""
+        try:
+            target = await to_thread.run_sync(self.streams.begin)
+        except HeadraceError as error:
+            return answer_error(error, status_of(error))
+        return StreamingResponse(self.streams.lines(target), media_type="application/x-ndjson")
 
     async def _open(self, request: Request) -> Response:
         """Exchanges the token for the cookie."""
@@ -200,13 +212,16 @@ def _answer(function: Callable, *parts: object) -> Response:
         return Response(msgspec.json.encode(function(*parts)), media_type="application/json")
     except Cancelled:
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    except CouldNotRun as error:
-        return answer_error(error, HTTPStatus.SERVICE_UNAVAILABLE)
     except HeadraceError as error:
-        return answer_error(error, HTTPStatus.BAD_REQUEST)
+        return answer_error(error, status_of(error))
     except Exception as error:  # said as the command line says it, without a traceback
         rule = f"is a bug in headrace: {type(error).__name__}"
         return answer_error(InputError("this", rule, SOURCE), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def status_of(error: HeadraceError) -> HTTPStatus:
+    """Returns the status of an error: what was asked is wrong, or this machine cannot answer it."""
+    return HTTPStatus.SERVICE_UNAVAILABLE if isinstance(error, CouldNotRun) else HTTPStatus.BAD_REQUEST
 
 
 def _listen(port: int) -> socket.socket:

@@ -5,6 +5,7 @@ import { ask, keepingUp, newestOnly } from "./asking.js";
 import { OPTIONS, VIEWS, readAddress, writeAddress } from "./address.js";
 import { PlanView } from "./plan.js";
 import { DatabaseView } from "./database.js";
+import { LabView, follow } from "./lab.js";
 import { StudiesView } from "./studies.js";
 import { Refused } from "./view.js";
 import { take } from "./workload.js";
@@ -13,13 +14,13 @@ const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 const wide = matchMedia("(min-width: 900px)");
 // How long a slider rests before a plan is made, ms: between two movements of a hand.
 const REST_MS = 250;
-const DRAWN = { plan: PlanView, database: DatabaseView, studies: StudiesView };
+const DRAWN = { plan: PlanView, database: DatabaseView, lab: LabView, studies: StudiesView };
 const FIRST_STUDY = 1; // takes a second; others take up to a minute
 
 /** @type {any} */
 const page = {
   facts: null, state: null, wide: wide.matches, dropped: null, drawn: [],
-  plan: { answer: null, refusal: null, busy: false }, day: { answer: null, refusal: null }, run: { answer: null, refusal: null, busy: false }, study: { answer: null, refusal: null, busy: false },
+  plan: { answer: null, refusal: null, busy: false }, day: { answer: null, refusal: null }, run: { answer: null, refusal: null, busy: false }, study: { answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
 };
 
 const askPlan = newestOnly("/api/plan", (answer, refusal) => {
@@ -71,6 +72,7 @@ function fresh() {
 function askAgain() {
   const { view, workload, settings, storage } = page.state;
   page.kind = kindOf();
+  if (view === "lab") return followLab();
   if (view === "studies") return page.state.study && askStudy({ name: page.state.study });
   if (view === "database") return askRun({ workload, storage, settings });
   if (!page.plan.answer || page.asked !== JSON.stringify([workload, settings])) {
@@ -79,6 +81,15 @@ function askAgain() {
     askPlan({ workload, settings });
   }
   if (page.kind === "demand") askForDay();
+}
+
+/** One stream for as long as the view is shown. */
+function followLab() {
+  if (page.lab.stop) return;
+  page.lab.stop = follow(page.lab, () => {
+    if (page.state.view === "lab") return show();
+    page.lab.stop(); page.lab.stop = null;
+  });
 }
 
 /** The day needs no plan to follow a slider: it is drawn for what was recommended last. */
@@ -103,13 +114,14 @@ function show() {
     if (view === state.view) return;
     const first = facts.examples.find((/** @type {any} */ example) => view === "plan" || example.kind === "database");
     const stays = state.workload !== "" && (page.kind === "database" || view === "plan"), best = page.plan.answer?.result.recommended;
+    if (view === "lab") return page.go({ ...state, view, settings: {}, storage: "" });
     if (view === "studies") return page.go({ ...state, view, settings: {}, storage: "", study: state.study || facts.studies[FIRST_STUDY].name });
     page.go({ study: "", view, workload: stays ? state.workload : first.workload, settings: view !== "plan" ? {} : stays ? (page.kind === "database" ? { goals: ["tps>=300"] } : {}) : first.settings,
       storage: view === "plan" ? "" : (stays && best?.storage) || first.storage });
   };
   render(html`<header class="bar"><a class="brand" href="/" onClick=${(/** @type {any} */ event) => go(event, "plan")}><img src="/static/icon.svg" alt="" width="22" height="22" />Headrace</a>
     <nav aria-label="Views">${Object.entries(VIEWS).map(([view, title]) => html`<a href=${`/${view}`} aria-current=${view === state.view ? "page" : undefined} onClick=${(/** @type {any} */ event) => go(event, view)}>${title}</a>`)}</nav>
-    <span class="facts">limits and prices known on ${facts.catalog}${state.view === "studies" ? "" : "; all figures simulated"}</span></header>
+    <span class="facts">limits and prices known on ${facts.catalog}${state.view in OPTIONS ? "; all figures simulated" : ""}</span></header>
     <${DRAWN[/** @type {"plan"} */ (state.view)]} ...${page} />
     <footer>headrace ${facts.version}. This page changes nothing and asks no other machine.</footer>`, root);
 }
@@ -131,7 +143,7 @@ async function start() {
 function read() {
   const state = readAddress(location, page.facts.options), first = page.facts.examples.find((/** @type {any} */ example) => state.view === "plan" || example.kind === "database");
   if (state.view === "studies" && !state.study) state.study = page.facts.studies[FIRST_STUDY].name;
-  if (state.view !== "studies" && !state.workload) Object.assign(state, { workload: first.workload, settings: state.view === "plan" ? first.settings : {} });
+  if (state.view in OPTIONS && !state.workload) Object.assign(state, { workload: first.workload, settings: state.view === "plan" ? first.settings : {} });
   if (state.view === "database" && !state.storage) state.storage = first.storage;
   page.state = state;
   page.rested = writeAddress(state);

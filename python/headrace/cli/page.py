@@ -34,7 +34,7 @@ def page(
     ] = 0,
     open_browser: Annotated[bool, flag("--open/--no-open", "Open the page in a browser.")] = True,
 ) -> None:
-    """Open a page on this machine: plans and databases to be seen and moved."""
+    """Open a page on this machine: plans, databases, the lab and studies, to be seen and moved."""
     server = ui_server.PageServer(port, place.open)
     say(f"{server.address}\nCtrl-C ends it.")
     if open_browser:

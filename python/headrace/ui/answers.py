@@ -213,4 +213,4 @@ def plain_block(block: Block) -> dict[str, object]:
         return {"block": "Fold", "title": block.title, "count": block.count, "blocks": inner}
     fields = to_plain(block)
     assert isinstance(fields, dict)
-    return {"block": type(block).__name__} | fields
+    return {"block": type(block).__name__, **fields}

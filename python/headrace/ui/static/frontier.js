@@ -13,7 +13,7 @@ const NEVER_MS = 60_000;
 
 /** @extends {Component<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
 export class Frontier extends Component {
-  constructor(/** @type {any} */ props) { super(props); this.state = { width: 560, near: null }; this.box = null; }
+  constructor(/** @type {any} */ props) { super(props); /** @type {{width: number, near: any}} */ this.state = { width: 560, near: null }; this.box = null; }
   componentDidMount() {
     this.watcher = new ResizeObserver(() => this.box && this.setState({ width: Math.max(280, this.box.clientWidth) }));
     this.watcher.observe(this.box);
@@ -22,7 +22,7 @@ export class Frontier extends Component {
 
   render() {
     const { points, subject, best, today, goal, onPick } = this.props;
-    const { width, near } = this.state, demand = subject === "demand";
+    const { width } = this.state, demand = subject === "demand";
     const measure = (/** @type {any} */ point) => demand ? Math.min(point.p99_ms ?? NEVER_MS, NEVER_MS) : point.tps;
     const extra = [best, today].filter(Boolean).map(choice => ({ ...choice, ...choice.metrics }));
     const all = [...points, ...extra].filter(point => Number.isFinite(point.cost_usd_month) && point.cost_usd_month > 0 && Number.isFinite(measure(point)));
@@ -31,7 +31,8 @@ export class Frontier extends Component {
     const y = scale([...all.map(measure), ...(goal ? [goal] : [])], HEIGHT - EDGE.bottom, EDGE.top, demand, !demand);
     const is = (/** @type {any} */ point, /** @type {any} */ choice) => choice && same(point, choice);
     const marked = [best && { choice: best, words: best.meets_goals ? "recommended" : "closest", kind: "good" }, today && !(best && same(best, today)) && { choice: today, words: "today", kind: "warn" }].filter(Boolean);
-    const about = near ?? null;
+    /** @type {any} */
+    const about = this.state.near;
     const unit = demand ? "I/O p99 of the worst five minutes" : "transactions a second, 80 % interval";
     return html`<figure class="frontier" ref=${(/** @type {any} */ box) => { this.box = box; }}>
       <figcaption><strong>Cost against ${demand ? "latency" : "transactions"}</strong> <span class="unit">${unit}; filled: meets every goal</span></figcaption>

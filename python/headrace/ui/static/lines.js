@@ -38,7 +38,7 @@ export class Panel extends Component {
     const now = this.props;
     if (before.lines === now.lines && before.times === now.times) return;
     const same = this.plot && before.times.length === now.times.length && key(before) === key(now);
-    if (same) this.plot.setData(this.data()); else this.draw();
+    if (same) this.plot?.setData(this.data()); else this.draw();
   }
 
   componentWillUnmount() { this.watcher?.disconnect(); dark.removeEventListener("change", this.redraw); this.plot?.destroy(); }

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.report.html import stylesheet
@@ -31,7 +32,7 @@ from headrace.ui.spelling import SOURCE
 from headrace.ui.workloads import Workloads
 
 LOOPBACK = "127.0.0.1"
-VIEWS = ("/", "/plan", "/database", "/lab", "/studies")
+VIEWS = ("/", "/plan", "/database", "/lab", "/doctor", "/studies")
 LONG = ("plan", "study")  # what takes seconds, and ends when nobody waits for it
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -127,6 +128,7 @@ class PageServer:
             "day": (answers.AskDay, partial(answers.day, self.memory)),
             "run": (answers.AskRun, partial(answers.run, self.memory)),
             "study": (answers.AskStudy, answers.study),
+            "doctor": (AskDoctor, judge),
             "upload": (answers.AskUpload, partial(answers.upload, self.memory)),
             "start": (Nothing, lambda _: answers.start()),
         }
@@ -157,6 +159,21 @@ class PageServer:
         answer = JSONResponse({})
         answer.set_cookie(self.guard.cookie_name, cookie, httponly=True, samesite="strict", path="/")
         return answer
+
+
+class AskDoctor(answers.AskUpload, kw_only=True):
+    """A recording to be judged, and today's storage where it does not say."""
+
+    storage: str = ""
+
+
+def judge(ask: AskDoctor) -> dict[str, object]:
+    """Judges a recording. Raises InputError, and CouldNotRun where the library that its report
+    needs is missing."""
+    with import_optional():
+        from headrace.ui.doctoring import doctor
+
+    return doctor(ask.name, ask.text, ask.storage)
 
 
 class OpenSession(msgspec.Struct, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ from headrace.planner.settings import PlanSettings
 from headrace.report.view import Code, Column, Fold, Items, Sentence, Table, View
 from headrace.simulation.settings import PredictionSettings, SimulationSettings
 from headrace.ui import answers, workloads
+from headrace.ui.doctoring import doctor
 from headrace.ui.examples import EXAMPLES
 from headrace.ui.spelling import read_settings, spell_settings
 
@@ -226,3 +227,21 @@ def test_a_database_is_not_simulated_as_demand_nor_the_reverse():
         answers.day(memory, answers.AskDay(TPCC, storages=["gp3:100"]))
     with pytest.raises(InputError, match="Plan view"):
         answers.run(memory, answers.AskRun("demo:day", storage="gp3:100"))
+
+
+@pytest.mark.parametrize("storage", ["gp2:1200", ""])
+def test_a_recording_is_judged_as_the_doctor_judges_it(storage, call, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples")
+    answer = doctor("iostat.txt", (ROOT / "examples/iostat.txt").read_text(), storage)
+    _, out, err = call(*shlex.split(answer["commands"][0])[1:], "--output", "json")
+    assert json.loads(json.dumps(answer["result"])) == json.loads(out), err
+    assert answer["ticks"] and json.dumps(answer["view"])
+
+
+def test_a_study_is_what_its_command_prints(call):
+    answer = answers.study(answers.AskStudy("services-2020"), lambda done: None)
+    code, out, _ = call(*shlex.split(answer["commands"][0])[1:], "--output", "json")
+    printed = json.loads(out)
+    assert code in (0, 1) and len(answer["charts"]) == 2
+    table = next(block for block in answer["view"]["blocks"] if block["block"] == "Table")
+    assert len(table["rows"]) == len(printed["verdicts"])

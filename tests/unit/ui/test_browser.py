@@ -224,3 +224,19 @@ def test_without_a_lab_it_says_what_to_run(visit, server, tmp_path):
     server.streams.open_lab = lambda: Lab(tmp_path)
     page = visit("lab", ready="[role=alert]")
     assert "headrace lab up" in page.locator("main").inner_text()
+
+
+def test_a_recording_is_judged(visit, tmp_path):
+    page = visit("doctor", ready=".drop", bypass_csp=True)
+    page.locator("input[type=file]").set_input_files(ROOT / "examples/iostat.txt")
+    page.locator("h1", has_text="an I/O of nvme1n1 took").wait_for()
+    storage = page.get_by_label("Today's storage")
+    storage.fill("gp2:1200")
+    storage.press("Tab")
+    page.locator("h1", has_text="the volume's IOPS bound nvme1n1").wait_for()
+    assert page.locator(".panel canvas").count() == 2
+    assert "headrace doctor iostat.txt --storage gp2:1200" in page.locator(".copy pre").last.inner_text()
+    assert violations(page) == []
+    (tmp_path / "none.txt").write_text("no recording")
+    page.locator("input[type=file]").set_input_files(tmp_path / "none.txt")
+    page.get_by_role("alert").wait_for()

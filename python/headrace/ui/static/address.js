@@ -5,7 +5,7 @@
  *   choices: string[] | null, default: any, usual: string | null, scope: string | null, help: string}} Option */
 /** @typedef {{view: string, workload: string, settings: Record<string, any>, storage: string, study: string}} State */
 
-export const VIEWS = { plan: "Plan", database: "Database", lab: "Lab", studies: "Studies" };
+export const VIEWS = { plan: "Plan", database: "Database", lab: "Lab", doctor: "Doctor", studies: "Studies" };
 // The options whose names the settings of a view have.
 export const OPTIONS = { plan: "plan", database: "predict" };
 
@@ -25,7 +25,7 @@ export function readAddress(address, options) {
 /** @param {State} state */
 export function writeAddress(state) {
   const query = new URLSearchParams();
-  if (state.view === "lab") return "/lab";
+  if (state.view === "lab" || state.view === "doctor") return `/${state.view}`; // a file is in no address
   if (state.view === "studies") return `/studies${state.study ? `?study=${state.study}` : ""}`;
   if (state.workload) query.set("w", state.workload);
   if (state.storage) query.set("storage", state.storage);

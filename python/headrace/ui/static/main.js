@@ -6,6 +6,7 @@ import { OPTIONS, VIEWS, readAddress, writeAddress } from "./address.js";
 import { PlanView } from "./plan.js";
 import { DatabaseView } from "./database.js";
 import { LabView, follow } from "./lab.js";
+import { DoctorView, judgeFile } from "./doctor.js";
 import { StudiesView } from "./studies.js";
 import { Refused } from "./view.js";
 import { take } from "./workload.js";
@@ -14,13 +15,13 @@ const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 const wide = matchMedia("(min-width: 900px)");
 // How long a slider rests before a plan is made, ms: between two movements of a hand.
 const REST_MS = 250;
-const DRAWN = { plan: PlanView, database: DatabaseView, lab: LabView, studies: StudiesView };
+const DRAWN = { plan: PlanView, database: DatabaseView, lab: LabView, doctor: DoctorView, studies: StudiesView };
 const FIRST_STUDY = 1; // takes a second; others take up to a minute
 
 /** @type {any} */
 const page = {
   facts: null, state: null, wide: wide.matches, dropped: null, drawn: [],
-  plan: { answer: null, refusal: null, busy: false }, day: { answer: null, refusal: null }, run: { answer: null, refusal: null, busy: false }, study: { answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
+  plan: { answer: null, refusal: null, busy: false }, day: { answer: null, refusal: null }, run: { answer: null, refusal: null, busy: false }, study: { answer: null, refusal: null, busy: false }, doctor: { file: null, storage: "", answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
 };
 
 const askPlan = newestOnly("/api/plan", (answer, refusal) => {
@@ -57,6 +58,15 @@ page.pick = (/** @type {any} */ point) => {
   page.go({ study: "", view: "database", workload: page.state.workload, storage: point.storage, settings });
 };
 
+// A file is judged again when the storage is named: what bound it depends on its limits.
+page.judge = async (/** @type {any} */ change) => {
+  Object.assign(page.doctor, change, { refusal: null });
+  if (!page.doctor.file) return show();
+  page.doctor.busy = true; show();
+  try { page.doctor.answer = await ask("/api/doctor", { ...page.doctor.file, storage: page.doctor.storage }); } catch (refusal) { Object.assign(page.doctor, { answer: null, refusal }); }
+  page.doctor.busy = false; show();
+};
+
 function kindOf() {
   const known = page.facts.examples.find((/** @type {any} */ example) => example.workload === page.state.workload);
   return known?.kind ?? page.plan.answer?.workload.kind ?? page.dropped?.kind ?? (/^(sysbench|hammerdb)/.test(page.state.workload) ? "database" : "demand");
@@ -72,6 +82,7 @@ function fresh() {
 function askAgain() {
   const { view, workload, settings, storage } = page.state;
   page.kind = kindOf();
+  if (view === "doctor") return;
   if (view === "lab") return followLab();
   if (view === "studies") return page.state.study && askStudy({ name: page.state.study });
   if (view === "database") return askRun({ workload, storage, settings });
@@ -114,7 +125,7 @@ function show() {
     if (view === state.view) return;
     const first = facts.examples.find((/** @type {any} */ example) => view === "plan" || example.kind === "database");
     const stays = state.workload !== "" && (page.kind === "database" || view === "plan"), best = page.plan.answer?.result.recommended;
-    if (view === "lab") return page.go({ ...state, view, settings: {}, storage: "" });
+    if (view === "lab" || view === "doctor") return page.go({ ...state, view, settings: {}, storage: "" });
     if (view === "studies") return page.go({ ...state, view, settings: {}, storage: "", study: state.study || facts.studies[FIRST_STUDY].name });
     page.go({ study: "", view, workload: stays ? state.workload : first.workload, settings: view !== "plan" ? {} : stays ? (page.kind === "database" ? { goals: ["tps>=300"] } : {}) : first.settings,
       storage: view === "plan" ? "" : (stays && best?.storage) || first.storage });
@@ -137,7 +148,7 @@ async function start() {
   addEventListener("popstate", read);
   wide.addEventListener("change", () => { page.wide = wide.matches; show(); });
   addEventListener("dragover", event => event.preventDefault());
-  addEventListener("drop", event => { event.preventDefault(); take(event.dataTransfer?.files[0], page.drop, page.tell); });
+  addEventListener("drop", event => { event.preventDefault(); if (page.state.view === "doctor") judgeFile(event.dataTransfer?.files[0], page.judge); else take(event.dataTransfer?.files[0], page.drop, page.tell); });
 }
 
 function read() {

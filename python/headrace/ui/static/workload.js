@@ -23,11 +23,14 @@ export function WorkloadControl({ facts, state, kind, plan, run, choose, dropped
 /** @param {File | undefined} file @param {(answer: any) => void} drop @param {(refusal: any) => void} tell */
 export async function take(file, drop, tell) {
   if (!file) return;
-  if (file.size > MOST_BYTES) {
-    return tell({ value: file.name, rule: `has ${(file.size / MOST_BYTES).toFixed(1)} MiB; the page takes 1 MiB`, source: "docs/guide/page.md",
-      hint: `Make a workload of it, which is small: headrace workload import '${file.name}' --to NAME.toml. Then drop that.` });
-  }
+  const refusal = tooLarge(file, `Make a workload of it, which is small: headrace workload import '${file.name}' --to NAME.toml. Then drop that.`);
+  if (refusal) return tell(refusal);
   try { drop(await ask("/api/upload", { name: file.name, text: await file.text() })); } catch (refusal) { tell(refusal); }
+}
+
+/** Why a file is not sent, if it is not. @param {File} file @param {string} hint */
+export function tooLarge(file, hint) {
+  return file.size <= MOST_BYTES ? null : { value: file.name, rule: `has ${(file.size / MOST_BYTES).toFixed(1)} MiB; the page takes 1 MiB`, source: "docs/guide/page.md", hint };
 }
 
 /** A few questions about the busy hour. @param {{facts: any, choose: (example: any) => void}} props */
